@@ -1,0 +1,164 @@
+/* Files through POSIX calls. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum status fail_errno(const char *path, const char *what)
+{
+    return fail(ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+static enum status open_regular(const char *path, int *fd, int64_t *size)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return fail_errno(path, "open");
+    struct stat st;
+    enum status status = OK;
+    if (fstat(*fd, &st) != 0)
+        status = fail_errno(path, "read");
+    else if (S_ISDIR(st.st_mode))
+        status = fail(ERR_IO, "%s: is a directory, a file is needed", path);
+    else
+        *size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    if (status != OK)
+        close(*fd);
+    return status;
+}
+
+enum status file_map(struct file_map *map, const char *path)
+{
+    int fd;
+    int64_t size;
+    *map = (struct file_map){0};
+    TRY(open_regular(path, &fd, &size));
+    enum status status = OK;
+    if (size < 0)
+        status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
+    else if (size > 0) {
+        void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            status = fail_errno(path, "map");
+        else
+            *map = (struct file_map){data, size};
+    }
+    close(fd);
+    return status;
+}
+
+void file_unmap(struct file_map *map)
+{
+    if (map->size)
+        munmap((void *)map->data, (size_t)map->size);
+    *map = (struct file_map){0};
+}
+
+void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
+{
+    int64_t page = sysconf(_SC_PAGESIZE);
+    int64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    if (begin < end && end <= map->size)
+        madvise((void *)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
+}
+
+enum status file_read(struct buffer *buffer, const char *path, int64_t most)
+{
+    int fd;
+    int64_t size;
+    TRY(open_regular(path, &fd, &size));
+    enum status status = OK;
+    if (size > most)
+        status = fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size, (long long)most);
+    while (status == OK) {
+        TRY_GOTO(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536), done);
+        ssize_t n = read(fd, buffer->data + buffer->size, (size_t)(buffer->capacity - buffer->size - 1));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            status = fail_errno(path, "read");
+        if (n <= 0)
+            break;
+        buffer->size += n;
+        if (buffer->size > most)
+            status = fail(ERR_FORMAT, "%s: more than the %lld bytes that such a file may have", path, (long long)most);
+    }
+    if (status == OK)
+        buffer->data[buffer->size] = 0;
+done:
+    close(fd);
+    return status;
+}
+
+static enum status write_all(int fd, const char *path, const char *bytes, int64_t n)
+{
+    while (n > 0) {
+        ssize_t done = write(fd, bytes, (size_t)n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return fail_errno(path, "write");
+        bytes += done;
+        n -= done;
+    }
+    return OK;
+}
+
+/* A rename is durable only once its directory is. */
+static enum status sync_directory(const char *path)
+{
+    char dir[4096];
+    snprintf(dir, sizeof dir, "%s", path);
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = 0;
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(dir, "open");
+    enum status status = fsync(fd) == 0 || errno == EINVAL ? OK : fail_errno(dir, "sync");
+    close(fd);
+    return status;
+}
+
+enum status file_replace(const char *path, const void *bytes, int64_t count)
+{
+    char part[4096];
+    if (snprintf(part, sizeof part, "%s.%ld.part", path, (long)getpid()) >= (int)sizeof part)
+        return fail(ERR_ARGUMENT, "%s: the path is too long", path);
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(part, "create");
+    enum status status = write_all(fd, part, bytes, count);
+    if (status == OK && fsync(fd) != 0)
+        status = fail_errno(part, "sync");
+    if (close(fd) != 0 && status == OK)
+        status = fail_errno(part, "close");
+    if (status == OK && rename(part, path) != 0)
+        status = fail_errno(path, "replace");
+    if (status == OK)
+        return sync_directory(path);
+    unlink(part);
+    return status;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool file_is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+char *file_join(struct arena *arena, const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    return arena_format(arena, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name);
+}

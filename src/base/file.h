@@ -1,0 +1,35 @@
+/* Files: mapping, reading whole, replacing atomically, and joining paths. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+
+/* A file's bytes, read-only, as the system pages them in. */
+struct file_map {
+    const uint8_t *data;
+    int64_t size;
+};
+
+enum status file_map(struct file_map *map, const char *path);   /* an empty file maps to size 0 */
+void file_unmap(struct file_map *map);
+
+/* The bytes from offset on are no longer needed in memory: only whole pages inside the range are dropped.
+ * They are paged in again if they are read again. */
+void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes);
+
+/* Reads a whole file, at most `most` bytes (an error beyond that), with a zero byte behind it. */
+enum status file_read(struct buffer *buffer, const char *path, int64_t most);
+
+/* Writes a file so that a reader, or a crash, sees the old or the new content and never a part. */
+enum status file_replace(const char *path, const void *bytes, int64_t count);
+
+bool file_exists(const char *path);
+bool file_is_directory(const char *path);
+
+/* dir/name, in the arena. */
+char *file_join(struct arena *arena, const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,87 @@
+/* JSON through Jansson. */
+#include "base/json.h"
+
+#include "base/file.h"
+
+enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)
+{
+    json_error_t error;
+    *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    if (*tree)
+        return OK;
+    return json_error_code(&error) == json_error_out_of_memory
+               ? fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where)
+               : fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
+}
+
+enum status json_parse_file(json_t **tree, const char *path, int64_t most)
+{
+    struct buffer text = {0};
+    enum status status = file_read(&text, path, most);
+    if (status == OK)
+        status = json_parse(tree, text.data, text.size, path);
+    buffer_free(&text);
+    return status;
+}
+
+static const json_t *member(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static enum status wrong_type(const char *where, const char *key, const char *want)
+{
+    return fail(ERR_FORMAT, "%s: \"%s\" must be %s", where, key, want);
+}
+
+enum status json_get_int(const json_t *object, const char *key, int64_t *out, const char *where)
+{
+    const json_t *value = member(object, key);
+    if (!value)
+        return OK;
+    if (!json_is_integer(value))
+        return wrong_type(where, key, "a whole number");
+    *out = json_integer_value(value);
+    return OK;
+}
+
+enum status json_get_real(const json_t *object, const char *key, double *out, const char *where)
+{
+    const json_t *value = member(object, key);
+    if (!value)
+        return OK;
+    if (!json_is_number(value))
+        return wrong_type(where, key, "a number");
+    *out = json_number_value(value);
+    return OK;
+}
+
+enum status json_get_bool(const json_t *object, const char *key, bool *out, const char *where)
+{
+    const json_t *value = member(object, key);
+    if (!value)
+        return OK;
+    if (!json_is_boolean(value))
+        return wrong_type(where, key, "true or false");
+    *out = json_is_true(value);
+    return OK;
+}
+
+enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where)
+{
+    const json_t *value = member(object, key);
+    if (!value)
+        return OK;
+    if (!json_is_string(value))
+        return wrong_type(where, key, "a string");
+    *out = json_string_value(value);
+    return OK;
+}
+
+enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where)
+{
+    if (!member(object, key))
+        return fail(ERR_FORMAT, "%s: \"%s\" is missing", where, key);
+    return json_get_int(object, key, out, where);
+}

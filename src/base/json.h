@@ -1,0 +1,24 @@
+/* JSON through Jansson, with hone's error messages. Whoever includes this may use Jansson's read functions
+ * (json_object_get, json_array_foreach, ...) directly; a tree is released with json_decref. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Parses exactly one JSON value. Repeated keys are an error. `where` names the source in messages. */
+enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
+enum status json_parse_file(json_t **tree, const char *path, int64_t most);     /* at most that many bytes */
+
+/* Members of an object. A wrong type is an error that names `where` and the key; a missing key or null leaves *out as it
+ * is (so set the default first), and is an error only in the `need` form. */
+enum status json_get_int(const json_t *object, const char *key, int64_t *out, const char *where);
+enum status json_get_real(const json_t *object, const char *key, double *out, const char *where);
+enum status json_get_bool(const json_t *object, const char *key, bool *out, const char *where);
+enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where);
+enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where);
+
+#endif

@@ -1,0 +1,27 @@
+/* Messages to the sink that the process set. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+static log_sink *current;
+static void *current_context;
+
+void log_set_sink(log_sink *sink, void *context)
+{
+    current = sink;
+    current_context = context;
+}
+
+void log_message(enum log_level level, const char *format, ...)
+{
+    if (!current)
+        return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    current(current_context, level, text);
+}

@@ -1,0 +1,171 @@
+/* base: memory, files, maps, random numbers, parallel loops. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/parallel.h"
+#include "base/rng.h"
+
+static void messages_keep_their_place(void **state)
+{
+    (void)state;
+    assert_int_equal(fail(ERR_DATA, "row %d", 7), ERR_DATA);
+    assert_int_equal(fail_at(ERR_DATA, "%s: ", "chats.jsonl"), ERR_DATA);
+    assert_string_equal(status_message(), "chats.jsonl: row 7");
+    assert_string_equal(status_text(ERR_MEMORY), "out of memory");
+}
+
+static void arena_survives_large_and_small(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    char *small = arena_text(&arena, "abc", 3);
+    for (int i = 1; i < 200; i++) {
+        char *p = arena_alloc(&arena, i * 997);
+        assert_non_null(p);
+        for (int j = 0; j < i * 997; j++)
+            assert_int_equal(p[j], 0);
+        memset(p, i, (size_t)i * 997);
+    }
+    assert_string_equal(small, "abc");
+    assert_null(arena_array(&arena, INT64_MAX / 2, 8));
+    memory_fail_after(0);
+    assert_null(arena_alloc(&arena, 1 << 20));
+    memory_fail_after(-1);
+    assert_non_null(arena_alloc(&arena, 1 << 20));
+    arena_free(&arena);
+}
+
+static void buffers_grow_and_end_with_zero(void **state)
+{
+    (void)state;
+    struct buffer b = {0};
+    for (int i = 0; i < 1000; i++)
+        assert_ok(buffer_format(&b, "%d,", i));
+    assert_int_equal(b.size, strlen(b.data));
+    assert_ok(buffer_append(&b, NULL, 0));
+    assert_int_equal(buffer_append(&b, "x", INT64_MAX), ERR_MEMORY);
+    buffer_free(&b);
+}
+
+static void a_file_is_replaced_whole(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hone-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_ok(file_replace(path, "first", 5));
+    assert_ok(file_replace(path, "second", 6));
+    struct file_map map;
+    assert_ok(file_map(&map, path));
+    assert_int_equal(map.size, 6);
+    assert_memory_equal(map.data, "second", 6);
+    file_unmap(&map);
+    struct buffer b = {0};
+    assert_fails(file_read(&b, path, 5), ERR_FORMAT, "6 bytes");
+    buffer_free(&b);
+    unlink(path);
+    assert_fails(file_map(&map, path), ERR_IO, "No such file");
+    assert_fails(file_map(&map, "/tmp"), ERR_IO, "is a directory");
+    assert_fails(file_replace("/nonexistent/x", "a", 1), ERR_IO, "cannot create");
+}
+
+static void map_finds_what_was_put(void **state)
+{
+    (void)state;
+    struct map map;
+    assert_ok(map_init(&map, 0));
+    static char keys[5000][8];
+    for (int i = 0; i < 5000; i++) {
+        int n = snprintf(keys[i], sizeof keys[i], "%d", i);
+        int64_t old;
+        assert_ok(map_put(&map, keys[i], n, i, &old));
+        assert_int_equal(old, -1);
+    }
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(map_get(&map, keys[i], (int64_t)strlen(keys[i])), i);
+    assert_int_equal(map_get(&map, "5000", 4), -1);
+    int64_t old;
+    assert_ok(map_put(&map, "17", 2, 99, &old));
+    assert_int_equal(old, 17);
+    assert_int_equal(map_get(&map, "17", 2), 99);
+    map_free(&map);
+}
+
+/* The vectors that the authors of Philox publish (kat_vectors, philox4x32 10). */
+static void philox_gives_the_published_numbers(void **state)
+{
+    (void)state;
+    struct philox zero = philox(0, 0, 0);
+    assert_int_equal(zero.word[0], 0x6627e8d5);
+    assert_int_equal(zero.word[1], 0xe169c58d);
+    assert_int_equal(zero.word[2], 0xbc57ac4c);
+    assert_int_equal(zero.word[3], 0x9b00dbd8);
+    struct philox ones = philox(UINT64_MAX, UINT64_MAX, UINT64_MAX);
+    assert_int_equal(ones.word[0], 0x408f276d);
+    assert_int_equal(ones.word[3], 0x6d7cae67);
+    struct philox pi = philox(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88);
+    assert_int_equal(pi.word[0], 0xd16cfe09);
+    assert_int_equal(pi.word[1], 0x94fdcceb);
+    assert_int_equal(pi.word[2], 0x5001e420);
+    assert_int_equal(pi.word[3], 0x24126ea1);
+}
+
+static void add_range(void *context, int64_t begin, int64_t end)
+{
+    int *seen = context;
+    for (int64_t i = begin; i < end; i++)
+        seen[i]++;
+}
+
+static void parallel_loops_visit_each_index_once(void **state)
+{
+    (void)state;
+    static int seen[1001];
+    parallel_for(1001, 7, add_range, seen);
+    for (int i = 0; i < 1001; i++)
+        assert_int_equal(seen[i], 1);
+    parallel_for(0, 7, add_range, NULL);
+}
+
+static void json_errors_say_where(void **state)
+{
+    (void)state;
+    json_t *tree;
+    const char *text = "{\"a\": 1, \"b\": \"x\", \"n\": null}";
+    assert_ok(json_parse(&tree, text, (int64_t)strlen(text), "here"));
+    int64_t a = 0;
+    const char *b = NULL;
+    double n = 5;
+    assert_ok(json_get_int(tree, "a", &a, "here"));
+    assert_ok(json_get_text(tree, "b", &b, "here"));
+    assert_ok(json_get_real(tree, "n", &n, "here"));
+    assert_int_equal(a, 1);
+    assert_string_equal(b, "x");
+    assert_true(n == 5);
+    assert_fails(json_get_int(tree, "b", &a, "here"), ERR_FORMAT, "here: \"b\" must be a whole number");
+    assert_fails(json_need_int(tree, "c", &a, "here"), ERR_FORMAT, "here: \"c\" is missing");
+    json_decref(tree);
+    assert_fails(json_parse(&tree, "{\"a\":1,\"a\":2}", 13, "here"), ERR_FORMAT, "duplicate");
+    assert_fails(json_parse(&tree, "[1,\n 2", 6, "here"), ERR_FORMAT, "line 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_keep_their_place),
+        cmocka_unit_test(arena_survives_large_and_small),
+        cmocka_unit_test(buffers_grow_and_end_with_zero),
+        cmocka_unit_test(a_file_is_replaced_whole),
+        cmocka_unit_test(map_finds_what_was_put),
+        cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(parallel_loops_visit_each_index_once),
+        cmocka_unit_test(json_errors_say_where),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
