@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include <cmocka.h>
-#undef fail                             /* cmocka's macro; ours is a function */
+#undef fail                             /* cmocka's macro hides our function */
+#undef fail_msg
+#define fail_msg(...) (print_error("ERROR: " __VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 
 #include "base/status.h"
 

@@ -1,0 +1,41 @@
+/* Tokenizers as tokenizer.json describes them: text to ids and back.
+ *
+ * An open tokenizer is never written to: any number of threads may encode with it, each into its own struct tokens.
+ */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include "base/memory.h"
+
+struct tokenizer;
+
+/* Ids with the bytes of the text that each came from: token i covers [begin[i], end[i]). Starts as {0}. */
+struct tokens {
+    int32_t *id;
+    int64_t *begin, *end;
+    int64_t count, capacity;
+};
+
+void tokens_free(struct tokens *tokens);
+
+/* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
+enum status tokenizer_open(struct tokenizer **out, const char *path);
+void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine */
+
+/* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not
+ * UTF-8 are an error that names the offset. */
+enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int64_t length, struct tokens *tokens);
+
+/* Appends the bytes of ids, special tokens included or not. A character cut in two stays cut: the bytes are appended as they are. */
+enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special, struct buffer *text);
+
+/* One more than the largest id. */
+int64_t tokenizer_vocabulary(const struct tokenizer *tokenizer);
+
+/* The id of a token by its exact content, or -1. */
+int32_t tokenizer_id(const struct tokenizer *tokenizer, const char *text, int64_t length);
+
+bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);     /* one of the file's added tokens */
+bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);   /* an added token marked special */
+
+#endif
