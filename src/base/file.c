@@ -125,24 +125,56 @@ static enum status sync_directory(const char *path)
     return status;
 }
 
+enum status file_writer_open(struct file_writer *writer, const char *path)
+{
+    int64_t n = (int64_t)strlen(path) + 32;
+    *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
+    if (!writer->part)
+        return ERR_MEMORY;
+    snprintf(writer->part, (size_t)n, "%s.%ld.part", path, (long)getpid());
+    writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (writer->fd >= 0)
+        return OK;
+    enum status status = fail_errno(writer->part, "create");
+    memory_free(writer->part);
+    return status;
+}
+
+enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count)
+{
+    return write_all(writer->fd, writer->part, bytes, count);
+}
+
+enum status file_writer_commit(struct file_writer *writer)
+{
+    enum status status = fsync(writer->fd) == 0 ? OK : fail_errno(writer->part, "sync");
+    if (close(writer->fd) != 0 && status == OK)
+        status = fail_errno(writer->part, "close");
+    if (status == OK && rename(writer->part, writer->path) != 0)
+        status = fail_errno(writer->path, "replace");
+    if (status == OK)
+        status = sync_directory(writer->path);
+    else
+        unlink(writer->part);
+    memory_free(writer->part);
+    return status;
+}
+
+void file_writer_abort(struct file_writer *writer)
+{
+    close(writer->fd);
+    unlink(writer->part);
+    memory_free(writer->part);
+}
+
 enum status file_replace(const char *path, const void *bytes, int64_t count)
 {
-    char part[4096];
-    if (snprintf(part, sizeof part, "%s.%ld.part", path, (long)getpid()) >= (int)sizeof part)
-        return fail(ERR_ARGUMENT, "%s: the path is too long", path);
-    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail_errno(part, "create");
-    enum status status = write_all(fd, part, bytes, count);
-    if (status == OK && fsync(fd) != 0)
-        status = fail_errno(part, "sync");
-    if (close(fd) != 0 && status == OK)
-        status = fail_errno(part, "close");
-    if (status == OK && rename(part, path) != 0)
-        status = fail_errno(path, "replace");
+    struct file_writer writer;
+    TRY(file_writer_open(&writer, path));
+    enum status status = file_writer_append(&writer, bytes, count);
     if (status == OK)
-        return sync_directory(path);
-    unlink(part);
+        return file_writer_commit(&writer);
+    file_writer_abort(&writer);
     return status;
 }
 

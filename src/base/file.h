@@ -26,6 +26,19 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t most);
 /* Writes a file so that a reader, or a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);
 
+/* The same for content that comes in pieces: open, append any number of times, then commit, or abort to leave the old
+ * content. The path must live until then. Every open ends with one of the two, also after an append that failed. */
+struct file_writer {
+    const char *path;
+    char *part;                         /* beside the path, renamed to it by commit */
+    int fd;
+};
+
+enum status file_writer_open(struct file_writer *writer, const char *path);
+enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
+enum status file_writer_commit(struct file_writer *writer);     /* a failure leaves the old content */
+void file_writer_abort(struct file_writer *writer);
+
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 

@@ -108,7 +108,7 @@ static void philox_gives_the_published_numbers(void **state)
     assert_int_equal(zero.word[3], 0x9b00dbd8);
     struct philox ones = philox(UINT64_MAX, UINT64_MAX, UINT64_MAX);
     assert_int_equal(ones.word[0], 0x408f276d);
-    assert_int_equal(ones.word[3], 0x6d7cae67);
+    assert_int_equal(ones.word[3], 0x6d5451fd);
     struct philox pi = philox(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88);
     assert_int_equal(pi.word[0], 0xd16cfe09);
     assert_int_equal(pi.word[1], 0x94fdcceb);
