@@ -36,7 +36,7 @@ struct file_writer {
 
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
-enum status file_writer_commit(struct file_writer *writer);     /* a failure leaves the old content */
+enum status file_writer_commit(struct file_writer *writer);     /* until the new content is complete, the old one stays */
 void file_writer_abort(struct file_writer *writer);
 
 bool file_exists(const char *path);

@@ -9,7 +9,8 @@
 
 struct tokenizer;
 
-/* Ids with the bytes of the text that each came from: token i covers [begin[i], end[i]). Starts as {0}. */
+/* Ids with the bytes of the text that each came from: token i covers [begin[i], end[i]). A token may be a part of a
+ * character; where the normalizer rewrote a character, each token of the result covers all of it. Starts as {0}. */
 struct tokens {
     int32_t *id;
     int64_t *begin, *end;
@@ -23,11 +24,14 @@ enum status tokenizer_open(struct tokenizer **out, const char *path);
 void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine */
 
 /* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not
- * UTF-8 are an error that names the offset. */
+ * UTF-8 are an error that names the offset. As in Hugging Face's tokenizers, a byte that the vocabulary lacks is left out
+ * unless the file has an unk_token. On failure nothing is appended. */
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int64_t length, struct tokens *tokens);
 
-/* Appends the bytes of ids, special tokens included or not. A character cut in two stays cut: the bytes are appended as they are. */
-enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special, struct buffer *text);
+/* Appends the bytes of ids, special tokens included or not. A character cut in two stays cut: the bytes are appended as they
+ * are. An id without a token is ERR_DATA. */
+enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,
+                             struct buffer *text);
 
 /* One more than the largest id. */
 int64_t tokenizer_vocabulary(const struct tokenizer *tokenizer);

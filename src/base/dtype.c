@@ -1,0 +1,84 @@
+/* Sizes, names and conversions of element types. */
+#include "base/dtype.h"
+
+static const struct {
+    const char *name;
+    int64_t size;
+} types[DTYPE_COUNT] = {
+    [DTYPE_F32] = {"float32", 4}, [DTYPE_BF16] = {"bfloat16", 2}, [DTYPE_F16] = {"float16", 2},
+    [DTYPE_F64] = {"float64", 8}, [DTYPE_I32] = {"int32", 4},
+};
+
+int64_t dtype_size(enum dtype dtype)
+{
+    return types[dtype].size;
+}
+
+const char *dtype_name(enum dtype dtype)
+{
+    return types[dtype].name;
+}
+
+/* The exponent is moved by a product, so that subnormal numbers come out right without a loop. */
+float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;
+    if ((h & 0x7c00) == 0x7c00) {
+        magnitude |= 0x7f800000u;
+        magnitude |= sign;
+        float special;
+        memcpy(&special, &magnitude, sizeof special);
+        return special;
+    }
+    float f;
+    memcpy(&f, &magnitude, sizeof f);
+    f *= 0x1p112f;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    bits |= sign;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+#define LOOP(expression)                    \
+    do {                                    \
+        for (int64_t i = 0; i < count; i++) \
+            expression;                     \
+        return 1;                           \
+    } while (0)
+
+int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
+{
+    float *f32 = to;
+    uint16_t *u16 = to;
+    double *f64 = to;
+    const float *s32 = from;
+    const uint16_t *s16 = from;
+    const double *s64 = from;
+    if (to_type == from_type) {
+        memcpy(to, from, (size_t)(count * dtype_size(to_type)));
+        return 1;
+    }
+    switch (to_type * DTYPE_COUNT + from_type) {
+    case DTYPE_F32 * DTYPE_COUNT + DTYPE_BF16:
+        LOOP(f32[i] = bf16_to_f32(s16[i]));
+    case DTYPE_F32 * DTYPE_COUNT + DTYPE_F16:
+        LOOP(f32[i] = f16_to_f32(s16[i]));
+    case DTYPE_F32 * DTYPE_COUNT + DTYPE_F64:
+        LOOP(f32[i] = (float)s64[i]);
+    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F32:
+        LOOP(u16[i] = bf16_from_f32(s32[i]));
+    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F16:
+        LOOP(u16[i] = bf16_from_f32(f16_to_f32(s16[i])));
+    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F64:
+        LOOP(u16[i] = bf16_from_f32((float)s64[i]));
+    case DTYPE_F64 * DTYPE_COUNT + DTYPE_F32:
+        LOOP(f64[i] = (double)s32[i]);
+    case DTYPE_F64 * DTYPE_COUNT + DTYPE_BF16:
+        LOOP(f64[i] = (double)bf16_to_f32(s16[i]));
+    case DTYPE_F64 * DTYPE_COUNT + DTYPE_F16:
+        LOOP(f64[i] = (double)f16_to_f32(s16[i]));
+    default:
+        return 0;
+    }
+}

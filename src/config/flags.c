@@ -1,0 +1,83 @@
+/* The command line. Every option takes one value, only a boolean may stand alone; so an argument is read by looking at its
+ * row and at most at the one behind it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/table.h"
+
+static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum command command)
+{
+    char words[WORDS_SIZE];
+    table_suggest(key, length, command, true, words);
+    int shown = (int)strcspn(argument, "=");
+    return fail(ERR_ARGUMENT, "unknown option '%.*s': %s (hone %s --help lists all)", shown > 60 ? 60 : shown, argument, words,
+                options_command_name(command));
+}
+
+static enum status fail_elsewhere(const struct option_row *row, const char *flag, enum command command)
+{
+    char where[128] = "";
+    for (int c = 0, seen = 0; c < COMMANDS; c++)
+        if (table_has(row, (enum command)c)) {
+            size_t used = strlen(where);
+            snprintf(where + used, sizeof where - used, "%shone %s", seen++ ? ", " : "", options_command_name((enum command)c));
+        }
+    return fail(ERR_ARGUMENT, "%s is not an option of hone %s: it belongs to %s", flag, options_command_name(command), where);
+}
+
+/* Reads the option at argv[*i] and leaves *i at the last word that it took. */
+static enum status read_option(struct options *options, enum command command, int argc, char **argv, int *i)
+{
+    const char *argument = argv[*i];
+    const char *key = argument + (argument[1] == '-' ? 2 : 1);
+    int64_t length = (int64_t)strcspn(key, "=");
+    const struct option_row *row = table_find(key, length);
+    bool short_form = argument[1] != '-';
+    if (!row || short_form != (length == 1))
+        return fail_unknown(argument, key, length, command);
+    const char *flag = arena_text(options->arena, argument, key - argument + length);
+    if (!flag)
+        return ERR_MEMORY;
+    if (!table_has(row, command))
+        return fail_elsewhere(row, flag, command);
+
+    const char *value = key[length] ? key + length + 1 : NULL;
+    const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    if (!value && row->kind == KIND_BOOL) {
+        value = "true";
+        if (next && (strcasecmp(next, "true") == 0 || strcasecmp(next, "false") == 0))
+            value = argv[++*i];
+    } else if (!value) {
+        if (!next)
+            return fail(ERR_ARGUMENT, "%s needs a value: %s %s", flag, flag, row->placeholder);
+        /* More likely a forgotten value than one that begins with dashes. */
+        if (strncmp(next, "--", 2) == 0)
+            return fail(ERR_ARGUMENT, "%s needs a value before '%.60s'; if that is the value, write %s=%.60s", flag, next, flag,
+                        next);
+        value = argv[++*i];
+    }
+    return table_store(options, row, value, flag, false);
+}
+
+enum status options_parse(struct options *options, enum command command, int argc, char **argv, struct arguments *arguments)
+{
+    *arguments = (struct arguments){arena_array(options->arena, argc + 1, (int64_t)sizeof *arguments->text), 0};
+    if (!arguments->text)
+        return ERR_MEMORY;
+    bool options_end = false;
+    for (int i = 0; i < argc; i++) {
+        if (!options_end && strcmp(argv[i], "--") == 0) {
+            options_end = true;
+        } else if (!options_end && argv[i][0] == '-' && argv[i][1]) {
+            TRY(read_option(options, command, argc, argv, &i));
+        } else {
+            const char *text = arena_text(options->arena, argv[i], (int64_t)strlen(argv[i]));
+            if (!text)
+                return ERR_MEMORY;
+            arguments->text[arguments->count++] = text;
+        }
+    }
+    if (options->config && !options->help)
+        return options_load_yaml(options, command, options->config);
+    return OK;
+}

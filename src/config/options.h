@@ -1,0 +1,86 @@
+/* Options: options.def's rows as a struct, and the ways to fill it: defaults, a YAML file, the command line.
+ *
+ *     struct options options;
+ *     options_init(&options, &arena);
+ *     TRY(options_parse(&options, COMMAND_EVAL, argc - 2, argv + 2, &arguments));
+ *     TRY(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path));
+ *     ... options.max_length ...
+ *
+ * Text in the struct is a copy in the arena, or the default; it is NULL where nobody gave a value and there is no default.
+ * A wrong key or value is ERR_ARGUMENT, a file that is not YAML is ERR_FORMAT; the messages say which option, where it was
+ * given and what is allowed.
+ */
+#ifndef CONFIG_OPTIONS_H
+#define CONFIG_OPTIONS_H
+
+#include "base/memory.h"
+
+enum command {
+#define COMMAND(id, name, usage, summary) COMMAND_##id,
+#include "config/options.def"
+    COMMANDS
+};
+
+enum option {
+#define OPTION(kind, name, ...) OPTION_##name,
+#include "config/options.def"
+    OPTIONS
+};
+
+/* A choice is kept as its text, one of the row's list. */
+#define FIELD_TEXT const char *
+#define FIELD_PATH const char *
+#define FIELD_CHOICE const char *
+#define FIELD_INT int64_t
+#define FIELD_REAL double
+#define FIELD_BOOL bool
+
+struct options {
+#define OPTION(kind, name, ...) FIELD_##kind name;
+#include "config/options.def"
+    const char *source[OPTIONS];        /* who set it: "--dtype", "run.yaml:3"; NULL while it is the default */
+    struct arena *arena;
+};
+
+#undef FIELD_TEXT
+#undef FIELD_PATH
+#undef FIELD_CHOICE
+#undef FIELD_INT
+#undef FIELD_REAL
+#undef FIELD_BOOL
+
+/* What stands on a command line beside options. */
+struct arguments {
+    const char **text;
+    int count;
+};
+
+/* Every option at its default. The arena must outlive the options. */
+void options_init(struct options *options, struct arena *arena);
+
+/* Sets one option by its name or alias, with dashes or underscores; it must be one of the command's. `source` says in
+ * messages where the value comes from. */
+enum status options_set(struct options *options, enum command command, const char *key, const char *value, const char *source);
+
+/* Reads the arguments behind `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
+ * else, and everything behind "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */
+enum status options_parse(struct options *options, enum command command, int argc, char **argv, struct arguments *arguments);
+
+/* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
+ * are checked and then left alone, and what was set before the file stays as it is: flags win. */
+enum status options_load_yaml(struct options *options, enum command command, const char *path);
+
+/* Fails, and says how to give it, if this text option has no value. */
+enum status options_need(const struct options *options, enum command command, enum option option);
+
+/* The command of this name; unknown names are an error that names the nearest. */
+enum status options_command(enum command *command, const char *name);
+const char *options_command_name(enum command command);
+
+/* Append text made of the table. */
+enum status options_overview(struct buffer *text);                          /* hone --help: all commands */
+enum status options_help(enum command command, struct buffer *text);        /* hone COMMAND --help */
+enum status options_markdown(struct buffer *text);                          /* docs/options.md */
+enum status options_complete(struct buffer *text);                          /* a completion script for bash */
+
+#endif

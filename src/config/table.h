@@ -1,0 +1,47 @@
+/* options.def as tables, for the files of config alone. */
+#ifndef CONFIG_TABLE_H
+#define CONFIG_TABLE_H
+
+#include <stddef.h>
+
+#include "config/options.h"
+
+enum option_kind { KIND_TEXT, KIND_PATH, KIND_INT, KIND_REAL, KIND_BOOL, KIND_CHOICE };
+
+struct option_row {
+    enum option_kind kind;
+    const char *name, *alias, *placeholder, *help;
+    unsigned commands;                  /* bit c: command c has it */
+    size_t offset;                      /* of its field in struct options */
+    const char *choices;                /* "one|two" */
+    bool bounded_below, bounded_above, above;   /* above: the lower bound itself is not allowed */
+    bool flag_only;
+    double least, most;
+};
+
+struct command_row {
+    const char *name, *usage, *summary;
+};
+
+extern const struct option_row option_table[OPTIONS];
+extern const struct command_row command_table[COMMANDS];
+
+/* The option of this name or alias, or NULL; '-' and '_' are the same. */
+const struct option_row *table_find(const char *key, int64_t length);
+
+/* Which option a row is. */
+enum option table_option(const struct option_row *row);
+bool table_has(const struct option_row *row, enum command command);
+
+/* What values a row takes, in words: "a whole number of at least 1". */
+enum { WORDS_SIZE = 256 };
+void table_takes(const struct option_row *row, char words[static WORDS_SIZE]);
+
+/* What an unknown key may have meant, by the nearest name or alias: "did you mean 'seed'?", or as a flag '--top-p'. */
+void table_suggest(const char *key, int64_t length, enum command command, bool as_flag, char words[static WORDS_SIZE]);
+
+/* Checks a value and, unless `check_only`, stores it and who gave it. */
+enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
+                        bool check_only);
+
+#endif

@@ -1,0 +1,337 @@
+/* The CPU: blocks are host memory, a prepared list is the commands with their addresses filled in, a run is a loop over it.
+ *
+ * Products of the same shape share one plan of the engine; launches are dealt to threads by rows.
+ */
+#include "device/cpu.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/parallel.h"
+
+struct block {
+    char *data;
+    int64_t bytes;
+    bool mapped;                        /* somebody else's memory */
+};
+
+struct shape {                          /* a product that some command uses */
+    struct gemm gemm;
+    struct gemm_plan *plan;
+    int64_t workspace;
+};
+
+struct cpu {
+    struct device device;
+    const struct gemm_engine *engine;
+    void *engine_state;
+    struct block *blocks;
+    int32_t block_count;
+    struct shape *shapes;
+    int64_t shape_count;
+};
+
+struct step {                           /* a command with addresses */
+    enum command_kind kind;
+    union {
+        struct {
+            const struct kernel *kernel;
+            struct call call;
+            int64_t rows, block;
+        };
+        struct {
+            struct gemm_plan *plan;
+            void *a, *b, *c, *workspace;
+        };
+        struct {
+            void *to, *from;
+            int64_t bytes;
+        };
+    };
+};
+
+struct prepared {
+    int64_t count;
+    struct step step[];
+};
+
+static struct cpu *cpu_of(struct device *device)
+{
+    return (struct cpu *)device;
+}
+
+enum status cpu_open(struct device **out, const struct gemm_engine *engine)
+{
+    struct cpu *cpu = memory_alloc(sizeof *cpu);
+    if (!cpu)
+        return ERR_MEMORY;
+    cpu->device.class = &device_cpu;
+    cpu->engine = engine;
+    enum status status = engine->open(&cpu->engine_state);
+    if (status != OK) {
+        memory_free(cpu);
+        return status;
+    }
+    *out = &cpu->device;
+    return OK;
+}
+
+static enum status open_with_onednn(struct device **out)
+{
+    return cpu_open(out, &gemm_onednn);
+}
+
+static void release(struct device *device, int32_t block)
+{
+    struct block *b = &cpu_of(device)->blocks[block];
+    if (b->data && !b->mapped)
+        munmap(b->data, (size_t)b->bytes);
+    *b = (struct block){0};
+}
+
+static void close_cpu(struct device *device)
+{
+    struct cpu *cpu = cpu_of(device);
+    for (int32_t i = 0; i < cpu->block_count; i++)
+        release(device, i);
+    for (int64_t i = 0; i < cpu->shape_count; i++)
+        cpu->engine->destroy(cpu->shapes[i].plan);
+    cpu->engine->close(cpu->engine_state);
+    memory_free(cpu->shapes);
+    memory_free(cpu->blocks);
+    memory_free(cpu);
+}
+
+/* The text behind a key of one of the system's tables ("MemAvailable:  123 kB"), or "". */
+static void system_entry(const char *path, const char *key, char *text, size_t size)
+{
+    struct buffer table = {0};
+    *text = 0;
+    if (file_read(&table, path, 16 << 20) == OK) {
+        const char *at = strstr(table.data, key), *colon = at ? strchr(at, ':') : NULL;
+        if (colon) {
+            colon += 1 + strspn(colon + 1, " \t");
+            snprintf(text, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        }
+    }
+    buffer_free(&table);
+}
+
+static void info(struct device *device, struct device_info *out)
+{
+    char available[64];
+    system_entry("/proc/meminfo", "MemAvailable", available, sizeof available);
+    *out = (struct device_info){
+        .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+        .memory_free = strtoll(available, NULL, 10) * 1024,
+        .most_block = INT64_MAX,
+        .host_memory = true,
+        .bf16 = cpu_of(device)->engine->has_bf16(),
+        .threads = parallel_threads(),
+    };
+    system_entry("/proc/cpuinfo", "model name", out->name, sizeof out->name);
+}
+
+static enum status add_block(struct cpu *cpu, struct block block, int32_t *number)
+{
+    struct block *blocks = memory_resize(cpu->blocks, (cpu->block_count + 1) * (int64_t)sizeof *blocks);
+    if (!blocks)
+        return ERR_MEMORY;
+    cpu->blocks = blocks;
+    cpu->device.counters.allocations++;
+    blocks[cpu->block_count] = block;
+    *number = cpu->block_count++;
+    return OK;
+}
+
+/* Fresh pages from the system: zeroed, and resident only once they are touched. */
+static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    if (bytes <= 0)
+        return add_block(cpu_of(device), (struct block){0}, number);
+    void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return fail(ERR_MEMORY, "out of memory: a block of %lld bytes: %s", (long long)bytes, strerror(errno));
+    enum status status = add_block(cpu_of(device), (struct block){data, bytes, false}, number);
+    if (status != OK)
+        munmap(data, (size_t)bytes);
+    return status;
+}
+
+static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
+{
+    return add_block(cpu_of(device), (struct block){(char *)host, bytes, true}, number);
+}
+
+static void *address(struct cpu *cpu, struct operand operand)
+{
+    if (operand.block < 0)
+        return NULL;
+    const struct block *block = &cpu->blocks[operand.block];
+    return block->data ? block->data + operand.offset : NULL;
+}
+
+struct conversion {
+    char *to;
+    const char *from;
+    enum dtype to_type, from_type;
+};
+
+static void convert(void *context, int64_t begin, int64_t end)
+{
+    const struct conversion *c = context;
+    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type, end - begin);
+}
+
+static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
+{
+    struct conversion c = {address(cpu_of(device), to), from, to_type, from_type};
+    if (!dtype_convert(c.to, to_type, from, from_type, 0))
+        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
+    parallel_for(count, 1 << 18, convert, &c);
+    return OK;
+}
+
+static enum status read_bytes(struct device *device, void *to, struct operand from, int64_t bytes)
+{
+    if (bytes)
+        memcpy(to, address(cpu_of(device), from), (size_t)bytes);
+    return OK;
+}
+
+static bool same_gemm(const struct gemm *a, const struct gemm *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+           a->accumulate == b->accumulate && a->a == b->a && a->b == b->b && a->c == b->c;
+}
+
+static enum status find_shape(struct cpu *cpu, const struct gemm *gemm, const struct shape **out)
+{
+    for (int64_t i = 0; i < cpu->shape_count; i++)
+        if (same_gemm(&cpu->shapes[i].gemm, gemm)) {
+            *out = &cpu->shapes[i];
+            return OK;
+        }
+    struct shape *shapes = memory_resize(cpu->shapes, (cpu->shape_count + 1) * (int64_t)sizeof *shapes);
+    if (!shapes)
+        return ERR_MEMORY;
+    cpu->shapes = shapes;
+    struct shape *shape = &shapes[cpu->shape_count];
+    *shape = (struct shape){.gemm = *gemm};
+    TRY(cpu->engine->create(cpu->engine_state, gemm, &shape->plan, &shape->workspace));
+    cpu->shape_count++;
+    cpu->device.counters.gemms++;
+    *out = shape;
+    return OK;
+}
+
+static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
+{
+    const struct shape *shape;
+    TRY(find_shape(cpu_of(device), gemm, &shape));
+    *workspace = shape->workspace;
+    return OK;
+}
+
+static enum status prepare_step(struct cpu *cpu, const struct command *command, struct step *step)
+{
+    step->kind = command->kind;
+    switch (command->kind) {
+    case COMMAND_LAUNCH:
+        step->kernel = command->launch.kernel;
+        step->rows = command->launch.rows;
+        step->block = command->launch.block;
+        for (int i = 0; i < OPERANDS; i++)
+            step->call.data[i] = address(cpu, command->operand[i]);
+        memcpy(step->call.dtype, command->launch.dtype, sizeof step->call.dtype);
+        memcpy(step->call.dim, command->launch.dim, sizeof step->call.dim);
+        memcpy(step->call.number, command->launch.number, sizeof step->call.number);
+        cpu->device.counters.kernels++;
+        return OK;
+    case COMMAND_GEMM: {
+        const struct shape *shape;
+        TRY(find_shape(cpu, &command->gemm, &shape));
+        step->plan = shape->plan;
+        step->a = address(cpu, command->operand[GEMM_A]);
+        step->b = address(cpu, command->operand[GEMM_B]);
+        step->c = address(cpu, command->operand[GEMM_C]);
+        step->workspace = address(cpu, command->operand[GEMM_WORKSPACE]);
+        return OK;
+    }
+    case COMMAND_COPY:
+        step->from = address(cpu, command->operand[1]);
+        step->to = address(cpu, command->operand[0]);
+        step->bytes = command->bytes;
+        return OK;
+    case COMMAND_FILL:
+        step->to = address(cpu, command->operand[0]);
+        step->bytes = command->bytes;
+        return OK;
+    }
+    return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
+}
+
+static enum status prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
+{
+    struct prepared *p = memory_alloc((int64_t)sizeof *p + count * (int64_t)sizeof p->step[0]);
+    if (!p)
+        return ERR_MEMORY;
+    p->count = count;
+    for (int64_t i = 0; i < count; i++) {
+        enum status status = prepare_step(cpu_of(device), &commands[i], &p->step[i]);
+        if (status != OK) {
+            memory_free(p);
+            return status;
+        }
+    }
+    device->counters.prepared++;
+    *out = p;
+    return OK;
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end)
+{
+    const struct step *step = context;
+    step->kernel->host(&step->call, begin, end);
+}
+
+static enum status run(struct device *device, struct prepared *prepared)
+{
+    struct cpu *cpu = cpu_of(device);
+    for (int64_t i = 0; i < prepared->count; i++) {
+        struct step *step = &prepared->step[i];
+        switch (step->kind) {
+        case COMMAND_LAUNCH:
+            parallel_for(step->rows, step->block, run_rows, step);
+            break;
+        case COMMAND_GEMM:
+            TRY(cpu->engine->run(step->plan, step->a, step->b, step->c, step->workspace));
+            break;
+        case COMMAND_COPY:
+            memcpy(step->to, step->from, (size_t)step->bytes);
+            break;
+        case COMMAND_FILL:
+            memset(step->to, 0, (size_t)step->bytes);
+            break;
+        }
+    }
+    device->counters.runs++;
+    device->counters.commands += prepared->count;
+    return OK;
+}
+
+static void discard(struct device *device, struct prepared *prepared)
+{
+    (void)device;
+    memory_free(prepared);
+}
+
+const struct device_class device_cpu = {
+    .name = "cpu", .open = open_with_onednn, .close = close_cpu, .info = info, .alloc = alloc, .map = map, .release = release,
+    .write = write_elements, .read = read_bytes, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+};

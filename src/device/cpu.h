@@ -1,0 +1,23 @@
+/* The CPU device over an engine for matrix products: oneDNN in the library, plain double-precision loops in the tests' reference. */
+#ifndef DEVICE_CPU_H
+#define DEVICE_CPU_H
+
+#include "device/device.h"
+
+struct gemm_plan;                       /* one product, ready to run on any addresses */
+
+struct gemm_engine {
+    const char *name;
+    enum status (*open)(void **state);
+    void (*close)(void *state);
+    enum status (*create)(void *state, const struct gemm *gemm, struct gemm_plan **out, int64_t *workspace);
+    void (*destroy)(struct gemm_plan *plan);
+    enum status (*run)(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace);
+    bool (*has_bf16)(void);
+};
+
+extern const struct gemm_engine gemm_onednn;
+
+enum status cpu_open(struct device **out, const struct gemm_engine *engine);
+
+#endif

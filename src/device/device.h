@@ -1,0 +1,135 @@
+/* A device: allocates blocks, copies, multiplies matrices, runs lists of commands. It knows no ops and no programs.
+ *
+ * Everything a command touches is an operand {block, offset}; a block is one allocation, known by a number. Commands are
+ * prepared once (every kernel loaded, every product made ready, every address fixed) and then run any number of times:
+ * a run allocates nothing and loads nothing, and the counters prove it.
+ *
+ *     device_open → device_alloc blocks → device_prepare(commands) → upload → { device_write, device_run, device_read } …
+ *
+ * A device is used by one thread at a time.
+ */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "base/memory.h"
+
+enum {
+    OPERANDS = 12,                      /* of one command */
+    NUMBERS = 8,
+};
+
+struct operand {
+    int32_t block;                      /* -1: absent */
+    int64_t offset;                     /* bytes */
+};
+
+/* What a kernel's body on the host sees: addresses, element types and numbers, in the order of the op's inputs and outputs. */
+struct call {
+    void *data[OPERANDS];               /* NULL: absent */
+    enum dtype dtype[OPERANDS];
+    int64_t dim[NUMBERS];
+    double number[NUMBERS];
+};
+
+/* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. */
+struct kernel {
+    const char *name;
+    void (*host)(const struct call *call, int64_t begin, int64_t end);
+};
+
+struct launch {
+    const struct kernel *kernel;
+    enum dtype dtype[OPERANDS];
+    int64_t dim[NUMBERS];
+    double number[NUMBERS];
+    int64_t rows, block;                /* the grid, and how many rows of it make one piece of work */
+};
+
+/* C (m, n) = op(A) (m, k) · op(B) (k, n), or C += with `accumulate`. Rows are contiguous; op transposes what is stored as its
+ * transpose. Sums are float32 (double for float64). */
+struct gemm {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b, accumulate;
+    enum dtype a, b, c;
+};
+
+enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_WORKSPACE, GEMM_OPERANDS };
+
+enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_COPY, COMMAND_FILL };
+
+/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · copy: to, from · fill: to */
+struct command {
+    enum command_kind kind;
+    struct operand operand[OPERANDS];
+    union {
+        struct launch launch;
+        struct gemm gemm;
+        int64_t bytes;                  /* of a copy, or of a fill with zero bytes */
+    };
+};
+
+struct device_info {
+    char name[128];
+    int64_t memory, memory_free;        /* bytes; 0: not known */
+    int64_t most_block;                 /* bytes of the largest single allocation */
+    bool host_memory;                   /* device_map works: host memory can be used in place */
+    bool bf16;                          /* multiplies bfloat16 matrices in hardware */
+    int threads;
+};
+
+/* What has happened since the device was opened. After prepare, the first four must not change any more. */
+struct device_counters {
+    int64_t allocations, gemms, kernels, prepared, runs, commands;
+};
+
+struct device;
+struct prepared;
+
+struct device_class {
+    const char *name;
+    enum status (*open)(struct device **out);
+    void (*close)(struct device *device);
+    void (*info)(struct device *device, struct device_info *info);
+    enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
+    enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);
+    void (*release)(struct device *device, int32_t block);
+    enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
+    enum status (*read)(struct device *device, void *to, struct operand from, int64_t bytes);
+    enum status (*gemm_query)(struct device *device, const struct gemm *gemm, int64_t *workspace);
+    enum status (*prepare)(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
+    enum status (*run)(struct device *device, struct prepared *prepared);
+    void (*discard)(struct device *device, struct prepared *prepared);
+};
+
+struct device {
+    const struct device_class *class;
+    struct device_counters counters;
+};
+
+extern const struct device_class device_cpu;
+
+/* By name: cpu, opencl, cuda, auto. ERR_DEVICE with what is missing and how to get it. */
+enum status device_open(struct device **out, const char *name);
+void device_close(struct device *device);                                               /* NULL is fine */
+void device_info(struct device *device, struct device_info *info);
+
+enum status device_alloc(struct device *device, int64_t bytes, int32_t *block);         /* zeroed */
+enum status device_map(struct device *device, const void *host, int64_t bytes, int32_t *block);    /* read-only; must outlive the block */
+void device_release(struct device *device, int32_t block);
+
+/* Copies `count` elements in, converted to the type they have there. */
+enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
+enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes);      /* waits for the runs before it */
+
+/* How many bytes of workspace a product needs; needs no memory of the device. */
+enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
+
+/* All blocks must have been allocated. The commands are copied. */
+enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
+enum status device_run(struct device *device, struct prepared *prepared);
+void device_discard(struct device *device, struct prepared *prepared);                  /* NULL is fine */
+
+#endif

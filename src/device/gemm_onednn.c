@@ -1,0 +1,215 @@
+/* Matrix products by oneDNN, the only file that knows it: Debian's 2.6 and the 3.x API, told apart by the version macro.
+ *
+ * A plan is a matmul primitive with its memory objects; a run only sets their addresses. The scratchpad is ours, so that
+ * the memory plan knows every byte.
+ */
+#include <dnnl.h>
+#include <stdio.h>
+
+#include "device/cpu.h"
+
+struct state {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+};
+
+struct gemm_plan {
+    struct state *state;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[GEMM_OPERANDS];    /* the workspace's is NULL where none is needed */
+};
+
+static enum status translate(dnnl_status_t code, const char *what)
+{
+    if (code == dnnl_success)
+        return OK;
+    if (code == dnnl_out_of_memory)
+        return fail(ERR_MEMORY, "out of memory: oneDNN, %s", what);
+    if (code == dnnl_unimplemented)
+        return fail(ERR_UNSUPPORTED, "oneDNN has no implementation: %s", what);
+    return fail(ERR_INTERNAL, "oneDNN: %s failed with status %d", what, (int)code);
+}
+
+static enum status open_engine(void **out)
+{
+    struct state *state = memory_alloc(sizeof *state);
+    if (!state)
+        return ERR_MEMORY;
+    enum status status = translate(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "creating the engine");
+    if (status == OK)
+        status = translate(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "creating the stream");
+    *out = state;
+    if (status != OK) {
+        if (state->engine)
+            dnnl_engine_destroy(state->engine);
+        memory_free(state);
+    }
+    return status;
+}
+
+static void close_engine(void *opaque)
+{
+    struct state *state = opaque;
+    dnnl_stream_destroy(state->stream);
+    dnnl_engine_destroy(state->engine);
+    memory_free(state);
+}
+
+static dnnl_data_type_t data_type(enum dtype dtype)
+{
+    return dtype == DTYPE_F32 ? dnnl_f32 : dtype == DTYPE_BF16 ? dnnl_bf16 : dtype == DTYPE_F16 ? dnnl_f16 : dnnl_data_type_undef;
+}
+
+/* The two APIs differ in how a matrix is described and a product is made. */
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t desc_view;
+#define VIEW(desc) (desc)
+
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t columns, enum dtype dtype, bool transposed)
+{
+    const dnnl_dims_t dims = {rows, columns};
+    return dnnl_memory_desc_create_with_tag(desc, 2, dims, data_type(dtype), transposed ? dnnl_ba : dnnl_ab);
+}
+
+static void forget(dnnl_memory_desc_t *desc)
+{
+    if (*desc)
+        dnnl_memory_desc_destroy(*desc);
+}
+
+static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3], dnnl_primitive_attr_t attributes)
+{
+    return dnnl_matmul_primitive_desc_create(pd, engine, desc[0], desc[1], NULL, desc[2], attributes);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post)
+{
+    return dnnl_post_ops_append_sum(post, 1, 0, dnnl_data_type_undef);
+}
+#else
+typedef const dnnl_memory_desc_t *desc_view;
+#define VIEW(desc) (&(desc))
+
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t columns, enum dtype dtype, bool transposed)
+{
+    const dnnl_dims_t dims = {rows, columns};
+    return dnnl_memory_desc_init_by_tag(desc, 2, dims, data_type(dtype), transposed ? dnnl_ba : dnnl_ab);
+}
+
+static void forget(dnnl_memory_desc_t *desc)
+{
+    (void)desc;
+}
+
+static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3], dnnl_primitive_attr_t attributes)
+{
+    dnnl_matmul_desc_t matmul;
+    dnnl_status_t code = dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], NULL, &desc[2]);
+    return code == dnnl_success ? dnnl_primitive_desc_create(pd, &matmul, attributes, engine, NULL) : code;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post)
+{
+    return dnnl_post_ops_append_sum(post, 1);
+}
+#endif
+
+static void destroy(struct gemm_plan *plan)
+{
+    for (int i = 0; i < GEMM_OPERANDS; i++)
+        if (plan->memory[i])
+            dnnl_memory_destroy(plan->memory[i]);
+    if (plan->primitive)
+        dnnl_primitive_destroy(plan->primitive);
+    memory_free(plan);
+}
+
+static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, bool accumulate)
+{
+    dnnl_status_t code = dnnl_primitive_attr_create(attributes);
+    if (code == dnnl_success)
+        code = dnnl_primitive_attr_set_scratchpad_mode(*attributes, dnnl_scratchpad_mode_user);
+    if (code != dnnl_success || !accumulate)
+        return code;
+    dnnl_post_ops_t post;
+    code = dnnl_post_ops_create(&post);
+    if (code != dnnl_success)
+        return code;
+    code = append_sum(post);
+    if (code == dnnl_success)
+        code = dnnl_primitive_attr_set_post_ops(*attributes, post);
+    dnnl_post_ops_destroy(post);
+    return code;
+}
+
+/* The primitive and the memory objects of a product that has been chosen. */
+static dnnl_status_t finish(struct gemm_plan *plan, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3], int64_t *workspace)
+{
+    dnnl_status_t code = dnnl_primitive_create(&plan->primitive, pd);
+    for (int i = 0; i < 3 && code == dnnl_success; i++)
+        code = dnnl_memory_create(&plan->memory[i], VIEW(desc[i]), plan->state->engine, DNNL_MEMORY_NONE);
+    desc_view scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    *workspace = scratchpad ? (int64_t)dnnl_memory_desc_get_size(scratchpad) : 0;
+    if (code == dnnl_success && *workspace)
+        code = dnnl_memory_create(&plan->memory[GEMM_WORKSPACE], scratchpad, plan->state->engine, DNNL_MEMORY_NONE);
+    return code;
+}
+
+static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
+{
+    struct gemm_plan *plan = memory_alloc(sizeof *plan);
+    if (!plan)
+        return ERR_MEMORY;
+    plan->state = state;
+    dnnl_memory_desc_t desc[3] = {0};
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t code = describe(&desc[0], g->m, g->k, g->a, g->transpose_a);
+    if (code == dnnl_success)
+        code = describe(&desc[1], g->k, g->n, g->b, g->transpose_b);
+    if (code == dnnl_success)
+        code = describe(&desc[2], g->m, g->n, g->c, false);
+    if (code == dnnl_success)
+        code = attributes_create(&attributes, g->accumulate);
+    if (code == dnnl_success)
+        code = choose(&pd, plan->state->engine, desc, attributes);
+    if (code == dnnl_success)
+        code = finish(plan, pd, desc, workspace);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attributes)
+        dnnl_primitive_attr_destroy(attributes);
+    for (int i = 0; i < 3; i++)
+        forget(&desc[i]);
+    if (code != dnnl_success) {
+        destroy(plan);
+        char what[160];
+        snprintf(what, sizeof what, "a product of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n, (long long)g->k,
+                 dtype_name(g->a), dtype_name(g->b));
+        return translate(code, what);
+    }
+    *out = plan;
+    return OK;
+}
+
+static enum status run(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace)
+{
+    void *address[GEMM_OPERANDS] = {(void *)a, (void *)b, c, workspace};
+    dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, plan->memory[GEMM_A]}, {DNNL_ARG_WEIGHTS, plan->memory[GEMM_B]}, {DNNL_ARG_DST, plan->memory[GEMM_C]},
+        {DNNL_ARG_SCRATCHPAD, plan->memory[GEMM_WORKSPACE]},
+    };
+    int count = plan->memory[GEMM_WORKSPACE] ? 4 : 3;
+    for (int i = 0; i < count; i++)
+        dnnl_memory_set_data_handle(plan->memory[i], address[i]);
+    return translate(dnnl_primitive_execute(plan->primitive, plan->state->stream, count, args), "running a product");
+}
+
+static bool has_bf16(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+}
+
+const struct gemm_engine gemm_onednn = {
+    .name = "oneDNN", .open = open_engine, .close = close_engine, .create = create, .destroy = destroy, .run = run, .has_bf16 = has_bf16,
+};

@@ -1,0 +1,251 @@
+/* config.json and generation_config.json. What a key means and which wins follows transformers. */
+#include "format/hf_config.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum { FILE_MAX = 16 << 20 };
+
+static enum status read_object(json_t **tree, const char *path)
+{
+    TRY(json_parse_file(tree, path, FILE_MAX));
+    if (json_is_object(*tree))
+        return OK;
+    json_decref(*tree);
+    *tree = NULL;
+    return fail(ERR_FORMAT, "%s: the file must hold a JSON object", path);
+}
+
+static enum status token_id(const json_t *value, int64_t *out, const char *key, const char *path)
+{
+    int64_t id = json_integer_value(value);
+    if (!json_is_integer(value) || id > INT32_MAX)
+        return fail(ERR_FORMAT, "%s: \"%s\" is not a token's number", path, key);
+    *out = id < 0 ? -1 : id;            /* some configs say -1 for none */
+    return OK;
+}
+
+/* One number or a list; a missing or empty one leaves what is there. */
+static enum status read_eos(struct hf_config *config, const json_t *tree, const char *path)
+{
+    const char *key = "eos_token_id";
+    const json_t *value = json_object_get(tree, key);
+    size_t n = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
+    if (n > HF_CONFIG_MAX_EOS)
+        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_MAX_EOS);
+    int64_t ids[HF_CONFIG_MAX_EOS];
+    int count = 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(token_id(json_is_array(value) ? json_array_get(value, i) : value, &ids[count], key, path));
+        count += ids[count] >= 0;
+    }
+    if (count) {
+        memcpy(config->eos, ids, sizeof *ids * (size_t)count);
+        config->eos_count = count;
+    }
+    return OK;
+}
+
+static enum status read_token(const json_t *tree, const char *key, int64_t *out, const char *path)
+{
+    const json_t *value = json_object_get(tree, key);
+    return !value || json_is_null(value) ? OK : token_id(value, out, key, path);
+}
+
+static enum status read_tokens(struct hf_config *config, const json_t *tree, const char *path)
+{
+    TRY(read_eos(config, tree, path));
+    TRY(read_token(tree, "bos_token_id", &config->bos, path));
+    return read_token(tree, "pad_token_id", &config->pad, path);
+}
+
+static enum status read_generation(struct hf_config *config, const char *dir)
+{
+    const char *path = file_join(&config->arena, dir, "generation_config.json");
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    json_t *tree;
+    TRY(read_object(&tree, path));
+    enum status status = read_tokens(config, tree, path);
+    json_decref(tree);
+    return status;
+}
+
+static enum status read_names(struct hf_config *config)
+{
+    const json_t *tree = config->tree;
+    TRY(json_get_text(tree, "model_type", &config->model_type, config->path));
+    if (!config->model_type)
+        return fail(ERR_FORMAT, "%s: \"model_type\" is missing", config->path);
+    const json_t *architectures = json_object_get(tree, "architectures");
+    if (json_array_size(architectures)) {
+        config->architecture = json_string_value(json_array_get(architectures, 0));
+        if (!config->architecture)
+            return fail(ERR_FORMAT, "%s: \"architectures\" must be a list of names", config->path);
+    } else if (architectures && !json_is_null(architectures) && !json_is_array(architectures))
+        return fail(ERR_FORMAT, "%s: \"architectures\" must be a list of names", config->path);
+    TRY(json_get_text(tree, "torch_dtype", &config->dtype, config->path));
+    TRY(json_get_text(tree, "dtype", &config->dtype, config->path));
+    const json_t *quantization = json_object_get(tree, "quantization_config");
+    if (quantization && !json_is_null(quantization)) {
+        config->quantization = "";
+        TRY(json_get_text(quantization, "quant_method", &config->quantization, config->path));
+    }
+    return OK;
+}
+
+enum status hf_config_open(struct hf_config *config, const char *dir)
+{
+    *config = (struct hf_config){.bos = -1, .pad = -1};
+    enum status status = ERR_MEMORY;
+    config->path = file_join(&config->arena, dir, "config.json");
+    if (!config->path)
+        goto failed;
+    TRY_GOTO(read_object(&config->tree, config->path), failed);
+    TRY_GOTO(read_names(config), failed);
+    TRY_GOTO(read_tokens(config, config->tree, config->path), failed);
+    TRY_GOTO(read_generation(config, dir), failed);
+    return OK;
+failed:
+    hf_config_close(config);
+    return status;
+}
+
+void hf_config_close(struct hf_config *config)
+{
+    json_decref(config->tree);
+    arena_free(&config->arena);
+    *config = (struct hf_config){0};
+}
+
+enum status hf_config_int(const struct hf_config *config, const char *key, int64_t *out)
+{
+    return json_get_int(config->tree, key, out, config->path);
+}
+
+enum status hf_config_real(const struct hf_config *config, const char *key, double *out)
+{
+    return json_get_real(config->tree, key, out, config->path);
+}
+
+enum status hf_config_bool(const struct hf_config *config, const char *key, bool *out)
+{
+    return json_get_bool(config->tree, key, out, config->path);
+}
+
+enum status hf_config_text(const struct hf_config *config, const char *key, const char **out)
+{
+    return json_get_text(config->tree, key, out, config->path);
+}
+
+/* On an error *out stays as it was, so that no caller goes on with a size that was refused. */
+static enum status get_size(const json_t *object, const char *key, int64_t *out, const char *path)
+{
+    int64_t size = 1;
+    TRY(json_get_int(object, key, &size, path));
+    if (size < 1 || size > INT32_MAX)
+        return fail(ERR_FORMAT, "%s: \"%s\" is %lld, it must be from 1 to %d", path, key, (long long)size, INT32_MAX);
+    return json_get_int(object, key, out, path);
+}
+
+enum status hf_config_size(const struct hf_config *config, const char *key, int64_t *out)
+{
+    return get_size(config->tree, key, out, config->path);
+}
+
+static enum status need(const json_t *object, const char *key, const char *path)
+{
+    const json_t *value = json_object_get(object, key);
+    return value && !json_is_null(value) ? OK : fail(ERR_FORMAT, "%s: \"%s\" is missing", path, key);
+}
+
+enum status hf_config_need_size(const struct hf_config *config, const char *key, int64_t *out)
+{
+    TRY(need(config->tree, key, config->path));
+    return hf_config_size(config, key, out);
+}
+
+enum status hf_config_need_real(const struct hf_config *config, const char *key, double *out)
+{
+    TRY(need(config->tree, key, config->path));
+    return hf_config_real(config, key, out);
+}
+
+static enum status need_positive(const json_t *object, const char *key, double *out, const char *path)
+{
+    TRY(need(object, key, path));
+    TRY(json_get_real(object, key, out, path));
+    return *out > 0 && isfinite(*out) ? OK : fail(ERR_FORMAT, "%s: \"%s\" must be above 0", path, key);
+}
+
+/* The object with the rotary parameters, empty where there is none. transformers lets rope_scaling win where both are there. */
+static enum status rope_object(const struct hf_config *config, const json_t **out)
+{
+    static const char *const KEYS[] = {"rope_scaling", "rope_parameters"};
+    *out = NULL;
+    for (int i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(config->tree, KEYS[i]);
+        if (!value || json_is_null(value))
+            continue;
+        if (!json_is_object(value))
+            return fail(ERR_FORMAT, "%s: \"%s\" must be an object", config->path, KEYS[i]);
+        const char *key;
+        json_t *member;
+        json_object_foreach((json_t *)value, key, member)
+            if (json_is_object(member))
+                return fail(ERR_UNSUPPORTED, "%s: rotary parameters per layer type (\"%s\") are not supported", config->path, key);
+        if (!*out && json_object_size(value))
+            *out = value;
+    }
+    return OK;
+}
+
+static enum status rope_kind(const json_t *object, enum rope_kind *kind, const char *path)
+{
+    static const char *const NAMES[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+    const char *type = "default";
+    TRY(json_get_text(object, "type", &type, path));
+    TRY(json_get_text(object, "rope_type", &type, path));
+    for (int i = 0; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
+        if (strcmp(type, NAMES[i]) == 0) {
+            *kind = (enum rope_kind)i;
+            return OK;
+        }
+    return fail(ERR_UNSUPPORTED, "%s: rotary embedding of type \"%s\" is not supported (default, linear and llama3 are)", path, type);
+}
+
+enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)
+{
+    const char *path = config->path;
+    const json_t *tree = config->tree, *object;
+    double part = 1;
+    *rope = (struct rope_config){.theta = default_theta};
+    TRY(rope_object(config, &object));
+    TRY(json_get_real(tree, "rope_theta", &rope->theta, path));
+    TRY(json_get_real(object, "rope_theta", &rope->theta, path));
+    if (!(rope->theta > 0) || !isfinite(rope->theta))
+        return fail(ERR_FORMAT, "%s: \"rope_theta\" must be above 0", path);
+    TRY(json_get_real(tree, "partial_rotary_factor", &part, path));
+    TRY(json_get_real(object, "partial_rotary_factor", &part, path));
+    if (part != 1)
+        return fail(ERR_UNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported, only 1 is", path, part);
+    TRY(rope_kind(object, &rope->kind, path));
+    if (rope->kind == ROPE_DEFAULT)
+        return OK;
+    TRY(need_positive(object, "factor", &rope->factor, path));
+    if (rope->kind == ROPE_LINEAR)
+        return OK;
+    TRY(need_positive(object, "low_freq_factor", &rope->low_freq_factor, path));
+    TRY(need_positive(object, "high_freq_factor", &rope->high_freq_factor, path));
+    if (rope->low_freq_factor >= rope->high_freq_factor)
+        return fail(ERR_FORMAT, "%s: \"low_freq_factor\" must be below \"high_freq_factor\"", path);
+    const char *original = "original_max_position_embeddings";
+    TRY(get_size(tree, "max_position_embeddings", &rope->original_max_position, path));
+    TRY(get_size(object, original, &rope->original_max_position, path));
+    TRY(get_size(tree, original, &rope->original_max_position, path));
+    return rope->original_max_position ? OK : need(object, original, path);
+}

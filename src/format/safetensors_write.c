@@ -1,0 +1,123 @@
+/* Writing safetensors: the header from the shapes alone, then each tensor's bytes straight to the file. */
+#include "format/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+static int by_dtype_and_name(const void *a, const void *b)
+{
+    const struct safetensors_tensor *x = *(const struct safetensors_tensor *const *)a;
+    const struct safetensors_tensor *y = *(const struct safetensors_tensor *const *)b;
+    if (x->dtype != y->dtype)
+        return x->dtype > y->dtype ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static enum status check(const struct safetensors_tensor *t, const char *path)
+{
+    int64_t bits = safetensors_dtype_bits(t->dtype);
+    if (t->rank < 0 || t->rank > SAFETENSORS_MAX_RANK)
+        return fail(ERR_ARGUMENT, "%s: tensor %s has %d dimensions", path, t->name, t->rank);
+    for (int i = 0; i < t->rank; i++)
+        if (t->shape[i] < 0 || __builtin_mul_overflow(bits, t->shape[i], &bits))
+            return fail(ERR_ARGUMENT, "%s: tensor %s: dimension %d does not fit", path, t->name, i);
+    if (bits % 8 || bits / 8 != t->bytes)
+        return fail(ERR_ARGUMENT, "%s: tensor %s has %lld bytes, its shape and dtype need %lld", path, t->name,
+                    (long long)t->bytes, (long long)(bits / 8));
+    return OK;
+}
+
+/* Takes over `value`, which may be NULL (out of memory, or text that is not UTF-8). */
+static enum status put(json_t *object, const char *key, json_t *value, const char *path)
+{
+    if (json_object_get(object, key)) {
+        json_decref(value);
+        return fail(ERR_ARGUMENT, "%s: \"%s\" would be in the file twice", path, key);
+    }
+    if (json_object_set_new(object, key, value) != 0)
+        return fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8, or memory is short", path, key);
+    return OK;
+}
+
+static enum status describe(json_t *header, const struct safetensors_tensor *const *order, int64_t count,
+                            const char *const *metadata, const char *path)
+{
+    if (metadata) {
+        TRY(put(header, "__metadata__", json_object(), path));
+        for (; *metadata; metadata += 2)
+            TRY(put(json_object_get(header, "__metadata__"), metadata[0], json_string(metadata[1]), path));
+    }
+    int64_t begin = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const struct safetensors_tensor *t = order[i];
+        TRY(check(t, path));
+        json_t *shape = json_array();
+        for (int d = 0; d < t->rank; d++)
+            json_array_append_new(shape, json_integer(t->shape[d]));
+        int64_t end;
+        if (__builtin_add_overflow(begin, t->bytes, &end)) {
+            json_decref(shape);
+            return fail(ERR_ARGUMENT, "%s: tensor %s does not fit into one file", path, t->name);
+        }
+        TRY(put(header, t->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape", shape,
+                                           "data_offsets", (json_int_t)begin, (json_int_t)end), path));
+        begin = end;
+    }
+    return OK;
+}
+
+/* The length, the header, and spaces so that the data begin at a multiple of 8. */
+static enum status write_header(struct file_writer *writer, const json_t *header, const char *path)
+{
+    char *text = json_dumps(header, JSON_COMPACT);
+    if (!text)
+        return fail(ERR_MEMORY, "%s: out of memory for the header", path);
+    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    uint8_t prefix[8];
+    for (int i = 0; i < 8; i++)
+        prefix[i] = (uint8_t)(padded >> 8 * i);
+    enum status status = file_writer_append(writer, prefix, 8);
+    if (status == OK)
+        status = file_writer_append(writer, text, (int64_t)length);
+    if (status == OK)
+        status = file_writer_append(writer, "       ", (int64_t)(padded - length));
+    free(text);
+    return status;
+}
+
+static enum status write_file(const char *path, const json_t *header, const struct safetensors_tensor *const *order, int64_t count)
+{
+    struct file_writer writer;
+    TRY(file_writer_open(&writer, path));
+    enum status status = write_header(&writer, header, path);
+    for (int64_t i = 0; status == OK && i < count; i++)
+        status = file_writer_append(&writer, order[i]->data, order[i]->bytes);
+    if (status == OK)
+        return file_writer_commit(&writer);
+    file_writer_abort(&writer);
+    return status;
+}
+
+enum status safetensors_write(const char *path, const struct safetensors_tensor *tensors, int64_t count,
+                              const char *const *metadata)
+{
+    enum status status;
+    json_t *header = json_object();
+    struct arena arena = {0};
+    const struct safetensors_tensor **order = arena_array(&arena, count ? count : 1, (int64_t)sizeof *order);
+    if (!header || !order) {
+        status = fail(ERR_MEMORY, "%s: out of memory for the header", path);
+        goto done;
+    }
+    for (int64_t i = 0; i < count; i++)
+        order[i] = &tensors[i];
+    qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
+    TRY_GOTO(describe(header, order, count, metadata, path), done);
+    status = write_file(path, header, order, count);
+done:
+    json_decref(header);
+    arena_free(&arena);
+    return status;
+}

@@ -1,0 +1,199 @@
+/* attention: y[t] = Σ softmax(scale · q[t]·k[s]) · v[s] over the keys s = first[t] … last[t].
+ *
+ * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
+ * h / (H / K). The T × S scores never exist: a tile of queries walks over tiles of keys, keeping the running maximum m, the sum of
+ * exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the way back.
+ */
+#include "ops/attention_tile.h"
+
+enum { Q, K, V, FIRST, LAST, UNTIL };
+enum { Y, LSE };
+
+struct rows {                           /* a tile of queries in work */
+    int64_t count, width;
+    real q[TILE_Q * HEAD_MOST], y[TILE_Q * HEAD_MOST], score[TILE_Q * TILE_K];
+    real most[TILE_Q], sum[TILE_Q];
+};
+
+/* Turns the scores of one query into weights relative to its running maximum; rescales what it has summed so far. */
+static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, int64_t end)
+{
+    real *score = rows->score + i * TILE_K, most = rows->most[i];
+    for (int64_t j = begin; j < end; j++)
+        most = score[j] > most ? score[j] : most;
+    real shrink = begin < end ? real_exp(rows->most[i] - most) : 1, part[LANES] = {0};
+    for (int64_t j = 0; j < TILE_K; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            bool seen = j + l >= begin && j + l < end;
+            real weight = seen ? real_exp(score[j + l] - most) : 0;
+            score[j + l] = weight;
+            part[l] += weight;
+        }
+    real sum = 0;
+    for (int l = 0; l < LANES; l++)
+        sum += part[l];
+    rows->sum[i] = rows->sum[i] * shrink + sum;
+    rows->most[i] = most;
+    if (shrink != 1)
+        for (int64_t d = 0; d < rows->width; d++)
+            rows->y[i * rows->width + d] *= shrink;
+}
+
+/* Scores and weighted values of a few queries, straight from memory: for decoding, where copying a tile would cost more than using it. */
+static ALWAYS_INLINE void scores_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_K];
+    for (int64_t i = 0; i < rows->count; i++)
+        for (int64_t j = 0; j < count; j++)
+            rows->score[i * TILE_K + j] = dot(rows->q, i * rows->width, c->data[K], ((begin + j) * heads + head) * D, D,
+                                              sizeof(real) == 8 ? DTYPE_F64 : DTYPE_F32, dt);
+}
+
+static ALWAYS_INLINE void values_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_K];
+    for (int64_t i = 0; i < rows->count; i++)
+        for (int64_t j = 0; j < count; j++) {
+            real weight = rows->score[i * TILE_K + j], *y = rows->y + i * rows->width;
+            int64_t at = ((begin + j) * heads + head) * D;
+            for (int64_t d = 0; d < D; d++)
+                y[d] += weight * load(dt, c->data[V], at + d);
+        }
+}
+
+static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
+    const int32_t *first = c->data[FIRST], *last = c->data[LAST];
+    struct rows rows;
+    rows.count = c->dim[AT_T] - first_row < TILE_Q ? c->dim[AT_T] - first_row : TILE_Q;
+    rows.width = pad_lanes(D);
+    int64_t padded = (rows.count + 3) / 4 * 4;
+    tile_load(rows.q, rows.width, c->data[Q], first_row, rows.count, padded, heads, head, D, (real)c->number[0], dt);
+    memset(rows.y, 0, (size_t)(padded * rows.width) * sizeof(real));
+    int64_t low = first[first_row], high = last[first_row];
+    for (int64_t i = 0; i < rows.count; i++) {
+        rows.most[i] = -(real)INFINITY;
+        rows.sum[i] = 0;
+        low = first[first_row + i] < low ? first[first_row + i] : low;
+        high = last[first_row + i] > high ? last[first_row + i] : high;
+    }
+    bool direct = rows.count < 4;
+    real keys[HEAD_MOST * TILE_K], values[TILE_K * HEAD_MOST];
+    for (int64_t s = low; s <= high; s += TILE_K) {
+        int64_t count = high + 1 - s < TILE_K ? high + 1 - s : TILE_K;
+        if (direct) {
+            scores_direct(c, &rows, s, count, kv, dt);
+        } else {
+            tile_load_transposed(keys, c->data[K], s, count, kv_heads, kv, D, dt);
+            tile_multiply(rows.score, TILE_K, rows.q, rows.width, keys, TILE_K, padded, TILE_K, D, false);
+        }
+        for (int64_t i = 0; i < padded; i++) {
+            if (i >= rows.count) {
+                memset(rows.score + i * TILE_K, 0, TILE_K * sizeof(real));
+                continue;
+            }
+            int64_t begin = first[first_row + i] - s, end = last[first_row + i] + 1 - s;
+            begin = begin < 0 ? 0 : begin;
+            end = end > count ? count : end;
+            soften(&rows, i, begin, end > begin ? end : begin);
+        }
+        if (direct) {
+            values_direct(c, &rows, s, count, kv, dt);
+        } else {
+            tile_load(values, rows.width, c->data[V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
+            tile_multiply(rows.y, rows.width, rows.score, TILE_K, values, rows.width, padded, rows.width, TILE_K, true);
+        }
+    }
+    for (int64_t i = 0; i < rows.count; i++) {
+        real inverse = 1 / rows.sum[i];
+        for (int64_t d = 0; d < D; d++)
+            store(dt, c->data[UNTIL + 1], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
+        ((real *)c->data[UNTIL + 2])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
+    }
+}
+
+/* A row of the grid is one head of one tile of queries. */
+KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+{
+    for (int64_t g = begin; g < end; g++)
+        SPECIALISE(c->dtype[Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+}
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, Q, 3, SHAPE(-1, -1, -1)));
+    const int64_t *q = n->in[Q]->shape, *k = n->in[K]->shape;
+    TRY(node_expect(n, K, 3, SHAPE(-1, -1, q[2])));
+    TRY(node_expect(n, V, 3, k));
+    TRY(node_expect(n, FIRST, 1, SHAPE(q[0])));
+    TRY(node_expect(n, LAST, 1, SHAPE(q[0])));
+    if (n->in[UNTIL])
+        TRY(node_expect(n, UNTIL, 1, SHAPE(k[0])));
+    if (q[2] > HEAD_MOST || q[1] % k[1])
+        return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2], HEAD_MOST, (long long)q[1], (long long)k[1]);
+    n->size[AT_T] = q[0];
+    n->size[AT_H] = q[1];
+    n->size[AT_D] = q[2];
+    n->size[AT_S] = k[0];
+    n->size[AT_K] = k[1];
+    n->rows = (q[0] + TILE_Q - 1) / TILE_Q * q[1];
+    node_output(p, n, Y, n->in[Q]->dtype, 3, q);
+    node_output(p, n, LSE, p->types[ROLE_STATISTIC], 2, SHAPE(q[0], q[1]));
+    return program_status(p);
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    if (!n->in[UNTIL])
+        return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
+    struct value *dq = NODE_WITH(p, attention_bwd, n->number[0], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST], n->in[UNTIL], n->out[Y],
+                                 n->out[LSE], gradient_of(n, Y));
+    TRY(gradient_add(p, n, Q, dq));
+    TRY(gradient_add(p, n, K, dq ? dq->producer->out[1] : NULL));
+    return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
+}
+
+static double flops(const struct node *n)
+{
+    return 2.0 * (double)n->size[AT_T] * (double)n->size[AT_S] * (double)n->size[AT_H] * (double)n->size[AT_D];
+}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], d[1] * d[2], d[3]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
+                     program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
+                     program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]), 1 / sqrt((double)d[3]));
+}
+
+static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)d;
+    example_bounds(input, to, count);
+}
+
+/* New tokens at the end of a cache: few queries, more keys. */
+static struct value *build_cached(struct program *p, const int64_t *d)
+{
+    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[2]), program_input(p, "k", ROLE_ACTIVATION, 3, d[1], 2L, d[2]),
+                     program_input(p, "v", ROLE_ACTIVATION, 3, d[1], 2L, d[2]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
+                     program_input(p, "last", ROLE_INDEX, 1, d[0]), NULL, 1 / sqrt((double)d[2]));
+}
+
+static void fill_cached(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    for (int64_t t = 0; t < count; t++)
+        to[t] = (int32_t)(!strcmp(input, "first") ? d[1] / 9 : d[1] - count + t);
+}
+
+static const struct op_example examples[] = {
+    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
+    {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
+    {.build = build_cached, .fill = fill_cached, .forward_only = true, .axes = {{"T", {1, 2, 5, 33}}, {"S", {70, 200}}, {"D", {16, 64}}}}, {0},
+};
+
+const struct op OP(attention) = {
+    .name = "attention", .formula = "y[t] = Σ softmax(scale · q[t]·k[s]) · v[s], s = first[t] … last[t]",
+    .inputs = {"q", "k", "v", "first", "last", "until?"}, .outputs = {"y", "lse"}, .shape = shape, .gradient = gradient,
+    .kernel = {"attention", forward}, .block = 1, .flops = flops, .examples = examples,
+};

@@ -1,0 +1,204 @@
+/* attention_bwd: the way back through attention, for packed batches (keys and queries are the same tokens, last[t] = t).
+ *
+ * With P = exp(scale · q·k − lse) remade tile by tile, and delta[t] = Σ dy·y of a query's head:
+ *     dS = P · (dy·v − delta) · scale     dq = Σ dS · k     dk = Σ dS · q     dv = Σ P · dy
+ * Three kernels: delta by query; dq by tiles of queries, walking over keys; dk and dv by tiles of keys, walking over the queries that
+ * see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
+ */
+#include "ops/attention_tile.h"
+
+enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY };
+enum { DQ, DK, DV };
+
+struct tiles {
+    int64_t width;
+    real q[TILE_Q * HEAD_MOST], dy[TILE_Q * HEAD_MOST];
+    real key[TILE_K * HEAD_MOST], key_t[TILE_K * HEAD_MOST], value_t[TILE_K * HEAD_MOST];
+    real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];
+};
+
+/* --- delta[t, h] = Σ dy·y. Operands: y, dy, delta --------------------------------------------------------------------------- */
+
+static ALWAYS_INLINE void body_delta(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    for (int64_t r = begin; r < end; r++)
+        ((real *)c->data[2])[r] = dot(c->data[0], r * c->dim[AT_D], c->data[1], r * c->dim[AT_D], c->dim[AT_D], dt, dt);
+}
+
+KERNEL_BODY static void delta(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[0], body_delta, c, begin, end);
+}
+
+/* P and dS of a tile of queries and a tile of keys, from the loaded q (unscaled), dy, key_t and value_t. */
+static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const int32_t *first, const int32_t *last, const real *lse, const real *deltas,
+                                  int64_t row, int64_t rows, int64_t key, int64_t head)
+{
+    int64_t heads = c->dim[AT_H];
+    real scale = (real)c->number[0];
+    tile_multiply(t->p, TILE_K, t->q, t->width, t->key_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
+    tile_multiply(t->ds, TILE_K, t->dy, t->width, t->value_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
+    for (int64_t i = 0; i < TILE_Q; i++)
+        for (int64_t j = 0; j < TILE_K; j++) {
+            bool seen = i < rows && key + j >= first[row + i] && key + j <= last[row + i];
+            real weight = seen ? real_exp(scale * t->p[i * TILE_K + j] - lse[(row + i) * heads + head]) : 0;
+            t->ds[i * TILE_K + j] = seen ? weight * (t->ds[i * TILE_K + j] - deltas[(row + i) * heads + head]) * scale : 0;
+            t->p[i * TILE_K + j] = weight;
+        }
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- dq. Operands: q, k, v, first, last, lse, dy, delta, dq ------------------------------------------------------------------- */
+
+static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t head, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
+    const int32_t *first = c->data[3], *last = c->data[4];
+    int64_t rows = least(c->dim[AT_T] - row, TILE_Q);
+    struct tiles t;
+    t.width = pad_lanes(D);
+    real dq[TILE_Q * HEAD_MOST];
+    memset(dq, 0, (size_t)(TILE_Q * t.width) * sizeof(real));
+    tile_load(t.q, t.width, c->data[0], row, rows, TILE_Q, heads, head, D, 1, dt);
+    tile_load(t.dy, t.width, c->data[6], row, rows, TILE_Q, heads, head, D, 1, dt);
+    int64_t low = first[row], high = last[row];
+    for (int64_t i = 1; i < rows; i++) {
+        low = least(low, first[row + i]);
+        high = last[row + i] > high ? last[row + i] : high;
+    }
+    for (int64_t s = low; s <= high; s += TILE_K) {
+        int64_t count = least(high + 1 - s, TILE_K);
+        tile_load_transposed(t.key_t, c->data[1], s, count, kv_heads, kv, D, dt);
+        tile_load_transposed(t.value_t, c->data[2], s, count, kv_heads, kv, D, dt);
+        tile_load(t.key, t.width, c->data[1], s, count, TILE_K, kv_heads, kv, D, 1, dt);
+        weights(&t, c, first, last, c->data[5], c->data[7], row, rows, s, head);
+        tile_multiply(dq, t.width, t.ds, TILE_K, t.key, t.width, TILE_Q, t.width, TILE_K, true);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t d = 0; d < D; d++)
+            store(dt, c->data[8], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
+}
+
+KERNEL_BODY static void backward_q(const struct call *c, int64_t begin, int64_t end)
+{
+    for (int64_t g = begin; g < end; g++)
+        SPECIALISE(c->dtype[0], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+}
+
+/* --- dk, dv. Operands: q, k, v, first, last, until, lse, dy, delta, dk, dv ---------------------------------------------------- */
+
+static ALWAYS_INLINE void transpose_tile(real *to, const real *from)
+{
+    for (int64_t j = 0; j < TILE_K; j++)
+        for (int64_t i = 0; i < TILE_Q; i++)
+            to[j * TILE_Q + i] = from[i * TILE_K + j];
+}
+
+static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
+    const int32_t *first = c->data[3], *last = c->data[4], *until = c->data[5];
+    int64_t count = least(c->dim[AT_S] - key, TILE_K), high = until[key];
+    for (int64_t j = 1; j < count; j++)
+        high = until[key + j] > high ? until[key + j] : high;
+    struct tiles t;
+    t.width = pad_lanes(D);
+    real dk[TILE_K * HEAD_MOST], dv[TILE_K * HEAD_MOST], turned[TILE_K * TILE_Q];
+    memset(dk, 0, (size_t)(TILE_K * t.width) * sizeof(real));
+    memset(dv, 0, (size_t)(TILE_K * t.width) * sizeof(real));
+    tile_load_transposed(t.key_t, c->data[1], key, count, kv_heads, kv, D, dt);
+    tile_load_transposed(t.value_t, c->data[2], key, count, kv_heads, kv, D, dt);
+    for (int64_t head = kv * group; head < (kv + 1) * group; head++)
+        for (int64_t row = key; row <= high; row += TILE_Q) {
+            int64_t rows = least(high + 1 - row, TILE_Q);
+            tile_load(t.q, t.width, c->data[0], row, rows, TILE_Q, heads, head, D, 1, dt);
+            tile_load(t.dy, t.width, c->data[7], row, rows, TILE_Q, heads, head, D, 1, dt);
+            weights(&t, c, first, last, c->data[6], c->data[8], row, rows, key, head);
+            transpose_tile(turned, t.p);
+            tile_multiply(dv, t.width, turned, TILE_Q, t.dy, t.width, TILE_K, t.width, TILE_Q, true);
+            transpose_tile(turned, t.ds);
+            tile_multiply(dk, t.width, turned, TILE_Q, t.q, t.width, TILE_K, t.width, TILE_Q, true);
+        }
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t d = 0; d < D; d++) {
+            store(dt, c->data[9], ((key + j) * kv_heads + kv) * D + d, dk[j * t.width + d]);
+            store(dt, c->data[10], ((key + j) * kv_heads + kv) * D + d, dv[j * t.width + d]);
+        }
+}
+
+KERNEL_BODY static void backward_kv(const struct call *c, int64_t begin, int64_t end)
+{
+    for (int64_t g = begin; g < end; g++)
+        SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
+}
+
+static const struct kernel kernel_delta = {"attention_bwd_delta", delta}, kernel_q = {"attention_bwd_q", backward_q}, kernel_kv = {"attention_bwd_kv", backward_kv};
+
+static enum status shape(struct program *p, struct node *n)
+{
+    const int64_t *q = n->in[Q]->shape, *k = n->in[K]->shape;
+    TRY(node_expect(n, K, 3, SHAPE(q[0], -1, q[2])));
+    TRY(node_expect(n, DY, 3, q));
+    TRY(node_expect(n, LSE, 2, q));
+    n->size[AT_T] = q[0];
+    n->size[AT_H] = q[1];
+    n->size[AT_D] = q[2];
+    n->size[AT_S] = k[0];
+    n->size[AT_K] = k[1];
+    node_output(p, n, DQ, n->in[Q]->dtype, 3, q);
+    node_output(p, n, DK, n->in[K]->dtype, 3, k);
+    node_output(p, n, DV, n->in[V]->dtype, 3, k);
+    return program_status(p);
+}
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    struct value *const *in = n->in, *const *out = n->out;
+    struct value *deltas = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(n->size[AT_T], n->size[AT_H]));
+    TRY(program_status(l->program));
+    int64_t query_tiles = (n->size[AT_T] + TILE_Q - 1) / TILE_Q, key_tiles = (n->size[AT_S] + TILE_K - 1) / TILE_K;
+    TRY(lower_launch(l, &kernel_delta, 3, (struct value *[]){in[Y], in[DY], deltas}, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
+    TRY(lower_launch(l, &kernel_q, 9, (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[LSE], in[DY], deltas, out[DQ]}, n->size, n->number,
+                     query_tiles * n->size[AT_H], 1));
+    return lower_launch(l, &kernel_kv, 11,
+                        (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], in[LSE], in[DY], deltas, out[DK], out[DV]}, n->size,
+                        n->number, key_tiles * n->size[AT_K], 1);
+}
+
+static double flops(const struct node *n)
+{
+    return 5.0 * (double)n->size[AT_T] * (double)n->size[AT_S] * (double)n->size[AT_H] * (double)n->size[AT_D];
+}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    int64_t heads = d[1] * d[2];
+    struct value *in[] = {
+        program_input(p, "q", ROLE_ACTIVATION, 3, d[0], heads, d[3]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
+        program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
+        program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
+        program_input(p, "y", ROLE_ACTIVATION, 3, d[0], heads, d[3]), program_input(p, "lse", ROLE_STATISTIC, 2, d[0], heads),
+        program_input(p, "dy", ROLE_ACTIVATION, 3, d[0], heads, d[3]),
+    };
+    return program_node(p, OP_attention_bwd, 9, in, 1, (double[]){1 / sqrt((double)d[3])});
+}
+
+static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)d;
+    example_bounds(input, to, count);
+}
+
+static const struct op_example examples[] = {
+    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}}}, {0},
+};
+
+const struct op OP(attention_bwd) = {
+    .name = "attention_bwd", .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale",
+    .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy"}, .outputs = {"dq", "dk", "dv"}, .shape = shape, .lower = lower,
+    .flops = flops, .examples = examples,
+};

@@ -1,0 +1,85 @@
+/* What attention's two directions share: tiles of queries and keys in fast memory, and the product of two tiles.
+ *
+ * Tiles are float (double in the reference) whatever the storage is; rows are padded with zeros to a whole number of vectors.
+ */
+#ifndef OPS_ATTENTION_TILE_H
+#define OPS_ATTENTION_TILE_H
+
+#include "ops/op.h"
+
+enum {
+    TILE_Q = 32,                        /* queries of a tile */
+    TILE_K = 64,                        /* keys of a tile */
+    HEAD_MOST = 256,                    /* largest head size */
+};
+
+enum { AT_T, AT_H, AT_D, AT_S, AT_K };  /* size[]: queries, heads, head size, keys, kv-heads */
+
+static inline int64_t pad_lanes(int64_t n)
+{
+    return (n + LANES - 1) / LANES * LANES;
+}
+
+/* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `most`. */
+static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t most, int64_t heads, int64_t head,
+                                    int64_t D, real scale, enum dtype dt)
+{
+    for (int64_t i = 0; i < most; i++) {
+        real *row = tile + i * width;
+        int64_t at = ((begin + i) * heads + head) * D, used = i < count ? D : 0;
+        for (int64_t d = 0; d < used; d++)
+            row[d] = load(dt, x, at + d) * scale;
+        for (int64_t d = used; d < width; d++)
+            row[d] = 0;
+    }
+}
+
+/* The same, transposed: tile[d][i], TILE_K wide. */
+static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_t begin, int64_t count, int64_t heads, int64_t head, int64_t D, enum dtype dt)
+{
+    for (int64_t i = 0; i < TILE_K; i++) {
+        int64_t at = ((begin + i) * heads + head) * D;
+        for (int64_t d = 0; d < D; d++)
+            tile[d * TILE_K + i] = i < count ? load(dt, x, at + d) : 0;
+    }
+}
+
+/* c (m, n) = a (m, k) · b (k, n), added to c with `add`; m a multiple of 4, n a multiple of LANES. Four rows and two vectors of
+ * columns stay in registers. */
+static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb, int64_t m, int64_t n, int64_t k,
+                                        bool add)
+{
+    for (int64_t j = 0; j < n; j += 2 * LANES) {
+        bool two = j + LANES < n;
+        for (int64_t i = 0; i < m; i += 4) {
+            vec s00 = {0}, s01 = {0}, s10 = {0}, s11 = {0}, s20 = {0}, s21 = {0}, s30 = {0}, s31 = {0}, b0, b1 = {0};
+            const real *a0 = a + i * lda, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda;
+            for (int64_t l = 0; l < k; l++) {
+                memcpy(&b0, b + l * ldb + j, sizeof b0);
+                s00 += a0[l] * b0;
+                s10 += a1[l] * b0;
+                s20 += a2[l] * b0;
+                s30 += a3[l] * b0;
+                if (two) {
+                    memcpy(&b1, b + l * ldb + j + LANES, sizeof b1);
+                    s01 += a0[l] * b1;
+                    s11 += a1[l] * b1;
+                    s21 += a2[l] * b1;
+                    s31 += a3[l] * b1;
+                }
+            }
+            const vec *sums[4][2] = {{&s00, &s01}, {&s10, &s11}, {&s20, &s21}, {&s30, &s31}};
+            for (int r = 0; r < 4; r++)
+                for (int half = 0; half < 1 + two; half++) {
+                    real *to = c + (i + r) * ldc + j + half * LANES;
+                    vec old = {0};
+                    if (add)
+                        memcpy(&old, to, sizeof old);
+                    old += *sums[r][half];
+                    memcpy(to, &old, sizeof old);
+                }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* linear: y = x · wᵀ, x (T, in), w (out, in). Every product belongs to the device's engine.
+ *
+ * Way back: dx = dy · w and dw += dyᵀ · x, the latter only where w is trained: frozen weights cost one product, not two.
+ */
+#include "ops/op.h"
+
+enum { X, W };
+enum { Y };
+enum { T, IN, OUT };
+enum { WIDE };                          /* number: results in the statistics' type */
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
+    n->size[T] = n->in[X]->shape[0];
+    n->size[IN] = n->in[X]->shape[1];
+    TRY(node_expect(n, W, 2, SHAPE(-1, n->size[IN])));
+    n->size[OUT] = n->in[W]->shape[0];
+    node_output(p, n, Y, p->types[n->number[WIDE] != 0 ? ROLE_STATISTIC : ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[OUT]));
+    return program_status(p);
+}
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    return lower_gemm(l, n->in[X], false, n->in[W], true, n->out[Y], false);
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    struct value *dy = gradient_of(n, Y);
+    if (gradient_wanted(n, W))
+        NODE(p, linear_bwd_w, dy, n->in[X], gradient_sum(p, n, W));
+    if (gradient_wanted(n, X))
+        TRY(gradient_add(p, n, X, NODE(p, linear_bwd_x, dy, n->in[W])));
+    return program_status(p);
+}
+
+static double flops(const struct node *n)
+{
+    return 2.0 * (double)n->size[T] * (double)n->size[IN] * (double)n->size[OUT];
+}
+
+#define SIZES {{"T", {1, 2, 5, 16, 67}}, {"in", {1, 3, 16, 33, 96}}, {"out", {1, 7, 64, 129}}}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return linear(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+}
+
+static struct value *build_wide(struct program *p, const int64_t *d)
+{
+    return linear_wide(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+}
+
+static const struct op_example examples[] = {
+    {.build = build, .axes = SIZES}, {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
+    {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}}, {0},
+};
+
+const struct op OP(linear) = {
+    .name = "linear", .formula = "y = x · wᵀ", .inputs = {"x", "w"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
+    .lower = lower, .flops = flops, .examples = examples,
+};
+
+/* --- dx ----------------------------------------------------------------------------------------------------------------- */
+
+enum { BX_DY, BX_W };
+
+static enum status shape_bwd_x(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, BX_DY, 2, SHAPE(-1, n->in[BX_W]->shape[0])));
+    n->size[T] = n->in[BX_DY]->shape[0];
+    n->size[IN] = n->in[BX_W]->shape[1];
+    n->size[OUT] = n->in[BX_W]->shape[0];
+    node_output(p, n, 0, p->types[ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[IN]));
+    return program_status(p);
+}
+
+static enum status lower_bwd_x(struct lowering *l, const struct node *n)
+{
+    return lower_gemm(l, n->in[BX_DY], false, n->in[BX_W], false, n->out[0], false);
+}
+
+static struct value *build_bwd_x(struct program *p, const int64_t *d)
+{
+    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+}
+
+static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = SIZES}, {0}};
+
+const struct op OP(linear_bwd_x) = {
+    .name = "linear_bwd_x", .formula = "dx = dy · w", .inputs = {"dy", "w"}, .outputs = {"dx"}, .shape = shape_bwd_x,
+    .lower = lower_bwd_x, .flops = flops, .examples = examples_bwd_x,
+};
+
+/* --- dw ----------------------------------------------------------------------------------------------------------------- */
+
+enum { BW_DY, BW_X, BW_DW };
+
+static enum status shape_bwd_w(struct program *p, struct node *n)
+{
+    n->size[T] = n->in[BW_DY]->shape[0];
+    n->size[IN] = n->in[BW_X]->shape[1];
+    n->size[OUT] = n->in[BW_DY]->shape[1];
+    TRY(node_expect(n, BW_X, 2, SHAPE(n->size[T], -1)));
+    TRY(node_expect(n, BW_DW, 2, SHAPE(n->size[OUT], n->size[IN])));
+    node_alias(p, n, 0, BW_DW);
+    return program_status(p);
+}
+
+static enum status lower_bwd_w(struct lowering *l, const struct node *n)
+{
+    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[0], true);
+}
+
+static struct value *build_bwd_w(struct program *p, const int64_t *d)
+{
+    return NODE(p, linear_bwd_w, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
+}
+
+static const struct op_example examples_bwd_w[] = {{.build = build_bwd_w, .axes = SIZES}, {0}};
+
+const struct op OP(linear_bwd_w) = {
+    .name = "linear_bwd_w", .formula = "dw += dyᵀ · x", .inputs = {"dy", "x", "dw"}, .outputs = {"dw"}, .shape = shape_bwd_w,
+    .lower = lower_bwd_w, .flops = flops, .examples = examples_bwd_w,
+};

@@ -1,0 +1,205 @@
+/* linear_cross_entropy: loss[r] = log Σ exp(z) − z[target], z = x[r] · wᵀ over a vocabulary of V; 0 where the target is −1.
+ *
+ * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. lse = log Σ exp(z) of each row is
+ * kept for the way back, which makes the logits of a chunk again: dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x.
+ */
+#include "ops/op.h"
+
+enum { X, W, TARGETS };
+enum { LOSS, LSE };
+enum { R, C, V };
+
+enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16 };
+
+/* Rows of a chunk: a multiple of 16 whose float32 logits fill about 32 MB. */
+static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
+{
+    int64_t most = CHUNK_BYTES / 4 / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    most = most < CHUNK_ROWS ? CHUNK_ROWS : most;
+    return rows < most ? rows : most;
+}
+
+/* One row of the grid is one row of logits. Operands: z, targets, loss, lse */
+KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+{
+    const int32_t *targets = c->data[1];
+    int64_t vocabulary = c->dim[V];
+    for (int64_t r = begin; r < end; r++) {
+        const real *z = (const real *)c->data[0] + r * vocabulary;
+        real top[LANES], sum[LANES] = {0}, most, total = 0;
+        int64_t whole = vocabulary / LANES * LANES;
+        for (int l = 0; l < LANES; l++)
+            top[l] = z[0];
+        for (int64_t i = 0; i < whole; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                top[l] = z[i + l] > top[l] ? z[i + l] : top[l];
+        most = top[0];
+        for (int l = 1; l < LANES; l++)
+            most = top[l] > most ? top[l] : most;
+        for (int64_t i = whole; i < vocabulary; i++)
+            most = z[i] > most ? z[i] : most;
+        for (int64_t i = 0; i < whole; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                sum[l] += real_exp(z[i + l] - most);
+        for (int l = 0; l < LANES; l++)
+            total += sum[l];
+        for (int64_t i = whole; i < vocabulary; i++)
+            total += real_exp(z[i] - most);
+        real lse = most + real_log(total);
+        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : lse - z[targets[r]];
+        ((real *)c->data[3])[r] = lse;
+    }
+}
+
+static const struct kernel kernel = {"cross_entropy", forward};
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
+    n->size[R] = n->in[X]->shape[0];
+    n->size[C] = n->in[X]->shape[1];
+    TRY(node_expect(n, W, 2, SHAPE(-1, n->size[C])));
+    n->size[V] = n->in[W]->shape[0];
+    TRY(node_expect(n, TARGETS, 1, SHAPE(n->size[R])));
+    node_output(p, n, LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
+    node_output(p, n, LSE, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
+    return program_status(p);
+}
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    struct program *p = l->program;
+    int64_t chunk = chunk_rows(n->size[R], n->size[V]);
+    struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
+    for (int64_t r = 0; r < n->size[R]; r += chunk) {
+        int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
+        struct value *z = program_rows(p, logits, 0, rows);
+        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows), program_rows(p, n->out[LSE], r, rows)};
+        struct value *x = program_rows(p, n->in[X], r, rows);
+        TRY(program_status(p));
+        TRY(lower_gemm(l, x, false, n->in[W], true, z, false));
+        TRY(lower_launch(l, &kernel, 4, values, n->size, n->number, rows, 1));
+    }
+    return OK;
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    struct value *dw = gradient_wanted(n, W) ? gradient_sum(p, n, W) : NULL;
+    struct value *dx = NODE(p, linear_cross_entropy_bwd, n->in[X], n->in[W], n->in[TARGETS], n->out[LSE], gradient_of(n, LOSS), dw);
+    return gradient_add(p, n, X, dx);
+}
+
+static double flops(const struct node *n)
+{
+    return 2.0 * (double)n->size[R] * (double)n->size[C] * (double)n->size[V];
+}
+
+static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)input;
+    for (int64_t r = 0; r < count; r++)
+        to[r] = r % 7 == 6 ? -1 : example_number(r, d[2]);
+}
+
+#define SIZES {{"R", {1, 8, 37}}, {"C", {1, 16, 65}}, {"V", {1, 17, 512, 1000}}}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return linear_cross_entropy(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+                                program_input(p, "targets", ROLE_INDEX, 1, d[0]));
+}
+
+static const struct op_example examples[] = {
+    {.build = build, .fill = fill, .axes = SIZES}, {.build = build, .fill = fill, .forward_only = true, .axes = {{"R", {35}}, {"C", {2}}, {"V", {300000}}}}, {0},
+};
+
+const struct op OP(linear_cross_entropy) = {
+    .name = "linear_cross_entropy", .formula = "loss[r] = lse[r] − (x · wᵀ)[r, targets[r]], lse = log Σ exp(x · wᵀ)", .inputs = {"x", "w", "targets"},
+    .outputs = {"loss", "lse"}, .shape = shape, .gradient = gradient, .lower = lower, .flops = flops, .examples = examples,
+};
+
+/* --- the way back ------------------------------------------------------------------------------------------------------- */
+
+enum { BWD_X, BWD_W, BWD_TARGETS, BWD_LSE, BWD_DLOSS, BWD_DW };
+
+/* Operands: z, targets, lse, dloss, dz */
+static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    const int32_t *targets = c->data[1];
+    void *dz = c->data[4];
+    int64_t vocabulary = c->dim[V];
+    for (int64_t r = begin; r < end; r++) {
+        const real *z = (const real *)c->data[0] + r * vocabulary;
+        real lse = ((const real *)c->data[2])[r], dloss = targets[r] < 0 ? 0 : ((const real *)c->data[3])[r];
+        real target = targets[r] < 0 ? 0 : z[targets[r]];               /* dz may lie where z does */
+        INDEPENDENT
+        for (int64_t i = 0; i < vocabulary; i++)
+            store(dt, dz, r * vocabulary + i, dloss * real_exp(z[i] - lse));
+        if (targets[r] >= 0)
+            store(dt, dz, r * vocabulary + targets[r], dloss * (real_exp(target - lse) - 1));
+    }
+}
+
+KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[4], body_bwd, c, begin, end);
+}
+
+static const struct kernel kernel_bwd = {"cross_entropy_bwd", backward};
+
+static enum status shape_bwd(struct program *p, struct node *n)
+{
+    n->size[R] = n->in[BWD_X]->shape[0];
+    n->size[C] = n->in[BWD_X]->shape[1];
+    n->size[V] = n->in[BWD_W]->shape[0];
+    TRY(node_expect(n, BWD_W, 2, SHAPE(-1, n->size[C])));
+    TRY(node_expect(n, BWD_DLOSS, 1, SHAPE(n->size[R])));
+    node_output(p, n, 0, p->types[ROLE_ACTIVATION], 2, n->in[BWD_X]->shape);
+    return program_status(p);
+}
+
+static enum status lower_bwd(struct lowering *l, const struct node *n)
+{
+    struct program *p = l->program;
+    int64_t chunk = chunk_rows(n->size[R], n->size[V]);
+    enum dtype type = p->types[ROLE_ACTIVATION];
+    struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
+    struct value *dlogits = type == p->types[ROLE_STATISTIC] ? logits : program_scratch(p, type, 2, SHAPE(chunk, n->size[V]));
+    for (int64_t r = 0; r < n->size[R]; r += chunk) {
+        int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
+        struct value *x = program_rows(p, n->in[BWD_X], r, rows), *dx = program_rows(p, n->out[0], r, rows);
+        struct value *z = program_rows(p, logits, 0, rows), *dz = program_rows(p, dlogits, 0, rows);
+        struct value *values[] = {z, program_rows(p, n->in[BWD_TARGETS], r, rows), program_rows(p, n->in[BWD_LSE], r, rows),
+                                  program_rows(p, n->in[BWD_DLOSS], r, rows), dz};
+        TRY(program_status(p));
+        TRY(lower_gemm(l, x, false, n->in[BWD_W], true, z, false));
+        TRY(lower_launch(l, &kernel_bwd, 5, values, n->size, n->number, rows, 1));
+        TRY(lower_gemm(l, dz, false, n->in[BWD_W], false, dx, false));
+        if (n->in[BWD_DW])
+            TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], true));
+    }
+    return OK;
+}
+
+static double flops_bwd(const struct node *n)
+{
+    return (n->in[BWD_DW] ? 3 : 2) * flops(n);
+}
+
+static struct value *build_bwd(struct program *p, const int64_t *d)
+{
+    return NODE(p, linear_cross_entropy_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+                program_input(p, "targets", ROLE_INDEX, 1, d[0]), program_input(p, "lse", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]), d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL);
+}
+
+static const struct op_example examples_bwd[] = {
+    {.build = build_bwd, .fill = fill, .axes = {{"R", {1, 8, 37}}, {"C", {8, 16, 65}}, {"V", {2, 17, 512}}, {"parts", {1, 2}}}}, {0},
+};
+
+const struct op OP(linear_cross_entropy_bwd) = {
+    .name = "linear_cross_entropy_bwd", .formula = "dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .inputs = {"x", "w", "targets", "lse", "dloss", "dw?"}, .outputs = {"dx"}, .shape = shape_bwd, .lower = lower_bwd, .flops = flops_bwd,
+    .examples = examples_bwd,
+};

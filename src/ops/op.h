@@ -1,0 +1,39 @@
+/* What every op file includes: programs, lowering, arithmetic, and the tables of examples that the tests run. */
+#ifndef OPS_OP_H
+#define OPS_OP_H
+
+#include "ops/ops.h"
+#include "ops/real.h"
+#include "tensor/lower.h"
+
+#ifdef REAL_DOUBLE
+#define OP(name) op_double_##name
+#else
+#define OP(name) op_##name
+#endif
+
+#define SHAPE(...) ((int64_t[]){__VA_ARGS__})
+
+enum { EXAMPLE_AXES = 6, EXAMPLE_VALUES = 12 };
+
+/* Cases of an op: every combination of the axes' values (each list ends with 0). `build` makes the op on fresh inputs named as
+ * in op->inputs; float inputs get random numbers (those named w divided by the root of their last dimension), whole numbers
+ * come from `fill`. */
+struct op_example {
+    struct value *(*build)(struct program *p, const int64_t *d);
+    void (*fill)(const char *input, int32_t *to, int64_t count, const int64_t *d);
+    struct {
+        const char *name;
+        int64_t values[EXAMPLE_VALUES];
+    } axes[EXAMPLE_AXES];
+    bool forward_only;                  /* no gradient to check, or too large for it */
+    float scale;                        /* of the random numbers; 0: 1 */
+};
+
+/* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last, until, positions). */
+void example_bounds(const char *input, int32_t *to, int64_t T);
+
+/* Numbers below a limit that look random. */
+int32_t example_number(int64_t i, int64_t limit);
+
+#endif

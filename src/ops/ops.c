@@ -1,0 +1,46 @@
+/* The table of ops, and what their examples share. */
+#include "ops/op.h"
+
+#include <string.h>
+
+#undef OP
+#ifdef REAL_DOUBLE
+#define OP(name) extern const struct op op_double_##name;
+#include "ops/ops.def"
+#undef OP
+#define OP(name) &op_double_##name,
+extern const struct op *const ops_table_double[OP_COUNT];
+const struct op *const ops_table_double[OP_COUNT] = {
+#include "ops/ops.def"
+};
+#else
+#define OP(name) extern const struct op op_##name;
+#include "ops/ops.def"
+#undef OP
+#define OP(name) &op_##name,
+const struct op *const ops_table[OP_COUNT] = {
+#include "ops/ops.def"
+};
+
+void example_bounds(const char *input, int32_t *to, int64_t T)
+{
+    int64_t begin = 0, length = 1, next = 2;
+    while (begin < T) {
+        int64_t end = begin + length < T ? begin + length : T;
+        for (int64_t t = begin; t < end; t++)
+            to[t] = (int32_t)(!strcmp(input, "first") ? begin : !strcmp(input, "last") ? t : !strcmp(input, "until") ? end - 1 : t - begin);
+        begin = end;
+        int64_t sum = length + next;
+        length = next;
+        next = sum;
+    }
+}
+
+int32_t example_number(int64_t i, int64_t limit)
+{
+    uint64_t x = (uint64_t)i * 0x9E3779B97F4A7C15u + 0x1234567u;
+    x ^= x >> 29;
+    x *= 0xBF58476D1CE4E5B9u;
+    return (int32_t)((x >> 33) % (uint64_t)limit);
+}
+#endif

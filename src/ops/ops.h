@@ -1,0 +1,104 @@
+/* The ops as functions on values: what models are written in. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
+ * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. */
+#ifndef OPS_OPS_H
+#define OPS_OPS_H
+
+#include "tensor/program.h"
+
+enum op_id {
+#define OP(name) OP_##name,
+#include "ops/ops.def"
+#undef OP
+    OP_COUNT,
+};
+
+_Static_assert((int)OP_zeros == PROGRAM_ZEROS && (int)OP_add == PROGRAM_ADD, "zeros and add come first in ops.def");
+
+extern const struct op *const ops_table[OP_COUNT];
+
+#define NODE(p, op, ...) \
+    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)), (struct value *[]){__VA_ARGS__}, 0, NULL)
+#define NODE_WITH(p, op, number, ...)                                                                                           \
+    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)), (struct value *[]){__VA_ARGS__}, 1, \
+                 (double[]){number})
+
+/* x + d, in x's type. */
+static inline struct value *add(struct program *p, struct value *x, struct value *d)
+{
+    return NODE(p, add, x, d);
+}
+
+/* Rows of the table w (V, C) by ids (T). `order` (T, may be NULL without gradients): token slots sorted by id. */
+static inline struct value *embedding(struct program *p, struct value *ids, struct value *w, struct value *order)
+{
+    return NODE(p, embedding, ids, w, order);
+}
+
+/* x (T, C) with root mean square 1, times g (C). */
+static inline struct value *rmsnorm(struct program *p, struct value *x, struct value *g, double eps)
+{
+    return NODE_WITH(p, rmsnorm, eps, x, g);
+}
+
+/* x (T, in) times the transpose of w (out, in). */
+static inline struct value *linear(struct program *p, struct value *x, struct value *w)
+{
+    return NODE(p, linear, x, w);
+}
+
+/* The same with float32 (statistic) results: logits. */
+static inline struct value *linear_wide(struct program *p, struct value *x, struct value *w)
+{
+    return NODE_WITH(p, linear, 1, x, w);
+}
+
+static inline struct value *bias(struct program *p, struct value *x, struct value *b)
+{
+    return NODE(p, bias, x, b);
+}
+
+/* Cosines and sines (T, 2, D/2) of positions (T) times frequencies (D/2), times `scale`. */
+static inline struct value *rope_table(struct program *p, struct value *positions, struct value *frequencies)
+{
+    return NODE(p, rope_table, positions, frequencies);
+}
+
+/* Rotates the pairs (i, i + D/2) of each head of x (T, H, D). */
+static inline struct value *rope(struct program *p, struct value *x, struct value *table)
+{
+    return NODE_WITH(p, rope, 1, x, table);
+}
+
+/* Causal attention of q (T, H, D) over the keys first[t] … last[t] of k, v (S, K, D). `until` (S, may be NULL without
+ * gradients): the last query that sees a key. */
+static inline struct value *attention(struct program *p, struct value *q, struct value *k, struct value *v, struct value *first,
+                                      struct value *last, struct value *until, double scale)
+{
+    return NODE_WITH(p, attention, scale, q, k, v, first, last, until);
+}
+
+/* silu(gate) · up */
+static inline struct value *swiglu(struct program *p, struct value *gate, struct value *up)
+{
+    return NODE(p, swiglu, gate, up);
+}
+
+/* Rows (R) of x (T, C); an index of -1 gives zeros. */
+static inline struct value *gather_rows(struct program *p, struct value *x, struct value *rows)
+{
+    return NODE(p, gather_rows, x, rows);
+}
+
+/* Puts the rows of x (T, K, D) at slots (T) of cache (S, K, D), which it returns. A slot of -1 is skipped. */
+static inline struct value *cache_write(struct program *p, struct value *cache, struct value *x, struct value *slots)
+{
+    return NODE(p, cache_write, cache, x, slots);
+}
+
+/* −log softmax(x · wᵀ)[target] of each row of x (R, C), w (V, C); a target of -1 gives 0. */
+static inline struct value *linear_cross_entropy(struct program *p, struct value *x, struct value *w, struct value *targets)
+{
+    return NODE(p, linear_cross_entropy, x, w, targets);
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* Arithmetic for op bodies. Each op file is built twice: once with float as `real` for the library, once with double
+ * (REAL_DOUBLE) as the tests' reference. Elements are read and written as `real`, whatever they are stored as.
+ *
+ * A body is written once over an element type `dt` and forced inline; SPECIALISE calls it with that type as a constant, so
+ * that the compiler makes one loop for each type. KERNEL_BODY makes a copy for each vector width of the processor.
+ */
+#ifndef OPS_REAL_H
+#define OPS_REAL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/dtype.h"
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* Before a loop whose rounds are independent although its arrays may be the same ones (an op in place). */
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+#if !defined(__x86_64__) || defined(HONE_SANITIZED)    /* sanitizers cannot run in the resolvers of such copies */
+#define KERNEL_BODY
+#elif defined(__clang__)
+#define KERNEL_BODY __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define KERNEL_BODY __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#endif
+
+#ifdef REAL_DOUBLE
+
+typedef double real;
+
+static ALWAYS_INLINE real load(enum dtype dt, const void *p, int64_t i)
+{
+    (void)dt;
+    return ((const double *)p)[i];
+}
+
+static ALWAYS_INLINE void store(enum dtype dt, void *p, int64_t i, real v)
+{
+    (void)dt;
+    ((double *)p)[i] = v;
+}
+
+static ALWAYS_INLINE real real_exp(real x)
+{
+    return exp(x);
+}
+
+#define real_sqrt sqrt
+#define real_log log
+
+#define SPECIALISE(dt, body, ...) body(__VA_ARGS__, DTYPE_F64)
+#define SPECIALISE2(dt1, dt2, body, ...) body(__VA_ARGS__, DTYPE_F64, DTYPE_F64)
+
+#else
+
+typedef float real;
+
+static ALWAYS_INLINE real load(enum dtype dt, const void *p, int64_t i)
+{
+    return dt == DTYPE_BF16 ? bf16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+static ALWAYS_INLINE void store(enum dtype dt, void *p, int64_t i, real v)
+{
+    if (dt == DTYPE_BF16)
+        ((uint16_t *)p)[i] = bf16_from_f32(v);
+    else
+        ((float *)p)[i] = v;
+}
+
+/* exp to about one unit in the last place, without branches so that loops over it become vector code: 2^n · e^r with |r| <= ln 2 / 2. */
+static ALWAYS_INLINE real real_exp(real x)
+{
+    float top = x > 88.0f ? 88.0f : x, t = top < -87.0f ? -87.0f : top;
+    float n = t * 1.44269504088896341f + 12582912.0f - 12582912.0f;
+    float r = t - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t bits = (int32_t)((uint32_t)((int32_t)n + 127) << 23);
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return x < -87.0f ? 0.0f : p * scale;
+}
+
+#define real_sqrt sqrtf
+#define real_log logf
+
+#define SPECIALISE(dt, body, ...) ((dt) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32))
+#define SPECIALISE2(dt1, dt2, body, ...)                                                                                              \
+    ((dt1) == DTYPE_BF16 ? ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_BF16, DTYPE_F32)) \
+                         : ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_F32, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32, DTYPE_F32)))
+
+#endif
+
+/* A few numbers side by side; the compiler maps them to the vector registers that there are. */
+enum { LANES = 16 };
+typedef real vec __attribute__((vector_size(LANES * sizeof(real))));
+
+static ALWAYS_INLINE void vec_load(vec *v, enum dtype dt, const void *p, int64_t i)
+{
+#ifndef REAL_DOUBLE
+    if (dt == DTYPE_BF16) {
+        typedef uint16_t half_vec __attribute__((vector_size(LANES * 2)));
+        typedef uint32_t word_vec __attribute__((vector_size(LANES * 4)));
+        half_vec half;
+        memcpy(&half, (const uint16_t *)p + i, sizeof half);
+        word_vec word = __builtin_convertvector(half, word_vec) << 16;
+        memcpy(v, &word, sizeof word);
+        return;
+    }
+#endif
+    (void)dt;
+    memcpy(v, (const real *)p + i, sizeof *v);
+}
+
+/* The sum of the lanes, in a fixed order. */
+static ALWAYS_INLINE real vec_sum(const vec *v)
+{
+    real part[LANES];
+    memcpy(part, v, sizeof part);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            part[i] += part[i + width];
+    return part[0];
+}
+
+/* Σ a[i]·b[i] in a fixed order. */
+static ALWAYS_INLINE real dot(const void *a, int64_t ia, const void *b, int64_t ib, int64_t n, enum dtype ta, enum dtype tb)
+{
+    vec sum = {0}, x, y;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vec_load(&x, ta, a, ia + i);
+        vec_load(&y, tb, b, ib + i);
+        sum += x * y;
+    }
+    real total = vec_sum(&sum);
+    for (; i < n; i++)
+        total += load(ta, a, ia + i) * load(tb, b, ib + i);
+    return total;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* rmsnorm: y = g · x · r with r = 1 / sqrt(mean(x²) + eps), over rows of C channels.
+ *
+ * Keeps r of each row for the way back. With x̂ = r·x and u = g·dy:
+ *     dx = r · (u − x̂ · mean(x̂·u))
+ *     dg += Σ over rows of x̂·dy, in two stages of fixed order
+ */
+#include "ops/op.h"
+
+enum { X, G };
+enum { Y, R };
+enum { T, C };
+
+static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
+{
+    const void *x = c->data[X], *g = c->data[G];
+    void *y = c->data[2];
+    real *inverse = c->data[3], eps = (real)c->number[0];
+    int64_t channels = c->dim[C];
+    for (int64_t t = begin; t < end; t++) {
+        int64_t row = t * channels;
+        real r = 1 / real_sqrt(dot(x, row, x, row, channels, tx, tx) / (real)channels + eps);
+        inverse[t] = r;
+        INDEPENDENT
+        for (int64_t i = 0; i < channels; i++)
+            store(ty, y, row + i, load(ty, g, i) * (load(tx, x, row + i) * r));
+    }
+}
+
+KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE2(c->dtype[X], c->dtype[2], body, c, begin, end);
+}
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
+    n->rows = n->size[T] = n->in[X]->shape[0];
+    n->size[C] = n->in[X]->shape[1];
+    TRY(node_expect(n, G, 1, SHAPE(n->size[C])));
+    node_output(p, n, Y, n->in[G]->dtype, 2, n->in[X]->shape);          /* weights and activations have one type */
+    node_output(p, n, R, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[T]));
+    return program_status(p);
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    struct value *dy = gradient_of(n, Y);
+    if (gradient_wanted(n, G))
+        NODE(p, rmsnorm_bwd_g, n->in[X], n->out[R], dy, gradient_sum(p, n, G));
+    if (gradient_wanted(n, X))
+        TRY(gradient_add(p, n, X, NODE(p, rmsnorm_bwd_x, n->in[X], n->in[G], n->out[R], dy)));
+    return program_status(p);
+}
+
+static double flops(const struct node *n)
+{
+    return 4.0 * (double)(n->size[T] * n->size[C]);
+}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return rmsnorm(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5);
+}
+
+#define ROWS_AND_CHANNELS {{"T", {1, 2, 7, 33, 130}}, {"C", {1, 3, 16, 31, 64, 96, 577, 1024}}}
+
+static const struct op_example examples[] = {
+    {.build = build, .axes = ROWS_AND_CHANNELS}, {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f}, {0},
+};
+
+const struct op OP(rmsnorm) = {
+    .name = "rmsnorm", .formula = "y = g · x · r, r = 1 / sqrt(mean(x²) + eps)", .inputs = {"x", "g"}, .outputs = {"y", "r"},
+    .shape = shape, .gradient = gradient, .kernel = {"rmsnorm", forward}, .block = 8, .flops = flops, .examples = examples,
+};
+
+/* --- dx ----------------------------------------------------------------------------------------------------------------- */
+
+enum { BX_X, BX_G, BX_R, BX_DY, BX_DX };
+
+static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
+{
+    const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY];
+    void *dx = c->data[BX_DX];
+    int64_t channels = c->dim[C], whole = channels / LANES * LANES;
+    for (int64_t t = begin; t < end; t++) {
+        int64_t row = t * channels;
+        real r = ((const real *)c->data[BX_R])[t];
+        vec sum = {0}, vx, vg, vy;
+        for (int64_t i = 0; i < whole; i += LANES) {
+            vec_load(&vx, tx, x, row + i);
+            vec_load(&vg, ty, g, i);
+            vec_load(&vy, ty, dy, row + i);
+            sum += vx * vg * vy;
+        }
+        real total = vec_sum(&sum);
+        for (int64_t i = whole; i < channels; i++)
+            total += load(tx, x, row + i) * load(ty, g, i) * load(ty, dy, row + i);
+        real mean = r * total / (real)channels;
+        INDEPENDENT
+        for (int64_t i = 0; i < channels; i++)
+            store(tx, dx, row + i, r * (load(ty, g, i) * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean));
+    }
+}
+
+KERNEL_BODY static void backward_x(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE2(c->dtype[BX_X], c->dtype[BX_DY], body_bwd_x, c, begin, end);
+}
+
+static enum status shape_bwd_x(struct program *p, struct node *n)
+{
+    n->rows = n->size[T] = n->in[BX_X]->shape[0];
+    n->size[C] = n->in[BX_X]->shape[1];
+    TRY(node_expect(n, BX_DY, 2, n->in[BX_X]->shape));
+    node_output(p, n, 0, n->in[BX_X]->dtype, 2, n->in[BX_X]->shape);
+    return program_status(p);
+}
+
+static struct value *build_bwd_x(struct program *p, const int64_t *d)
+{
+    return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]),
+                program_input(p, "r", ROLE_STATISTIC, 1, d[0]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+}
+
+static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = ROWS_AND_CHANNELS}, {0}};
+
+const struct op OP(rmsnorm_bwd_x) = {
+    .name = "rmsnorm_bwd_x", .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)), x̂ = r·x", .inputs = {"x", "g", "r", "dy"}, .outputs = {"dx"},
+    .shape = shape_bwd_x, .kernel = {"rmsnorm_bwd_x", backward_x}, .block = 8, .examples = examples_bwd_x,
+};
+
+/* --- dg: groups of rows side by side, then the groups in order -------------------------------------------------------------- */
+
+enum { BG_X, BG_R, BG_DY, BG_DG, BG_PART };
+enum { GROUP_ROWS = 64, CHANNEL_BLOCK = 64 };
+
+static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
+{
+    const void *x = c->data[BG_X], *dy = c->data[BG_DY];
+    int64_t channels = c->dim[C], rows = c->dim[T];
+    for (int64_t group = begin; group < end; group++) {
+        real *part = (real *)c->data[BG_PART] + group * channels;
+        memset(part, 0, (size_t)channels * sizeof *part);
+        for (int64_t t = group * GROUP_ROWS; t < rows && t < (group + 1) * GROUP_ROWS; t++) {
+            real r = ((const real *)c->data[BG_R])[t];
+            INDEPENDENT
+            for (int64_t i = 0; i < channels; i++)
+                part[i] += load(tx, x, t * channels + i) * r * load(ty, dy, t * channels + i);
+        }
+    }
+}
+
+KERNEL_BODY static void backward_g(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE2(c->dtype[BG_X], c->dtype[BG_DY], body_bwd_g, c, begin, end);
+}
+
+KERNEL_BODY static void sum_groups(const struct call *c, int64_t begin, int64_t end)
+{
+    int64_t channels = c->dim[C], groups = (c->dim[T] + GROUP_ROWS - 1) / GROUP_ROWS;
+    real *sum = c->data[BG_DG];
+    for (int64_t i = begin; i < end; i++) {
+        real total = 0;
+        for (int64_t group = 0; group < groups; group++)
+            total += ((const real *)c->data[BG_PART])[group * channels + i];
+        sum[i] += total;
+    }
+}
+
+static const struct kernel kernel_groups = {"rmsnorm_bwd_g", backward_g}, kernel_sum = {"rmsnorm_bwd_g_sum", sum_groups};
+
+static enum status shape_bwd_g(struct program *p, struct node *n)
+{
+    n->size[T] = n->in[BG_X]->shape[0];
+    n->size[C] = n->in[BG_X]->shape[1];
+    TRY(node_expect(n, BG_DY, 2, n->in[BG_X]->shape));
+    TRY(node_expect(n, BG_DG, 1, SHAPE(n->size[C])));
+    node_alias(p, n, 0, BG_DG);
+    return program_status(p);
+}
+
+static enum status lower_bwd_g(struct lowering *l, const struct node *n)
+{
+    int64_t groups = (n->size[T] + GROUP_ROWS - 1) / GROUP_ROWS;
+    struct value *part = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(groups, n->size[C]));
+    struct value *values[] = {n->in[BG_X], n->in[BG_R], n->in[BG_DY], n->in[BG_DG], part};
+    TRY(program_status(l->program));
+    TRY(lower_launch(l, &kernel_groups, 5, values, n->size, n->number, groups, 1));
+    return lower_launch(l, &kernel_sum, 5, values, n->size, n->number, n->size[C], CHANNEL_BLOCK);
+}
+
+static struct value *build_bwd_g(struct program *p, const int64_t *d)
+{
+    return NODE(p, rmsnorm_bwd_g, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dg", ROLE_GRADIENT, 1, d[1]));
+}
+
+static const struct op_example examples_bwd_g[] = {{.build = build_bwd_g, .axes = ROWS_AND_CHANNELS}, {0}};
+
+const struct op OP(rmsnorm_bwd_g) = {
+    .name = "rmsnorm_bwd_g", .formula = "dg += Σ over rows of x̂·dy", .inputs = {"x", "r", "dy", "dg"}, .outputs = {"dg"},
+    .shape = shape_bwd_g, .lower = lower_bwd_g, .examples = examples_bwd_g,
+};

@@ -1,0 +1,106 @@
+/* swiglu: y = silu(gate) · up with silu(a) = a · σ(a), element by element.
+ *
+ * Way back, with s = σ(gate): dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s.
+ */
+#include "ops/op.h"
+
+enum { GATE, UP };
+enum { Y };
+
+static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    const void *gates = c->data[GATE], *up = c->data[UP];
+    void *y = c->data[2];
+    INDEPENDENT
+    for (int64_t i = begin; i < end; i++) {
+        real gate = load(dt, gates, i);
+        store(dt, y, i, gate / (1 + real_exp(-gate)) * load(dt, up, i));
+    }
+}
+
+KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[GATE], body, c, begin, end);
+}
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, UP, n->in[GATE]->rank, n->in[GATE]->shape));
+    node_output(p, n, Y, n->in[GATE]->dtype, n->in[GATE]->rank, n->in[GATE]->shape);
+    n->rows = value_elements(n->in[GATE]);
+    return program_status(p);
+}
+
+static enum status gradient(struct program *p, const struct node *n)
+{
+    struct value *dgate = NODE(p, swiglu_bwd, n->in[GATE], n->in[UP], gradient_of(n, Y));
+    TRY(gradient_add(p, n, GATE, dgate));
+    return gradient_add(p, n, UP, dgate ? dgate->producer->out[1] : NULL);
+}
+
+static double flops(const struct node *n)
+{
+    return 5.0 * (double)n->rows;
+}
+
+#define SIZES {{"T", {1, 5, 64}}, {"F", {1, 31, 160, 1536}}}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return swiglu(p, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]));
+}
+
+static const struct op_example examples[] = {
+    {.build = build, .axes = SIZES}, {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30}, {0},
+};
+
+const struct op OP(swiglu) = {
+    .name = "swiglu", .formula = "y = gate · σ(gate) · up", .inputs = {"gate", "up"}, .outputs = {"y"}, .shape = shape,
+    .gradient = gradient, .kernel = {"swiglu", forward}, .block = 8192, .in_place = 1 + GATE, .flops = flops, .examples = examples,
+};
+
+/* --- the way back ------------------------------------------------------------------------------------------------------- */
+
+enum { BWD_GATE, BWD_UP, BWD_DY, BWD_DGATE, BWD_DUP };
+
+static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+{
+    const void *gates = c->data[BWD_GATE], *ups = c->data[BWD_UP], *dys = c->data[BWD_DY];
+    void *dgate = c->data[BWD_DGATE], *dup = c->data[BWD_DUP];
+    INDEPENDENT
+    for (int64_t i = begin; i < end; i++) {
+        real gate = load(dt, gates, i), up = load(dt, ups, i), dy = load(dt, dys, i);
+        real s = 1 / (1 + real_exp(-gate));
+        store(dt, dgate, i, dy * up * s * (1 + gate * (1 - s)));
+        store(dt, dup, i, dy * gate * s);
+    }
+}
+
+KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE(c->dtype[BWD_GATE], body_bwd, c, begin, end);
+}
+
+static enum status shape_bwd(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, BWD_UP, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
+    TRY(node_expect(n, BWD_DY, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
+    for (int i = 0; i < 2; i++)
+        node_output(p, n, i, n->in[BWD_GATE]->dtype, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape);
+    n->rows = value_elements(n->in[BWD_GATE]);
+    return program_status(p);
+}
+
+static struct value *build_bwd(struct program *p, const int64_t *d)
+{
+    return NODE(p, swiglu_bwd, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+}
+
+static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
+
+const struct op OP(swiglu_bwd) = {
+    .name = "swiglu_bwd", .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
+    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"}, .shape = shape_bwd, .kernel = {"swiglu_bwd", backward}, .block = 8192,
+    .in_place = 1 + BWD_GATE, .examples = examples_bwd,
+};

@@ -1,0 +1,27 @@
+/* zeros: a sum that gradients are added into, of another value's shape and in the type of gradients. */
+#include "ops/op.h"
+
+enum { X };
+enum { Y };
+
+static enum status shape(struct program *p, struct node *n)
+{
+    node_output(p, n, Y, p->types[ROLE_GRADIENT], n->in[X]->rank, n->in[X]->shape);
+    return program_status(p);
+}
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    return lower_fill(l, n->out[Y]);
+}
+
+static struct value *build(struct program *p, const int64_t *d)
+{
+    return NODE(p, zeros, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]));
+}
+
+static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1, 7}}, {"C", {1, 33}}}}, {0}};
+
+const struct op OP(zeros) = {
+    .name = "zeros", .formula = "y = 0", .inputs = {"x"}, .outputs = {"y"}, .shape = shape, .lower = lower, .examples = examples,
+};

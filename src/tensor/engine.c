@@ -1,0 +1,166 @@
+/* Programs on a device. */
+#include "tensor/engine.h"
+
+#include <string.h>
+
+void engine_init(struct engine *e, struct device *device, struct store *store)
+{
+    *e = (struct engine){.device = device, .store = store};
+}
+
+void engine_free(struct engine *e)
+{
+    for (int64_t i = 0; i < e->program_count; i++) {
+        device_discard(e->device, e->programs[i].prepared);
+        lower_free(&e->programs[i].lowering);
+    }
+    for (int64_t i = 0; i < e->block_count; i++)
+        if (e->blocks[i].block >= 0)
+            device_release(e->device, e->blocks[i].block);
+    memory_free(e->programs);
+    memory_free(e->blocks);
+    memory_free(e->staging);
+    *e = (struct engine){0};
+}
+
+enum status engine_add(struct engine *e, struct program *p, int64_t *index)
+{
+    struct engine_program *programs = memory_resize(e->programs, (e->program_count + 1) * (int64_t)sizeof *programs);
+    if (!programs)
+        return ERR_MEMORY;
+    e->programs = programs;
+    struct engine_program *ep = &programs[e->program_count];
+    *ep = (struct engine_program){.program = p};
+    TRY(lower_program(&ep->lowering, p, e->device));
+    enum status status = plan_program(&ep->lowering, ep->bytes);
+    if (status != OK) {
+        lower_free(&ep->lowering);
+        return status;
+    }
+    *index = e->program_count++;
+    return OK;
+}
+
+static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const void *mapped, int32_t *number)
+{
+    if (e->block_count == e->block_capacity) {
+        int64_t capacity = e->block_capacity * 2 + 16;
+        struct engine_block *grown = memory_resize(e->blocks, capacity * (int64_t)sizeof *grown);
+        if (!grown)
+            return ERR_MEMORY;
+        e->blocks = grown;
+        e->block_capacity = capacity;
+    }
+    e->blocks[e->block_count] = (struct engine_block){lifetime, bytes, mapped, -1};
+    *number = (int32_t)e->block_count++;
+    return OK;
+}
+
+/* Tensors of one lifetime lie in as few blocks as the device's largest allocation permits. */
+static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t most_block)
+{
+    int32_t open = -1;
+    for (int64_t i = 0; i < e->store->count; i++) {
+        struct tensor *t = e->store->tensor[i];
+        if (t->lifetime != lifetime)
+            continue;
+        int64_t bytes = tensor_bytes(t);
+        if (t->mapped) {
+            TRY(add_block(e, lifetime, bytes, t->mapped, &t->place.block));
+            continue;
+        }
+        if (bytes > most_block)
+            return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name, (long long)bytes,
+                        (long long)most_block);
+        if (open < 0 || e->blocks[open].bytes > most_block - bytes)
+            TRY(add_block(e, lifetime, 0, NULL, &open));
+        t->place = (struct operand){open, e->blocks[open].bytes};
+        e->blocks[open].bytes += align_up(bytes);
+    }
+    return OK;
+}
+
+enum status engine_place(struct engine *e)
+{
+    struct device_info info;
+    device_info(e->device, &info);
+    for (int life = 0; life < LIFE_INPUTS; life++)
+        TRY(place_tensors(e, (enum lifetime)life, info.most_block));
+    for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
+        int64_t most = 0;
+        for (int64_t i = 0; i < e->program_count; i++)
+            if (e->programs[i].bytes[life] > most)
+                most = e->programs[i].bytes[life];
+        TRY(add_block(e, (enum lifetime)life, most, NULL, &e->life_block[life]));
+    }
+    return OK;
+}
+
+void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped)
+{
+    memset(bytes, 0, LIFE_COUNT * sizeof *bytes);
+    *mapped = 0;
+    for (int64_t i = 0; i < e->block_count; i++)
+        *(e->blocks[i].mapped ? mapped : &bytes[e->blocks[i].lifetime]) += e->blocks[i].bytes;
+}
+
+static struct operand on_device(const struct engine *e, const struct value *v)
+{
+    const struct value *root = v->base ? v->base : v;
+    struct operand place = root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
+    return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
+}
+
+static enum status prepare_program(struct engine *e, struct engine_program *ep)
+{
+    const struct lowering *l = &ep->lowering;
+    struct command *commands = memory_alloc(l->count * (int64_t)sizeof *commands);
+    if (!commands)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < l->count; i++) {
+        commands[i] = l->list[i].command;
+        for (int o = 0; o < OPERANDS; o++)
+            commands[i].operand[o] = l->list[i].value[o] ? on_device(e, l->list[i].value[o]) : (struct operand){-1, 0};
+    }
+    enum status status = device_prepare(e->device, commands, l->count, &ep->prepared);
+    memory_free(commands);
+    return status;
+}
+
+enum status engine_prepare(struct engine *e)
+{
+    for (int64_t i = 0; i < e->block_count; i++) {
+        struct engine_block *b = &e->blocks[i];
+        TRY(b->mapped ? device_map(e->device, b->mapped, b->bytes, &b->block) : device_alloc(e->device, b->bytes, &b->block));
+    }
+    e->staging = memory_alloc(e->blocks[e->life_block[LIFE_INPUTS]].bytes);
+    if (!e->staging)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < e->program_count; i++)
+        TRY(prepare_program(e, &e->programs[i]));
+    return OK;
+}
+
+enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type)
+{
+    struct operand to = {e->blocks[tensor->place.block].block, tensor->place.offset};
+    return device_write(e->device, to, tensor->dtype, from, from_type, tensor_elements(tensor));
+}
+
+void *engine_input(struct engine *e, const struct value *input)
+{
+    return e->staging + input->place.offset;
+}
+
+enum status engine_run(struct engine *e, int64_t index)
+{
+    const struct engine_program *ep = &e->programs[index];
+    struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
+    TRY(device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
+    return device_run(e->device, ep->prepared);
+}
+
+enum status engine_read(struct engine *e, const struct value *output, void *to)
+{
+    return device_read(e->device, to, on_device(e, output), value_bytes(output));
+}

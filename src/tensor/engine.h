@@ -1,0 +1,61 @@
+/* The engine: all programs that a process may run, on one device, over one set of blocks.
+ *
+ *     engine_add(program) … → engine_place → (the exact plan is known) → engine_prepare → upload tensors → engine_run …
+ *
+ * Blocks are shared: activations, inputs and outputs are as large as the largest program needs. A run copies its inputs in one
+ * piece, runs the prepared commands, and allocates nothing.
+ */
+#ifndef TENSOR_ENGINE_H
+#define TENSOR_ENGINE_H
+
+#include "tensor/plan.h"
+
+struct engine_program {
+    struct program *program;
+    struct lowering lowering;
+    struct prepared *prepared;
+    int64_t bytes[LIFE_COUNT];
+};
+
+struct engine_block {
+    enum lifetime lifetime;
+    int64_t bytes;
+    const void *mapped;
+    int32_t block;                      /* the device's number; -1 before engine_prepare */
+};
+
+struct engine {
+    struct device *device;
+    struct store *store;
+    struct engine_program *programs;
+    int64_t program_count;
+    struct engine_block *blocks;
+    int64_t block_count, block_capacity;
+    int32_t life_block[LIFE_COUNT];     /* the block of each lifetime of values */
+    char *staging;                      /* the inputs of the next run */
+};
+
+void engine_init(struct engine *e, struct device *device, struct store *store);
+void engine_free(struct engine *e);
+
+/* Lowers and plans a program, which must outlive the engine. *index names it from then on. */
+enum status engine_add(struct engine *e, struct program *p, int64_t *index);
+
+/* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
+enum status engine_place(struct engine *e);
+
+/* Bytes by lifetime; tensors that stay in their file are counted in *mapped instead. */
+void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped);
+
+/* Allocates the blocks, zeroed, and prepares all programs. */
+enum status engine_prepare(struct engine *e);
+
+/* Fills a tensor from the host, converting. */
+enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
+
+/* Where the host writes an input of the next run. */
+void *engine_input(struct engine *e, const struct value *input);
+enum status engine_run(struct engine *e, int64_t index);
+enum status engine_read(struct engine *e, const struct value *output, void *to);
+
+#endif

@@ -1,0 +1,115 @@
+/* Ops to commands. */
+#include "tensor/lower.h"
+
+#include <string.h>
+
+static struct lowered *add(struct lowering *l, enum command_kind kind)
+{
+    if (l->count == l->capacity) {
+        int64_t capacity = l->capacity * 2 + 64;
+        struct lowered *list = memory_resize(l->list, capacity * (int64_t)sizeof *list);
+        if (!list)
+            return NULL;
+        l->list = list;
+        l->capacity = capacity;
+    }
+    struct lowered *c = &l->list[l->count++];
+    memset(c, 0, sizeof *c);
+    c->command.kind = kind;
+    c->node = l->node;
+    return c;
+}
+
+enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values, const int64_t *size,
+                         const double *number, int64_t rows, int64_t block)
+{
+    struct lowered *c = add(l, COMMAND_LAUNCH);
+    if (!c)
+        return ERR_MEMORY;
+    struct launch *launch = &c->command.launch;
+    launch->kernel = kernel;
+    launch->rows = rows;
+    launch->block = block > 0 ? block : 1;
+    for (int i = 0; i < count; i++) {
+        c->value[i] = values[i];
+        launch->dtype[i] = values[i] ? values[i]->dtype : DTYPE_F32;
+    }
+    memcpy(launch->dim, size, sizeof launch->dim);
+    memcpy(launch->number, number, sizeof launch->number);
+    return OK;
+}
+
+/* Rows of the matrix that a value is: all dimensions but the last. */
+static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
+{
+    *columns = v->shape[v->rank - 1];
+    *rows = value_elements(v) / *columns;
+}
+
+enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c, bool accumulate)
+{
+    int64_t a_rows, a_columns, b_rows, b_columns;
+    matrix_of(a, &a_rows, &a_columns);
+    matrix_of(b, &b_rows, &b_columns);
+    struct gemm gemm = {
+        .m = transpose_a ? a_columns : a_rows, .n = transpose_b ? b_rows : b_columns, .k = transpose_a ? a_rows : a_columns,
+        .transpose_a = transpose_a, .transpose_b = transpose_b, .accumulate = accumulate, .a = a->dtype, .b = b->dtype, .c = c->dtype,
+    };
+    if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
+        return fail(ERR_INTERNAL, "%s: a product of matrices that do not fit", l->node->op->name);
+    int64_t workspace = 0;
+    TRY(device_gemm_query(l->device, &gemm, &workspace));
+    struct value *scratch = NULL;
+    if (workspace) {
+        scratch = program_scratch(l->program, DTYPE_I32, 1, (int64_t[]){(workspace + 3) / 4});
+        if (!scratch)
+            return program_status(l->program);
+    }
+    struct lowered *command = add(l, COMMAND_GEMM);
+    if (!command)
+        return ERR_MEMORY;
+    command->command.gemm = gemm;
+    command->value[GEMM_A] = a;
+    command->value[GEMM_B] = b;
+    command->value[GEMM_C] = c;
+    command->value[GEMM_WORKSPACE] = scratch;
+    return OK;
+}
+
+enum status lower_fill(struct lowering *l, struct value *v)
+{
+    struct lowered *c = add(l, COMMAND_FILL);
+    if (!c)
+        return ERR_MEMORY;
+    c->command.bytes = value_bytes(v);
+    c->value[0] = v;
+    return OK;
+}
+
+static enum status lower_node(struct lowering *l, const struct node *n)
+{
+    l->node = n;
+    if (n->op->lower)
+        return n->op->lower(l, n);
+    struct value *values[OPERANDS] = {0};
+    memcpy(values, n->in, (size_t)n->in_count * sizeof *values);
+    memcpy(values + n->in_count, n->out, (size_t)n->out_count * sizeof *values);
+    return lower_launch(l, &n->op->kernel, n->in_count + n->out_count, values, n->size, n->number, n->rows, n->op->block);
+}
+
+enum status lower_program(struct lowering *l, struct program *p, struct device *device)
+{
+    *l = (struct lowering){.program = p, .device = device};
+    enum status status = program_status(p);
+    for (const struct node *n = p->first; n && status == OK; n = n->next)
+        status = lower_node(l, n);
+    if (status != OK)
+        lower_free(l);
+    return status;
+}
+
+void lower_free(struct lowering *l)
+{
+    memory_free(l->list);
+    *l = (struct lowering){0};
+}

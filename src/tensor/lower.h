@@ -1,0 +1,31 @@
+/* Lowering: the ops of a program become commands of a device, still on values. The planner then gives the values places. */
+#ifndef TENSOR_LOWER_H
+#define TENSOR_LOWER_H
+
+#include "tensor/program.h"
+
+struct lowered {
+    struct command command;             /* its operands are filled in from `value` once there are places */
+    struct value *value[OPERANDS];
+    const struct node *node;
+};
+
+struct lowering {
+    struct program *program;
+    struct device *device;
+    struct lowered *list;
+    int64_t count, capacity;
+    const struct node *node;            /* being lowered */
+};
+
+/* All commands of a program, in order; freed with lower_free. */
+enum status lower_program(struct lowering *l, struct program *p, struct device *device);
+void lower_free(struct lowering *l);
+
+/* For op->lower. */
+enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values, const int64_t *size,
+                         const double *number, int64_t rows, int64_t block);
+enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c, bool accumulate);
+enum status lower_fill(struct lowering *l, struct value *v);
+
+#endif

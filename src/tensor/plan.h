@@ -1,0 +1,14 @@
+/* The planner: gives every value of a lowered program its place {lifetime's block, offset}, from shapes alone.
+ *
+ * Activations share memory once they are dead; inputs and outputs lie side by side. The sizes that come out are exact: they are
+ * what is allocated.
+ */
+#ifndef TENSOR_PLAN_H
+#define TENSOR_PLAN_H
+
+#include "tensor/lower.h"
+
+/* Sets place.offset of all roots that are not tensors and returns the bytes that each lifetime needs. */
+enum status plan_program(const struct lowering *l, int64_t bytes[LIFE_COUNT]);
+
+#endif

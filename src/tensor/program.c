@@ -1,0 +1,253 @@
+/* Building programs: values, nodes, views. */
+#include "tensor/program.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define F32 DTYPE_F32
+#define BF16 DTYPE_BF16
+#define F64 DTYPE_F64
+#define I32 DTYPE_I32
+
+/* weight, activation, residual, statistic, gradient, index */
+const enum dtype run_types[RUN_COUNT][ROLE_COUNT] = {
+    [RUN_FLOAT32] = {F32, F32, F32, F32, F32, I32},
+    [RUN_BFLOAT16] = {BF16, BF16, F32, F32, F32, I32},
+    [RUN_FLOAT64] = {F64, F64, F64, F64, F64, I32},
+};
+
+void program_init(struct program *p, struct store *store, const struct op *const *ops, enum run_type run)
+{
+    *p = (struct program){.ops = ops, .types = run_types[run], .store = store};
+}
+
+void program_free(struct program *p)
+{
+    arena_free(&p->arena);
+    *p = (struct program){0};
+}
+
+enum status program_status(const struct program *p)
+{
+    return p->status;
+}
+
+struct value *value_root(struct value *v)
+{
+    return v->base ? v->base : v;
+}
+
+int64_t value_elements(const struct value *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        n *= v->shape[i];
+    return n;
+}
+
+int64_t value_bytes(const struct value *v)
+{
+    return value_elements(v) * dtype_size(v->dtype);
+}
+
+static void *failed(struct program *p, enum status status)
+{
+    if (p->status == OK)
+        p->status = status;
+    return NULL;
+}
+
+static struct value *new_value(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
+{
+    int64_t elements = dtype_size(dtype);
+    for (int i = 0; i < rank; i++)
+        if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements))
+            return failed(p, fail(ERR_ARGUMENT, "a value of impossible size: dimension %d is %lld", i, (long long)shape[i]));
+    struct value *v = p->status == OK ? arena_alloc(&p->arena, sizeof *v) : NULL;
+    if (!v)
+        return failed(p, ERR_MEMORY);
+    v->lifetime = lifetime;
+    v->dtype = dtype;
+    v->rank = rank;
+    memcpy(v->shape, shape, (size_t)rank * sizeof *shape);
+    v->place = (struct operand){-1, 0};
+    v->born = v->dies = -1;
+    return v;
+}
+
+static struct value *new_root(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
+{
+    struct value *v = new_value(p, lifetime, dtype, rank, shape);
+    if (!v)
+        return NULL;
+    if (p->values_end)
+        p->values_end->next = v;
+    else
+        p->values = v;
+    p->values_end = v;
+    return v;
+}
+
+static struct value *new_view(struct program *p, struct value *of, int64_t offset, int rank, const int64_t *shape)
+{
+    struct value *v = new_value(p, of->lifetime, of->dtype, rank, shape);
+    if (!v)
+        return NULL;
+    v->base = value_root(of);
+    v->base_offset = of->base_offset + offset;
+    v->producer = of->producer;
+    v->wants_gradient = of->wants_gradient;
+    return v;
+}
+
+static void read_shape(int64_t *shape, int rank, va_list dims)
+{
+    for (int i = 0; i < rank; i++)
+        shape[i] = va_arg(dims, int64_t);
+}
+
+struct value *program_input(struct program *p, const char *name, enum role role, int rank, ...)
+{
+    int64_t shape[RANK];
+    va_list dims;
+    va_start(dims, rank);
+    read_shape(shape, rank, dims);
+    va_end(dims);
+    struct value *v = new_root(p, LIFE_INPUTS, p->types[role], rank, shape);
+    if (v)
+        v->name = name;
+    return v;
+}
+
+struct value *program_tensor(struct program *p, struct tensor *tensor)
+{
+    if (!tensor)
+        return failed(p, ERR_MEMORY);
+    for (struct value *v = p->values; v; v = v->next)
+        if (v->tensor == tensor)
+            return v;
+    struct value *v = new_root(p, tensor->lifetime, tensor->dtype, tensor->rank, tensor->shape);
+    if (v) {
+        v->tensor = tensor;
+        v->name = tensor->name;
+        v->wants_gradient = tensor->gradient != NULL;
+    }
+    return v;
+}
+
+struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count, const double *numbers)
+{
+    if (p->status != OK)
+        return NULL;
+    struct node *n = arena_alloc(&p->arena, sizeof *n);
+    if (!n)
+        return failed(p, ERR_MEMORY);
+    n->op = p->ops[op];
+    n->in_count = in_count;
+    for (int i = 0; i < in_count; i++) {
+        n->in[i] = inputs[i];
+        const char *name = n->op->inputs[i];
+        if (!inputs[i] && name[strlen(name) - 1] != '?')
+            return failed(p, fail(ERR_INTERNAL, "%s: input %s is missing", n->op->name, name));
+    }
+    if (number_count)
+        memcpy(n->number, numbers, (size_t)number_count * sizeof *numbers);
+    enum status status = n->op->shape(p, n);
+    if (status != OK)
+        return failed(p, status);
+    for (int i = 0; i < in_count && n->op->gradient; i++)
+        if (n->in[i] && n->in[i]->wants_gradient)
+            for (int o = 0; o < n->out_count; o++)
+                n->out[o]->wants_gradient = true;
+    n->previous = p->last;
+    if (p->last)
+        p->last->next = n;
+    else
+        p->first = n;
+    p->last = n;
+    p->node_count++;
+    return n->out[0];
+}
+
+struct value *program_view(struct program *p, struct value *v, int rank, ...)
+{
+    int64_t shape[RANK];
+    va_list dims;
+    va_start(dims, rank);
+    read_shape(shape, rank, dims);
+    va_end(dims);
+    return program_view_as(p, v, rank, shape);
+}
+
+struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape)
+{
+    return new_root(p, LIFE_ACTIVATIONS, dtype, rank, shape);
+}
+
+struct value *program_view_as(struct program *p, struct value *v, int rank, const int64_t *shape)
+{
+    if (!v)
+        return NULL;
+    struct value *view = new_view(p, v, 0, rank, shape);
+    if (view && value_elements(view) != value_elements(v))
+        return failed(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view), (long long)value_elements(v)));
+    return view;
+}
+
+struct value *program_rows(struct program *p, struct value *v, int64_t begin, int64_t count)
+{
+    if (!v)
+        return NULL;
+    int64_t shape[RANK];
+    memcpy(shape, v->shape, sizeof shape);
+    shape[0] = count;
+    if (begin < 0 || begin + count > v->shape[0])
+        return failed(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count), (long long)v->shape[0]));
+    return new_view(p, v, value_bytes(v) / v->shape[0] * begin, v->rank, shape);
+}
+
+struct value *program_output(struct program *p, struct value *v, const char *name)
+{
+    (void)p;
+    if (v) {
+        value_root(v)->lifetime = v->lifetime = LIFE_OUTPUTS;
+        v->name = name;
+    }
+    return v;
+}
+
+struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape)
+{
+    struct value *v = new_root(p, LIFE_ACTIVATIONS, dtype, rank, shape);
+    if (!v)
+        return NULL;
+    v->producer = n;
+    n->out[index] = v;
+    if (index >= n->out_count)
+        n->out_count = index + 1;
+    return v;
+}
+
+struct value *node_alias(struct program *p, struct node *n, int index, int input)
+{
+    struct value *v = new_view(p, n->in[input], 0, n->in[input]->rank, n->in[input]->shape);
+    if (!v)
+        return NULL;
+    v->producer = n;
+    n->out[index] = v;
+    if (index >= n->out_count)
+        n->out_count = index + 1;
+    return v;
+}
+
+enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape)
+{
+    const struct value *v = n->in[input];
+    if (v->rank != rank)
+        return fail(ERR_INTERNAL, "%s: %s has rank %d, %d is needed", n->op->name, n->op->inputs[input], v->rank, rank);
+    for (int i = 0; i < rank; i++)
+        if (shape[i] >= 0 && v->shape[i] != shape[i])
+            return fail(ERR_INTERNAL, "%s: dimension %d of %s is %lld, %lld is needed", n->op->name, i, n->op->inputs[input],
+                        (long long)v->shape[i], (long long)shape[i]);
+    return OK;
+}

@@ -1,0 +1,140 @@
+/* A program: ops on values, in the order they run. Built once, then differentiated, lowered to commands, planned and prepared.
+ *
+ * Values are what ops read and write. A value stands on a tensor (weights, caches), is written by the host (inputs), or is made
+ * by a node. A view shares the memory of its base. Building cannot fail half-way: after the first failure every further
+ * constructor returns NULL, and program_status tells what it was. All memory is the program's arena.
+ */
+#ifndef TENSOR_PROGRAM_H
+#define TENSOR_PROGRAM_H
+
+#include "tensor/store.h"
+
+enum { NODE_INPUTS = 9, NODE_OUTPUTS = 3 };
+
+/* The two ops that differentiation itself needs are the first rows of ops.def. */
+enum { PROGRAM_ZEROS, PROGRAM_ADD };
+
+/* What a value is for decides its element type; see run_types. */
+enum role {
+    ROLE_WEIGHT,
+    ROLE_ACTIVATION,
+    ROLE_RESIDUAL,                      /* the stream that every layer adds to */
+    ROLE_STATISTIC,                     /* row sums, log-sum-exps, losses, logits */
+    ROLE_GRADIENT,                      /* sums for trainable tensors */
+    ROLE_INDEX,                         /* token ids, positions, bounds */
+    ROLE_COUNT,
+};
+
+enum run_type { RUN_FLOAT32, RUN_BFLOAT16, RUN_FLOAT64, RUN_COUNT };
+
+/* The one table of types: the element type of each role in each kind of run. RUN_FLOAT64 is the tests' reference. */
+extern const enum dtype run_types[RUN_COUNT][ROLE_COUNT];
+
+struct node;
+struct lowering;
+struct program;
+
+struct value {
+    const char *name;                   /* of inputs and outputs */
+    enum lifetime lifetime;
+    enum dtype dtype;
+    int rank;
+    int64_t shape[RANK];
+    struct tensor *tensor;              /* what it stands on, or NULL */
+    struct value *base;                 /* a view's; NULL for a root */
+    int64_t base_offset;                /* bytes into the root */
+    const struct node *producer;
+    struct value *gradient;
+    bool wants_gradient;
+    struct value *next;                 /* roots of a program, in order of creation */
+    int64_t born, dies;                 /* commands; the planner's */
+    struct operand place;               /* set by the planner */
+};
+
+/* An op: what a program must know of it. ops/ has one file for each. */
+struct op {
+    const char *name, *formula;
+    const char *inputs[NODE_INPUTS + 1], *outputs[NODE_OUTPUTS + 1];       /* an optional input ends with '?' */
+    enum status (*shape)(struct program *p, struct node *n);               /* checks inputs, makes outputs, sets size[] and rows */
+    enum status (*gradient)(struct program *p, const struct node *n);      /* NULL: nothing flows back */
+    enum status (*lower)(struct lowering *l, const struct node *n);        /* NULL: one launch of `kernel` over `rows` */
+    struct kernel kernel;
+    int64_t block;                                                         /* rows that one piece of work takes */
+    int in_place;                                                          /* output 0 may take this input's memory: 1 + its index */
+    double (*flops)(const struct node *n);
+    const struct op_example *examples;                                     /* cases of the op tests */
+};
+
+struct node {
+    const struct op *op;
+    struct value *in[NODE_INPUTS], *out[NODE_OUTPUTS];
+    int in_count, out_count;
+    int64_t size[NUMBERS];              /* reaches the kernel as call->dim */
+    double number[NUMBERS];             /* reaches the kernel as call->number */
+    int64_t rows;
+    struct node *next, *previous;
+};
+
+struct program {
+    const struct op *const *ops;        /* by enum op_id */
+    const enum dtype *types;            /* run_types[...] */
+    struct store *store;
+    struct arena arena;
+    enum status status;
+    struct node *first, *last;
+    struct value *values, *values_end;
+    int64_t node_count;
+};
+
+void program_init(struct program *p, struct store *store, const struct op *const *ops, enum run_type run);
+void program_free(struct program *p);
+enum status program_status(const struct program *p);
+
+/* Values that are not made by nodes. */
+struct value *program_input(struct program *p, const char *name, enum role role, int rank, ...);      /* dimensions as int64_t */
+struct value *program_tensor(struct program *p, struct tensor *tensor);
+
+/* A node; `inputs` may hold NULL for optional ones. Its first output, the others are in ->producer->out. */
+struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count, const double *numbers);
+
+/* The same elements in another shape; dimensions as int64_t. */
+struct value *program_view(struct program *p, struct value *v, int rank, ...);
+struct value *program_view_as(struct program *p, struct value *v, int rank, const int64_t *shape);
+
+/* Memory that only the commands of one node use; for op->lower. */
+struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape);
+
+/* Rows [begin, begin + count) of the first dimension. */
+struct value *program_rows(struct program *p, struct value *v, int64_t begin, int64_t count);
+
+/* Keeps a value for the host to read. */
+struct value *program_output(struct program *p, struct value *v, const char *name);
+
+struct value *value_root(struct value *v);
+int64_t value_elements(const struct value *v);
+int64_t value_bytes(const struct value *v);
+
+/* For op->shape: makes an output, or lets it stand for an input's memory that the op adds to. */
+struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape);
+struct value *node_alias(struct program *p, struct node *n, int index, int input);
+enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape);  /* a dimension of -1 is free */
+
+/* --- gradients ---------------------------------------------------------------------------------------------------------- */
+
+/* Marks what gradients must reach: this value, and all that is made from it afterwards. */
+void program_want(struct program *p, struct value *v);
+
+/* Adds the nodes of the way back from the values `of`, whose gradients are `cotangents`, to every value that wants one. */
+enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count);
+
+/* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. */
+struct value *gradient_of(const struct node *n, int output);
+bool gradient_wanted(const struct node *n, int input);
+
+/* A gradient for an input; several are added. */
+enum status gradient_add(struct program *p, const struct node *n, int input, struct value *gradient);
+
+/* The sum that a weight's gradients are added into in place: its tensor's, or a zeroed one. */
+struct value *gradient_sum(struct program *p, const struct node *n, int input);
+
+#endif

@@ -1,0 +1,84 @@
+/* The tensors of a process by name. */
+#include "tensor/store.h"
+
+#include <string.h>
+
+static const char *const lifetimes[LIFE_COUNT] = {"weights", "trainable", "gradients", "optimizer state", "key/value cache", "inputs", "outputs", "activations"};
+
+const char *lifetime_name(enum lifetime lifetime)
+{
+    return lifetimes[lifetime];
+}
+
+enum status store_init(struct store *store)
+{
+    *store = (struct store){0};
+    return map_init(&store->names, 64);
+}
+
+void store_free(struct store *store)
+{
+    memory_free(store->tensor);
+    map_free(&store->names);
+    arena_free(&store->arena);
+    *store = (struct store){0};
+}
+
+struct tensor *store_find(const struct store *store, const char *name)
+{
+    int64_t i = map_get(&store->names, name, (int64_t)strlen(name));
+    return i < 0 ? NULL : store->tensor[i];
+}
+
+static struct tensor *add(struct store *store, const char *name)
+{
+    struct tensor **grown = memory_resize(store->tensor, (store->count + 1) * (int64_t)sizeof *grown);
+    if (!grown)
+        return NULL;
+    store->tensor = grown;
+    struct tensor *t = arena_alloc(&store->arena, sizeof *t);
+    char *copy = arena_text(&store->arena, name, (int64_t)strlen(name));
+    if (!t || !copy || map_put(&store->names, copy, (int64_t)strlen(copy), store->count, NULL) != OK)
+        return NULL;
+    t->name = copy;
+    store->tensor[store->count++] = t;
+    return t;
+}
+
+struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
+{
+    struct tensor *t = store_find(store, name);
+    if (t) {
+        if (t->dtype == dtype && t->lifetime == lifetime && t->rank == rank && !memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
+            return t;
+        fail(ERR_INTERNAL, "tensor %s is asked for in two shapes", name);
+        return NULL;
+    }
+    t = add(store, name);
+    if (!t)
+        return NULL;
+    t->lifetime = lifetime;
+    t->dtype = dtype;
+    t->rank = rank;
+    memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
+    t->place = (struct operand){-1, 0};
+    return t;
+}
+
+int64_t tensor_elements(const struct tensor *tensor)
+{
+    int64_t n = 1;
+    for (int i = 0; i < tensor->rank; i++)
+        n *= tensor->shape[i];
+    return n;
+}
+
+int64_t tensor_bytes(const struct tensor *tensor)
+{
+    return tensor_elements(tensor) * dtype_size(tensor->dtype);
+}
+
+int64_t align_up(int64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}

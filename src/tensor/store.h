@@ -1,0 +1,59 @@
+/* Tensors: named memory that outlives a program, shared by all programs of a process (weights, gradient sums, caches).
+ *
+ * A store first collects tensors, then places them in blocks. A block belongs to one lifetime and is one allocation of the
+ * device, or a file's own pages where a tensor can be used as it stands in the file.
+ */
+#ifndef TENSOR_STORE_H
+#define TENSOR_STORE_H
+
+#include "base/dtype.h"
+#include "base/map.h"
+#include "device/device.h"
+
+enum { RANK = 4, ALIGNMENT = 256 };     /* bytes; every tensor and value starts at a multiple */
+
+/* How long memory lives. The first ones hold tensors, the last three values of a program. */
+enum lifetime {
+    LIFE_WEIGHTS,                       /* frozen */
+    LIFE_TRAINABLE,
+    LIFE_GRADIENTS,                     /* sums over an optimizer step */
+    LIFE_STATE,                         /* the optimizer's */
+    LIFE_CACHE,                         /* keys and values of earlier tokens */
+    LIFE_INPUTS,                        /* written by the host before a run */
+    LIFE_OUTPUTS,                       /* read by the host after it */
+    LIFE_ACTIVATIONS,                   /* between two commands of a run */
+    LIFE_COUNT,
+};
+
+const char *lifetime_name(enum lifetime lifetime);
+
+struct tensor {
+    const char *name;
+    enum lifetime lifetime;
+    enum dtype dtype;
+    int rank;
+    int64_t shape[RANK];
+    struct tensor *gradient;            /* NULL while frozen */
+    const void *mapped;                 /* used in place, on a device that can */
+    struct operand place;               /* set by store_place */
+};
+
+struct store {
+    struct arena arena;
+    struct map names;
+    struct tensor **tensor;
+    int64_t count;
+};
+
+enum status store_init(struct store *store);
+void store_free(struct store *store);
+
+/* The tensor of that name, made if it is new; NULL with a message if memory is out or the shape differs from the earlier one. */
+struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape);
+struct tensor *store_find(const struct store *store, const char *name);
+
+int64_t tensor_elements(const struct tensor *tensor);
+int64_t tensor_bytes(const struct tensor *tensor);
+int64_t align_up(int64_t bytes);
+
+#endif

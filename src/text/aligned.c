@@ -1,0 +1,82 @@
+/* Text with the origin of each byte, as three arrays of the same length. */
+#include "text/aligned.h"
+
+#include <string.h>
+
+struct view view_slice(struct view view, int64_t from, int64_t to)
+{
+    view.text += from;
+    view.length = to - from;
+    if (view.begin) {
+        view.begin += from;
+        view.end += from;
+    } else {
+        view.base += from;
+    }
+    return view;
+}
+
+void view_origin(const struct view *view, int64_t from, int64_t to, int64_t *begin, int64_t *end)
+{
+    *begin = view->begin ? view->begin[from] : view->base + from;
+    *end = view->begin ? view->end[to - 1] : view->base + to;
+}
+
+static enum status reserve(struct aligned *a, int64_t more)
+{
+    int64_t need = a->length + more;
+    if (need > a->most)
+        return fail(ERR_LIMIT, "the tokenizer's rules make the text longer than %lld bytes; its normalizer is broken",
+                    (long long)a->most);
+    if (need <= a->capacity)
+        return OK;
+    int64_t capacity = need + need / 2 + 64;
+    char *text = memory_resize(a->text, capacity);
+    if (!text)
+        return ERR_MEMORY;
+    a->text = text;
+    int64_t *begin = memory_resize(a->begin, capacity * (int64_t)sizeof *begin);
+    if (!begin)
+        return ERR_MEMORY;
+    a->begin = begin;
+    int64_t *end = memory_resize(a->end, capacity * (int64_t)sizeof *end);
+    if (!end)
+        return ERR_MEMORY;
+    a->end = end;
+    a->capacity = capacity;
+    return OK;
+}
+
+enum status aligned_append(struct aligned *a, const char *bytes, int64_t count, int64_t begin, int64_t end)
+{
+    TRY(reserve(a, count));
+    for (int64_t i = 0; i < count; i++) {
+        a->text[a->length] = bytes[i];
+        a->begin[a->length] = begin;
+        a->end[a->length++] = end;
+    }
+    return OK;
+}
+
+enum status aligned_copy(struct aligned *a, const struct view *view, int64_t from, int64_t to)
+{
+    TRY(reserve(a, to - from));
+    for (int64_t i = from; i < to; i++, a->length++) {
+        a->text[a->length] = view->text[i];
+        view_origin(view, i, i + 1, &a->begin[a->length], &a->end[a->length]);
+    }
+    return OK;
+}
+
+struct view aligned_view(const struct aligned *a)
+{
+    return (struct view){.text = a->length ? a->text : "", .length = a->length, .begin = a->begin, .end = a->end};
+}
+
+void aligned_free(struct aligned *a)
+{
+    memory_free(a->text);
+    memory_free(a->begin);
+    memory_free(a->end);
+    *a = (struct aligned){0};
+}

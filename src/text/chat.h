@@ -1,0 +1,45 @@
+/* Conversations as a model's own chat template writes them: rows to text, to ids, and to the mask of trained tokens.
+ *
+ * The mask comes from the renderer, which knows the bytes that each message gave, so it needs nothing from the template.
+ * An open chat is never written to: any number of threads may encode with it, each into its own struct chat_row.
+ */
+#ifndef TEXT_CHAT_H
+#define TEXT_CHAT_H
+
+#include "text/jinja.h"
+#include "text/tokenizer.h"
+
+struct chat;
+
+/* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
+ * chat_template.jinja, which wins over the template in tokenizer_config.json. */
+enum status chat_open(struct chat **out, const char *model_dir);
+void chat_close(struct chat *chat);                             /* NULL is fine */
+
+const struct tokenizer *chat_tokenizer(const struct chat *chat);
+
+/* The ids that end the assistant's turn in generation. They belong to the chat. */
+const int32_t *chat_eos(const struct chat *chat, int64_t *count);
+
+/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}. */
+struct chat_row {
+    struct tokens tokens;
+    uint8_t *mask;
+    int64_t mask_capacity;
+    int64_t trained;                    /* how many tokens are */
+};
+
+void chat_row_free(struct chat_row *row);
+
+/* The text of a row {"messages": [{"role", "content", ...}, ...], "tools": [...]}. A row that cannot be used is ERR_DATA
+ * with the cause; the caller puts the file and line in front. */
+enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out);
+
+/* The row for training; what `out` held before is replaced. Trained are the tokens with bytes of an assistant message, and
+ * the added token that directly follows its last byte: the end of the turn. */
+enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out);
+
+/* The row as the model is asked to go on from it: with the prompt of the assistant's turn, nothing trained. */
+enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out);
+
+#endif

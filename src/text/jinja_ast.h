@@ -1,0 +1,118 @@
+/* What the lexer hands to the parser and the parser to the evaluator. All of it lives in the template's arena. */
+#ifndef TEXT_JINJA_AST_H
+#define TEXT_JINJA_AST_H
+
+#include "text/jinja_value.h"
+
+enum token_kind {
+    TOKEN_END,
+    TOKEN_DATA,
+    TOKEN_BLOCK_BEGIN,
+    TOKEN_BLOCK_END,
+    TOKEN_PRINT_BEGIN,
+    TOKEN_PRINT_END,
+    TOKEN_NAME,
+    TOKEN_STRING,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_OPERATOR,
+};
+
+/* `text` is zero-ended; a string's is decoded, an operator's its characters. */
+struct token {
+    enum token_kind kind;
+    int line;
+    const char *text;
+    int64_t size;
+};
+
+enum node_kind {
+    /* expressions */
+    NODE_CONST,                         /* value */
+    NODE_NAME,                          /* name */
+    NODE_LIST, NODE_TUPLE,              /* list */
+    NODE_DICT,                          /* list: key, value, key, value, ... */
+    NODE_ATTRIBUTE,                     /* a.name */
+    NODE_ITEM,                          /* a[b] */
+    NODE_SLICE,                         /* a[list[0]:list[1]:list[2]], each may be NULL */
+    NODE_CALL,                          /* a(list, keywords) */
+    NODE_FILTER, NODE_TEST,             /* a|name(list, keywords); a NULL: a filter block's body */
+    NODE_NOT, NODE_NEGATE, NODE_POSITIVE,
+    NODE_AND, NODE_OR,
+    NODE_BINARY,                        /* a op b */
+    NODE_CONCAT,                        /* list joined by ~ */
+    NODE_COMPARE,                       /* list[0] ops list[1] ops ...; ops are in keyword names */
+    NODE_CHOICE,                        /* a if b else c; c may be NULL */
+    /* statements */
+    NODE_DATA,                          /* value */
+    NODE_PRINT,                         /* a */
+    NODE_IF,                            /* list: conditions; bodies: one more when there is an else */
+    NODE_FOR,                           /* a: target, b: iterable, c: condition; bodies[0], else in bodies[1] */
+    NODE_SET,                           /* a: target, b: value */
+    NODE_SET_BLOCK,                     /* a: target, b: filter or NULL; bodies[0] */
+    NODE_MACRO,                         /* name, list: defaults (NULL without), keywords: parameter names; bodies[0] */
+    NODE_CALL_BLOCK,                    /* a: the call, b: a NODE_MACRO as caller */
+    NODE_FILTER_BLOCK,                  /* b: filter; bodies[0] */
+    NODE_WITH,                          /* list: target, value, ...; bodies[0] */
+    NODE_GENERATION,                    /* bodies[0] */
+    NODE_BREAK, NODE_CONTINUE,
+};
+
+enum operator { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN };
+
+struct nodes {
+    struct node **item;
+    int64_t count, capacity;
+};
+
+struct parameter {
+    const char *name;                   /* a keyword argument's, or "*" and "**" for unpacked ones */
+    struct node *value;                 /* NULL: a macro's parameter without default */
+    enum operator op;                   /* of a comparison */
+};
+
+struct node {
+    enum node_kind kind;
+    int line;
+    enum operator op;
+    bool recursive;                     /* a for loop */
+    const char *name;
+    struct value value;
+    struct node *a, *b, *c;
+    struct nodes list;
+    struct parameter *keyword;
+    int64_t keyword_count, keyword_capacity;
+    struct nodes *body;
+    int64_t body_count, body_capacity;
+};
+
+struct jinja {
+    struct arena arena;
+    const char *where;
+    struct nodes body;
+};
+
+struct parser {
+    struct jinja *jinja;
+    struct token *token;                /* the current one; the last is TOKEN_END */
+    int depth, loops;
+};
+
+enum status jinja_lex(struct jinja *jinja, const char *source, int64_t length, struct token **out);
+
+enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum status parse_node(struct parser *parser, enum node_kind kind, struct node **out);
+enum status parse_append(struct parser *parser, struct nodes *nodes, struct node *node);
+enum status parse_keyword(struct parser *parser, struct node *node, const char *name, struct node *value, enum operator op);
+bool parse_at(const struct parser *parser, enum token_kind kind, const char *text);     /* text NULL: any */
+bool parse_skip(struct parser *parser, enum token_kind kind, const char *text);
+enum status parse_expect(struct parser *parser, enum token_kind kind, const char *text);
+
+/* jinja_expression.c. `choice`: whether `a if b else c` may stand at the top, which a for's iterable must leave alone. */
+enum status parse_expression(struct parser *parser, bool choice, struct node **out);
+enum status parse_tuple(struct parser *parser, bool choice, struct node **out);
+enum status parse_filters(struct parser *parser, struct node *self, struct node **out);
+enum status parse_postfix(struct parser *parser, struct node *self, struct node **out);
+enum status parse_target(struct parser *parser, bool attribute, struct node **out);
+
+#endif

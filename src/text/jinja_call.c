@@ -1,0 +1,190 @@
+/* Calls: macros, and the functions that every template knows. */
+#include <string.h>
+#include <time.h>
+
+#include "text/jinja_run.h"
+
+/* Parameters by position, then by name, then their defaults, which may use the parameters before them. */
+enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out)
+{
+    const struct node *node = macro->node;
+    struct scope *scope;
+    struct builder *builder;
+    enum flow flow = FLOW_ON;
+    TRY(render_enter(render));
+    if (args->count > node->keyword_count)
+        return render_fail(render, ERR_DATA, "macro '%s' takes not more than %lld argument(s)", node->name, (long long)node->keyword_count);
+    TRY(scope_new(render, macro->scope, &scope));
+    for (int64_t k = 0; k < args->keyword_count; k++) {
+        const struct keyword *keyword = &args->keyword[k];
+        int64_t i = 0;
+        while (i < node->keyword_count && strcmp(node->keyword[i].name, keyword->name) != 0)
+            i++;
+        if (i < args->count || (i == node->keyword_count && strcmp(keyword->name, "caller") != 0))
+            return render_fail(render, ERR_DATA, "macro '%s' has no use for the argument '%s'", node->name, keyword->name);
+        if (i == node->keyword_count)
+            TRY(scope_set(render, scope, "caller", keyword->value));
+    }
+    for (int64_t i = 0; i < node->keyword_count; i++) {
+        const struct parameter *parameter = &node->keyword[i];
+        struct value value = i < args->count ? args->item[i] : (struct value){0};
+        for (int64_t k = 0; k < args->keyword_count; k++)
+            if (strcmp(args->keyword[k].name, parameter->name) == 0)
+                value = args->keyword[k].value;
+        if (value.kind == VALUE_ABSENT && parameter->value)
+            TRY(eval_node(render, scope, parameter->value, &value));
+        else if (value.kind == VALUE_ABSENT)
+            value = value_undefined(parameter->name);
+        TRY(scope_set(render, scope, parameter->name, value));
+    }
+    TRY(builder_new(render, &builder));
+    TRY(exec_nodes(render, scope, &node->body[0], builder, &flow));
+    render_leave(render);
+    return builder_value(builder, out);
+}
+
+enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out)
+{
+    switch (callee.kind) {
+    case VALUE_MACRO:
+        return macro_call(render, callee.macro, args, out);
+    case VALUE_FUNCTION:
+        if (!callee.function->call)
+            return render_fail(render, ERR_UNSUPPORTED, "the function %s() is not supported", callee.function->name);
+        return callee.function->call(render, value_none(), args, out);
+    case VALUE_METHOD:
+        if (!callee.method->function->call)
+            return render_fail(render, ERR_UNSUPPORTED, "the method %s() of a %s is not supported",
+                               callee.method->function->name, value_type(callee.method->self));
+        return callee.method->function->call(render, callee.method->self, args, out);
+    case VALUE_UNDEFINED:
+        return render_fail(render, ERR_DATA, "'%s' is undefined and cannot be called", callee.name ? callee.name : "value");
+    default:
+        return render_fail(render, ERR_DATA, "'%s' object is not callable", value_type(callee));
+    }
+}
+
+enum { MOST_RANGE = 100000 };           /* jinja2's sandbox has the same */
+
+static enum status global_range(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    (void)self;
+    struct value v[3] = {{0}};
+    int64_t number[3] = {0, 0, 1}, count = 0;
+    TRY(args_bind(render, args, "range", "start stop step", 1, v));
+    for (int i = 0; i < 3; i++) {
+        if (v[i].kind != VALUE_ABSENT && v[i].kind != VALUE_INT && v[i].kind != VALUE_BOOL)
+            return render_fail(render, ERR_DATA, "range: '%s' object cannot be interpreted as an integer", value_type(v[i]));
+        if (v[i].kind != VALUE_ABSENT)
+            number[i] = v[i].kind == VALUE_INT ? v[i].integer : v[i].boolean;
+    }
+    if (v[1].kind == VALUE_ABSENT) {
+        number[1] = number[0];
+        number[0] = 0;
+    }
+    if (number[2] == 0)
+        return render_fail(render, ERR_DATA, "range: the step must not be zero");
+    for (int64_t at = number[0]; number[2] > 0 ? at < number[1] : at > number[1]; count++)
+        if (__builtin_add_overflow(at, number[2], &at) || count >= MOST_RANGE)
+            return render_fail(render, ERR_LIMIT, "range: more than %d numbers", MOST_RANGE);
+    TRY(value_list(render, VALUE_RANGE, count, out));
+    out->list->start = number[0];
+    out->list->stop = number[1];
+    out->list->step = number[2];
+    for (int64_t i = 0; i < count; i++)
+        out->list->item[i] = value_int(number[0] + i * number[2]);
+    return OK;
+}
+
+static enum status make_dict(struct render *render, const struct args *args, enum value_kind kind, struct value *out)
+{
+    TRY(value_dict(render, kind, out));
+    if (args->count > 1)
+        return render_fail(render, ERR_DATA, "dict and namespace take at most one argument without a name");
+    if (args->count && args->item[0].kind == VALUE_DICT) {
+        const struct dict *from = args->item[0].dict;
+        for (int64_t i = 0; i < from->count; i++)
+            TRY(dict_set(render, out->dict, from->entry[i].key, from->entry[i].value));
+    } else if (args->count) {
+        struct list items, pair;
+        TRY(value_items(render, args->item[0], &items));
+        for (int64_t i = 0; i < items.count; i++) {
+            TRY(value_items(render, items.item[i], &pair));
+            if (pair.count != 2)
+                return render_fail(render, ERR_DATA, "dict: item %lld is not a pair", (long long)i);
+            TRY(dict_set(render, out->dict, pair.item[0], pair.item[1]));
+        }
+    }
+    for (int64_t i = 0; i < args->keyword_count; i++) {
+        const char *name = args->keyword[i].name;
+        struct value key;
+        TRY(value_text(render, name, (int64_t)strlen(name), NO_MESSAGE, &key));
+        TRY(dict_set(render, out->dict, key, args->keyword[i].value));
+    }
+    return OK;
+}
+
+static enum status global_dict(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    (void)self;
+    return make_dict(render, args, VALUE_DICT, out);
+}
+
+static enum status global_namespace(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    (void)self;
+    TRY(make_dict(render, args, VALUE_NAMESPACE, out));
+    for (int64_t i = 0; i < out->dict->count; i++) {
+        struct value key = out->dict->entry[i].key;
+        if (key.kind == VALUE_TEXT && key.text->size && key.text->data[0] == '_')
+            return render_fail(render, ERR_DATA, "a namespace cannot store names with an underscore in front");
+    }
+    return OK;
+}
+
+static enum status global_raise(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    (void)self;
+    (void)out;
+    struct value message = {0};
+    TRY(args_bind(render, args, "raise_exception", "message", 1, &message));
+    TRY(value_string(render, message, &message));
+    return render_fail(render, ERR_DATA, "the template refuses: %.*s",
+                       (int)(message.text->size < 400 ? message.text->size : 400), message.text->data);
+}
+
+static enum status global_strftime(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    (void)self;
+    struct value format = {0};
+    TRY(args_bind(render, args, "strftime_now", "format", 1, &format));
+    char pattern[256], text[512];
+    if (format.kind != VALUE_TEXT || format.text->size >= (int64_t)sizeof pattern)
+        return render_fail(render, ERR_DATA, "strftime_now needs a short string");
+    memcpy(pattern, format.text->data, (size_t)format.text->size);
+    pattern[format.text->size] = 0;
+    time_t now = time(NULL);
+    struct tm local;
+    if (!localtime_r(&now, &local))
+        return render_fail(render, ERR_DATA, "strftime_now: the clock has no date");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    size_t n = strftime(text, sizeof text, pattern, &local);
+#pragma GCC diagnostic pop
+    char *copy;
+    TRY(render_alloc(render, (int64_t)n + 1, 1, &copy));
+    memcpy(copy, text, n);
+    return value_text(render, copy, (int64_t)n, NO_MESSAGE, out);
+}
+
+const struct function *global_find(const char *name)
+{
+    static const struct function functions[] = {
+        {"range", global_range}, {"dict", global_dict}, {"namespace", global_namespace}, {"raise_exception", global_raise},
+        {"strftime_now", global_strftime}, {"cycler", NULL}, {"joiner", NULL}, {"lipsum", NULL},
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strcmp(functions[i].name, name) == 0)
+            return &functions[i];
+    return NULL;
+}

@@ -1,0 +1,292 @@
+/* Expressions. Every node costs a step and a level of depth, so a template can neither run for ever nor use up the stack. */
+#include <string.h>
+
+#include "text/jinja_run.h"
+
+static enum status lookup(const struct scope *scope, const char *name, struct value *out)
+{
+    for (; scope; scope = scope->outer) {
+        for (const struct variable *v = scope->first; v; v = v->next) {
+            if (strcmp(v->name, name) == 0) {
+                *out = v->value;
+                return OK;
+            }
+        }
+    }
+    const struct function *global = global_find(name);
+    *out = global ? (struct value){.kind = VALUE_FUNCTION, .origin = NO_MESSAGE, .function = global} : value_undefined(name);
+    return OK;
+}
+
+static enum status eval_list(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    if (node->kind == NODE_DICT) {
+        TRY(value_dict(render, VALUE_DICT, out));
+        for (int64_t i = 0; i < node->list.count; i += 2) {
+            struct value key, value;
+            TRY(eval_node(render, scope, node->list.item[i], &key));
+            TRY(eval_node(render, scope, node->list.item[i + 1], &value));
+            TRY(dict_set(render, out->dict, key, value));
+        }
+        return OK;
+    }
+    TRY(value_list(render, node->kind == NODE_LIST ? VALUE_LIST : VALUE_TUPLE, node->list.count, out));
+    for (int64_t i = 0; i < node->list.count; i++)
+        TRY(eval_node(render, scope, node->list.item[i], &out->list->item[i]));
+    return OK;
+}
+
+static enum status unpack(struct render *render, struct value value, bool named, struct args *out, int64_t *items, int64_t *keywords)
+{
+    if (!named) {
+        struct list list;
+        TRY(value_items(render, value, &list));
+        struct value *item;
+        TRY(render_alloc(render, *items + list.count, (int64_t)sizeof *item, &item));
+        if (out->count)
+            memcpy(item, out->item, (size_t)out->count * sizeof *item);
+        if (list.count)
+            memcpy(item + out->count, list.item, (size_t)list.count * sizeof *item);
+        out->item = item;
+        out->count += list.count;
+        *items += list.count;
+        return OK;
+    }
+    if (value.kind != VALUE_DICT)
+        return render_fail(render, ERR_DATA, "** needs a dict, not %s", value_type(value));
+    struct keyword *keyword;
+    TRY(render_alloc(render, *keywords + value.dict->count, (int64_t)sizeof *keyword, &keyword));
+    if (out->keyword_count)
+        memcpy(keyword, out->keyword, (size_t)out->keyword_count * sizeof *keyword);
+    out->keyword = keyword;
+    *keywords += value.dict->count;
+    for (int64_t i = 0; i < value.dict->count; i++) {
+        const struct entry *entry = &value.dict->entry[i];
+        if (entry->key.kind != VALUE_TEXT)
+            return render_fail(render, ERR_DATA, "** needs strings as keys");
+        char *name;
+        TRY(render_alloc(render, entry->key.text->size + 1, 1, &name));
+        memcpy(name, entry->key.text->data, (size_t)entry->key.text->size);
+        keyword[out->keyword_count++] = (struct keyword){name, entry->value};
+    }
+    return OK;
+}
+
+enum status eval_args(struct render *render, struct scope *scope, const struct node *node, struct args *out)
+{
+    int64_t items = node->list.count, keywords = node->keyword_count + 1;      /* one more: a call block's caller */
+    *out = (struct args){0};
+    TRY(render_alloc(render, items, (int64_t)sizeof *out->item, &out->item));
+    TRY(render_alloc(render, keywords, (int64_t)sizeof *out->keyword, &out->keyword));
+    for (int64_t i = 0; i < node->list.count; i++)
+        TRY(eval_node(render, scope, node->list.item[i], &out->item[out->count++]));
+    for (int64_t i = 0; i < node->keyword_count; i++) {
+        struct value value;
+        const char *name = node->keyword[i].name;
+        TRY(eval_node(render, scope, node->keyword[i].value, &value));
+        if (name[0] == '*')
+            TRY(unpack(render, value, name[1] == '*', out, &items, &keywords));
+        else
+            out->keyword[out->keyword_count++] = (struct keyword){name, value};
+    }
+    return OK;
+}
+
+static enum status compare(struct render *render, enum operator op, struct value a, struct value b, bool *out)
+{
+    int order;
+    switch (op) {
+    case OP_EQ: case OP_NE:
+        TRY(value_equal(render, a, b, out));
+        *out = *out == (op == OP_EQ);
+        return OK;
+    case OP_IN: case OP_NOT_IN:
+        TRY(value_contains(render, b, a, out));
+        *out = *out == (op == OP_IN);
+        return OK;
+    default:
+        if (a.kind == VALUE_UNDEFINED || b.kind == VALUE_UNDEFINED) {
+            const char *name = a.kind == VALUE_UNDEFINED ? a.name : b.name;
+            return render_fail(render, ERR_DATA, "'%s' is undefined", name ? name : "value");
+        }
+        if ((a.kind == VALUE_FLOAT && a.real != a.real) || (b.kind == VALUE_FLOAT && b.real != b.real)) {
+            *out = false;
+            return OK;
+        }
+        TRY(value_compare(render, a, b, &order));
+        *out = op == OP_LT ? order < 0 : op == OP_LE ? order <= 0 : op == OP_GT ? order > 0 : order >= 0;
+        return OK;
+    }
+}
+
+static enum status eval_compare(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    struct value a, b;
+    bool holds = true;
+    TRY(eval_node(render, scope, node->list.item[0], &a));
+    for (int64_t i = 0; holds && i < node->keyword_count; i++) {
+        TRY(eval_node(render, scope, node->list.item[i + 1], &b));
+        TRY(compare(render, node->keyword[i].op, a, b, &holds));
+        a = b;
+    }
+    *out = value_bool(holds);
+    return OK;
+}
+
+static enum status eval_concat(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    struct builder *builder;
+    struct value item;
+    int64_t i = 0;
+    TRY(eval_node(render, scope, node->list.item[0], &item));
+    if (item.kind == VALUE_TEXT && item.text->owner && !item.text->markup) {     /* x ~ y may extend x in place */
+        struct text none = {.data = "", .origin = NO_MESSAGE};
+        TRY(text_concat(render, item.text, &none, &item));
+        for (i = 1; i < node->list.count; i++) {
+            struct value next;
+            TRY(eval_node(render, scope, node->list.item[i], &next));
+            TRY(value_string(render, next, &next));
+            struct text plain = *next.text;
+            plain.markup = false;
+            TRY(text_concat(render, item.text, &plain, &item));
+        }
+        *out = item;
+        return OK;
+    }
+    TRY(builder_new(render, &builder));
+    for (;;) {
+        TRY(print_value(builder, item));
+        if (++i == node->list.count)
+            return builder_value(builder, out);
+        TRY(eval_node(render, scope, node->list.item[i], &item));
+    }
+}
+
+enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost, struct value *out)
+{
+    if (!node) {
+        *out = innermost;
+        return OK;
+    }
+    struct value self;
+    struct args args;
+    if (node->kind != NODE_FILTER)
+        return render_fail(render, ERR_UNSUPPORTED, "a block can only be filtered");
+    TRY(render_enter(render));
+    TRY(eval_filters(render, scope, node->a, innermost, &self));
+    TRY(eval_args(render, scope, node, &args));
+    TRY(filter_call(render, node->name, self, &args, out));
+    render_leave(render);
+    return OK;
+}
+
+static enum status eval_sign(struct render *render, const struct node *node, struct value a, struct value *out)
+{
+    if (!value_is_number(a))
+        return render_fail(render, ERR_DATA, "bad operand type for unary %s: '%s'", node->kind == NODE_NEGATE ? "-" : "+", value_type(a));
+    if (node->kind == NODE_NEGATE && a.kind == VALUE_FLOAT)
+        *out = value_float(-a.real);
+    else if (node->kind == NODE_NEGATE)
+        return eval_binary(render, OP_SUB, value_int(0), a, out);
+    else
+        *out = a.kind == VALUE_BOOL ? value_int(a.boolean) : a;
+    return OK;
+}
+
+static enum status eval_slice(struct render *render, struct scope *scope, const struct node *node, struct value self, struct value *out)
+{
+    struct value part[3] = {{0}};
+    for (int i = 0; i < 3; i++)
+        if (node->list.item[i])
+            TRY(eval_node(render, scope, node->list.item[i], &part[i]));
+    return value_slice(render, self, part, out);
+}
+
+/* Nodes that begin with their operand a. */
+static enum status eval_on(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    struct value a, b;
+    struct args args;
+    bool holds;
+    TRY(eval_node(render, scope, node->a, &a));
+    render->line = node->line;
+    switch (node->kind) {
+    case NODE_ATTRIBUTE:
+        return value_attribute(render, a, node->name, out);
+    case NODE_ITEM:
+        TRY(eval_node(render, scope, node->b, &b));
+        return value_item(render, a, b, out);
+    case NODE_SLICE:
+        return eval_slice(render, scope, node, a, out);
+    case NODE_CALL:
+        TRY(eval_args(render, scope, node, &args));
+        return value_call(render, a, &args, out);
+    case NODE_FILTER:
+        TRY(eval_args(render, scope, node, &args));
+        return filter_call(render, node->name, a, &args, out);
+    case NODE_TEST:
+        TRY(eval_args(render, scope, node, &args));
+        TRY(test_call(render, node->name, a, &args, &holds));
+        *out = value_bool(holds);
+        return OK;
+    case NODE_NOT:
+        *out = value_bool(!value_true(a));
+        return OK;
+    case NODE_NEGATE: case NODE_POSITIVE:
+        return eval_sign(render, node, a, out);
+    case NODE_AND: case NODE_OR:
+        if (value_true(a) == (node->kind == NODE_OR)) {
+            *out = a;
+            return OK;
+        }
+        return eval_node(render, scope, node->b, out);
+    case NODE_BINARY:
+        TRY(eval_node(render, scope, node->b, &b));
+        return eval_binary(render, node->op, a, b, out);
+    default:
+        return render_fail(render, ERR_INTERNAL, "an expression of an unknown kind");
+    }
+}
+
+static enum status eval_choice(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    struct value condition;
+    TRY(eval_node(render, scope, node->b, &condition));
+    const struct node *chosen = value_true(condition) ? node->a : node->c;
+    *out = value_undefined("the inline if-expression that evaluated to false and has no else");
+    return chosen ? eval_node(render, scope, chosen, out) : OK;
+}
+
+enum status eval_node(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+{
+    if (!node)
+        return render_fail(render, ERR_UNSUPPORTED, "a filter without something to filter");
+    render->line = node->line;
+    TRY(render_enter(render));
+    enum status status;
+    switch (node->kind) {
+    case NODE_CONST:
+        *out = node->value;
+        status = OK;
+        break;
+    case NODE_NAME:
+        status = lookup(scope, node->name, out);
+        break;
+    case NODE_LIST: case NODE_TUPLE: case NODE_DICT:
+        status = eval_list(render, scope, node, out);
+        break;
+    case NODE_CONCAT:
+        status = eval_concat(render, scope, node, out);
+        break;
+    case NODE_COMPARE:
+        status = eval_compare(render, scope, node, out);
+        break;
+    case NODE_CHOICE:
+        status = eval_choice(render, scope, node, out);
+        break;
+    default:
+        status = eval_on(render, scope, node, out);
+    }
+    render_leave(render);
+    return status;
+}

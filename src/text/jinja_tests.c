@@ -1,0 +1,208 @@
+/* Tests: what stands behind `is`. */
+#include <string.h>
+
+#include "text/jinja_value.h"
+
+#define TEST(name, condition)                                                                                       \
+    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)   \
+    {                                                                                                               \
+        TRY(args_bind(render, args, #name, "", 0, NULL));                                                           \
+        *out = value_bool(condition);                                                                               \
+        return OK;                                                                                                  \
+    }
+
+static bool whole(struct value v, int64_t *number)
+{
+    *number = v.kind == VALUE_BOOL ? v.boolean : v.integer;
+    return v.kind == VALUE_BOOL || v.kind == VALUE_INT;
+}
+
+static bool is_sequence(struct value v)     /* has a length and items by key, so a dict is one */
+{
+    return v.kind == VALUE_TEXT || v.kind == VALUE_LIST || v.kind == VALUE_TUPLE || v.kind == VALUE_RANGE ||
+           v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED;
+}
+
+static bool is_iterable(struct value v)
+{
+    return is_sequence(v) || v.kind == VALUE_VIEW || v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP;
+}
+
+static bool is_cased(struct render *render, struct value self, callable *change, bool *out)
+{
+    static const struct args none = {0};
+    struct value text, changed, upper, lower;
+    if (value_string(render, self, &text) != OK || change(render, text, &none, &changed) != OK ||
+        text_upper(render, text, &none, &upper) != OK || text_lower(render, text, &none, &lower) != OK)
+        return false;
+    bool letters;
+    return value_equal(render, text, changed, out) == OK && value_equal(render, upper, lower, &letters) == OK && (*out = *out && !letters, true);
+}
+
+TEST(defined, self.kind != VALUE_UNDEFINED)
+TEST(undefined, self.kind == VALUE_UNDEFINED)
+TEST(none, self.kind == VALUE_NONE)
+TEST(boolean, self.kind == VALUE_BOOL)
+TEST(is_true, self.kind == VALUE_BOOL && self.boolean)
+TEST(is_false, self.kind == VALUE_BOOL && !self.boolean)
+TEST(integer, self.kind == VALUE_INT)
+TEST(is_float, self.kind == VALUE_FLOAT)
+TEST(number, value_is_number(self))
+TEST(string, self.kind == VALUE_TEXT)
+TEST(mapping, self.kind == VALUE_DICT)
+TEST(sequence, is_sequence(self))
+TEST(iterable, is_iterable(self))
+TEST(is_callable, self.kind == VALUE_MACRO || self.kind == VALUE_FUNCTION || self.kind == VALUE_METHOD || self.kind == VALUE_UNDEFINED)
+TEST(escaped, self.kind == VALUE_TEXT && self.text->markup)
+
+static enum status divides(struct render *render, struct value self, int64_t by, int64_t *rest)
+{
+    int64_t number;
+    *rest = 0;
+    if (!whole(self, &number) || by == 0)
+        return render_fail(render, ERR_DATA, "a test of divisibility needs whole numbers and no zero");
+    *rest = by == -1 ? 0 : number % by;
+    return OK;
+}
+
+static enum status odd(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    int64_t rest;
+    TRY(args_bind(render, args, "odd", "", 0, NULL));
+    TRY(divides(render, self, 2, &rest));
+    *out = value_bool(rest != 0);
+    return OK;
+}
+
+static enum status even(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    TRY(odd(render, self, args, out));
+    out->boolean = !out->boolean;
+    return OK;
+}
+
+static enum status divisibleby(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    struct value by = {0};
+    int64_t number, rest;
+    TRY(args_bind(render, args, "divisibleby", "num", 1, &by));
+    if (!whole(by, &number))
+        number = 0;
+    TRY(divides(render, self, number, &rest));
+    *out = value_bool(rest == 0);
+    return OK;
+}
+
+static enum status lower(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    bool holds;
+    TRY(args_bind(render, args, "lower", "", 0, NULL));
+    if (!is_cased(render, self, text_lower, &holds))
+        return render_fail(render, ERR_LIMIT, "the test 'lower' cannot be made");
+    *out = value_bool(holds);
+    return OK;
+}
+
+static enum status upper(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    bool holds;
+    TRY(args_bind(render, args, "upper", "", 0, NULL));
+    if (!is_cased(render, self, text_upper, &holds))
+        return render_fail(render, ERR_LIMIT, "the test 'upper' cannot be made");
+    *out = value_bool(holds);
+    return OK;
+}
+
+static enum status is_in(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    struct value container = {0};
+    TRY(args_bind(render, args, "in", "seq", 1, &container));
+    *out = value_bool(false);
+    return value_contains(render, container, self, &out->boolean);
+}
+
+static enum status sameas(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    struct value other = {0};
+    TRY(args_bind(render, args, "sameas", "other", 1, &other));
+    *out = value_bool(false);
+    if (self.kind == other.kind && (self.kind == VALUE_BOOL || self.kind == VALUE_NONE))
+        return value_equal(render, self, other, &out->boolean);
+    return render_fail(render, ERR_UNSUPPORTED, "the test 'sameas' of anything but true, false and none");
+}
+
+static enum status is_filter(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    TRY(args_bind(render, args, "filter", "", 0, NULL));
+    char name[64];
+    *out = value_bool(false);
+    if (self.kind == VALUE_TEXT && self.text->size < (int64_t)sizeof name) {
+        memcpy(name, self.text->data, (size_t)self.text->size);
+        name[self.text->size] = 0;
+        out->boolean = filter_find(name) != NULL;
+    }
+    return OK;
+}
+
+static enum status order(struct render *render, struct value self, const struct args *args, int *out)
+{
+    struct value other = {0};
+    TRY(args_bind(render, args, "a comparison", "other", 1, &other));
+    return value_compare(render, self, other, out);
+}
+
+#define ORDER(name, condition)                                                                                      \
+    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)   \
+    {                                                                                                               \
+        int way;                                                                                                    \
+        TRY(order(render, self, args, &way));                                                                       \
+        *out = value_bool(condition);                                                                               \
+        return OK;                                                                                                  \
+    }
+
+ORDER(less, way < 0)
+ORDER(less_equal, way <= 0)
+ORDER(greater, way > 0)
+ORDER(greater_equal, way >= 0)
+
+static enum status equal(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    struct value other = {0};
+    TRY(args_bind(render, args, "equalto", "other", 1, &other));
+    *out = value_bool(false);
+    return value_equal(render, self, other, &out->boolean);
+}
+
+static enum status not_equal(struct render *render, struct value self, const struct args *args, struct value *out)
+{
+    TRY(equal(render, self, args, out));
+    out->boolean = !out->boolean;
+    return OK;
+}
+
+const struct function *test_find(const char *name)
+{
+    static const struct function tests[] = {
+        {"defined", defined}, {"undefined", undefined}, {"none", none}, {"boolean", boolean}, {"true", is_true}, {"false", is_false},
+        {"integer", integer}, {"float", is_float}, {"number", number}, {"string", string}, {"mapping", mapping}, {"sequence", sequence},
+        {"iterable", iterable}, {"callable", is_callable}, {"escaped", escaped}, {"odd", odd}, {"even", even}, {"divisibleby", divisibleby},
+        {"lower", lower}, {"upper", upper}, {"in", is_in}, {"sameas", sameas}, {"filter", is_filter}, {"test", NULL},
+        {"eq", equal}, {"==", equal}, {"equalto", equal}, {"ne", not_equal}, {"!=", not_equal}, {"lt", less}, {"<", less}, {"lessthan", less},
+        {"le", less_equal}, {"<=", less_equal}, {"gt", greater}, {">", greater}, {"greaterthan", greater}, {"ge", greater_equal}, {">=", greater_equal},
+    };
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        if (strcmp(tests[i].name, name) == 0)
+            return &tests[i];
+    return NULL;
+}
+
+enum status test_call(struct render *render, const char *name, struct value self, const struct args *args, bool *out)
+{
+    const struct function *test = test_find(name);
+    struct value result;
+    if (!test || !test->call)
+        return render_fail(render, ERR_UNSUPPORTED, "the test '%.100s' is not supported", name);
+    TRY(test->call(render, self, args, &result));
+    *out = value_true(result);
+    return OK;
+}

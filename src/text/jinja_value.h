@@ -1,0 +1,248 @@
+/* The values of a running template, and the strings that remember where their bytes came from.
+ *
+ * All of it lives in the render's arena and is dropped at once. Strings are immutable views: a slice shares bytes and
+ * runs with the string it was cut from. New strings are made by a builder, which is the only place that writes bytes
+ * and origins; a string whose builder has grown no further can be extended in place, so that `x = x + y` in a loop
+ * copies nothing twice.
+ */
+#ifndef TEXT_JINJA_VALUE_H
+#define TEXT_JINJA_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "text/jinja.h"
+
+enum value_kind {
+    VALUE_ABSENT,                       /* an argument that was not given; templates never see it */
+    VALUE_UNDEFINED,
+    VALUE_NONE,
+    VALUE_BOOL,
+    VALUE_INT,
+    VALUE_FLOAT,
+    VALUE_TEXT,
+    VALUE_LIST,
+    VALUE_TUPLE,
+    VALUE_RANGE,
+    VALUE_VIEW,                         /* dict.keys(), .values(), .items(): iterated, not indexed */
+    VALUE_GENERATOR,                    /* what map, select and others give: iterated once */
+    VALUE_DICT,
+    VALUE_NAMESPACE,
+    VALUE_LOOP,
+    VALUE_MACRO,
+    VALUE_FUNCTION,
+    VALUE_METHOD,
+};
+
+enum { NO_MESSAGE = -1 };
+
+struct value {
+    enum value_kind kind;
+    int32_t origin;                     /* the message it came from; a text has its own */
+    union {
+        bool boolean;
+        int64_t integer;
+        double real;
+        const char *name;               /* undefined: what was looked up */
+        const struct text *text;
+        struct list *list;              /* list, tuple, range, view, generator */
+        struct dict *dict;              /* dict, namespace */
+        struct loop *loop;
+        const struct macro *macro;
+        const struct function *function;
+        const struct method *method;
+    };
+};
+
+/* The bytes from the run before up to `end` have this origin. */
+struct run {
+    int64_t end;
+    int32_t origin;
+};
+
+struct text {
+    const char *data;
+    int64_t size;
+    const struct run *run;              /* NULL: all bytes have `origin` */
+    int64_t run_count, base;            /* byte i is at i + base in the runs; the last run may end beyond the text */
+    struct builder *owner;
+    int32_t origin;
+    bool markup;                        /* Python's Markup: what is added to it with + is HTML-escaped */
+};
+
+struct list {
+    struct value *item;
+    int64_t count, next;                /* next: where a generator stands */
+    int64_t start, stop, step;          /* a range's own numbers */
+    const char *type;                   /* a view's or generator's Python name */
+};
+
+struct entry {
+    struct value key, value;
+};
+
+struct dict {
+    struct entry *entry;
+    int64_t count, capacity;
+};
+
+struct builder {
+    struct render *render;
+    char *data;
+    int64_t size, capacity, limit;      /* limit 0: only the memory budget */
+    struct run *run;
+    int64_t run_count, run_capacity;
+    bool markup;
+};
+
+/* One run of a template. */
+struct render {
+    struct arena arena;
+    const char *where;
+    int line;                           /* of the node being evaluated */
+    struct jinja_budget left;           /* what remains */
+};
+
+/* Arguments of a call. Names are zero-ended. */
+struct args {
+    struct value *item;
+    int64_t count;
+    struct keyword {
+        const char *name;
+        struct value value;
+    } *keyword;
+    int64_t keyword_count;
+};
+
+/* Filters, tests, methods and functions: self is the filtered or tested value or the method's object. */
+typedef enum status callable(struct render *render, struct value self, const struct args *args, struct value *out);
+
+struct function {
+    const char *name;
+    callable *call;                     /* NULL: known to jinja2, not to hone */
+};
+
+struct method {
+    const struct function *function;
+    struct value self;
+};
+
+/* --- jinja_value.c: making and reading values --- */
+
+/* Fails with "where:line: " in front. */
+enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum status render_step(struct render *render, int64_t steps);          /* ERR_LIMIT when the budget is used up */
+enum status render_enter(struct render *render);                        /* one level deeper; render_leave if it gave OK */
+void render_leave(struct render *render);
+enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out);    /* out: pointer to a pointer */
+
+struct value value_none(void);
+struct value value_bool(bool boolean);
+struct value value_int(int64_t integer);
+struct value value_float(double real);
+struct value value_undefined(const char *name);
+enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out);   /* not copied */
+enum status value_list(struct render *render, enum value_kind kind, int64_t count, struct value *out);  /* room for count; filled by the caller */
+enum status value_dict(struct render *render, enum value_kind kind, struct value *out);
+enum status dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
+enum status dict_get(struct render *render, const struct dict *dict, struct value key, const struct value **out);   /* NULL: not there */
+const struct value *dict_find(const struct dict *dict, const char *name);   /* by a zero-ended string */
+enum status value_from_json(struct render *render, const json_t *json, int32_t origin, struct value *out);
+enum status value_from_context(struct render *render, const json_t *context, struct dict *out);
+
+bool value_true(struct value value);
+bool value_is_number(struct value value);               /* bool, int, float */
+bool value_is(struct value value, const char *name);    /* a text with exactly these bytes */
+const char *value_type(struct value value);             /* Python's name of the type */
+enum status value_equal(struct render *render, struct value a, struct value b, bool *out);
+enum status value_compare(struct render *render, struct value a, struct value b, int *out);   /* of two that have an order */
+enum status value_contains(struct render *render, struct value container, struct value item, bool *out);
+
+/* The items of anything that can be iterated, in *out; a generator is used up. */
+enum status value_items(struct render *render, struct value value, struct list *out);
+enum status value_length(struct render *render, struct value value, int64_t *out);
+
+/* Binds arguments to the names of a space-separated list; the first `need` must be there, others stay VALUE_ABSENT. */
+enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need, struct value *out);
+
+/* --- jinja_text.c: strings with origins --- */
+
+enum status builder_new(struct render *render, struct builder **out);
+enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin);
+enum status builder_slice(struct builder *builder, const struct text *text, int64_t begin, int64_t end);
+enum status builder_text(struct builder *builder, const struct text *text);
+enum status builder_escaped(struct builder *builder, const struct text *text);      /* HTML-escaped unless it is markup */
+enum status builder_value(struct builder *builder, struct value *out);              /* its bytes as a text */
+
+int32_t text_run(const struct text *text, int64_t at, int64_t *end);    /* the origin at a byte, and where its run ends */
+enum status text_slice(struct render *render, const struct text *text, int64_t begin, int64_t end, struct value *out);
+enum status text_concat(struct render *render, const struct text *a, const struct text *b, struct value *out);
+
+int64_t char_next(const char *data, int64_t size, int64_t at, int32_t *code);   /* where the next character begins */
+int64_t char_back(const char *data, int64_t at, int32_t *code);                 /* where the character before begins */
+int64_t char_count(const char *data, int64_t size);
+int64_t char_offset(const char *data, int64_t size, int64_t index);             /* the byte where character `index` begins */
+bool unicode_space(int32_t code);
+
+/* --- jinja_print.c: values as Python prints them --- */
+
+enum status print_value(struct builder *builder, struct value value);           /* str() */
+enum status print_repr(struct builder *builder, struct value value);            /* repr() */
+enum status value_string(struct render *render, struct value value, struct value *out);     /* str() as a text value */
+enum status print_float(struct builder *builder, double real, int32_t origin);
+
+struct json_style {
+    bool ascii, sort;
+    const struct text *indent;          /* NULL: on one line */
+    const struct text *comma, *colon;   /* NULL: Python's defaults */
+};
+
+enum status print_json(struct builder *builder, struct value value, const struct json_style *style, int level);
+
+/* --- tables: jinja_methods.c, jinja_filters.c, jinja_tests.c, jinja_call.c --- */
+
+const struct function *filter_find(const char *name);
+const struct function *test_find(const char *name);
+const struct function *method_find(struct value self, const char *name);
+const struct function *global_find(const char *name);
+enum status filter_call(struct render *render, const char *name, struct value self, const struct args *args, struct value *out);
+enum status test_call(struct render *render, const char *name, struct value self, const struct args *args, bool *out);
+
+/* --- jinja_lookup.c: attributes, items, slices --- */
+
+enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out);    /* self.name */
+enum status value_item(struct render *render, struct value self, struct value key, struct value *out);        /* self[key] */
+enum status value_slice(struct render *render, struct value self, const struct value part[3], struct value *out);
+enum status value_path(struct render *render, struct value self, struct value path, struct value *out);       /* "a.b.0", as filters name attributes */
+
+/* --- jinja_arithmetic.c --- */
+
+enum status value_add(struct render *render, struct value a, struct value b, struct value *out);      /* a + b */
+
+/* --- jinja_format.c: "%s" % values and "{}".format(values) --- */
+
+enum status format_percent(struct render *render, const struct text *format, struct value values, struct value *out);
+callable format_braces;
+
+/* --- jinja_words.c: what string methods and filters share --- */
+
+callable text_strip_both, text_strip_left, text_strip_right, text_replace, text_split, text_rsplit, text_splitlines;
+callable text_upper, text_lower, text_title, text_title_words, text_capitalize;
+enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from, int64_t *at);  /* bytes; -1 */
+
+/* --- jinja_sort.c --- */
+
+/* Sorts values by keys of the same count, stably; case is ignored in text keys unless `exact`. */
+enum status sort_values(struct render *render, struct value *value, struct value *key, int64_t count, bool exact, bool reverse);
+callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
+
+/* --- jinja_loop.c --- */
+
+enum status loop_attribute(struct render *render, struct value self, const char *name, struct value *out);     /* loop.index, ... */
+
+/* --- jinja_call.c --- */
+
+/* Calls a macro, function or method. */
+enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);
+
+#endif

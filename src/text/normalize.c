@@ -1,0 +1,297 @@
+/* Normalizers: a list of steps, each with one function that rewrites a view. To add a kind, add a row to KINDS.
+ *
+ * This file owns utf8proc. Unicode forms are computed segment by segment, a segment being what can change together (a base
+ * character and its marks, the letters of a Hangul syllable): its result came from the whole segment.
+ */
+#include "text/normalize.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+#include "text/utf8.h"
+
+/* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
+enum { STEPS_MOST = 64, NESTING_MOST = 8, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
+
+struct normalize_step {
+    enum status (*run)(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view);
+    utf8proc_option_t form;
+    struct regex *pattern;
+    char *text;
+    int64_t length;
+    bool left, right;
+};
+
+/* The scratch text that no view is in, emptied. */
+static struct aligned *target(struct normalize_scratch *scratch)
+{
+    struct aligned *out = &scratch->text[scratch->turn];
+    out->length = 0;
+    return out;
+}
+
+static enum status commit(struct normalize_scratch *scratch, struct view *view)
+{
+    *view = aligned_view(&scratch->text[scratch->turn]);
+    scratch->turn = !scratch->turn;
+    return OK;
+}
+
+static bool is_ascii(const struct view *view)
+{
+    for (int64_t i = 0; i < view->length; i++)
+        if ((uint8_t)view->text[i] >= 0x80)
+            return false;
+    return true;
+}
+
+/* Whether nothing in front of the character can change together with it. */
+static bool starts_segment(uint32_t code, utf8proc_option_t form)
+{
+    if (code < 0x80)
+        return true;
+    utf8proc_int32_t parts[32];
+    int last = 0;
+    if (utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, form, &last) < 1)
+        return true;
+    const utf8proc_property_t *p = utf8proc_get_property(parts[0]);
+    return p->combining_class == 0 && p->boundclass != UTF8PROC_BOUNDCLASS_EXTEND && p->boundclass != UTF8PROC_BOUNDCLASS_V &&
+           p->boundclass != UTF8PROC_BOUNDCLASS_T && p->boundclass != UTF8PROC_BOUNDCLASS_SPACINGMARK;
+}
+
+static enum status form_segment(const struct normalize_step *step, struct normalize_scratch *scratch, const struct view *view,
+                                int64_t from, int64_t to, struct aligned *out)
+{
+    if (to - from == 1 && (uint8_t)view->text[from] < 0x80)
+        return aligned_copy(out, view, from, to);
+    if (to - from > SEGMENT_MOST)
+        return fail(ERR_LIMIT, "a character with more than %d bytes of combining marks at byte %lld", SEGMENT_MOST,
+                    (long long)(view->begin ? view->begin[from] : view->base + from));
+    utf8proc_ssize_t n;
+    while ((n = utf8proc_decompose((const utf8proc_uint8_t *)view->text + from, to - from, scratch->codes, scratch->capacity,
+                                   step->form)) > scratch->capacity) {
+        int32_t *codes = memory_resize(scratch->codes, (n + 64) * (int64_t)sizeof *codes);
+        if (!codes)
+            return ERR_MEMORY;
+        scratch->codes = codes;
+        scratch->capacity = n + 64;
+    }
+    if (n > 0)
+        n = utf8proc_normalize_utf32(scratch->codes, n, step->form);
+    if (n < 0)
+        return fail(ERR_INTERNAL, "normalisation failed: %s", utf8proc_errmsg(n));
+    int64_t begin, end;
+    view_origin(view, from, to, &begin, &end);
+    for (utf8proc_ssize_t i = 0; i < n; i++) {
+        char bytes[4];
+        TRY(aligned_append(out, bytes, utf8_encode((uint32_t)scratch->codes[i], bytes), begin, end));
+    }
+    return OK;
+}
+
+static enum status run_form(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    if (is_ascii(view))
+        return OK;
+    struct aligned *out = target(scratch);
+    int64_t from = 0;
+    for (int64_t i = 0; i < view->length;) {
+        uint32_t code;
+        int n = utf8_decode(view->text + i, &code);
+        if (i > from && starts_segment(code, step->form)) {
+            TRY(form_segment(step, scratch, view, from, i, out));
+            from = i;
+        }
+        i += n;
+    }
+    TRY(form_segment(step, scratch, view, from, view->length, out));
+    return commit(scratch, view);
+}
+
+static enum status run_lowercase(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    (void)step;
+    struct aligned *out = target(scratch);
+    for (int64_t i = 0, n; i < view->length; i += n) {
+        uint32_t code;
+        n = utf8_decode(view->text + i, &code);
+        int64_t begin, end;
+        view_origin(view, i, i + n, &begin, &end);
+        if (code == 0x130) {            /* the only character whose lower case is two */
+            TRY(aligned_append(out, "i\u0307", 3, begin, end));
+            continue;
+        }
+        char bytes[4];
+        TRY(aligned_append(out, bytes, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), bytes), begin, end));
+    }
+    return commit(scratch, view);
+}
+
+static enum status run_strip(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    (void)scratch;
+    int64_t from = 0, to = view->length;
+    uint32_t code;
+    for (int n; step->left && from < to && (n = utf8_decode(view->text + from, &code), utf8_is_space(code));)
+        from += n;
+    while (step->right && from < to && (utf8_decode(view->text + utf8_before(view->text, to), &code), utf8_is_space(code)))
+        to = utf8_before(view->text, to);
+    *view = view_slice(*view, from, to);
+    return OK;
+}
+
+static enum status run_prepend(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    struct aligned *out = target(scratch);
+    uint32_t code;
+    int64_t begin, end;
+    view_origin(view, 0, utf8_decode(view->text, &code), &begin, &end);
+    TRY(aligned_append(out, step->text, step->length, begin, end));
+    TRY(aligned_copy(out, view, 0, view->length));
+    return commit(scratch, view);
+}
+
+static enum status run_replace(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    struct aligned *out = target(scratch);
+    int64_t done = 0;
+    for (;;) {
+        int64_t from, to, begin, end;
+        TRY(regex_find(step->pattern, scratch->search, view->text, view->length, done, &from, &to));
+        if (from < 0)
+            break;
+        if (from == to)
+            return fail(ERR_UNSUPPORTED, "the tokenizer's Replace normalizer matches between characters, which is not supported");
+        TRY(aligned_copy(out, view, done, from));
+        view_origin(view, from, to, &begin, &end);
+        TRY(aligned_append(out, step->text, step->length, begin, end));
+        done = to;
+    }
+    if (!done)
+        return OK;
+    TRY(aligned_copy(out, view, done, view->length));
+    return commit(scratch, view);
+}
+
+static enum status copy_text(struct normalize_step *step, const json_t *json, const char *key, const char *where)
+{
+    const json_t *value = json_object_get(json, key);
+    if (!json_is_string(value))
+        return fail(ERR_FORMAT, "%s: \"%s\" must be a string", where, key);
+    step->length = (int64_t)json_string_length(value);
+    if (!(step->text = memory_alloc(step->length)))
+        return ERR_MEMORY;
+    memcpy(step->text, json_string_value(value), (size_t)step->length);
+    return OK;
+}
+
+static enum status open_form(struct normalize_step *step, const json_t *json, const char *where)
+{
+    (void)json;
+    (void)where;
+    step->run = run_form;
+    return OK;
+}
+
+static enum status open_lowercase(struct normalize_step *step, const json_t *json, const char *where)
+{
+    (void)json;
+    (void)where;
+    step->run = run_lowercase;
+    return OK;
+}
+
+static enum status open_strip(struct normalize_step *step, const json_t *json, const char *where)
+{
+    step->run = run_strip;
+    TRY(json_get_bool(json, "strip_left", &step->left, where));
+    return json_get_bool(json, "strip_right", &step->right, where);
+}
+
+static enum status open_prepend(struct normalize_step *step, const json_t *json, const char *where)
+{
+    step->run = run_prepend;
+    return copy_text(step, json, "prepend", where);
+}
+
+static enum status open_replace(struct normalize_step *step, const json_t *json, const char *where)
+{
+    step->run = run_replace;
+    TRY(copy_text(step, json, "content", where));
+    return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
+}
+
+static const struct {
+    const char *name;
+    enum status (*open)(struct normalize_step *step, const json_t *json, const char *where);
+    utf8proc_option_t form;
+} KINDS[] = {
+    {"NFC", open_form, UTF8PROC_STABLE | UTF8PROC_COMPOSE},
+    {"NFD", open_form, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE},
+    {"NFKC", open_form, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+    {"NFKD", open_form, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
+    {"Lowercase", open_lowercase, 0},
+    {"Strip", open_strip, 0},
+    {"Prepend", open_prepend, 0},
+    {"Replace", open_replace, 0},
+};
+
+static enum status open_steps(struct normalizer *normalizer, const json_t *json, int nesting, const char *where)
+{
+    const char *type = "";
+    TRY(json_get_text(json, "type", &type, where));
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *list = json_object_get(json, "normalizers"), *item;
+        size_t i;
+        if (nesting >= NESTING_MOST || !json_is_array(list))
+            return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
+        json_array_foreach(list, i, item)
+            TRY(open_steps(normalizer, item, nesting + 1, where));
+        return OK;
+    }
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
+        if (strcmp(type, KINDS[i].name) != 0)
+            continue;
+        if (normalizer->count == STEPS_MOST)
+            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MOST);
+        struct normalize_step *step = &normalizer->steps[normalizer->count++];
+        step->form = KINDS[i].form;
+        return KINDS[i].open(step, json, where);
+    }
+    return fail(ERR_UNSUPPORTED, "%s: a normalizer of type \"%s\" is not supported", where, type);
+}
+
+enum status normalizer_open(struct normalizer *normalizer, const json_t *json, const char *where)
+{
+    *normalizer = (struct normalizer){0};
+    if (!json || json_is_null(json))
+        return OK;
+    if (!(normalizer->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *normalizer->steps)))
+        return ERR_MEMORY;
+    return open_steps(normalizer, json, 0, where);
+}
+
+void normalizer_close(struct normalizer *normalizer)
+{
+    for (int64_t i = 0; i < normalizer->count; i++) {
+        regex_close(normalizer->steps[i].pattern);
+        memory_free(normalizer->steps[i].text);
+    }
+    memory_free(normalizer->steps);
+    *normalizer = (struct normalizer){0};
+}
+
+enum status normalizer_run(const struct normalizer *normalizer, struct normalize_scratch *scratch, struct view *view)
+{
+    scratch->text[0].most = scratch->text[1].most = GROWTH_EXTRA + GROWTH_MOST * view->length;
+    for (int64_t i = 0; i < normalizer->count && view->length; i++)
+        TRY(normalizer->steps[i].run(&normalizer->steps[i], scratch, view));
+    return OK;
+}
+
+void normalize_scratch_free(struct normalize_scratch *scratch)
+{
+    aligned_free(&scratch->text[0]);
+    aligned_free(&scratch->text[1]);
+    memory_free(scratch->codes);
+}

@@ -1,0 +1,33 @@
+/* The "pre_tokenizer" of a tokenizer.json: cuts text into the words that merges never cross. */
+#ifndef TEXT_PRETOKENIZE_H
+#define TEXT_PRETOKENIZE_H
+
+#include "base/json.h"
+#include "text/aligned.h"
+#include "text/regex.h"
+
+struct pretokenize_step;
+
+struct pretokenizer {
+    struct pretokenize_step *steps;
+    int64_t count;
+};
+
+/* What one thread needs; starts as {.search = ...}. */
+struct pretokenize_scratch {
+    struct regex_search *search;
+    struct aligned *text;               /* one for every step that rewrites */
+};
+
+/* Gets each word, which is never empty: its bytes, not yet in the byte alphabet. */
+typedef enum status pretokenize_sink(void *context, struct view word);
+
+/* A pre-tokenizer that is not byte-level is ERR_UNSUPPORTED. On failure pretokenizer_close still has to be called. */
+enum status pretokenizer_open(struct pretokenizer *pretokenizer, const json_t *json, const char *where);
+void pretokenizer_close(struct pretokenizer *pretokenizer);
+
+enum status pretokenizer_run(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch, struct view text,
+                             pretokenize_sink *sink, void *context);
+void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch);    /* not the search */
+
+#endif

@@ -1,0 +1,225 @@
+/* Patterns of Oniguruma in the words of PCRE2, read from left to right, one construct at a time.
+ *
+ * Most of the syntax is shared, but some of it means something else: \s has U+180E in PCRE2, \w lacks marks, \h is a hex
+ * digit in Oniguruma, \v one character, ^ and $ hold at every line, \p{Han} is the script and not its extensions. So only
+ * constructs listed here pass; everything else is refused.
+ */
+#include "text/regex_syntax.h"
+
+#include <string.h>
+
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"      /* Oniguruma has them in \w, but not in [\w] */
+
+struct reader {
+    const char *at, *start, *end;
+    struct buffer *out;
+    const char *where;
+    bool in_class;
+};
+
+static enum status refuse(const struct reader *r, const char *from, const char *what)
+{
+    int64_t left = r->end - from;
+    return fail(ERR_UNSUPPORTED, "%s: the pattern uses %s, at \"%.*s\", which hone does not support", r->where, what,
+                (int)(left < 20 ? left : 20), from);
+}
+
+static enum status put(const struct reader *r, const char *text)
+{
+    return buffer_append(r->out, text, (int64_t)strlen(text));
+}
+
+/* Escapes that are rewritten: outside and inside a class. NULL inside: refused there. */
+static const struct {
+    char letter;
+    const char *outside, *inside;
+} ESCAPES[] = {
+    {'s', "\\p{White_Space}", "\\p{White_Space}"},
+    {'S', "\\P{White_Space}", "\\P{White_Space}"},
+    {'d', "\\p{Nd}", "\\p{Nd}"},
+    {'D', "\\P{Nd}", "\\P{Nd}"},
+    {'w', "[" WORD FRACTIONS "]", WORD},
+    {'W', "[^" WORD FRACTIONS "]", NULL},
+    {'h', "[0-9a-fA-F]", "0-9a-fA-F"},
+    {'H', "[^0-9a-fA-F]", NULL},
+    {'n', "\\n", "\\n"},
+    {'r', "\\r", "\\r"},
+    {'t', "\\t", "\\t"},
+    {'f', "\\f", "\\f"},
+    {'v', "\\x{0b}", "\\x{0b}"},
+    {'a', "\\a", "\\a"},
+    {'e', "\\e", "\\e"},
+    {'A', "\\A", NULL},
+    {'z', "\\z", NULL},
+};
+
+static bool is_hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* \xHH, \x{H...} and \uHHHH as \x{...}; the reader stands behind the letter. */
+static enum status hex(struct reader *r, const char *from, int digits)
+{
+    bool braces = digits == 2 && r->at < r->end && *r->at == '{';
+    const char *first = r->at += braces;
+    while (r->at < r->end && is_hex(*r->at) && r->at - first < (braces ? 6 : digits))
+        r->at++;
+    int count = (int)(r->at - first);
+    if (!count || (!braces && count != digits) || (braces && (r->at >= r->end || *r->at != '}')))
+        return refuse(r, from, "an escape that is not complete");
+    r->at += braces;
+    return buffer_format(r->out, "\\x{%.*s}", count, first);
+}
+
+/* \p{...}: general categories and Alphabetic as they are, any other name as a script. */
+static enum status property(struct reader *r, const char *from, char letter)
+{
+    if (r->at >= r->end || *r->at != '{')
+        return refuse(r, from, "a property without braces");
+    bool negated = ++r->at < r->end && *r->at == '^';
+    const char *name = r->at += negated;
+    while (r->at < r->end && (is_letter(*r->at) || *r->at == '_'))
+        r->at++;
+    int count = (int)(r->at - name);
+    if (!count || r->at >= r->end || *r->at != '}')
+        return refuse(r, from, "a property");
+    r->at++;
+    bool category = (count <= 2 && strchr("LMNPSZC", name[0])) || (count == 10 && memcmp(name, "Alphabetic", 10) == 0);
+    return buffer_format(r->out, "\\%c{%s%s%.*s}", letter, negated ? "^" : "", category ? "" : "sc:", count, name);
+}
+
+static enum status escape(struct reader *r)
+{
+    const char *from = r->at++;
+    if (r->at >= r->end)
+        return refuse(r, from, "a backslash at its end");
+    char c = *r->at++;
+    if (c == 'p' || c == 'P')
+        return property(r, from, c);
+    if (c == 'x' || c == 'u')
+        return hex(r, from, c == 'x' ? 2 : 4);
+    for (size_t i = 0; i < sizeof ESCAPES / sizeof *ESCAPES; i++) {
+        if (ESCAPES[i].letter != c)
+            continue;
+        const char *text = r->in_class ? ESCAPES[i].inside : ESCAPES[i].outside;
+        return text ? put(r, text) : refuse(r, from, "an escape inside [...]");
+    }
+    if (is_letter(c) || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80)
+        return refuse(r, from, "an escape");
+    return buffer_append(r->out, from, 2);
+}
+
+static enum status class(struct reader *r)
+{
+    const char *from = r->at++;
+    TRY(put(r, "["));
+    r->in_class = true;
+    if (r->at < r->end && *r->at == '^') {
+        TRY(put(r, "^"));
+        r->at++;
+    }
+    for (const char *first = r->at; r->at < r->end;) {
+        char c = *r->at;
+        if (c == ']' && r->at > first) {
+            r->at++;
+            r->in_class = false;
+            return put(r, "]");
+        }
+        if (c == '[' || c == ']' || (c == '&' && r->end - r->at > 1 && r->at[1] == '&'))
+            return refuse(r, from, "a set inside a set");
+        if (c == '\\') {
+            TRY(escape(r));
+        } else {
+            TRY(buffer_append(r->out, r->at, 1));
+            r->at++;
+        }
+    }
+    return refuse(r, from, "[ without ]");
+}
+
+/* What may stand behind "(?". An option without ":" reaches over | in Oniguruma, so it passes only in front of everything. */
+static enum status group(struct reader *r)
+{
+    static const char *const KINDS[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
+    int64_t left = r->end - r->at;
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
+        int64_t n = (int64_t)strlen(KINDS[i]);
+        if (left >= n && memcmp(r->at, KINDS[i], (size_t)n) == 0) {
+            r->at += n;
+            return put(r, KINDS[i]);
+        }
+    }
+    if (r->at == r->start && left >= 4 && memcmp(r->at, "(?i)", 4) == 0) {
+        r->at += 4;
+        return put(r, "(?i)");
+    }
+    if (left >= 2 && (r->at[1] == '?' || r->at[1] == '*'))
+        return refuse(r, r->at, "a group");
+    r->at++;
+    return put(r, "(?:");               /* no back references here, so nothing needs to be captured */
+}
+
+/* {n}, {n,}, {n,m} and {,m}; any other { is a plain character in both libraries. */
+static enum status interval(struct reader *r)
+{
+    const char *from = r->at, *p = from + 1, *low = p;
+    while (p < r->end && *p >= '0' && *p <= '9')
+        p++;
+    const char *low_end = p, *high = p;
+    bool comma = p < r->end && *p == ',';
+    if (comma)
+        for (high = ++p; p < r->end && *p >= '0' && *p <= '9';)
+            p++;
+    if (p >= r->end || *p != '}' || (low == low_end && high == p)) {
+        r->at++;
+        return put(r, "\\{");
+    }
+    if (p + 1 < r->end && (p[1] == '+' || (p[1] == '?' && !comma)))
+        return refuse(r, from, "a quantifier behind {}");
+    r->at = p + 1;
+    if (!comma)
+        return buffer_format(r->out, "{%.*s}", (int)(low_end - low), low);
+    return buffer_format(r->out, "{%.*s,%.*s}", low == low_end ? 1 : (int)(low_end - low), low == low_end ? "0" : low,
+                         (int)(p - high), high);
+}
+
+enum status regex_translate(const char *pattern, int64_t length, struct buffer *out, const char *where)
+{
+    struct reader r = {.at = pattern, .start = pattern, .end = pattern + length, .out = out, .where = where};
+    TRY(buffer_reserve(out, length));
+    while (r.at < r.end) {
+        switch (*r.at) {
+        case '\\':
+            TRY(escape(&r));
+            break;
+        case '[':
+            TRY(class(&r));
+            break;
+        case '(':
+            TRY(group(&r));
+            break;
+        case '{':
+            TRY(interval(&r));
+            break;
+        case '^':
+            TRY(put(&r, "(?m:^)"));
+            r.at++;
+            break;
+        case '$':
+            TRY(put(&r, "(?m:$)"));
+            r.at++;
+            break;
+        default:
+            TRY(buffer_append(out, r.at, 1));
+            r.at++;
+        }
+    }
+    return OK;
+}

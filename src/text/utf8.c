@@ -1,0 +1,97 @@
+/* UTF-8 by the table of the Unicode standard (3-7, well-formed byte sequences). */
+#include "text/utf8.h"
+
+#include <string.h>
+
+/* Bytes of the sequence at s, 0 if it is malformed or longer than what is left. */
+static int sequence(const uint8_t *s, int64_t left)
+{
+    if (s[0] < 0x80)
+        return 1;
+    int n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    if (!n || n > left)
+        return 0;
+    uint8_t low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    if (s[1] < low || s[1] > high)
+        return 0;
+    for (int i = 2; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+int64_t utf8_invalid(const char *text, int64_t length)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    for (int64_t i = 0; i < length;) {
+        uint64_t eight;
+        if (length - i >= 8 && (memcpy(&eight, s + i, 8), (eight & 0x8080808080808080u) == 0)) {
+            i += 8;
+            continue;
+        }
+        int n = sequence(s + i, length - i);
+        if (!n)
+            return i;
+        i += n;
+    }
+    return -1;
+}
+
+int utf8_decode(const char *text, uint32_t *code)
+{
+    const uint8_t *s = (const uint8_t *)text;
+    if (s[0] < 0x80) {
+        *code = s[0];
+        return 1;
+    }
+    if (s[0] < 0xe0) {
+        *code = (s[0] & 0x1fu) << 6 | (s[1] & 0x3fu);
+        return 2;
+    }
+    if (s[0] < 0xf0) {
+        *code = (s[0] & 0x0fu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+        return 3;
+    }
+    *code = (s[0] & 0x07u) << 18 | (s[1] & 0x3fu) << 12 | (s[2] & 0x3fu) << 6 | (s[3] & 0x3fu);
+    return 4;
+}
+
+int utf8_encode(uint32_t code, char bytes[4])
+{
+    if (code < 0x80) {
+        bytes[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        bytes[0] = (char)(0xc0 | code >> 6);
+        bytes[1] = (char)(0x80 | (code & 0x3f));
+        return 2;
+    }
+    if (code < 0x10000) {
+        bytes[0] = (char)(0xe0 | code >> 12);
+        bytes[1] = (char)(0x80 | (code >> 6 & 0x3f));
+        bytes[2] = (char)(0x80 | (code & 0x3f));
+        return 3;
+    }
+    bytes[0] = (char)(0xf0 | code >> 18);
+    bytes[1] = (char)(0x80 | (code >> 12 & 0x3f));
+    bytes[2] = (char)(0x80 | (code >> 6 & 0x3f));
+    bytes[3] = (char)(0x80 | (code & 0x3f));
+    return 4;
+}
+
+int64_t utf8_before(const char *text, int64_t end)
+{
+    do
+        end--;
+    while (end > 0 && ((uint8_t)text[end] & 0xc0) == 0x80);
+    return end;
+}
+
+bool utf8_is_space(uint32_t code)
+{
+    return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
+           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
+           code == 0x3000;
+}

@@ -1,0 +1,23 @@
+/* UTF-8: checking once where text enters, then walking it without checks. */
+#ifndef TEXT_UTF8_H
+#define TEXT_UTF8_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The offset of the first byte that is not UTF-8, or -1. Surrogates and overlong forms are not UTF-8. */
+int64_t utf8_invalid(const char *text, int64_t length);
+
+/* The first code point of text that utf8_invalid accepts, one byte at least; returns how many bytes it takes. */
+int utf8_decode(const char *text, uint32_t *code);
+
+/* Returns how many bytes were written. */
+int utf8_encode(uint32_t code, char bytes[4]);
+
+/* Where the character in front of `end` starts; end > 0. */
+int64_t utf8_before(const char *text, int64_t end);
+
+/* Unicode's White_Space. */
+bool utf8_is_space(uint32_t code);
+
+#endif

@@ -1,0 +1,46 @@
+/* The input is a chat template and, behind a zero byte, the JSON of its context. */
+#include <string.h>
+
+#include "fuzz.h"
+#include "text/jinja.h"
+
+static const char CONTEXT[] =
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Hi <b>\\u00e9</b>\"},"
+    " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\","
+    " \"arguments\": {\"x\": 1, \"y\": [true, null, 2.5]}}}]}, {\"role\": \"tool\", \"content\": \"3\"},"
+    " {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \" ok \"}]}],"
+    " \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\"}}}],"
+    " \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_generation_prompt\": true, \"n\": -3, \"r\": 0.5}";
+
+static void check(const struct jinja_output *out)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < out->span_count; i++) {
+        PROMISE(out->span[i].begin == at && out->span[i].end >= at && out->span[i].message >= -1);
+        at = out->span[i].end;
+    }
+    PROMISE(at == out->text.size);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct jinja_budget budget = {.steps = 20000, .depth = 100, .output = 1 << 16, .memory = 1 << 22};
+    size_t cut = fuzz_cut(data, size);
+    struct jinja *jinja;
+    if (jinja_parse(&jinja, (const char *)data, (int64_t)cut, "template") != OK)
+        return 0;
+    json_t *context;
+    enum status status = cut < size ? json_parse(&context, (const char *)data + cut + 1, (int64_t)(size - cut - 1), "context")
+                                    : json_parse(&context, CONTEXT, sizeof CONTEXT - 1, "context");
+    if (status == OK) {
+        struct jinja_output out = {0};
+        if (json_is_object(context) && jinja_render(jinja, context, &budget, &out) == OK) {
+            PROMISE(out.text.size <= budget.output);
+            check(&out);
+        }
+        jinja_output_free(&out);
+        json_decref(context);
+    }
+    jinja_free(jinja);
+    return 0;
+}

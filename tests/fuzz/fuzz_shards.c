@@ -1,0 +1,33 @@
+/* The input is a model.safetensors.index.json beside two good shards: "one" has the tensors a and c, "two" has b. */
+#include <string.h>
+
+#include "format/safetensors.h"
+#include "fuzz.h"
+
+static void put_shard(const char *name, const char *header, size_t data)
+{
+    char bytes[256] = {0};
+    size_t length = strlen(header);
+    bytes[0] = (char)length;
+    memcpy(bytes + 8, header, length);
+    fuzz_put(name, bytes, 8 + length + data);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static int shards;
+    if (!shards++) {
+        put_shard("one", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                         "\"c\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[1,2]}}", 2);
+        put_shard("two", "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    }
+    fuzz_put("model.safetensors.index.json", data, size);
+    struct safetensors *file;
+    if (safetensors_open(&file, fuzz_dir()) != OK)
+        return 0;
+    PROMISE(safetensors_count(file) >= 1 && safetensors_count(file) <= 3);
+    for (int64_t i = 0; i < safetensors_count(file); i++)
+        PROMISE(safetensors_at(file, i)->data[0] == 0 && strlen(safetensors_at(file, i)->name) == 1);
+    safetensors_close(file);
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* One case of an op: built, run on a device, its inputs and outputs as doubles. */
+#ifndef TESTS_OPS_CASE_H
+#define TESTS_OPS_CASE_H
+
+#include "device/cpu.h"
+#include "ops/op.h"
+#include "tensor/engine.h"
+
+extern const struct gemm_engine gemm_double;
+extern const struct op *const ops_table_double[OP_COUNT];
+
+enum { CASE_VALUES = 16 };
+
+struct op_case {
+    const struct op_example *example;
+    int64_t d[EXAMPLE_AXES];
+    uint64_t seed;
+    struct store store;
+    struct program program;
+    struct engine engine;
+    int64_t index;
+    struct value *result;                       /* what the example built */
+    struct value *input[CASE_VALUES];           /* all inputs, in order */
+    int input_count;
+    bool prepared;
+};
+
+/* Builds the op and names its inputs; then, unless more is added to the program, case_prepare and case_fill. */
+enum status case_build(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed, const struct op *const *table, enum run_type run);
+enum status case_prepare(struct op_case *c, struct device *device);
+void case_free(struct op_case *c);
+
+/* Random numbers into every input, rounded to its type; or another case's numbers. */
+void case_fill(struct op_case *c);
+void case_copy_inputs(struct op_case *to, const struct op_case *from);
+
+/* An input's or output's elements as doubles (allocated). */
+double *case_input_values(const struct op_case *c, const struct value *input);
+enum status case_read(struct op_case *c, const struct value *v, double **out);
+
+#endif

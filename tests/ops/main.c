@@ -1,0 +1,385 @@
+/* The op driver. Every case is declared once, beside its op, and used four ways:
+ *
+ *     ops forward [OP]     each case in float32 and bfloat16 against the double-precision reference
+ *     ops gradient [OP]    gradients in double against differences of the forward pass
+ *     ops perf [OP]        the time of each op's largest case
+ *     ops docs             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "case.h"
+
+enum { CASES_LEAST = 1000 };
+
+static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5};
+static const char *const run_names[RUN_COUNT] = {[RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT64] = "float64"};
+static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
+
+static struct device *fast, *reference;
+
+typedef enum status visit(int op, const struct op_example *example, const int64_t *d);
+
+static void print_case(FILE *to, int op, const struct op_example *e, const int64_t *d)
+{
+    fprintf(to, "%s", ops_table[op]->name);
+    for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
+        fprintf(to, " %s=%lld", e->axes[a].name, (long long)d[a]);
+}
+
+/* Every combination of an example's axes. Returns how many there are; counts those whose visit failed. */
+static int64_t visit_example(int op, const struct op_example *e, visit *each, int64_t *failed)
+{
+    int at[EXAMPLE_AXES] = {0};
+    for (int64_t count = 0;;) {
+        int64_t d[EXAMPLE_AXES] = {0};
+        for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
+            d[a] = e->axes[a].values[at[a]];
+        count++;
+        if (each && each(op, e, d) != OK) {
+            ++*failed;
+            printf("FAILED ");
+            print_case(stdout, op, e, d);
+            printf(": %s\n", status_message());
+        }
+        int a = 0;
+        for (; a < EXAMPLE_AXES && e->axes[a].name; a++) {
+            if (e->axes[a].values[++at[a]])
+                break;
+            at[a] = 0;
+        }
+        if (a == EXAMPLE_AXES || !e->axes[a].name)
+            return count;
+    }
+}
+
+static int64_t visit_op(int op, visit *each, int64_t *failed)
+{
+    int64_t count = 0;
+    for (const struct op_example *e = ops_table[op]->examples; e && e->build; e++)
+        count += visit_example(op, e, each, failed);
+    return count;
+}
+
+static uint64_t seed_of(int op, const int64_t *d)
+{
+    uint64_t seed = (uint64_t)op + 1;
+    for (int a = 0; a < EXAMPLE_AXES; a++)
+        seed = seed * 1000003u + (uint64_t)d[a];
+    return seed;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------------ */
+
+static double worst_nmse[RUN_COUNT];
+
+/* NMSE is a mean: cases with few elements are run with several random inputs until there are enough. */
+enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, INPUTS_MOST = 1 << 18 };
+
+struct sums {
+    double error, size;
+};
+
+static enum status add_output(struct op_case *c, struct op_case *ref, int output, struct sums *sums)
+{
+    const struct node *n = c->result->producer, *m = ref->result->producer;
+    double *got = NULL, *want = NULL;
+    enum status status = case_read(c, n->out[output], &got);
+    if (status == OK)
+        status = case_read(ref, m->out[output], &want);
+    for (int64_t i = 0; status == OK && i < value_elements(n->out[output]); i++) {
+        sums->error += (got[i] - want[i]) * (got[i] - want[i]);
+        sums->size += want[i] * want[i] + 1e-20;                        /* what is zero but for rounding */
+    }
+    memory_free(got);
+    memory_free(want);
+    return status;
+}
+
+static enum status run_both(struct op_case *c, struct op_case *ref, struct sums *sums)
+{
+    case_fill(c);
+    case_copy_inputs(ref, c);
+    TRY(engine_run(&c->engine, c->index));
+    TRY(engine_run(&ref->engine, ref->index));
+    for (int i = 0; i < c->result->producer->out_count; i++)
+        TRY(add_output(c, ref, i, &sums[i]));
+    return OK;
+}
+
+static enum status forward_run(int op, const struct op_example *e, const int64_t *d, enum run_type run)
+{
+    struct op_case c, ref = {0};
+    struct sums sums[NODE_OUTPUTS] = {0};
+    enum status status;
+    TRY_GOTO(case_build(&c, e, d, seed_of(op, d), ops_table, run), done);
+    TRY_GOTO(case_prepare(&c, fast), done);
+    TRY_GOTO(case_build(&ref, e, d, 0, ops_table_double, RUN_FLOAT64), done);
+    TRY_GOTO(case_prepare(&ref, reference), done);
+    const struct node *n = c.result->producer;
+    int64_t elements = value_elements(n->out[0]);
+    int64_t inputs = 0;
+    for (int i = 0; i < c.input_count; i++)
+        inputs += value_elements(c.input[i]);
+    for (int i = 0; i == 0 || (i < REPEATS_MOST && i * elements < ELEMENTS_LEAST && i * inputs < INPUTS_MOST); i++, c.seed += 1000)
+        TRY_GOTO(run_both(&c, &ref, sums), done);
+    for (int i = 0; i < n->out_count; i++) {
+        double nmse = sums[i].error / sums[i].size;
+        if (nmse > worst_nmse[run])
+            worst_nmse[run] = nmse;
+        if (!(nmse <= nmse_most[run]))
+            status = fail(ERR_DATA, "%s: output %s is off by NMSE %.2e, at most %.0e", run_names[run], n->op->outputs[i], nmse, nmse_most[run]);
+    }
+done:
+    case_free(&c);
+    case_free(&ref);
+    return status;
+}
+
+static enum status forward_case(int op, const struct op_example *e, const int64_t *d)
+{
+    TRY(forward_run(op, e, d, RUN_FLOAT32));
+    return forward_run(op, e, d, RUN_BFLOAT16);
+}
+
+/* --- gradient ----------------------------------------------------------------------------------------------------------- */
+
+static double worst_gradient;
+static int64_t gradient_checks;
+
+/* Σ of the result times the cotangent, with one input moved by `step` along a direction. */
+static enum status loss_at(struct op_case *c, const struct value *moved, const double *at, const double *direction, double step, const double *cotangent,
+                           double *loss)
+{
+    double *input = engine_input(&c->engine, moved), *y = NULL;
+    for (int64_t i = 0; i < value_elements(moved); i++)
+        input[i] = at[i] + step * direction[i];
+    TRY(engine_run(&c->engine, c->index));
+    enum status status = case_read(c, c->result, &y);
+    *loss = 0;
+    for (int64_t i = 0; status == OK && i < value_elements(c->result); i++)
+        *loss += y[i] * cotangent[i];
+    memory_free(y);
+    return status;
+}
+
+static enum status check_input(struct op_case *c, const struct value *v, const double *cotangent, uint64_t seed)
+{
+    int64_t n = value_elements(v);
+    double *at = case_input_values(c, v), *direction = memory_alloc(n * 8), *gradient = NULL, up, down, along = 0, size = 0;
+    enum status status = at && direction ? OK : ERR_MEMORY;
+    if (status == OK)
+        status = engine_run(&c->engine, c->index);
+    if (status == OK)
+        status = case_read(c, v->gradient, &gradient);
+    for (int64_t i = 0; status == OK && i < n; i++) {
+        float pair[2];
+        struct philox r = philox(seed, 77, (uint64_t)i);
+        philox_normal(r.word[0], r.word[1], pair);
+        direction[i] = (double)pair[0];
+        along += gradient[i] * direction[i];
+        size += fabs(gradient[i] * direction[i]);
+    }
+    if (status == OK)
+        status = loss_at(c, v, at, direction, gradient_step, cotangent, &up);
+    if (status == OK)
+        status = loss_at(c, v, at, direction, -gradient_step, cotangent, &down);
+    if (status == OK) {
+        size += 1e-6 * (fabs(up) + fabs(down));                         /* a gradient that is zero but for rounding */
+        double error = fabs((up - down) / (2 * gradient_step) - along) / (size + 1e-300);
+        gradient_checks++;
+        if (error > worst_gradient)
+            worst_gradient = error;
+        if (!(error <= gradient_rtol))
+            status = fail(ERR_DATA, "the gradient of %s is off by %.2e, at most %.0e", v->name, error, gradient_rtol);
+        memcpy(engine_input(&c->engine, v), at, (size_t)n * 8);
+    }
+    memory_free(at);
+    memory_free(direction);
+    memory_free(gradient);
+    return status;
+}
+
+/* Lets gradients reach every float input, through all nodes of the example. */
+static void want_inputs(struct op_case *c)
+{
+    for (int k = 0; k < c->input_count; k++)
+        if (c->input[k]->dtype == DTYPE_F64)
+            program_want(&c->program, c->input[k]);
+    for (const struct node *n = c->program.first; n; n = n->next)
+        for (int i = 0; i < n->in_count && n->op->gradient; i++)
+            for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
+                n->out[o]->wants_gradient = true;
+}
+
+static enum status gradient_case(int op, const struct op_example *e, const int64_t *d)
+{
+    if (!ops_table[op]->gradient || e->forward_only)
+        return OK;
+    struct op_case c;
+    double *cotangent = NULL;
+    enum status status;
+    TRY_GOTO(case_build(&c, e, d, seed_of(op, d), ops_table_double, RUN_FLOAT64), done);
+    want_inputs(&c);
+    struct value *ct = program_input(&c.program, "cotangent", ROLE_STATISTIC, 1, value_elements(c.result));
+    c.input[c.input_count++] = ct;
+    TRY_GOTO(program_gradient(&c.program, &c.result, &ct, 1), done);
+    const struct node *n = c.result->producer;
+    for (int i = 0; i < n->in_count; i++)
+        if (n->in[i] && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype == DTYPE_F64 && !n->in[i]->gradient)
+            TRY_GOTO(fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]), done);
+    for (int k = 0; k < c.input_count; k++)
+        if (c.input[k]->gradient && value_root(c.input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)
+            program_output(&c.program, c.input[k]->gradient, "gradient");
+    TRY_GOTO(case_prepare(&c, reference), done);
+    case_fill(&c);
+    cotangent = case_input_values(&c, ct);
+    for (int k = 0; k < c.input_count && status == OK; k++)
+        if (c.input[k]->gradient)
+            status = check_input(&c, c.input[k], cotangent, seed_of(op, d));
+done:
+    memory_free(cotangent);
+    case_free(&c);
+    return status;
+}
+
+/* --- perf --------------------------------------------------------------------------------------------------------------- */
+
+static const struct op_example *largest;
+static int64_t largest_d[EXAMPLE_AXES];
+
+static enum status find_largest(int op, const struct op_example *e, const int64_t *d)
+{
+    (void)op;
+    double size = 1, best = 1;
+    for (int a = 0; a < EXAMPLE_AXES; a++) {
+        size *= d[a] ? (double)d[a] : 1;
+        best *= largest && largest_d[a] ? (double)largest_d[a] : 1;
+    }
+    if (!largest || size >= best) {
+        largest = e;
+        memcpy(largest_d, d, sizeof largest_d);
+    }
+    return OK;
+}
+
+static enum status time_op(int op, enum run_type run)
+{
+    struct op_case c;
+    enum status status;
+    TRY_GOTO(case_build(&c, largest, largest_d, 1, ops_table, run), done);
+    TRY_GOTO(case_prepare(&c, fast), done);
+    case_fill(&c);
+    double best = 1e9, flops = 0;
+    for (int i = 0; i < 7; i++) {
+        double start = clock_seconds();
+        TRY_GOTO(engine_run(&c.engine, c.index), done);
+        double time = clock_seconds() - start;
+        best = time < best ? time : best;
+    }
+    for (const struct node *n = c.program.first; n; n = n->next)
+        flops += n->op->flops ? n->op->flops(n) : 0;
+    print_case(stdout, op, largest, largest_d);
+    printf(" %s: %.1f us", run_names[run], best * 1e6);
+    if (flops > 0)
+        printf(", %.1f GFLOP/s", flops / best * 1e-9);
+    printf("\n");
+done:
+    case_free(&c);
+    return status;
+}
+
+static enum status perf_op(int op)
+{
+    int64_t failed = 0;
+    largest = NULL;
+    visit_op(op, find_largest, &failed);
+    TRY(time_op(op, RUN_FLOAT32));
+    return time_op(op, RUN_BFLOAT16);
+}
+
+/* --- docs --------------------------------------------------------------------------------------------------------------- */
+
+static enum status names(struct buffer *b, const char *const *list)
+{
+    for (int i = 0; list[i]; i++)
+        TRY(buffer_format(b, "%s%s", i ? ", " : "", list[i]));
+    return OK;
+}
+
+static enum status write_docs(struct buffer *b)
+{
+    TRY(buffer_format(b, "# Ops\n\nMade from `src/ops/ops.def` by `make docs`. An optional input ends with `?`; an output that has an input's name is added to in place.\n\n"
+                         "| op | formula | inputs | outputs | gradient | cases |\n|---|---|---|---|---|---|\n"));
+    for (int op = 0; op < OP_COUNT; op++) {
+        const struct op *o = ops_table[op];
+        int64_t failed = 0;
+        TRY(buffer_format(b, "| %s | %s | ", o->name, o->formula));
+        TRY(names(b, o->inputs));
+        TRY(buffer_format(b, " | "));
+        TRY(names(b, o->outputs));
+        TRY(buffer_format(b, " | %s | %lld |\n", o->gradient ? "yes" : "", (long long)visit_op(op, NULL, &failed)));
+    }
+    return OK;
+}
+
+static enum status docs(void)
+{
+    struct buffer made = {0}, there = {0};
+    enum status status = write_docs(&made);
+    if (status == OK && getenv("HONE_UPDATE_DOCS"))
+        status = file_replace("docs/ops.md", made.data, made.size);
+    if (status == OK)
+        status = file_read(&there, "docs/ops.md", 1 << 20);
+    if (status == OK && (made.size != there.size || memcmp(made.data, there.data, (size_t)made.size)))
+        status = fail(ERR_DATA, "docs/ops.md is not what the table of ops says: run `make docs` and commit the result");
+    buffer_free(&made);
+    buffer_free(&there);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------------ */
+
+static enum status run_mode(const char *mode, const char *only, int64_t *failed)
+{
+    if (!strcmp(mode, "docs"))
+        return docs();
+    visit *each = !strcmp(mode, "forward") ? forward_case : !strcmp(mode, "gradient") ? gradient_case : NULL;
+    if (!each && strcmp(mode, "perf"))
+        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|perf|docs [OP]");
+    TRY(cpu_open(&fast, &gemm_onednn));
+    TRY(cpu_open(&reference, &gemm_double));
+    double start = clock_seconds();
+    int64_t count = 0;
+    for (int op = 0; op < OP_COUNT; op++) {
+        if (only && strcmp(only, ops_table[op]->name))
+            continue;
+        if (each)
+            count += visit_op(op, each, failed);
+        else
+            TRY(perf_op(op));
+    }
+    if (each == forward_case)
+        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count, (int)OP_COUNT, worst_nmse[RUN_FLOAT32],
+               worst_nmse[RUN_BFLOAT16]);
+    if (each == gradient_case)
+        printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
+    printf("%.1f s\n", clock_seconds() - start);
+    if (each == forward_case && !only && count < CASES_LEAST)
+        return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_LEAST);
+    return *failed ? fail(ERR_DATA, "%lld cases failed", (long long)*failed) : OK;
+}
+
+int main(int argc, char **argv)
+{
+    int64_t failed = 0;
+    enum status status = run_mode(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL, &failed);
+    device_close(fast);
+    device_close(reference);
+    if (status != OK)
+        printf("%s\n", status_message());
+    return status;
+}

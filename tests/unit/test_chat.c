@@ -1,0 +1,251 @@
+/* Chat rows: the template and special tokens of a model's directory, the mask of trained tokens, and what is said about
+ * rows that cannot be used. The directory is made here, with a tokenizer that has one token for each ASCII character. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "text/chat.h"
+
+static const char *const CHATML =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\n";
+
+static char dir[] = "/tmp/hone-chat-XXXXXX";
+
+static void put_file(const char *name, const char *text)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, dir, name);
+    if (text)
+        assert_ok(file_replace(path, text, (int64_t)strlen(text)));
+    else
+        unlink(path);
+    arena_free(&arena);
+}
+
+static void put_tokenizer(void)
+{
+    struct buffer b = {0};
+    int id = 3;
+    assert_ok(buffer_format(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": ["));
+    static const char *const added[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+    for (int i = 0; i < 3; i++)
+        assert_ok(buffer_format(&b, "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
+                                i ? ", " : "", i, added[i]));
+    assert_ok(buffer_format(&b, "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true},"
+                                " \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
+                                " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
+                                " \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false, \"vocab\": {"));
+    for (int i = 0; i < 3; i++)
+        assert_ok(buffer_format(&b, "\"%s\": %d, ", added[i], i));
+    for (int c = '!'; c <= '~'; c++)
+        assert_ok(buffer_format(&b, c == '"' || c == '\\' ? "\"\\%c\": %d, " : "\"%c\": %d, ", c, id++));
+    assert_ok(buffer_format(&b, "\"\xc4\xa0\": %d, \"\xc4\x8a\": %d}, \"merges\": []}}", id, id + 1));
+    put_file("tokenizer.json", b.data);
+    buffer_free(&b);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    put_tokenizer();
+    put_file("tokenizer_config.json", "{\"bos_token\": \"<|im_start|>\", \"eos_token\": {\"content\": \"<|im_end|>\"}, \"model_max_length\": 1000000000000000019884624838656}");
+    put_file("chat_template.jinja", CHATML);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "generation_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        put_file(names[i], NULL);
+    return rmdir(dir);
+}
+
+static json_t *parse(const char *text)
+{
+    json_t *tree;
+    assert_ok(json_parse(&tree, text, (int64_t)strlen(text), "row"));
+    return tree;
+}
+
+/* The text of the row with its trained tokens in brackets. */
+static void bracketed(const struct chat *chat, const struct chat_row *row, struct buffer *out)
+{
+    int64_t trained = 0;
+    out->size = 0;
+    for (int64_t i = 0; i < row->tokens.count; i++) {
+        if (row->mask[i] != (i ? row->mask[i - 1] : 0))
+            assert_ok(buffer_append(out, row->mask[i] ? "[" : "]", 1));
+        assert_ok(tokenizer_decode(chat_tokenizer(chat), &row->tokens.id[i], 1, true, out));
+        trained += row->mask[i];
+    }
+    if (row->tokens.count && row->mask[row->tokens.count - 1])
+        assert_ok(buffer_append(out, "]", 1));
+    assert_int_equal(row->trained, trained);
+}
+
+static void expect(const char *template, const char *row, const char *text)
+{
+    struct chat *chat;
+    struct chat_row made = {0};
+    struct buffer got = {0};
+    put_file("chat_template.jinja", template);
+    assert_ok(chat_open(&chat, dir));
+    json_t *tree = parse(row);
+    for (int again = 0; again < 2; again++) {
+        assert_ok(chat_encode(chat, tree, &made));
+        bracketed(chat, &made, &got);
+        assert_string_equal(got.data, text);
+    }
+    json_decref(tree);
+    buffer_free(&got);
+    chat_row_free(&made);
+    chat_close(chat);
+    put_file("chat_template.jinja", CHATML);
+}
+
+static void the_mask_covers_assistants_and_their_end(void **state)
+{
+    (void)state;
+    expect(CHATML, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b c\"}]}",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b c<|im_end|>]\n");
+    expect(CHATML, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"same\"}, {\"role\": \"user\", \"content\": \"same\"}, {\"role\": \"assistant\", \"content\": \"x<|im_end|>y\"}]}",
+           "<|im_start|>assistant\n[same<|im_end|>]\n<|im_start|>user\nsame<|im_end|>\n<|im_start|>assistant\n[x<|im_end|>y<|im_end|>]\n");
+    expect("{% for m in messages %}{{ m.content|trim }}{% if m.role == 'assistant' %}.{{ eos_token }}{% endif %}{% endfor %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \" b \"}]}", "a[b].<|im_end|>");
+    expect("{% for m in messages %}{{ bos_token ~ m.content ~ (m.reasoning_content or '') ~ eos_token }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"thinking\": \"t\"}]}",
+           "<|im_start|>a<|im_end|><|im_start|>[bt<|im_end|>]");
+}
+
+static void a_prompt_ends_where_the_assistant_begins(void **state)
+{
+    (void)state;
+    struct chat *chat;
+    struct chat_row made = {0};
+    struct buffer got = {0};
+    assert_ok(chat_open(&chat, dir));
+    json_t *row = parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}");
+    assert_ok(chat_encode_prompt(chat, row, &made));
+    bracketed(chat, &made, &got);
+    assert_string_equal(got.data, "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n");
+    assert_int_equal(made.tokens.id[0], 1);
+    json_decref(row);
+    buffer_free(&got);
+    chat_row_free(&made);
+    chat_close(chat);
+}
+
+static void eos_ids_come_from_both_places(void **state)
+{
+    (void)state;
+    struct chat *chat;
+    int64_t count;
+    put_file("generation_config.json", "{\"eos_token_id\": [0, 2, 100000]}");
+    assert_ok(chat_open(&chat, dir));
+    const int32_t *eos = chat_eos(chat, &count);
+    assert_int_equal(count, 2);
+    assert_int_equal(eos[0], 2);
+    assert_int_equal(eos[1], 0);
+    chat_close(chat);
+    put_file("generation_config.json", NULL);
+}
+
+static void templates_are_found_where_they_are(void **state)
+{
+    (void)state;
+    struct chat *chat;
+    struct jinja_output out = {0};
+    json_t *row = parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"name\": \"f\"}]}");
+    put_file("chat_template.jinja", NULL);
+    put_file("special_tokens_map.json", "{\"eos_token\": \"never\", \"pad_token\": {\"content\": \"P\"}}");
+    put_file("tokenizer_config.json", "{\"eos_token\": \"E\", \"chat_template\": [{\"name\": \"default\", \"template\": \"{{ messages[0].content }}\"},"
+                                      " {\"name\": \"tool_use\", \"template\": \"{{ tools[0].name ~ eos_token ~ pad_token }}\"}]}");
+    assert_ok(chat_open(&chat, dir));
+    assert_ok(chat_render(chat, row, false, &out));
+    assert_string_equal(out.text.data, "fEP");
+    chat_close(chat);
+    put_file("tokenizer_config.json", "{\"chat_template\": \"{{ documents is none }}{{ tools|length }}{{ add_generation_prompt }}\"}");
+    assert_ok(chat_open(&chat, dir));
+    assert_ok(chat_render(chat, row, true, &out));
+    assert_string_equal(out.text.data, "True1True");
+    chat_close(chat);
+    put_file("tokenizer_config.json", "{\"eos_token\": \"E\"}");
+    assert_fails(chat_open(&chat, dir), ERR_FORMAT, "no chat template");
+    put_file("tokenizer_config.json", "{\"chat_template\": \"{% if %}\"}");
+    assert_fails(chat_open(&chat, dir), ERR_FORMAT, "tokenizer_config.json:1: ");
+    put_file("tokenizer_config.json", "[1]");
+    assert_fails(chat_open(&chat, dir), ERR_FORMAT, "must be a JSON object");
+    put_file("tokenizer_config.json", "{");
+    assert_fails(chat_open(&chat, dir), ERR_FORMAT, "tokenizer_config.json: line 1");
+    put_file("chat_template.jinja", CHATML);
+    put_file("special_tokens_map.json", NULL);
+    put_file("tokenizer_config.json", "{\"bos_token\": \"<|im_start|>\", \"eos_token\": {\"content\": \"<|im_end|>\"}}");
+    assert_fails(chat_open(&chat, "/nonexistent"), ERR_FORMAT, "no chat template");
+    json_decref(row);
+    jinja_output_free(&out);
+}
+
+static void rows_that_cannot_be_used_say_why(void **state)
+{
+    (void)state;
+    static const struct { const char *row, *message; } bad[] = {
+        {"[1]", "not an object with \"messages\""},
+        {"{}", "no \"messages\""},
+        {"{\"messages\": 5}", "\"messages\" is not a list"},
+        {"{\"messages\": []}", "\"messages\" is empty"},
+        {"{\"messages\": [5]}", "message 1 is not an object"},
+        {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\""},
+        {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "message 1 has no \"role\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\"}]}", "message 2 (assistant) has no \"content\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "message 1 (user) has no \"content\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
+    };
+    struct chat *chat;
+    struct chat_row made = {0};
+    assert_ok(chat_open(&chat, dir));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *row = parse(bad[i].row);
+        assert_fails(chat_encode(chat, row, &made), ERR_DATA, bad[i].message);
+        json_decref(row);
+    }
+    chat_row_free(&made);
+    chat_close(chat);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    json_t *row = parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
+    struct chat *chat;
+    assert_ok(chat_open(&chat, dir));
+    for (int64_t i = 0; i < 30; i++) {
+        struct chat_row made = {0};
+        memory_fail_after(i);
+        enum status status = chat_encode(chat, row, &made);
+        memory_fail_after(-1);
+        assert_true(status == OK || status == ERR_MEMORY);
+        chat_row_free(&made);
+    }
+    chat_close(chat);
+    json_decref(row);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mask_covers_assistants_and_their_end),
+        cmocka_unit_test(a_prompt_ends_where_the_assistant_begins),
+        cmocka_unit_test(eos_ids_come_from_both_places),
+        cmocka_unit_test(templates_are_found_where_they_are),
+        cmocka_unit_test(rows_that_cannot_be_used_say_why),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,496 @@
+/* config: options from defaults, the command line and YAML files, and the text that is made of the table. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "config/nearest.h"
+#include "config/options.h"
+
+static struct arena arena;
+static struct options options;
+static struct arguments arguments;
+
+static int fresh(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    options_init(&options, &arena);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+/* Parses words that end with NULL, into fresh options. */
+static enum status parse_words(enum command command, char **words)
+{
+    int n = 0;
+    while (words[n])
+        n++;
+    fresh(NULL);
+    return options_parse(&options, command, n, words, &arguments);
+}
+
+#define parse(command, ...) parse_words(COMMAND_##command, (char *[]){__VA_ARGS__, NULL})
+
+/* A YAML file with this text; the name is the same each time. */
+static const char *yaml(const char *text)
+{
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/hone-options-%ld.yaml", (long)getpid());
+    assert_ok(file_replace(path, text, (int64_t)strlen(text)));
+    return path;
+}
+
+static enum status load(enum command command, const char *text)
+{
+    fresh(NULL);
+    const char *path = yaml(text);
+    enum status status = options_load_yaml(&options, command, path);
+    unlink(path);
+    return status;
+}
+
+static void defaults_are_those_of_the_table(void **state)
+{
+    (void)state;
+    assert_null(options.model_name_or_path);
+    assert_string_equal(options.dtype, "auto");
+    assert_string_equal(options.device, "auto");
+    assert_int_equal(options.max_new_tokens, 256);
+    assert_int_equal(options.seed, 42);
+    assert_true(options.temperature == 0 && options.top_p == 1);
+    assert_false(options.json);
+    for (int i = 0; i < OPTIONS; i++)
+        assert_null(options.source[i]);
+}
+
+static void flags_have_every_usual_form(void **state)
+{
+    (void)state;
+    assert_ok(parse(GENERATE, "--model", "dir", "--max_new_tokens", "7", "--temperature=0.5", "--top-p", "9e-1",
+                    "--prompt=--x=y"));
+    assert_string_equal(options.model_name_or_path, "dir");
+    assert_string_equal(options.source[OPTION_model_name_or_path], "--model");
+    assert_int_equal(options.max_new_tokens, 7);
+    assert_true(options.temperature == 0.5 && options.top_p == 0.9);
+    assert_string_equal(options.prompt, "--x=y");
+    assert_string_equal(options.source[OPTION_prompt], "--prompt");
+    assert_null(options.source[OPTION_seed]);
+
+    assert_ok(parse(GENERATE, "--max-new-tokens=+8", "--model-name_or-path", "a", "--system", "", "--prompt", "-1",
+                    "--max-new-tokens", "9"));
+    assert_int_equal(options.max_new_tokens, 9);
+    assert_string_equal(options.model_name_or_path, "a");
+    assert_string_equal(options.system, "");
+    assert_string_equal(options.prompt, "-1");
+}
+
+static void booleans_stand_alone_or_take_a_word(void **state)
+{
+    (void)state;
+    assert_ok(parse(EVAL, "--json"));
+    assert_true(options.json);
+    assert_ok(parse(EVAL, "--json", "false", "--train-on-inputs", "True"));
+    assert_false(options.json);
+    assert_true(options.train_on_inputs);
+    assert_ok(parse(EVAL, "--json=true", "--train_on_inputs=FALSE"));
+    assert_true(options.json);
+    assert_false(options.train_on_inputs);
+    assert_ok(parse(EVAL, "--json", "file"));
+    assert_true(options.json);
+    assert_int_equal(arguments.count, 1);
+    assert_fails(parse(EVAL, "--json=maybe"), ERR_ARGUMENT, "--json cannot be 'maybe': it takes true or false");
+    assert_fails(parse(EVAL, "--json="), ERR_ARGUMENT, "it takes true or false");
+}
+
+static void arguments_stand_between_options(void **state)
+{
+    (void)state;
+    assert_ok(parse(INSPECT, "model", "--json", "dir", "-", "--", "--model", "--"));
+    assert_int_equal(arguments.count, 5);
+    assert_string_equal(arguments.text[0], "model");
+    assert_string_equal(arguments.text[1], "dir");
+    assert_string_equal(arguments.text[2], "-");
+    assert_string_equal(arguments.text[3], "--model");
+    assert_string_equal(arguments.text[4], "--");
+    assert_null(options.model_name_or_path);
+    assert_ok(parse(DEVICES, NULL));
+    assert_int_equal(arguments.count, 0);
+}
+
+static void help_needs_no_file(void **state)
+{
+    (void)state;
+    assert_ok(parse(EVAL, "-h", "--config", "/nonexistent/x.yaml"));
+    assert_true(options.help);
+    assert_ok(parse(EVAL, "--help"));
+    assert_true(options.help);
+    assert_fails(parse(EVAL, "--h"), ERR_ARGUMENT, "unknown option '--h'");
+    assert_fails(parse(EVAL, "-x"), ERR_ARGUMENT, "unknown option '-x'");
+    assert_fails(parse(EVAL, "-model", "x"), ERR_ARGUMENT, "unknown option '-model': did you mean '--model'?");
+}
+
+static void unknown_flags_name_the_nearest(void **state)
+{
+    (void)state;
+    assert_fails(parse(GENERATE, "--max_new_tokns", "3"),
+                 ERR_ARGUMENT, "unknown option '--max_new_tokns': did you mean '--max-new-tokens'?");
+    assert_fails(parse(GENERATE, "--modle=x"), ERR_ARGUMENT, "unknown option '--modle': did you mean '--model'?");
+    assert_fails(parse(EVAL, "--zzzzzzzzzzzz"), ERR_ARGUMENT, "unknown option '--zzzzzzzzzzzz': the nearest is '--");
+    assert_fails(parse(EVAL, "--=3"), ERR_ARGUMENT, "unknown option '--'");
+    assert_fails(parse(EVAL, "---json"), ERR_ARGUMENT, "did you mean '--json'?");
+    char word[5000] = "--";
+    memset(word + 2, 'a', sizeof word - 3);
+    assert_fails(parse(EVAL, word), ERR_ARGUMENT, "unknown option '--aaa");
+}
+
+static void flags_of_other_commands_say_whose_they_are(void **state)
+{
+    (void)state;
+    assert_fails(parse(GENERATE, "--data", "x"),
+                 ERR_ARGUMENT, "--data is not an option of hone generate: it belongs to hone eval");
+    assert_fails(parse(DEVICES, "--micro-batch-tokens=3"), ERR_ARGUMENT, "it belongs to hone eval, hone plan");
+    assert_fails(options_set(&options, COMMAND_DEVICES, "prompt", "x", "a test"),
+                 ERR_ARGUMENT, "a test: prompt is not an option of hone devices");
+}
+
+static void missing_values_are_not_taken_from_the_next_flag(void **state)
+{
+    (void)state;
+    assert_fails(parse(EVAL, "--model"), ERR_ARGUMENT, "--model needs a value: --model DIR");
+    assert_fails(parse(GENERATE, "--prompt", "--raw"),
+                 ERR_ARGUMENT, "--prompt needs a value before '--raw'; if that is the value, write --prompt=--raw");
+}
+
+static void bad_values_say_what_is_allowed(void **state)
+{
+    (void)state;
+    assert_fails(parse(EVAL, "--dtype", "float64"),
+                 ERR_ARGUMENT, "--dtype cannot be 'float64': it takes float32, bfloat16 or auto");
+    assert_fails(parse(EVAL, "--dtype", "float32|bfloat16"), ERR_ARGUMENT, "it takes float32, bfloat16 or auto");
+    assert_fails(parse(EVAL, "--dtype="), ERR_ARGUMENT, "--dtype cannot be ''");
+    assert_fails(parse(EVAL, "--device", "gpu"), ERR_ARGUMENT, "it takes cpu, opencl, cuda or auto");
+    assert_fails(parse(EVAL, "--model", ""), ERR_ARGUMENT, "--model cannot be '': it takes a path");
+    assert_fails(parse(EVAL, "--max-length", "-1"),
+                 ERR_ARGUMENT, "--max-length cannot be '-1': it takes a whole number of at least 0");
+    static char *const not_whole[] = {"", "x", "1x", " 1", "1.0", "1e3", "0x10", "-", "9223372036854775808"};
+    for (size_t i = 0; i < sizeof not_whole / sizeof *not_whole; i++)
+        assert_fails(parse(EVAL, "--max-length", not_whole[i]), ERR_ARGUMENT, "it takes a whole number");
+    assert_fails(parse(EVAL, "--threads", "65537"), ERR_ARGUMENT, "it takes a whole number from 0 to 65536");
+    static char *const not_number[] = {"", "x", "0.5x", "nan", "inf", "1e999", "0x1p-1", "0,5", "e", "0", "-1", "1.0001"};
+    for (size_t i = 0; i < sizeof not_number / sizeof *not_number; i++)
+        assert_fails(parse(GENERATE, "--top-p", not_number[i]), ERR_ARGUMENT, "it takes a number above 0, up to 1");
+    assert_fails(parse(GENERATE, "--temperature=-0.1"), ERR_ARGUMENT, "it takes a number of at least 0");
+    assert_ok(parse(GENERATE, "--seed", "9223372036854775807", "--top-p=1"));
+    assert_int_equal(options.seed, INT64_MAX);
+}
+
+static void values_are_set_by_name(void **state)
+{
+    (void)state;
+    char key[] = "model", value[] = "dir", source[] = "the caller";
+    assert_ok(options_set(&options, COMMAND_EVAL, key, value, source));
+    memset(value, 'x', 3);
+    memset(source, 'x', 3);
+    assert_string_equal(options.model_name_or_path, "dir");
+    assert_string_equal(options.source[OPTION_model_name_or_path], "the caller");
+    assert_fails(options_set(&options, COMMAND_EVAL, "sead", "1", "the caller"),
+                 ERR_ARGUMENT, "the caller: unknown option 'sead': did you mean 'seed'?");
+    assert_fails(options_set(&options, COMMAND_EVAL, "dtype", "int", "the caller"),
+                 ERR_ARGUMENT, "the caller: dtype cannot be 'int'");
+}
+
+static void a_needed_option_is_asked_for(void **state)
+{
+    (void)state;
+    assert_fails(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path),
+                 ERR_ARGUMENT, "hone eval needs --model DIR: a model directory");
+    assert_fails(options_need(&options, COMMAND_GENERATE, OPTION_prompt), ERR_ARGUMENT, "hone generate needs --prompt TEXT");
+    assert_ok(options_need(&options, COMMAND_EVAL, OPTION_dtype));
+    assert_ok(options_set(&options, COMMAND_EVAL, "model", "dir", "a test"));
+    assert_ok(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path));
+}
+
+static void commands_are_found_by_name(void **state)
+{
+    (void)state;
+    enum command command;
+    for (int c = 0; c < COMMANDS; c++) {
+        assert_ok(options_command(&command, options_command_name((enum command)c)));
+        assert_int_equal(command, c);
+    }
+    assert_fails(options_command(&command, "genrate"), ERR_ARGUMENT, "unknown command 'genrate': the nearest is 'generate'");
+    assert_fails(options_command(&command, ""), ERR_ARGUMENT, "unknown command ''");
+}
+
+static void yaml_sets_options(void **state)
+{
+    (void)state;
+    assert_ok(load(COMMAND_EVAL, "# a run\nmodel_name_or_path: /a/b\ndata: 'x: y'\nmax-length: 128\njson: true\n"
+                                 "dtype: \"float32\"\nprompt: null\nseed: ~\nthreads:\n"));
+    assert_string_equal(options.model_name_or_path, "/a/b");
+    assert_string_equal(options.dataset_path, "x: y");
+    assert_int_equal(options.max_length, 128);
+    assert_true(options.json);
+    assert_string_equal(options.dtype, "float32");
+    assert_int_equal(options.threads, 0);
+    assert_null(options.source[OPTION_threads]);
+    assert_non_null(strstr(options.source[OPTION_max_length], ".yaml:4"));
+    assert_ok(load(COMMAND_GENERATE, "system: 'null'\nprompt: |\n  two\n  lines\n"));
+    assert_string_equal(options.system, "null");
+    assert_string_equal(options.prompt, "two\nlines\n");
+    assert_ok(load(COMMAND_EVAL, ""));
+    assert_ok(load(COMMAND_EVAL, "# nothing\n"));
+    assert_ok(load(COMMAND_EVAL, "---\n"));
+    assert_ok(load(COMMAND_EVAL, "{}\n"));
+}
+
+static void yaml_serves_several_commands(void **state)
+{
+    (void)state;
+    assert_ok(load(COMMAND_DEVICES, "prompt: hello\nmax_new_tokens: 5\njson: true\n"));
+    assert_null(options.prompt);
+    assert_int_equal(options.max_new_tokens, 256);
+    assert_true(options.json);
+    assert_fails(load(COMMAND_DEVICES, "json: true\nmax_new_tokens: many\n"),
+                 ERR_ARGUMENT, ".yaml:2: max_new_tokens cannot be 'many': it takes a whole number of at least 1");
+}
+
+static void flags_win_over_the_file(void **state)
+{
+    (void)state;
+    const char *path = yaml("max_length: 5\ndtype: bfloat16\n");
+    assert_ok(parse(EVAL, "--max-length", "6", "--config", (char *)path));
+    assert_int_equal(options.max_length, 6);
+    assert_string_equal(options.source[OPTION_max_length], "--max-length");
+    assert_string_equal(options.dtype, "bfloat16");
+    assert_ok(parse(EVAL, "--config", (char *)path, "--dtype=auto"));
+    assert_int_equal(options.max_length, 5);
+    assert_string_equal(options.dtype, "auto");
+    yaml("max_length: -5\n");
+    assert_fails(parse(EVAL, "--config", (char *)path, "--max-length=6"), ERR_ARGUMENT, ".yaml:1: max_length cannot be '-5'");
+    unlink(path);
+    assert_fails(parse(EVAL, "--config", (char *)path), ERR_IO, "No such file");
+}
+
+static void yaml_errors_say_where(void **state)
+{
+    (void)state;
+    assert_fails(load(COMMAND_EVAL, "json: true\nmax_lenght: 3\n"),
+                 ERR_ARGUMENT, ".yaml:2: unknown key 'max_lenght': did you mean 'max_length'?");
+    assert_fails(load(COMMAND_EVAL, "? 'q\\n'\n: 1\n"), ERR_ARGUMENT, ".yaml:1: unknown key");
+    assert_fails(load(COMMAND_EVAL, "seed: 1\n\nseed: 1\n"), ERR_ARGUMENT, ".yaml:3: seed was already given in line 1");
+    assert_fails(load(COMMAND_EVAL, "model: a\nmodel_name_or_path: b\n"),
+                 ERR_ARGUMENT, ".yaml:2: model_name_or_path was already given in line 1");
+    assert_fails(load(COMMAND_EVAL, "config: x.yaml\n"), ERR_ARGUMENT, "'config' can only be given on the command line");
+    assert_fails(load(COMMAND_EVAL, "json: true\ndata: [a, b]\n"),
+                 ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a list");
+    assert_fails(load(COMMAND_EVAL, "data:\n  a: b\n"), ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a mapping");
+    assert_fails(load(COMMAND_EVAL, "json: yes\n"), ERR_ARGUMENT, ".yaml:1: json cannot be 'yes': it takes true or false");
+    assert_fails(load(COMMAND_EVAL, "data: ''\n"), ERR_ARGUMENT, "it takes a path");
+    assert_fails(load(COMMAND_EVAL, "[a]: 3\n"), ERR_FORMAT, ".yaml:1: a key must be the name of an option");
+    assert_fails(load(COMMAND_EVAL, "- a\n- b\n"), ERR_FORMAT, ".yaml:1: options are needed here");
+    assert_fails(load(COMMAND_EVAL, "just text\n"), ERR_FORMAT, "options are needed here");
+    assert_fails(load(COMMAND_EVAL, "seed: 1\n---\nseed: 2\n"), ERR_FORMAT, ".yaml:2: only one document");
+    assert_fails(load(COMMAND_EVAL, "seed: 1\n---\n"), ERR_FORMAT, "only one document");
+    assert_fails(load(COMMAND_EVAL, "model: &a x\ndata: *a\n"), ERR_FORMAT, ".yaml:2: aliases (*name) are not supported");
+    assert_fails(load(COMMAND_EVAL, "*a : x\n"), ERR_FORMAT, ".yaml:1: aliases");
+    assert_fails(load(COMMAND_EVAL, "seed: !!int 3\n"), ERR_FORMAT, ".yaml:1: tags (!name) are not supported");
+    assert_fails(load(COMMAND_EVAL, "model: \"a\\0b\"\n"), ERR_FORMAT, ".yaml:1: a text with a zero byte");
+    assert_fails(load(COMMAND_EVAL, "seed: 1\n\tdata: x\n"), ERR_FORMAT, ".yaml:2: not valid YAML: ");
+    assert_fails(load(COMMAND_EVAL, "seed: 'x\n"), ERR_FORMAT, "not valid YAML: ");
+    assert_fails(load(COMMAND_EVAL, "seed: {a: b\n"), ERR_ARGUMENT, ".yaml:1: seed takes one value");
+    assert_fails(load(COMMAND_EVAL, "seed: \xff\n"), ERR_FORMAT, "not a YAML text: ");
+    assert_fails(options_load_yaml(&options, COMMAND_EVAL, "/tmp"), ERR_IO, "is a directory");
+}
+
+static void yaml_files_are_small(void **state)
+{
+    (void)state;
+    char *text = malloc((2 << 20) + 1);
+    memset(text, '#', 2 << 20);
+    text[2 << 20] = 0;
+    assert_fails(load(COMMAND_EVAL, text), ERR_FORMAT, "more than the 1048576");
+    /* Deep nesting must be an error, not a deep stack. */
+    memset(text, '[', 1000000);
+    text[1000000] = 0;
+    memcpy(text, "data: ", 6);
+    assert_fails(load(COMMAND_EVAL, text), ERR_ARGUMENT, "takes one value, not a list");
+    free(text);
+}
+
+static void words_are_compared_by_their_edits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        int distance;
+    } cases[] = {
+        {"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"abcd", "acbd", 1}, {"abcd", "abd", 1},
+        {"kitten", "sitting", 3}, {"max-length", "max_length", 0}, {"max_lenght", "max_length", 1}, {"ca", "abc", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(nearest_distance(cases[i].a, (int64_t)strlen(cases[i].a), cases[i].b, (int64_t)strlen(cases[i].b)),
+                         cases[i].distance);
+}
+
+/* Every allocation of a parse with a file fails once: the error is ERR_MEMORY, and the leak checker finds nothing. */
+static void a_parse_survives_failing_memory(void **state)
+{
+    (void)state;
+    const char *path = yaml("max_length: 5\ndtype: bfloat16\nseed: 3\n");
+    char *words[] = {"--model", "dir", "--json", "positional", "--config", (char *)path};
+    enum status status = ERR_MEMORY;
+    int n = 0;
+    for (; status != OK; n++) {
+        assert_true(n < 1000);
+        fresh(NULL);
+        memory_fail_after(n);
+        status = options_parse(&options, COMMAND_EVAL, 6, words, &arguments);
+        memory_fail_after(-1);
+        if (status != OK)
+            assert_fails(status, ERR_MEMORY, "out of memory");
+    }
+    assert_true(n > 1);
+    assert_int_equal(options.max_length, 5);
+    unlink(path);
+}
+
+typedef enum status writer(struct buffer *text);
+
+static enum status write_help(struct buffer *text)
+{
+    for (int c = 0; c < COMMANDS; c++)
+        TRY(options_help((enum command)c, text));
+    return OK;
+}
+
+static void texts_survive_failing_memory(void **state)
+{
+    (void)state;
+    writer *const writers[] = {write_help, options_overview, options_markdown, options_complete};
+    for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
+        enum status status = ERR_MEMORY;
+        for (int n = 0; status != OK; n++) {
+            struct buffer text = {0};
+            memory_fail_after(n);
+            status = writers[i](&text);
+            memory_fail_after(-1);
+            assert_true(n < 1000 && (status == OK || status == ERR_MEMORY));
+            buffer_free(&text);
+        }
+    }
+}
+
+static void help_is_grouped_and_wrapped(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    assert_ok(options_help(COMMAND_GENERATE, &text));
+    assert_non_null(strstr(text.data, "Usage: hone generate --model DIR --prompt TEXT [options]\n"));
+    assert_non_null(strstr(text.data, "\nGeneration:\n  --prompt TEXT "));
+    assert_non_null(strstr(text.data, "\n  --model-name-or-path, --model DIR\n"));
+    assert_non_null(strstr(text.data, "(default 256)"));
+    assert_non_null(strstr(text.data, "(cpu, opencl, cuda"));
+    assert_non_null(strstr(text.data, "\n  --help, -h "));
+    assert_null(strstr(text.data, "--data"));
+    assert_null(strstr(text.data, "(default false)"));
+    buffer_free(&text);
+    assert_ok(options_help(COMMAND_DEVICES, &text));
+    assert_null(strstr(text.data, "Generation:"));
+    assert_ok(write_help(&text));
+    assert_ok(options_overview(&text));
+    for (const char *line = text.data; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    buffer_free(&text);
+}
+
+/* What the completion offers behind `hone eval ...` when bash itself runs it. */
+static void bash_completes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *offered;
+    } cases[] = {
+        {"hone ev", "eval"},
+        {"hone eval --max", "--max-length"},
+        {"hone eval --dtype f", "float32"},
+        {"hone plan --device c", "cpu cuda"},
+        {"hone inspect --model docs/opt", "docs/options.md"},
+        {"hone generate --prompt x", ""},
+        {"hone devices --prompt", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/hone-complete-XXXXXX";
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        close(fd);
+        struct buffer text = {0};
+        assert_ok(options_complete(&text));
+        assert_ok(buffer_format(&text, "COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _hone\n"
+                                       "[ \"${COMPREPLY[*]}\" = \"%s\" ]\n",
+                                cases[i].line, cases[i].offered));
+        assert_ok(file_replace(path, text.data, text.size));
+        buffer_free(&text);
+        char command[128];
+        snprintf(command, sizeof command, "bash -u %s", path);
+        int result = system(command);
+        unlink(path);
+        if (result != 0)
+            fail_msg("'%s' did not complete to '%s'", cases[i].line, cases[i].offered);
+    }
+}
+
+/* HONE_UPDATE_DOCS=1 writes the file that this compares. */
+static void docs_are_those_of_the_table(void **state)
+{
+    (void)state;
+    struct buffer made = {0}, kept = {0};
+    assert_ok(options_markdown(&made));
+    if (getenv("HONE_UPDATE_DOCS"))
+        assert_ok(file_replace("docs/options.md", made.data, made.size));
+    assert_ok(file_read(&kept, "docs/options.md", 1 << 20));
+    if (strcmp(made.data, kept.data) != 0)
+        fail_msg("docs/options.md is not what options.def says: run make docs");
+    buffer_free(&made);
+    buffer_free(&kept);
+}
+
+#define test(function) cmocka_unit_test_setup_teardown(function, fresh, clean)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(defaults_are_those_of_the_table),
+        test(flags_have_every_usual_form),
+        test(booleans_stand_alone_or_take_a_word),
+        test(arguments_stand_between_options),
+        test(help_needs_no_file),
+        test(unknown_flags_name_the_nearest),
+        test(flags_of_other_commands_say_whose_they_are),
+        test(missing_values_are_not_taken_from_the_next_flag),
+        test(bad_values_say_what_is_allowed),
+        test(values_are_set_by_name),
+        test(a_needed_option_is_asked_for),
+        test(commands_are_found_by_name),
+        test(yaml_sets_options),
+        test(yaml_serves_several_commands),
+        test(flags_win_over_the_file),
+        test(yaml_errors_say_where),
+        test(yaml_files_are_small),
+        test(words_are_compared_by_their_edits),
+        test(a_parse_survives_failing_memory),
+        test(texts_survive_failing_memory),
+        test(help_is_grouped_and_wrapped),
+        test(docs_are_those_of_the_table),
+        test(bash_completes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
