@@ -5,7 +5,7 @@
 
 #include "config/table.h"
 
-static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum command command)
+static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum user_command command)
 {
     char words[WORDS_SIZE];
     table_suggest(key, length, command, true, words);
@@ -14,19 +14,19 @@ static enum status fail_unknown(const char *argument, const char *key, int64_t l
                 options_command_name(command));
 }
 
-static enum status fail_elsewhere(const struct option_row *row, const char *flag, enum command command)
+static enum status fail_elsewhere(const struct option_row *row, const char *flag, enum user_command command)
 {
     char where[128] = "";
     for (int c = 0, seen = 0; c < COMMANDS; c++)
-        if (table_has(row, (enum command)c)) {
+        if (table_has(row, (enum user_command)c)) {
             size_t used = strlen(where);
-            snprintf(where + used, sizeof where - used, "%shone %s", seen++ ? ", " : "", options_command_name((enum command)c));
+            snprintf(where + used, sizeof where - used, "%shone %s", seen++ ? ", " : "", options_command_name((enum user_command)c));
         }
     return fail(ERR_ARGUMENT, "%s is not an option of hone %s: it belongs to %s", flag, options_command_name(command), where);
 }
 
 /* Reads the option at argv[*i] and leaves *i at the last word that it took. */
-static enum status read_option(struct options *options, enum command command, int argc, char **argv, int *i)
+static enum status read_option(struct options *options, enum user_command command, int argc, char **argv, int *i)
 {
     const char *argument = argv[*i];
     const char *key = argument + (argument[1] == '-' ? 2 : 1);
@@ -59,7 +59,7 @@ static enum status read_option(struct options *options, enum command command, in
     return table_store(options, row, value, flag, false);
 }
 
-enum status options_parse(struct options *options, enum command command, int argc, char **argv, struct arguments *arguments)
+enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments)
 {
     *arguments = (struct arguments){arena_array(options->arena, argc + 1, (int64_t)sizeof *arguments->text), 0};
     if (!arguments->text)

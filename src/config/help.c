@@ -116,7 +116,7 @@ static enum status append_option(struct buffer *text, const struct option_row *r
     return append_wrapped(text, words, INDENT, INDENT);
 }
 
-enum status options_help(enum command command, struct buffer *text)
+enum status options_help(enum user_command command, struct buffer *text)
 {
     const struct command_row *self = &command_table[command];
     TRY(buffer_format(text, "Usage: hone %s %s\n\n", self->name, self->usage));
@@ -152,7 +152,7 @@ static enum status append_commands(struct buffer *text, const struct option_row 
     if (row->commands == (1u << COMMANDS) - 1)
         return buffer_format(text, "all");
     for (int c = 0, seen = 0; c < COMMANDS; c++)
-        if (table_has(row, (enum command)c))
+        if (table_has(row, (enum user_command)c))
             TRY(buffer_format(text, "%s%s", seen++ ? ", " : "", command_table[c].name));
     return OK;
 }
@@ -218,7 +218,7 @@ enum status options_complete(struct buffer *text)
     for (int c = 0; c < COMMANDS; c++) {
         TRY(buffer_format(text, "    *,%s) words=\"", command_table[c].name));
         for (const struct option_row *row = option_table; row < option_table + OPTIONS; row++)
-            if (table_has(row, (enum command)c)) {
+            if (table_has(row, (enum user_command)c)) {
                 TRY(append_flags(text, row, " "));
                 TRY(buffer_append(text, " ", 1));
             }

@@ -67,12 +67,12 @@ enum option table_option(const struct option_row *row)
     return (enum option)(row - option_table);
 }
 
-bool table_has(const struct option_row *row, enum command command)
+bool table_has(const struct option_row *row, enum user_command command)
 {
     return row->commands >> command & 1;
 }
 
-void table_suggest(const char *key, int64_t length, enum command command, bool as_flag, char words[static WORDS_SIZE])
+void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE])
 {
     const char *best = NULL;
     int distance = 0;
@@ -212,7 +212,7 @@ enum status table_store(struct options *options, const struct option_row *row, c
     return OK;
 }
 
-enum status options_set(struct options *options, enum command command, const char *key, const char *value, const char *source)
+enum status options_set(struct options *options, enum user_command command, const char *key, const char *value, const char *source)
 {
     const struct option_row *row = table_find(key, (int64_t)strlen(key));
     if (!row) {
@@ -225,7 +225,7 @@ enum status options_set(struct options *options, enum command command, const cha
     return table_store(options, row, value, source, false);
 }
 
-enum status options_need(const struct options *options, enum command command, enum option option)
+enum status options_need(const struct options *options, enum user_command command, enum option option)
 {
     const struct option_row *row = &option_table[option];
     if (row->kind != KIND_TEXT && row->kind != KIND_PATH && row->kind != KIND_CHOICE)
@@ -238,7 +238,7 @@ enum status options_need(const struct options *options, enum command command, en
     return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %s", options_command_name(command), name, row->placeholder, row->help);
 }
 
-enum status options_command(enum command *command, const char *name)
+enum status options_command(enum user_command *command, const char *name)
 {
     int best = 0, distance = INT32_MAX;
     for (int c = 0; c < COMMANDS; c++) {
@@ -252,11 +252,27 @@ enum status options_command(enum command *command, const char *name)
     if (distance != 0 || strcmp(name, command_table[best].name) != 0)
         return fail(ERR_ARGUMENT, "unknown command '%.60s': the nearest is '%s'; hone --help lists all", name,
                     command_table[best].name);
-    *command = (enum command)best;
+    *command = (enum user_command)best;
     return OK;
 }
 
-const char *options_command_name(enum command command)
+const char *options_command_name(enum user_command command)
 {
     return command_table[command].name;
+}
+
+enum status options_get(const struct options *options, const char *key, struct buffer *text)
+{
+    const struct option_row *row = table_find(key, (int64_t)strlen(key));
+    if (!row)
+        return fail(ERR_ARGUMENT, "there is no option '%s'", key);
+    const char *field = (const char *)options + row->offset;
+    if (row->kind == KIND_INT)
+        return buffer_format(text, "%lld", (long long)*(const int64_t *)field);
+    if (row->kind == KIND_REAL)
+        return buffer_format(text, "%.17g", *(const double *)field);
+    if (row->kind == KIND_BOOL)
+        return buffer_format(text, "%s", *(const bool *)field ? "true" : "false");
+    const char *value = *(const char *const *)field;
+    return value ? buffer_format(text, "%s", value) : OK;
 }

@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 
-enum command {
+enum user_command {
 #define COMMAND(id, name, usage, summary) COMMAND_##id,
 #include "config/options.def"
     COMMANDS
@@ -60,26 +60,29 @@ void options_init(struct options *options, struct arena *arena);
 
 /* Sets one option by its name or alias, with dashes or underscores; it must be one of the command's. `source` says in
  * messages where the value comes from. */
-enum status options_set(struct options *options, enum command command, const char *key, const char *value, const char *source);
+enum status options_set(struct options *options, enum user_command command, const char *key, const char *value, const char *source);
 
 /* Reads the arguments behind `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
  * else, and everything behind "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */
-enum status options_parse(struct options *options, enum command command, int argc, char **argv, struct arguments *arguments);
+enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
 
 /* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
  * are checked and then left alone, and what was set before the file stays as it is: flags win. */
-enum status options_load_yaml(struct options *options, enum command command, const char *path);
+enum status options_load_yaml(struct options *options, enum user_command command, const char *path);
+
+/* Appends an option's value as text; nothing where there is none. */
+enum status options_get(const struct options *options, const char *key, struct buffer *text);
 
 /* Fails, and says how to give it, if this text option has no value. */
-enum status options_need(const struct options *options, enum command command, enum option option);
+enum status options_need(const struct options *options, enum user_command command, enum option option);
 
 /* The command of this name; unknown names are an error that names the nearest. */
-enum status options_command(enum command *command, const char *name);
-const char *options_command_name(enum command command);
+enum status options_command(enum user_command *command, const char *name);
+const char *options_command_name(enum user_command command);
 
 /* Append text made of the table. */
 enum status options_overview(struct buffer *text);                          /* hone --help: all commands */
-enum status options_help(enum command command, struct buffer *text);        /* hone COMMAND --help */
+enum status options_help(enum user_command command, struct buffer *text);        /* hone COMMAND --help */
 enum status options_markdown(struct buffer *text);                          /* docs/options.md */
 enum status options_complete(struct buffer *text);                          /* a completion script for bash */
 

@@ -31,14 +31,14 @@ const struct option_row *table_find(const char *key, int64_t length);
 
 /* Which option a row is. */
 enum option table_option(const struct option_row *row);
-bool table_has(const struct option_row *row, enum command command);
+bool table_has(const struct option_row *row, enum user_command command);
 
 /* What values a row takes, in words: "a whole number of at least 1". */
 enum { WORDS_SIZE = 256 };
 void table_takes(const struct option_row *row, char words[static WORDS_SIZE]);
 
 /* What an unknown key may have meant, by the nearest name or alias: "did you mean 'seed'?", or as a flag '--top-p'. */
-void table_suggest(const char *key, int64_t length, enum command command, bool as_flag, char words[static WORDS_SIZE]);
+void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE]);
 
 /* Checks a value and, unless `check_only`, stores it and who gave it. */
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,

@@ -64,7 +64,7 @@ static bool is_null(const yaml_event_t *event)
     return false;
 }
 
-static enum status read_key(const struct reader *r, enum command command, int lines[OPTIONS], const struct option_row **row)
+static enum status read_key(const struct reader *r, enum user_command command, int lines[OPTIONS], const struct option_row **row)
 {
     if (r->event.type != YAML_SCALAR_EVENT && r->event.type != YAML_ALIAS_EVENT)
         return fail_here(r, "a key must be the name of an option");
@@ -88,7 +88,7 @@ static enum status read_key(const struct reader *r, enum command command, int li
     return OK;
 }
 
-static enum status read_value(const struct reader *r, struct options *options, enum command command,
+static enum status read_value(const struct reader *r, struct options *options, enum user_command command,
                               const struct option_row *row)
 {
     int line = line_of(&r->event.start_mark);
@@ -105,7 +105,7 @@ static enum status read_value(const struct reader *r, struct options *options, e
     return table_store(options, row, (const char *)r->event.data.scalar.value, source, check_only);
 }
 
-static enum status read_mapping(struct reader *r, struct options *options, enum command command)
+static enum status read_mapping(struct reader *r, struct options *options, enum user_command command)
 {
     int lines[OPTIONS] = {0};
     for (;;) {
@@ -119,7 +119,7 @@ static enum status read_mapping(struct reader *r, struct options *options, enum 
     }
 }
 
-static enum status read_stream(struct reader *r, struct options *options, enum command command)
+static enum status read_stream(struct reader *r, struct options *options, enum user_command command)
 {
     TRY(next(r));                       /* the stream's start */
     TRY(next(r));
@@ -135,7 +135,7 @@ static enum status read_stream(struct reader *r, struct options *options, enum c
     return r->event.type == YAML_STREAM_END_EVENT ? OK : fail_here(r, "only one document is allowed in a file");
 }
 
-enum status options_load_yaml(struct options *options, enum command command, const char *path)
+enum status options_load_yaml(struct options *options, enum user_command command, const char *path)
 {
     struct buffer text = {0};
     struct reader r = {.path = path};

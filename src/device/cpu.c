@@ -89,8 +89,10 @@ static enum status open_with_onednn(struct device **out)
 static void release(struct device *device, int32_t block)
 {
     struct block *b = &cpu_of(device)->blocks[block];
-    if (b->data && !b->mapped)
+    if (b->data && !b->mapped) {
         munmap(b->data, (size_t)b->bytes);
+        device->counters.bytes -= b->bytes;
+    }
     *b = (struct block){0};
 }
 
@@ -160,6 +162,8 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     enum status status = add_block(cpu_of(device), (struct block){data, bytes, false}, number);
     if (status != OK)
         munmap(data, (size_t)bytes);
+    else
+        device->counters.bytes += bytes;
     return status;
 }
 

@@ -83,6 +83,7 @@ struct device_info {
 /* What has happened since the device was opened. After prepare, the first four must not change any more. */
 struct device_counters {
     int64_t allocations, gemms, kernels, prepared, runs, commands;
+    int64_t bytes;                      /* allocated now */
 };
 
 struct device;

@@ -41,7 +41,7 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     return OK;
 }
 
-static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const void *mapped, int32_t *number)
+static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file, int32_t *number)
 {
     if (e->block_count == e->block_capacity) {
         int64_t capacity = e->block_capacity * 2 + 16;
@@ -51,7 +51,7 @@ static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t b
         e->blocks = grown;
         e->block_capacity = capacity;
     }
-    e->blocks[e->block_count] = (struct engine_block){lifetime, bytes, mapped, -1};
+    e->blocks[e->block_count] = (struct engine_block){lifetime, bytes, in_file != NULL, in_file ? in_file->mapped : NULL, -1};
     *number = (int32_t)e->block_count++;
     return OK;
 }
@@ -65,8 +65,8 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
         if (t->lifetime != lifetime)
             continue;
         int64_t bytes = tensor_bytes(t);
-        if (t->mapped) {
-            TRY(add_block(e, lifetime, bytes, t->mapped, &t->place.block));
+        if (t->in_file) {
+            TRY(add_block(e, lifetime, bytes, t, &t->place.block));
             continue;
         }
         if (bytes > most_block)
@@ -101,7 +101,7 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
     memset(bytes, 0, LIFE_COUNT * sizeof *bytes);
     *mapped = 0;
     for (int64_t i = 0; i < e->block_count; i++)
-        *(e->blocks[i].mapped ? mapped : &bytes[e->blocks[i].lifetime]) += e->blocks[i].bytes;
+        *(e->blocks[i].in_file ? mapped : &bytes[e->blocks[i].lifetime]) += e->blocks[i].bytes;
 }
 
 static struct operand on_device(const struct engine *e, const struct value *v)
@@ -131,7 +131,7 @@ enum status engine_prepare(struct engine *e)
 {
     for (int64_t i = 0; i < e->block_count; i++) {
         struct engine_block *b = &e->blocks[i];
-        TRY(b->mapped ? device_map(e->device, b->mapped, b->bytes, &b->block) : device_alloc(e->device, b->bytes, &b->block));
+        TRY(b->in_file ? device_map(e->device, b->mapped, b->bytes, &b->block) : device_alloc(e->device, b->bytes, &b->block));
     }
     e->staging = memory_alloc(e->blocks[e->life_block[LIFE_INPUTS]].bytes);
     if (!e->staging)

@@ -20,6 +20,7 @@ struct engine_program {
 struct engine_block {
     enum lifetime lifetime;
     int64_t bytes;
+    bool in_file;
     const void *mapped;
     int32_t block;                      /* the device's number; -1 before engine_prepare */
 };

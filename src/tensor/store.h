@@ -34,7 +34,8 @@ struct tensor {
     int rank;
     int64_t shape[RANK];
     struct tensor *gradient;            /* NULL while frozen */
-    const void *mapped;                 /* used in place, on a device that can */
+    bool in_file;                       /* used where it stands in a mapped file, which `mapped` points to */
+    const void *mapped;
     struct operand place;               /* set by store_place */
 };
 

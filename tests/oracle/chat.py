@@ -3,7 +3,7 @@
     chat.py RENDER ASSETS DATA      RENDER: the program built from render.c
 
 Checked for models/smollm2 and models/tiny-llama: the text is that of apply_chat_template(tokenize=False), the ids those of
-apply_chat_template(tokenize=True), and the mask follows a rule that is computed here from the text alone: the contents of
+apply_chat_template(tokenize=True), and the mask follows a rule that oracle.py computes from the text alone: the contents of
 the assistant messages, found in order, and the added token that begins where such a content ends.
 """
 import glob
@@ -12,36 +12,11 @@ import os
 import subprocess
 import sys
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-from transformers import AutoTokenizer  # noqa: E402
-
-
-def trained_ranges(text, messages):
-    """Character ranges of the assistants' contents: each message's header, then its content, are searched in order."""
-    at, ranges = 0, []
-    for message in messages:
-        header = "<|im_start|>" + message["role"] + "\n"
-        begin = text.index(header, at) + len(header)
-        assert text.startswith(message["content"], begin), "the message is not where it should be"
-        at = begin + len(message["content"])
-        if message["role"] == "assistant":
-            ranges.append((begin, at))
-    return ranges
-
-
-def expected_mask(tokenizer, added, text, messages):
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-    mask = [0] * len(encoded["input_ids"])
-    ranges = trained_ranges(text, messages)
-    ends = {end for begin, end in ranges if end > begin}
-    for i, (id, (begin, end)) in enumerate(zip(encoded["input_ids"], encoded["offset_mapping"])):
-        if any(begin < stop and end > start for start, stop in ranges) or (begin in ends and id in added):
-            mask[i] = 1
-    return mask
+from oracle import expected_mask, load_tokenizer
 
 
 def check(render, model, lines):
-    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer = load_tokenizer(model)
     added = set(tokenizer.added_tokens_decoder)
     out = subprocess.run([render, model], input="".join(lines), stdout=subprocess.PIPE, check=True, text=True, encoding="utf-8").stdout
     results = out.split("\n")[:-1]

@@ -28,7 +28,7 @@ static int clean(void **state)
 }
 
 /* Parses words that end with NULL, into fresh options. */
-static enum status parse_words(enum command command, char **words)
+static enum status parse_words(enum user_command command, char **words)
 {
     int n = 0;
     while (words[n])
@@ -48,7 +48,7 @@ static const char *yaml(const char *text)
     return path;
 }
 
-static enum status load(enum command command, const char *text)
+static enum status load(enum user_command command, const char *text)
 {
     fresh(NULL);
     const char *path = yaml(text);
@@ -221,9 +221,9 @@ static void a_needed_option_is_asked_for(void **state)
 static void commands_are_found_by_name(void **state)
 {
     (void)state;
-    enum command command;
+    enum user_command command;
     for (int c = 0; c < COMMANDS; c++) {
-        assert_ok(options_command(&command, options_command_name((enum command)c)));
+        assert_ok(options_command(&command, options_command_name((enum user_command)c)));
         assert_int_equal(command, c);
     }
     assert_fails(options_command(&command, "genrate"), ERR_ARGUMENT, "unknown command 'genrate': the nearest is 'generate'");
@@ -368,7 +368,7 @@ typedef enum status writer(struct buffer *text);
 static enum status write_help(struct buffer *text)
 {
     for (int c = 0; c < COMMANDS; c++)
-        TRY(options_help((enum command)c, text));
+        TRY(options_help((enum user_command)c, text));
     return OK;
 }
 

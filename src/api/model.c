@@ -1,0 +1,242 @@
+/* hone.h: models, evaluation, generation. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "base/process.h"
+#include "train/eval.h"
+
+enum status open_session(struct session *s, const struct options *values, bool weights)
+{
+    parallel_set_threads((int)values->threads);
+    struct session_options options = {.dir = values->model_name_or_path, .device = values->device, .dtype = values->dtype, .weights = weights};
+    return session_open(s, &options);
+}
+
+int64_t planned_peak(const struct session *s)
+{
+    int64_t bytes[LIFE_COUNT], mapped, now, peak;
+    process_memory(&now, &peak);
+    return session_bytes(s, bytes, &mapped) + now;
+}
+
+hone_status hone_model_open(hone_model **out, const hone_options *options)
+{
+    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    if (status != OK)
+        return (hone_status)status;
+    struct hone_model *m = memory_alloc(sizeof *m);
+    if (!m)
+        return HONE_ERR_MEMORY;
+    status = options_copy(&m->options, options);
+    if (status == OK)
+        status = chat_open(&m->chat, options->values.model_name_or_path);
+    process_trim();                                     /* a tokenizer's JSON is large, what is kept of it is not */
+    if (status != OK)
+        hone_model_close(m);
+    else
+        *out = m;
+    return (hone_status)status;
+}
+
+void hone_model_close(hone_model *m)
+{
+    if (!m)
+        return;
+    chat_close(m->chat);
+    hone_options_destroy(m->options);
+    memory_free(m);
+}
+
+struct progress {
+    hone_progress call;
+    void *context;
+};
+
+static bool report(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
+{
+    const struct progress *p = context;
+    return p->call(p->context, done, batches, tokens, seconds) == 0;
+}
+
+static enum status most_tokens(const struct session *s, const struct options *values, int64_t *most)
+{
+    *most = values->max_length ? values->max_length : s->model.config.window;
+    return *most <= s->model.config.window ? OK : fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)*most,
+                                                       (long long)s->model.config.window);
+}
+
+static enum status run_eval(struct hone_model *m, struct session *s, struct progress *progress, hone_eval_result *result)
+{
+    const struct options *values = &m->options->values;
+    struct data_limits limits = {.vocabulary = s->model.config.vocabulary, .all_tokens = values->train_on_inputs};
+    struct data data;
+    struct eval_result r;
+    TRY(most_tokens(s, values, &limits.most_tokens));
+    TRY(data_open(&data, values->dataset_path, m->chat, &limits));
+    int64_t slots = eval_slots(values->micro_batch_tokens, data.longest), now, peak;
+    process_memory(&now, &peak);
+    enum status status = eval_run(s, &data, slots, progress->call ? report : NULL, progress, &r);
+    data_close(&data);
+    TRY(status);
+    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
+    *result = (hone_eval_result){
+        .loss = r.loss, .perplexity = exp(r.loss), .rows = r.rows, .tokens = r.tokens, .trained_tokens = r.trained_tokens,
+        .startup_seconds = r.startup_seconds, .seconds = r.seconds, .planned_bytes = total - mapped, .mapped_bytes = mapped,
+        .allocated_bytes = s->device->counters.bytes, .peak_bytes = total + now,
+    };
+    process_memory(&now, &result->peak_rss_bytes);
+    snprintf(result->dtype, sizeof result->dtype, "%s", session_dtype(s));
+    snprintf(result->device, sizeof result->device, "%s", s->device->class->name);
+    return OK;
+}
+
+hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone_eval_result *result)
+{
+    struct session s;
+    enum status status = options_need(&m->options->values, m->options->command, OPTION_dataset_path);
+    if (status == OK)
+        status = open_session(&s, &m->options->values, true);
+    if (status != OK)
+        return (hone_status)status;
+    struct progress p = {progress, context};
+    status = run_eval(m, &s, &p, result);
+    session_close(&s);
+    return (hone_status)status;
+}
+
+/* --- generation --------------------------------------------------------------------------------------------------------- */
+
+static enum status encode_prompt(const struct hone_model *m, struct chat_row *row)
+{
+    const struct options *values = &m->options->values;
+    if (values->raw)
+        return tokenizer_encode(chat_tokenizer(m->chat), values->prompt, (int64_t)strlen(values->prompt), &row->tokens);
+    json_t *messages = json_array(), *tree = json_object();
+    bool built = messages && tree && json_object_set_new(tree, "messages", json_incref(messages)) == 0;
+    if (built && values->system)
+        built = json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", values->system)) == 0;
+    built = built && json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", values->prompt)) == 0;
+    enum status status = built ? chat_encode_prompt(m->chat, tree, row) : fail(ERR_ARGUMENT, "the prompt is not valid UTF-8");
+    json_decref(messages);
+    json_decref(tree);
+    return status;
+}
+
+/* Passes on whole UTF-8 characters; the beginning of one waits in `held` for its rest. */
+struct stream {
+    hone_text_sink sink;
+    void *context;
+    const struct tokenizer *tokenizer;
+    struct buffer held;
+};
+
+static int64_t whole_characters(const char *text, int64_t size)
+{
+    for (int64_t back = 1; back <= 4 && back <= size; back++) {
+        unsigned char c = (unsigned char)text[size - back];
+        if (c < 0x80)
+            return size;
+        if (c >= 0xc0)
+            return back >= (c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2) ? size : size - back;
+    }
+    return size;
+}
+
+static enum status stream_token(struct stream *s, int32_t token, bool last)
+{
+    if (token >= 0)
+        TRY(tokenizer_decode(s->tokenizer, &token, 1, false, &s->held));
+    int64_t whole = last ? s->held.size : whole_characters(s->held.data, s->held.size);
+    if (!whole)
+        return OK;
+    int stop = s->sink ? s->sink(s->context, s->held.data, (size_t)whole) : 0;
+    memmove(s->held.data, s->held.data + whole, (size_t)(s->held.size - whole));
+    s->held.size -= whole;
+    return stop ? fail(ERR_STOPPED, "stopped by the reader of the text") : OK;
+}
+
+static bool ends(const struct hone_model *m, const struct session *s, int32_t token)
+{
+    int64_t count;
+    const int32_t *eos = chat_eos(m->chat, &count);
+    for (int64_t i = 0; i < count; i++)
+        if (eos[i] == token)
+            return true;
+    for (int i = 0; i < s->model.hf.eos_count; i++)
+        if (s->model.hf.eos[i] == token)
+            return true;
+    return false;
+}
+
+static enum status answer(struct hone_model *m, struct generator *g, struct stream *stream, const struct chat_row *row, hone_generate_result *result)
+{
+    const struct options *values = &m->options->values;
+    struct sampling sampling = {values->temperature, values->top_p, (uint64_t)values->seed};
+    double start = clock_seconds();
+    result->startup_seconds = clock_since_start();
+    TRY(generate_feed(g, row->tokens.id, row->tokens.count));
+    result->prefill_seconds = clock_seconds() - start;
+    result->prompt_tokens = row->tokens.count;
+    for (int64_t i = 0; i < values->max_new_tokens; i++) {
+        int32_t token;
+        TRY(sample_token(g->logits, g->session->model.config.vocabulary, &sampling, g->used, &token));
+        result->new_tokens++;
+        result->ended = ends(m, g->session, token);
+        if (result->ended)
+            break;
+        TRY(stream_token(stream, token, false));
+        if (i + 1 < values->max_new_tokens)
+            TRY(generate_feed(g, &token, 1));
+    }
+    result->decode_seconds = clock_seconds() - start - result->prefill_seconds;
+    return stream_token(stream, -1, true);
+}
+
+static enum status run_generate(struct hone_model *m, struct session *s, struct stream *stream, struct chat_row *row, hone_generate_result *result)
+{
+    struct generator g = {0};
+    int64_t window = s->model.config.window, slots = row->tokens.count + m->options->values.max_new_tokens;
+    if (!row->tokens.count)
+        return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
+    for (int64_t i = 0; i < row->tokens.count; i++)
+        if (row->tokens.id[i] >= s->model.config.vocabulary)
+            return fail(ERR_DATA, "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model", (int)row->tokens.id[i],
+                        (long long)s->model.config.vocabulary);
+    if (slots > window)
+        return fail(ERR_ARGUMENT, "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld", (long long)row->tokens.count,
+                    (long long)m->options->values.max_new_tokens, (long long)window);
+    enum status status = generate_add(&g, s, slots, row->tokens.count);
+    if (status == OK)
+        status = session_plan(s);
+    if (status == OK)
+        status = session_prepare(s);
+    if (status == OK)
+        status = answer(m, &g, stream, row, result);
+    generate_free(&g);
+    return status;
+}
+
+hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hone_generate_result *result)
+{
+    struct session s;
+    struct chat_row row = {0};
+    struct stream stream = {sink, context, chat_tokenizer(m->chat), {0}};
+    *result = (hone_generate_result){0};
+    enum status status = options_need(&m->options->values, m->options->command, OPTION_prompt);
+    if (status == OK)
+        status = encode_prompt(m, &row);
+    if (status == OK) {
+        status = open_session(&s, &m->options->values, true);
+        if (status == OK) {
+            status = run_generate(m, &s, &stream, &row, result);
+            session_close(&s);
+        }
+    }
+    buffer_free(&stream.held);
+    chat_row_free(&row);
+    return (hone_status)status;
+}

@@ -1,0 +1,131 @@
+/* hone.h: versions, errors, messages, options. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/log.h"
+
+#define STATUS(name, number, text) _Static_assert((int)HONE_##name == (int)name, "hone.h and status.def agree");
+#include "base/status.def"
+#undef STATUS
+
+const char *hone_version(void)
+{
+    return HONE_VERSION;
+}
+
+const char *hone_error(void)
+{
+    return status_message();
+}
+
+const char *hone_status_text(hone_status status)
+{
+    return status_text((enum status)status);
+}
+
+static hone_log_sink log_to;
+
+static void pass_on(void *context, enum log_level level, const char *message)
+{
+    log_to(context, (hone_log_level)level, message);
+}
+
+void hone_set_log(hone_log_sink sink, void *context)
+{
+    log_to = sink;
+    log_set_sink(sink ? pass_on : NULL, context);
+}
+
+hone_status hone_options_create(hone_options **out, const char *command)
+{
+    enum user_command which;
+    enum status status = options_command(&which, command);
+    if (status != OK)
+        return (hone_status)status;
+    struct hone_options *o = memory_alloc(sizeof *o);
+    if (!o)
+        return HONE_ERR_MEMORY;
+    o->command = which;
+    options_init(&o->values, &o->arena);
+    *out = o;
+    return HONE_OK;
+}
+
+void hone_options_destroy(hone_options *o)
+{
+    if (!o)
+        return;
+    for (int i = 0; i < OPTIONS; i++)
+        buffer_free(&o->text[i]);
+    arena_free(&o->arena);
+    memory_free(o);
+}
+
+hone_status hone_options_set(hone_options *o, const char *key, const char *value)
+{
+    return (hone_status)options_set(&o->values, o->command, key, value, key);
+}
+
+hone_status hone_options_load(hone_options *o, const char *yaml_path)
+{
+    return (hone_status)options_load_yaml(&o->values, o->command, yaml_path);
+}
+
+hone_status hone_options_parse(hone_options *o, int argc, char **argv)
+{
+    struct arguments rest;
+    enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
+    if (status == OK && rest.count)
+        status = fail(ERR_ARGUMENT, "unexpected argument '%s'; options start with --, and `hone %s --help` lists them", rest.text[0],
+                      options_command_name(o->command));
+    return (hone_status)status;
+}
+
+hone_status hone_options_get(hone_options *o, const char *key, const char **value)
+{
+    static const char *const names[OPTIONS] = {
+#define OPTION(kind, name, ...) #name,
+#include "config/options.def"
+    };
+    int which = 0;
+    while (which < OPTIONS - 1 && strcmp(names[which], key))
+        which++;
+    struct buffer *text = &o->text[which];
+    text->size = 0;
+    enum status status = options_get(&o->values, key, text);
+    if (status == OK)
+        status = buffer_append(text, NULL, 0);
+    *value = status == OK ? text->data : NULL;
+    return (hone_status)status;
+}
+
+enum status options_copy(struct hone_options **out, const struct hone_options *from)
+{
+    hone_status status = hone_options_create(out, options_command_name(from->command));
+    if (status != HONE_OK)
+        return (enum status)status;
+    struct hone_options *o = *out;
+    struct arena *arena = o->values.arena;
+    o->values = from->values;
+    o->values.arena = arena;
+    bool copied = true;
+    for (int i = 0; i < OPTIONS; i++)
+        if (o->values.source[i])
+            copied &= (o->values.source[i] = arena_text(arena, o->values.source[i], (int64_t)strlen(o->values.source[i]))) != NULL;
+#define COPY_TEXT(name) \
+    if (o->values.name) \
+        copied &= (o->values.name = arena_text(arena, o->values.name, (int64_t)strlen(o->values.name))) != NULL;
+#define COPY_PATH(name) COPY_TEXT(name)
+#define COPY_CHOICE(name) COPY_TEXT(name)
+#define COPY_INT(name)
+#define COPY_REAL(name)
+#define COPY_BOOL(name)
+#define OPTION(kind, name, ...) COPY_##kind(name)
+#include "config/options.def"
+    if (copied)
+        return OK;
+    hone_options_destroy(o);
+    *out = NULL;
+    return ERR_MEMORY;
+}

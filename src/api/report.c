@@ -1,0 +1,163 @@
+/* hone.h: plan, inspect, devices, as JSON. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/file.h"
+#include "base/process.h"
+#include "train/eval.h"
+
+enum status json_result(json_t *tree, char **out)
+{
+    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    *out = text ? memory_alloc((int64_t)strlen(text) + 1) : NULL;
+    if (*out)
+        strcpy(*out, text);
+    free(text);
+    json_decref(tree);
+    return *out ? OK : fail(ERR_MEMORY, "out of memory while writing a report");
+}
+
+void hone_text_destroy(char *text)
+{
+    memory_free(text);
+}
+
+static json_t *rows_of(const struct session *s, int64_t process)
+{
+    int64_t bytes[LIFE_COUNT], mapped;
+    session_bytes(s, bytes, &mapped);
+    json_t *rows = json_array();
+    for (int life = 0; life < LIFE_COUNT; life++)
+        if (bytes[life])
+            json_array_append_new(rows, json_pack("{s:s, s:I}", "block", lifetime_name((enum lifetime)life), "bytes", (json_int_t)bytes[life]));
+    if (mapped)
+        json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "weights in mapped files", "bytes", (json_int_t)mapped));
+    json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "the process itself", "bytes", (json_int_t)process));
+    return rows;
+}
+
+static enum status plan(const struct options *values, char **json)
+{
+    struct session s;
+    struct chat *chat = NULL;
+    struct arena arena = {0};
+    const char *dir = values->model_name_or_path;
+    char *tokenizer = file_join(&arena, dir, "tokenizer.json");
+    enum status status = tokenizer ? OK : ERR_MEMORY;
+    if (status == OK && file_exists(tokenizer))         /* a run will hold it: it counts */
+        status = chat_open(&chat, dir);
+    arena_free(&arena);
+    process_trim();
+    if (status == OK)
+        status = open_session(&s, values, false);
+    if (status == OK) {
+        int64_t largest, slots = eval_slots(values->micro_batch_tokens, 0), now, peak, bytes[LIFE_COUNT], mapped;
+        status = eval_add(&s, slots, &largest);
+        if (status == OK)
+            status = session_plan(&s);
+        if (status == OK) {
+            process_memory(&now, &peak);
+            int64_t total = session_bytes(&s, bytes, &mapped), parameters = s.model.parameters;
+            status = json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:I, s:b}", "peak_bytes", (json_int_t)(total + now), "table", rows_of(&s, now),
+                                           "allocated_bytes", (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters", (json_int_t)parameters,
+                                           "bits_per_weight", 8.0 * (double)(bytes[LIFE_WEIGHTS] + mapped) / (double)parameters, "dtype", session_dtype(&s), "device",
+                                           s.device->class->name, "micro_batch_tokens", (json_int_t)slots, "fits", total - mapped <= s.info.memory_free),
+                                 json);
+        }
+        session_close(&s);
+    }
+    chat_close(chat);
+    return status;
+}
+
+hone_status hone_plan(const hone_options *options, char **json)
+{
+    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    return (hone_status)(status == OK ? plan(&options->values, json) : status);
+}
+
+static json_t *config_json(const struct model_config *c)
+{
+    static const char *const ropes[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f, s:b}", "layers", (json_int_t)c->layers, "hidden_size", (json_int_t)c->channels, "heads",
+                     (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads, "head_size", (json_int_t)c->head_size, "feed_forward", (json_int_t)c->feed_forward,
+                     "vocabulary", (json_int_t)c->vocabulary, "window", (json_int_t)c->window, "rms_norm_eps", c->eps, "rope", ropes[c->rope.kind], "rope_theta",
+                     c->rope.theta, "tied_embeddings", (int)c->tied);
+}
+
+static json_t *files_json(const struct model *m)
+{
+    int64_t bytes = 0, elements = 0, count[SAFETENSORS_DTYPES] = {0};
+    for (int64_t i = 0; i < safetensors_count(m->files); i++) {
+        const struct safetensors_tensor *t = safetensors_at(m->files, i);
+        bytes += t->bytes;
+        elements += t->bytes * 8 / safetensors_dtype_bits(t->dtype);
+        count[t->dtype]++;
+    }
+    json_t *types = json_object();
+    for (int i = 0; i < SAFETENSORS_DTYPES; i++)
+        if (count[i])
+            json_object_set_new(types, safetensors_dtype_name((enum safetensors_dtype)i), json_integer((json_int_t)count[i]));
+    return json_pack("{s:I, s:I, s:I, s:o}", "tensors", (json_int_t)safetensors_count(m->files), "elements", (json_int_t)elements, "bytes", (json_int_t)bytes,
+                     "tensors_by_type", types);
+}
+
+static json_t *text_json(const struct chat *chat)
+{
+    int64_t count;
+    const int32_t *eos = chat_eos(chat, &count);
+    json_t *ids = json_array();
+    for (int64_t i = 0; i < count; i++)
+        json_array_append_new(ids, json_integer(eos[i]));
+    return json_pack("{s:I, s:o}", "vocabulary", (json_int_t)tokenizer_vocabulary(chat_tokenizer(chat)), "end_of_turn", ids);
+}
+
+/* Builds the smallest program, so that a tensor that is missing or of a wrong shape is found here and not in a run. */
+static enum status inspect(const struct options *values, char **json)
+{
+    struct session s;
+    struct chat *chat = NULL;
+    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .dtype = "float32", .weights = true};
+    int64_t index;
+    TRY(session_open(&s, &options));
+    enum status status = session_add(&s, NET_LOGITS, 1, 1, 0, &index);
+    if (status == OK)
+        status = session_plan(&s);
+    if (status == OK)
+        status = chat_open(&chat, values->model_name_or_path);
+    if (status == OK)
+        status = json_result(json_pack("{s:s, s:I, s:o, s:o, s:o}", "family", s.model.family->model_type, "parameters", (json_int_t)s.model.parameters, "config",
+                                       config_json(&s.model.config), "weights", files_json(&s.model), "tokenizer", text_json(chat)),
+                             json);
+    chat_close(chat);
+    session_close(&s);
+    return status;
+}
+
+hone_status hone_inspect_model(const hone_options *options, char **json)
+{
+    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    return (hone_status)(status == OK ? inspect(&options->values, json) : status);
+}
+
+hone_status hone_devices(const hone_options *options, char **json)
+{
+    (void)options;
+    static const char *const names[] = {"cuda", "opencl", "cpu"};
+    json_t *list = json_array();
+    for (int i = 0; i < 3; i++) {
+        struct device *device;
+        enum status status = device_open(&device, names[i]);
+        if (status != OK) {
+            json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "device", names[i], "usable", 0, "why", status_message()));
+            continue;
+        }
+        struct device_info info;
+        device_info(device, &info);
+        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:I, s:I, s:b, s:i}", "device", names[i], "usable", 1, "name", info.name, "memory_bytes",
+                                              (json_int_t)info.memory, "free_bytes", (json_int_t)info.memory_free, "bfloat16", (int)info.bf16, "threads", info.threads));
+        device_close(device);
+    }
+    return (hone_status)json_result(json_pack("{s:o}", "devices", list), json);
+}

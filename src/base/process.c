@@ -1,0 +1,26 @@
+/* Memory of this process, from /proc. */
+#include "base/process.h"
+
+#include <malloc.h>
+#include <stdio.h>
+
+void process_memory(int64_t *now, int64_t *peak)
+{
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long long kib;
+    *now = *peak = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "VmRSS: %lld kB", &kib) == 1)
+            *now = (int64_t)kib * 1024;
+        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
+            *peak = (int64_t)kib * 1024;
+    }
+    if (file)
+        fclose(file);
+}
+
+void process_trim(void)
+{
+    malloc_trim(0);
+}

@@ -1,0 +1,27 @@
+/* The program's own helpers: every command is one file with one function, over hone.h. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/json.h"
+#include "hone.h"
+
+typedef hone_status cli_command(hone_options *options);
+
+cli_command cli_eval, cli_generate, cli_plan, cli_inspect, cli_devices;
+
+bool cli_flag(hone_options *options, const char *key);
+
+/* Parses a report of the library, for printing it to a person. */
+hone_status cli_report(char *json, json_t **tree);
+
+/* "1.23 GB" into a buffer of the caller. */
+const char *cli_bytes(char text[static 32], double bytes);
+
+/* Set once SIGINT or SIGTERM came; the commands then end their work in order. */
+bool cli_interrupted(void);
+void cli_catch_signals(void);
+
+#endif

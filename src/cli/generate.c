@@ -1,0 +1,29 @@
+/* hone generate: the answer on standard output as it is made; its speed on standard error, if that is a terminal. */
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+static int print(void *context, const char *text, size_t length)
+{
+    (void)context;
+    fwrite(text, 1, length, stdout);
+    fflush(stdout);
+    return cli_interrupted();
+}
+
+hone_status cli_generate(hone_options *options)
+{
+    hone_model *model = NULL;
+    hone_generate_result r;
+    cli_catch_signals();
+    hone_status status = hone_model_open(&model, options);
+    if (status == HONE_OK)
+        status = hone_generate(model, print, NULL, &r);
+    if (status == HONE_OK || status == HONE_ERR_STOPPED)
+        puts("");
+    if (status == HONE_OK && isatty(STDERR_FILENO) && r.new_tokens > 1)
+        fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens, (double)r.prompt_tokens / r.prefill_seconds,
+                (long long)r.new_tokens, (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
+    hone_model_close(model);
+    return status;
+}

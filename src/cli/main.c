@@ -1,0 +1,130 @@
+/* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
+#include <signal.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "config/options.h"
+
+static const struct {
+    const char *name;
+    cli_command *run;
+} commands[] = {{"eval", cli_eval}, {"generate", cli_generate}, {"plan", cli_plan}, {"inspect", cli_inspect}, {"devices", cli_devices}};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+void cli_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};        /* a second one ends the program at once */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void print_message(void *context, hone_log_level level, const char *message)
+{
+    (void)context;
+    if (level >= HONE_LOG_WARNING)
+        fprintf(stderr, "hone: warning: %s\n", message);
+}
+
+bool cli_flag(hone_options *options, const char *key)
+{
+    const char *value;
+    return hone_options_get(options, key, &value) == HONE_OK && !strcmp(value, "true");
+}
+
+hone_status cli_report(char *json, json_t **tree)
+{
+    enum status status = json_parse(tree, json, (int64_t)strlen(json), "report");
+    hone_text_destroy(json);
+    return (hone_status)status;
+}
+
+const char *cli_bytes(char text[static 32], double bytes)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    for (; bytes >= 1000 && unit < 4; unit++)
+        bytes /= 1000;
+    snprintf(text, 32, "%.*f %s", unit ? 2 : 0, bytes, units[unit]);
+    return text;
+}
+
+static int finish(hone_status status)
+{
+    if (status != HONE_OK)
+        fprintf(stderr, "hone: %s\n", hone_error());
+    return (int)status;
+}
+
+static int print_help(enum status (*write)(struct buffer *))
+{
+    struct buffer text = {0};
+    enum status status = write(&text);
+    if (status == OK)
+        fputs(text.data, stdout);
+    buffer_free(&text);
+    return finish((hone_status)status);
+}
+
+static int print_command_help(const char *name)
+{
+    struct buffer text = {0};
+    enum user_command command;
+    enum status status = options_command(&command, name);
+    if (status == OK)
+        status = options_help(command, &text);
+    if (status == OK)
+        fputs(text.data, stdout);
+    buffer_free(&text);
+    return finish((hone_status)status);
+}
+
+static int run(const char *name, int argc, char **argv)
+{
+    hone_options *options = NULL;
+    hone_status status = hone_options_create(&options, name);
+    if (status == HONE_OK && !strcmp(name, "inspect") && argc && !strcmp(argv[0], "model")) {
+        argc--;
+        argv++;
+    }
+    if (status == HONE_OK)
+        status = hone_options_parse(options, argc, argv);
+    if (status == HONE_OK && cli_flag(options, "help")) {
+        hone_options_destroy(options);
+        return print_command_help(name);
+    }
+    for (size_t i = 0; status == HONE_OK && i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(commands[i].name, name))
+            status = commands[i].run(options);
+    hone_options_destroy(options);
+    return finish(status);
+}
+
+int main(int argc, char **argv)
+{
+    hone_set_log(print_message, NULL);
+    if (argc < 2) {
+        print_help(options_overview);
+        return HONE_ERR_ARGUMENT;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return argc > 2 ? print_command_help(argv[2]) : print_help(options_overview);
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+        printf("hone %s\n", hone_version());
+        return 0;
+    }
+    if (!strcmp(argv[1], "completion"))
+        return print_help(options_complete);
+    return run(argv[1], argc - 2, argv + 2);
+}

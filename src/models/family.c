@@ -1,0 +1,68 @@
+/* The table of families, and config.json by a family's rows. */
+#include "models/family.h"
+
+#include <string.h>
+
+#define FAMILY(name) extern const struct family family_##name;
+#include "models/models.def"
+#undef FAMILY
+
+const struct family *const families[FAMILIES] = {
+#define FAMILY(name) &family_##name,
+#include "models/models.def"
+#undef FAMILY
+};
+
+static enum status read_row(const struct config_row *row, struct model_config *config, const struct hf_config *hf)
+{
+    char *field = (char *)config + row->field;
+    int64_t size = (int64_t)row->otherwise;
+    double real = row->otherwise;
+    bool flag = row->otherwise != 0;
+    if (row->same_as)
+        memcpy(&size, (char *)config + row->same_as - 1, sizeof size);
+    bool needed = !row->same_as && row->otherwise == 0;
+    switch (row->kind) {
+    case CONFIG_SIZE:
+        TRY(needed ? hf_config_need_size(hf, row->key, &size) : hf_config_size(hf, row->key, &size));
+        memcpy(field, &size, sizeof size);
+        break;
+    case CONFIG_REAL:
+        TRY(needed ? hf_config_need_real(hf, row->key, &real) : hf_config_real(hf, row->key, &real));
+        memcpy(field, &real, sizeof real);
+        break;
+    case CONFIG_BOOL:
+        TRY(hf_config_bool(hf, row->key, &flag));
+        memcpy(field, &flag, sizeof flag);
+        break;
+    }
+    return OK;
+}
+
+enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf)
+{
+    *family = NULL;
+    char known[256] = "";
+    for (int i = 0; i < FAMILIES; i++) {
+        if (!strcmp(families[i]->model_type, hf->model_type))
+            *family = families[i];
+        size_t used = strlen(known);
+        strncat(known, i ? ", " : "", sizeof known - used - 1);
+        strncat(known, families[i]->model_type, sizeof known - strlen(known) - 1);
+    }
+    if (!*family)
+        return fail(ERR_UNSUPPORTED, "%s: hone has no model family \"%s\"; it has: %s", hf->path, hf->model_type, known);
+    *config = (struct model_config){0};
+    for (const struct config_row *row = (*family)->config; row->key; row++)
+        TRY(read_row(row, config, hf));
+    if (!config->head_size) {
+        if (config->channels % config->heads)
+            return fail(ERR_FORMAT, "%s: \"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld, and there is no \"head_dim\"", hf->path,
+                        (long long)config->channels, (long long)config->heads);
+        config->head_size = config->channels / config->heads;
+    }
+    if (config->heads % config->kv_heads)
+        return fail(ERR_FORMAT, "%s: %lld heads cannot share %lld key/value heads", hf->path, (long long)config->heads, (long long)config->kv_heads);
+    TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
+    return (*family)->check(hf, config);
+}

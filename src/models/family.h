@@ -1,0 +1,55 @@
+/* Families of models: how config.json is read and how the forward pass is written. A family is one file and one line in models.def.
+ *
+ * A net is one program in the making: a family's forward pass for T token slots, with the inputs that every program has. Weights are
+ * named as in the model's files, and come into being by being used.
+ */
+#ifndef MODELS_FAMILY_H
+#define MODELS_FAMILY_H
+
+#include <stddef.h>
+
+#include "format/hf_config.h"
+#include "ops/ops.h"
+
+struct net;
+
+struct model_config {
+    int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
+    int64_t window;                     /* the most positions the model was made for */
+    double eps;
+    bool tied, attention_bias, mlp_bias;
+    struct rope_config rope;
+};
+
+/* Where a number stands in config.json: the key, the field, and what holds without it. */
+struct config_row {
+    const char *key;
+    enum { CONFIG_SIZE, CONFIG_REAL, CONFIG_BOOL } kind;
+    size_t field;
+    size_t same_as;                     /* 1 + offset of a field that was read before; 0: none */
+    double otherwise;                   /* 0 with same_as 0: the key is needed, but for a bool */
+};
+
+#define CONFIG(field) offsetof(struct model_config, field)
+#define SAME_AS(field) (1 + offsetof(struct model_config, field))
+
+struct family {
+    const char *model_type;
+    const struct config_row *config;    /* ends with key NULL */
+    double rope_theta;                  /* where config.json says none */
+    enum status (*check)(const struct hf_config *hf, const struct model_config *config);  /* refuses what the forward pass would get wrong */
+    struct value *(*forward)(struct net *n);    /* the states (T, C) behind the last norm; the head belongs to the loss */
+};
+
+enum { FAMILIES = 0
+#define FAMILY(name) + 1
+#include "models/models.def"
+#undef FAMILY
+};
+
+extern const struct family *const families[FAMILIES];
+
+/* Reads a model's numbers by its family. ERR_UNSUPPORTED names the families that there are. */
+enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf);
+
+#endif

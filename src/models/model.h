@@ -1,0 +1,32 @@
+/* A model directory: its numbers, its weights' files, and the tensors that programs made of it use. */
+#ifndef MODELS_MODEL_H
+#define MODELS_MODEL_H
+
+#include "format/safetensors.h"
+#include "models/net.h"
+#include "tensor/engine.h"
+
+struct model {
+    struct hf_config hf;
+    const struct family *family;
+    struct model_config config;
+    struct safetensors *files;          /* NULL: opened for planning, without weights */
+    struct store store;
+    int64_t parameters;                 /* set by model_attach: elements of all weights */
+};
+
+/* Reads config.json and, with `weights`, opens the safetensors files. */
+enum status model_open(struct model *m, const char *dir, bool weights);
+void model_close(struct model *m);
+
+/* The element type that the weights have in their files, as config.json or the files say. */
+enum status model_dtype(const struct model *m, enum dtype *dtype);
+
+/* After all programs are built: finds every weight in the files, checks its shape, and lets it stay there where it can be used in
+ * place. Weights in the files that no program uses are reported. */
+enum status model_attach(struct model *m, const struct device_info *device);
+
+/* After engine_prepare: fills the weights that do not stay in their files. */
+enum status model_upload(struct model *m, struct engine *e);
+
+#endif

@@ -1,0 +1,60 @@
+/* Prefill and decode over the cache. */
+#include "train/generate.h"
+
+#include "train/batch.h"
+
+enum { PREFILL_STEP = 16, PREFILL_MOST = 512 };
+
+enum status generate_add(struct generator *g, struct session *s, int64_t slots, int64_t prompt)
+{
+    *g = (struct generator){.session = s, .slots = slots};
+    int64_t T = (prompt + PREFILL_STEP - 1) / PREFILL_STEP * PREFILL_STEP;
+    T = T > PREFILL_MOST ? PREFILL_MOST : T;
+    TRY(session_add(s, NET_LOGITS, T, 1, slots, &g->prefill));
+    TRY(session_add(s, NET_LOGITS, 1, 1, slots, &g->decode));
+    g->logits = memory_alloc(s->model.config.vocabulary * (int64_t)sizeof *g->logits);
+    return g->logits ? OK : ERR_MEMORY;
+}
+
+void generate_free(struct generator *g)
+{
+    memory_free(g->logits);
+    *g = (struct generator){0};
+}
+
+void generate_reset(struct generator *g)
+{
+    g->used = 0;
+}
+
+static enum status feed(struct generator *g, int64_t program, const int32_t *ids, int64_t count)
+{
+    struct engine *e = &g->session->engine;
+    const struct net *n = g->session->nets[program];
+    int32_t *id = engine_input(e, n->ids), *position = engine_input(e, n->positions), *slot = engine_input(e, n->slots);
+    int32_t *first = engine_input(e, n->first), *last = engine_input(e, n->last), *row = engine_input(e, n->rows);
+    for (int64_t i = 0; i < count; i++) {
+        id[i] = ids[i];
+        position[i] = slot[i] = last[i] = (int32_t)(g->used + i);
+        first[i] = 0;
+    }
+    row[0] = (int32_t)(count - 1);
+    batch_pad(e, n, count, 1);
+    TRY(engine_run(e, program));
+    g->used += count;
+    return engine_read(e, n->result, g->logits);
+}
+
+enum status generate_feed(struct generator *g, const int32_t *ids, int64_t count)
+{
+    if (count < 1 || g->used + count > g->slots)
+        return fail(ERR_ARGUMENT, "%lld more tokens do not fit behind %lld of %lld", (long long)count, (long long)g->used, (long long)g->slots);
+    int64_t most = g->session->nets[g->prefill]->T;
+    while (count > 0) {
+        int64_t n = count < most ? count : most;
+        TRY(feed(g, n == 1 ? g->decode : g->prefill, ids, n));
+        ids += n;
+        count -= n;
+    }
+    return OK;
+}

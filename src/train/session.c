@@ -1,0 +1,104 @@
+/* Models on devices. */
+#include "train/session.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+static enum status choose_run(struct session *s, const char *dtype)
+{
+    enum dtype in_files;
+    TRY(model_dtype(&s->model, &in_files));
+    bool wide = !strcmp(dtype, "float32") || (!strcmp(dtype, "auto") && (in_files != DTYPE_BF16 || !s->info.bf16));
+    s->run = wide ? RUN_FLOAT32 : RUN_BFLOAT16;
+    return OK;
+}
+
+enum status session_open(struct session *s, const struct session_options *options)
+{
+    *s = (struct session){0};
+    TRY(device_open(&s->device, options->device));
+    device_info(s->device, &s->info);
+    enum status status = model_open(&s->model, options->dir, options->weights);
+    if (status == OK) {
+        s->opened = true;
+        engine_init(&s->engine, s->device, &s->model.store);
+        status = choose_run(s, options->dtype);
+    }
+    if (status != OK)
+        session_close(s);
+    return status;
+}
+
+void session_close(struct session *s)
+{
+    if (s->opened) {
+        engine_free(&s->engine);
+        model_close(&s->model);
+    }
+    for (int64_t i = 0; i < s->net_count; i++) {
+        net_free(s->nets[i]);
+        memory_free(s->nets[i]);
+    }
+    memory_free(s->nets);
+    device_close(s->device);
+    *s = (struct session){0};
+}
+
+enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index)
+{
+    for (int64_t i = 0; i < s->net_count; i++) {
+        const struct net *n = s->nets[i];
+        if (n->goal == goal && n->T == T && n->R == R && n->S == S) {
+            *index = i;
+            return OK;
+        }
+    }
+    struct net **nets = memory_resize(s->nets, (s->net_count + 1) * (int64_t)sizeof *nets);
+    if (!nets)
+        return ERR_MEMORY;
+    s->nets = nets;
+    struct net *n = memory_alloc(sizeof *n);
+    if (!n)
+        return ERR_MEMORY;
+    s->nets[s->net_count++] = n;
+    TRY(net_build(n, &s->model.store, s->model.family, &s->model.config, s->run, goal, T, R, S));
+    TRY(engine_add(&s->engine, &n->program, index));
+    return *index == s->net_count - 1 ? OK : fail(ERR_INTERNAL, "programs are numbered in two ways");
+}
+
+enum status session_plan(struct session *s)
+{
+    TRY(model_attach(&s->model, &s->info));
+    return engine_place(&s->engine);
+}
+
+int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_t *mapped)
+{
+    engine_bytes(&s->engine, bytes, mapped);
+    int64_t total = *mapped;
+    for (int life = 0; life < LIFE_COUNT; life++)
+        total += bytes[life];
+    return total;
+}
+
+enum status session_prepare(struct session *s)
+{
+    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
+    device_info(s->device, &s->info);
+    if (s->info.memory_free && total > s->info.memory_free)
+        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try --dtype bfloat16 or fewer --micro-batch-tokens",
+                    (double)total * 1e-9, (double)s->info.memory_free * 1e-9, s->device->class->name);
+    double start = clock_seconds();
+    TRY(engine_prepare(&s->engine));
+    double prepared = clock_seconds();
+    TRY(model_upload(&s->model, &s->engine));
+    log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count, prepared - start, clock_seconds() - prepared);
+    return OK;
+}
+
+const char *session_dtype(const struct session *s)
+{
+    return s->run == RUN_FLOAT32 ? "float32" : "bfloat16";
+}

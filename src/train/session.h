@@ -1,0 +1,43 @@
+/* A session: a model on a device with all the programs it will run.
+ *
+ *     session_open → session_add(program) … → session_plan → (sizes are known) → session_prepare → runs → session_close
+ */
+#ifndef TRAIN_SESSION_H
+#define TRAIN_SESSION_H
+
+#include "models/model.h"
+
+struct session {
+    struct device *device;
+    struct device_info info;
+    struct model model;
+    enum run_type run;
+    struct engine engine;
+    struct net **nets;                  /* by program number */
+    int64_t net_count;
+    bool opened;
+};
+
+struct session_options {
+    const char *dir, *device, *dtype;   /* dtype: float32, bfloat16 or auto */
+    bool weights;                       /* false: only to plan */
+};
+
+enum status session_open(struct session *s, const struct session_options *options);
+void session_close(struct session *s);
+
+/* Adds a program, or finds the same one. */
+enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index);
+
+/* Places everything; afterwards session_bytes is exact. */
+enum status session_plan(struct session *s);
+
+/* Checks that it fits, allocates, prepares every program, uploads the weights. */
+enum status session_prepare(struct session *s);
+
+/* What the plan says: by lifetime, and what stays in mapped files. The sum of all is what the device needs. */
+int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_t *mapped);
+
+const char *session_dtype(const struct session *s);
+
+#endif
