@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "api/stream.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "train/eval.h"
@@ -26,6 +28,9 @@ int64_t planned_peak(const struct session *s)
 hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    if (status == OK && !file_is_directory(options->values.model_name_or_path))
+        status = fail(ERR_IO, "%s: no such directory; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine",
+                      options->values.model_name_or_path);
     if (status != OK)
         return (hone_status)status;
     struct hone_model *m = memory_alloc(sizeof *m);
@@ -126,39 +131,6 @@ static enum status encode_prompt(const struct hone_model *m, struct chat_row *ro
     return status;
 }
 
-/* Passes on whole UTF-8 characters; the beginning of one waits in `held` for its rest. */
-struct stream {
-    hone_text_sink sink;
-    void *context;
-    const struct tokenizer *tokenizer;
-    struct buffer held;
-};
-
-static int64_t whole_characters(const char *text, int64_t size)
-{
-    for (int64_t back = 1; back <= 4 && back <= size; back++) {
-        unsigned char c = (unsigned char)text[size - back];
-        if (c < 0x80)
-            return size;
-        if (c >= 0xc0)
-            return back >= (c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2) ? size : size - back;
-    }
-    return size;
-}
-
-static enum status stream_token(struct stream *s, int32_t token, bool last)
-{
-    if (token >= 0)
-        TRY(tokenizer_decode(s->tokenizer, &token, 1, false, &s->held));
-    int64_t whole = last ? s->held.size : whole_characters(s->held.data, s->held.size);
-    if (!whole)
-        return OK;
-    int stop = s->sink ? s->sink(s->context, s->held.data, (size_t)whole) : 0;
-    memmove(s->held.data, s->held.data + whole, (size_t)(s->held.size - whole));
-    s->held.size -= whole;
-    return stop ? fail(ERR_STOPPED, "stopped by the reader of the text") : OK;
-}
-
 static bool ends(const struct hone_model *m, const struct session *s, int32_t token)
 {
     int64_t count;
@@ -188,12 +160,12 @@ static enum status answer(struct hone_model *m, struct generator *g, struct stre
         result->ended = ends(m, g->session, token);
         if (result->ended)
             break;
-        TRY(stream_token(stream, token, false));
+        TRY(stream_token(stream, token));
         if (i + 1 < values->max_new_tokens)
             TRY(generate_feed(g, &token, 1));
     }
     result->decode_seconds = clock_seconds() - start - result->prefill_seconds;
-    return stream_token(stream, -1, true);
+    return stream_end(stream);
 }
 
 static enum status run_generate(struct hone_model *m, struct session *s, struct stream *stream, struct chat_row *row, hone_generate_result *result)
@@ -224,7 +196,7 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
 {
     struct session s;
     struct chat_row row = {0};
-    struct stream stream = {sink, context, chat_tokenizer(m->chat), {0}};
+    struct stream stream = {.sink = sink, .context = context, .tokenizer = chat_tokenizer(m->chat)};
     *result = (hone_generate_result){0};
     enum status status = options_need(&m->options->values, m->options->command, OPTION_prompt);
     if (status == OK)
@@ -236,7 +208,7 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
             session_close(&s);
         }
     }
-    buffer_free(&stream.held);
+    stream_free(&stream);
     chat_row_free(&row);
     return (hone_status)status;
 }

@@ -42,23 +42,66 @@ static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, in
 /* Scores and weighted values of a few queries, straight from memory: for decoding, where copying a tile would cost more than using it. */
 static ALWAYS_INLINE void scores_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
 {
-    int64_t D = c->dim[AT_D], heads = c->dim[AT_K];
-    for (int64_t i = 0; i < rows->count; i++)
-        for (int64_t j = 0; j < count; j++)
-            rows->score[i * TILE_K + j] = dot(rows->q, i * rows->width, c->data[K], ((begin + j) * heads + head) * D, D,
-                                              sizeof(real) == 8 ? DTYPE_F64 : DTYPE_F32, dt);
+    const void *keys = c->data[K];
+    int64_t D = c->dim[AT_D], step = c->dim[AT_K] * D, at = begin * step + head * D, whole = D / LANES * LANES;
+    for (int64_t i = 0; i < rows->count; i++) {
+        const real *q = rows->q + i * rows->width;
+        real *score = rows->score + i * TILE_K;
+        for (int64_t j = 0; j < count; j += 4) {        /* beyond the last key: the last once more, which nobody reads */
+            int64_t k0 = at + j * step, most = at + (count - 1) * step;
+            int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most, k3 = k2 + step < most ? k2 + step : most;
+            vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
+            for (int64_t d = 0; d < whole; d += LANES) {
+                memcpy(&y, q + d, sizeof y);
+                vec_load(&x, dt, keys, k0 + d);
+                s0 += x * y;
+                vec_load(&x, dt, keys, k1 + d);
+                s1 += x * y;
+                vec_load(&x, dt, keys, k2 + d);
+                s2 += x * y;
+                vec_load(&x, dt, keys, k3 + d);
+                s3 += x * y;
+            }
+            real sum[4] = {vec_sum(&s0), vec_sum(&s1), vec_sum(&s2), vec_sum(&s3)};
+            for (int64_t d = whole; d < D; d++) {
+                sum[0] += q[d] * load(dt, keys, k0 + d);
+                sum[1] += q[d] * load(dt, keys, k1 + d);
+                sum[2] += q[d] * load(dt, keys, k2 + d);
+                sum[3] += q[d] * load(dt, keys, k3 + d);
+            }
+            memcpy(score + j, sum, sizeof sum);
+        }
+    }
 }
 
 static ALWAYS_INLINE void values_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
 {
-    int64_t D = c->dim[AT_D], heads = c->dim[AT_K];
-    for (int64_t i = 0; i < rows->count; i++)
-        for (int64_t j = 0; j < count; j++) {
-            real weight = rows->score[i * TILE_K + j], *y = rows->y + i * rows->width;
-            int64_t at = ((begin + j) * heads + head) * D;
-            for (int64_t d = 0; d < D; d++)
-                y[d] += weight * load(dt, c->data[V], at + d);
+    const void *values = c->data[V];
+    int64_t D = c->dim[AT_D], step = c->dim[AT_K] * D, at = begin * step + head * D, whole = D / LANES * LANES;
+    for (int64_t i = 0; i < rows->count; i++) {
+        const real *weight = rows->score + i * TILE_K;
+        real *y = rows->y + i * rows->width;
+        for (int64_t d = 0; d < whole; d += LANES) {
+            vec even, odd = {0}, x;
+            memcpy(&even, y + d, sizeof even);
+            int64_t j = 0;
+            for (; j + 2 <= count; j += 2) {
+                vec_load(&x, dt, values, at + j * step + d);
+                even += weight[j] * x;
+                vec_load(&x, dt, values, at + (j + 1) * step + d);
+                odd += weight[j + 1] * x;
+            }
+            if (j < count) {
+                vec_load(&x, dt, values, at + j * step + d);
+                even += weight[j] * x;
+            }
+            even += odd;
+            memcpy(y + d, &even, sizeof even);
         }
+        for (int64_t d = whole; d < D; d++)
+            for (int64_t j = 0; j < count; j++)
+                y[d] += weight[j] * load(dt, values, at + j * step + d);
+    }
 }
 
 static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)

@@ -9,7 +9,7 @@ enum { X, W, TARGETS };
 enum { LOSS, LSE };
 enum { R, C, V };
 
-enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16 };
+enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
 
 /* Rows of a chunk: a multiple of 16 whose float32 logits fill about 32 MB. */
 static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
@@ -19,6 +19,41 @@ static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
     return rows < most ? rows : most;
 }
 
+/* Σ exp(z − most), in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
+static ALWAYS_INLINE real sum_of_exp(const real *z, int64_t count, real most)
+{
+    real total = 0;
+    for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
+        int64_t end = count - begin < SUM_BLOCK ? count : begin + SUM_BLOCK, i = begin;
+        real lane[LANES] = {0}, block = 0;
+        for (; i + LANES <= end; i += LANES)
+            for (int l = 0; l < LANES; l++)
+                lane[l] += real_exp(z[i + l] - most);
+        for (int l = 0; l < LANES; l++)
+            block += lane[l];
+        for (; i < end; i++)
+            block += real_exp(z[i] - most);
+        total += block;
+    }
+    return total;
+}
+
+static ALWAYS_INLINE real largest(const real *z, int64_t count)
+{
+    real lane[LANES], most = z[0];
+    int64_t whole = count / LANES * LANES;
+    for (int l = 0; l < LANES; l++)
+        lane[l] = z[0];
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] = z[i + l] > lane[l] ? z[i + l] : lane[l];
+    for (int l = 0; l < LANES; l++)
+        most = lane[l] > most ? lane[l] : most;
+    for (int64_t i = whole; i < count; i++)
+        most = z[i] > most ? z[i] : most;
+    return most;
+}
+
 /* One row of the grid is one row of logits. Operands: z, targets, loss, lse */
 KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
 {
@@ -26,28 +61,9 @@ KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
         const real *z = (const real *)c->data[0] + r * vocabulary;
-        real top[LANES], sum[LANES] = {0}, most, total = 0;
-        int64_t whole = vocabulary / LANES * LANES;
-        for (int l = 0; l < LANES; l++)
-            top[l] = z[0];
-        for (int64_t i = 0; i < whole; i += LANES)
-            for (int l = 0; l < LANES; l++)
-                top[l] = z[i + l] > top[l] ? z[i + l] : top[l];
-        most = top[0];
-        for (int l = 1; l < LANES; l++)
-            most = top[l] > most ? top[l] : most;
-        for (int64_t i = whole; i < vocabulary; i++)
-            most = z[i] > most ? z[i] : most;
-        for (int64_t i = 0; i < whole; i += LANES)
-            for (int l = 0; l < LANES; l++)
-                sum[l] += real_exp(z[i + l] - most);
-        for (int l = 0; l < LANES; l++)
-            total += sum[l];
-        for (int64_t i = whole; i < vocabulary; i++)
-            total += real_exp(z[i] - most);
-        real lse = most + real_log(total);
-        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : lse - z[targets[r]];
-        ((real *)c->data[3])[r] = lse;
+        real most = largest(z, vocabulary), log_sum = real_log(sum_of_exp(z, vocabulary, most));
+        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : log_sum - (z[targets[r]] - most);
+        ((real *)c->data[3])[r] = most + log_sum;
     }
 }
 

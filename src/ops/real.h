@@ -127,12 +127,15 @@ static ALWAYS_INLINE void vec_load(vec *v, enum dtype dt, const void *p, int64_t
 /* The sum of the lanes, in a fixed order. */
 static ALWAYS_INLINE real vec_sum(const vec *v)
 {
-    real part[LANES];
-    memcpy(part, v, sizeof part);
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            part[i] += part[i + width];
-    return part[0];
+    typedef real vec8 __attribute__((vector_size(8 * sizeof(real))));
+    typedef real vec4 __attribute__((vector_size(4 * sizeof(real))));
+    vec8 half[2];
+    vec4 quarter[2];
+    memcpy(half, v, sizeof half);
+    half[0] += half[1];
+    memcpy(quarter, half, sizeof quarter);
+    quarter[0] += quarter[1];
+    return (quarter[0][0] + quarter[0][2]) + (quarter[0][1] + quarter[0][3]);
 }
 
 /* Σ a[i]·b[i] in a fixed order. */

@@ -29,32 +29,40 @@ def choose_prompts(data):
     return [kind[i] for i in range(depth) for kind in kinds.values() if i < len(kind)][:COUNT]
 
 
+def continuations(model, pad, ends, rows, length):
+    """What the model adds to each row by itself, its end of turn included. The rows go in one batch, padded on the left."""
+    import torch
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+    out = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=length)[:, width:].tolist()
+    return [row[:next((i + 1 for i, id in enumerate(row) if id in ends), length)] for row in out]
+
+
 def make_texts(folder, model, prompts):
     import torch
     tokenizer, single, double = oracle.load_tokenizer(model), oracle.load_model(model), oracle.load_model(model).double()
-    ends = single.generation_config.eos_token_id
+    pad, ends = single.generation_config.pad_token_id, single.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
+    starts = [list(tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=True, return_dict=True,
+                                                 add_generation_prompt=True)["input_ids"]) for prompt in prompts]
     answers = []
-    for prompt in prompts:
-        conversation = [{"role": "user", "content": prompt}]
-        ids = tokenizer.apply_chat_template(conversation, tokenize=True, return_dict=True, add_generation_prompt=True)["input_ids"]
-        start, ids, changed, lead = len(ids), list(ids), 0, float("inf")
-        while len(ids) < start + LENGTH and not (len(ids) > start and ids[-1] in ends):
+    for prompt, start, new in zip(prompts, starts, continuations(single, pad, ends, starts, LENGTH)):
+        sure, changed, lead = 0, 0, float("inf")
+        while sure < len(new):
             with torch.no_grad():
-                begin = len(ids)
-                given = torch.tensor([ids])
-                ids = single.generate(input_ids=given, attention_mask=torch.ones_like(given), do_sample=False,
-                                      max_new_tokens=start + LENGTH - begin)[0].tolist()
-                logits = double(input_ids=torch.tensor([ids])).logits[0, begin - 1:-1]
+                logits = double(input_ids=torch.tensor([start + new])).logits[0, len(start) + sure - 1:-1]
             best, top = logits.topk(2, dim=-1)
             leads = ((best[:, 0] - best[:, 1]) / (logits.max() - logits.min())).tolist()
-            for i, (id, _) in enumerate(top.tolist(), begin):
-                lead = min(lead, leads[i - begin])
-                if id != ids[i]:
-                    ids, changed = ids[:i] + [id], changed + 1
+            for ahead, (id, _) in zip(leads, top.tolist()):
+                sure, lead = sure + 1, min(lead, ahead)
+                if id != new[sure - 1]:
+                    new, changed = new[:sure - 1] + [id], changed + 1
+                    if id not in ends and sure < LENGTH:
+                        new += continuations(single, pad, ends, [start + new], LENGTH - sure)[0]
                     break
-        answers.append({"prompt": prompt, "text": tokenizer.decode(ids[start:], skip_special_tokens=True),
-                        "tokens": len(ids) - start, "changed": changed, "lead": lead})
+        answers.append({"prompt": prompt, "text": tokenizer.decode(new, skip_special_tokens=True), "tokens": len(new),
+                        "changed": changed, "lead": lead})
     with open(os.path.join(folder, "truth.json"), "w", encoding="utf-8") as file:
         json.dump(answers, file)
 

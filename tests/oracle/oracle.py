@@ -22,7 +22,9 @@ import tempfile
 
 import numpy as np
 
+ENVIRONMENT = dict(os.environ)  # what hone runs in
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch's threads spin otherwise: ruinous beside another busy program
 MODELS = ("smollm2", "tiny-llama")
 THREADS = 2
 
@@ -132,8 +134,9 @@ def make_logits(folder, model, lines):
                 p = torch.log_softmax(values[before].double(), dim=-1)[torch.arange(len(targets)), ids[0, before + 1]]
                 losses[name] -= p.sum().item()
     kept.flush()
-    truth = {"chats": chats, "vocabulary": shape[1], "tokens": shape[0], "trained_tokens": trained, "range": high - low,
-             "loss": losses["double"] / trained, "float32_loss": losses["single"] / trained, "float32_logits": error / (high - low)}
+    truth = {"chats": chats, "vocabulary": shape[1], "tokens": shape[0], "trained_tokens": trained,
+             "range": high - low, "float32_logits": error / (high - low),
+             "loss": losses["double"] / trained, "float32_loss": losses["single"] / trained}
     with open(os.path.join(folder, "truth.json"), "w", encoding="utf-8") as file:
         json.dump(truth, file)
 
@@ -185,7 +188,7 @@ def cached(cache, kind, model, inputs, make, load):
 
 def run(*command):
     """The bytes that a program prints. If it fails, so does the script."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr.decode(errors='replace')}")
     return done.stdout

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The program as a user runs it.
+
+    cli.py HONE ASSETS DATA [--large]
+
+Without --large: tiny models, every message and exit code. With it: SmolLM2, the plan against measured memory, and start-up.
+"""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HONE, ASSETS, DATA = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+TINY, SMOL = ASSETS / "models/tiny-llama", ASSETS / "models/smollm2"
+CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}]}
+# What Llama-2-70B and Llama-3-70B say of themselves.
+SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
+               num_attention_heads=64, num_key_value_heads=8, vocab_size=128256, max_position_embeddings=131072, rms_norm_eps=1e-5,
+               rope_theta=500000.0, torch_dtype="bfloat16", tie_word_embeddings=False, hidden_act="silu")
+
+
+def run(*args, **options):
+    return subprocess.run([HONE, *map(str, args)], capture_output=True, text=True, timeout=600, **options)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, *rows):
+        path = self.dir / name
+        path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+        return path
+
+    def ok(self, *args):
+        result = run(*args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def fails(self, code, *args, says=()):
+        result = run(*args)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertTrue(result.stderr.startswith("hone: "), result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for text in says:
+            self.assertIn(text, result.stderr)
+
+
+class Tiny(Case):
+    def test_help_and_version(self):
+        self.assertRegex(self.ok("--version"), r"^hone \d+\.\d+\.\d+\n$")
+        overview = self.ok("--help")
+        for command in ("eval", "generate", "plan", "inspect", "devices"):
+            self.assertIn(command, overview)
+            self.assertIn("--", self.ok(command, "--help"))
+        self.assertEqual(run().returncode, 2)
+
+    def test_answers_in_milliseconds(self):
+        times = []
+        for _ in range(9):
+            start = time.monotonic()
+            self.ok("--version")
+            times.append(time.monotonic() - start)
+        self.assertLess(statistics.median(times), 0.1)
+
+    def test_eval(self):
+        data = self.write("chats.jsonl", CHAT, CHAT)
+        out = json.loads(self.ok("eval", "--model", TINY, "--data", data, "--json"))
+        self.assertEqual((out["rows"], out["dtype"]), (2, "float32"))
+        self.assertGreater(out["trained_tokens"], 0)
+        self.assertLess(out["trained_tokens"], out["tokens"])
+        every = json.loads(self.ok("eval", "--model", TINY, "--data", data, "--json", "--train-on-inputs"))
+        self.assertEqual(every["trained_tokens"], every["tokens"] - 2)
+        self.assertIn("perplexity", self.ok("eval", "--model", TINY, "--data", data))
+        again = json.loads(self.ok("eval", "--model_name_or_path", TINY, f"--dataset-path={data}", "--json"))
+        self.assertEqual(again["loss"], out["loss"])
+        one = json.loads(self.ok("eval", "--model", TINY, "--data", data, "--json", "--micro-batch-tokens", 64))
+        self.assertAlmostEqual(one["loss"], out["loss"], delta=1e-6 * out["loss"])
+
+    def test_yaml(self):
+        data = self.write("chats.jsonl", CHAT)
+        config = self.write("run.yaml", f"model_name_or_path: {TINY}", f"data: {data}", "dtype: bfloat16", "max_new_tokens: 3")
+        out = json.loads(self.ok("eval", "--config", config, "--json"))
+        self.assertEqual(out["dtype"], "bfloat16")
+        out = json.loads(self.ok("eval", "--config", config, "--json", "--dtype", "float32"))
+        self.assertEqual(out["dtype"], "float32")
+        wrong = self.write("wrong.yaml", f"model: {TINY}", "dtpye: float32")
+        self.fails(2, "eval", "--config", wrong, says=["wrong.yaml:2", "dtpye", "dtype"])
+
+    def test_mistakes(self):
+        data = self.write("chats.jsonl", CHAT)
+        good = ("--model", TINY, "--data", data)
+        self.fails(2, "evil", says=["evil", "eval"])
+        self.fails(2, "eval", *good, "--dtyp", "float32", says=["--dtyp", "--dtype"])
+        self.fails(2, "eval", *good, "--dtype", "float33", says=["float33", "float32"])
+        self.fails(2, "eval", *good, "--max-new-tokens", 5, says=["generate"])
+        self.fails(2, "eval", *good, "stray", says=["stray"])
+        self.fails(2, "eval", "--data", data, says=["--model"])
+        self.fails(2, "eval", "--model", TINY, says=["--data"])
+        self.fails(3, "eval", "--model", "someone/some-model", "--data", data, says=["someone/some-model", "no such directory"])
+        self.fails(3, "eval", "--model", TINY, "--data", self.dir / "none.jsonl", says=["none.jsonl", "No such file"])
+        self.fails(6, "eval", *good, "--device", "cuda", says=["cuda", "--device cpu"])
+        self.fails(2, "eval", *good, "--max-length", 100000, says=["window"])
+
+    def test_rows(self):
+        def says(code, *rows, words):
+            self.fails(code, "eval", "--model", TINY, "--data", self.write("rows.jsonl", *rows), says=words)
+        says(4, CHAT, '{"messages": [', words=["rows.jsonl:2: ", "line 1"])
+        says(9, CHAT, {"text": "x"}, words=["rows.jsonl:2: ", "messages"])
+        says(9, CHAT, {"messages": []}, words=["rows.jsonl:2: "])
+        says(9, CHAT, {"messages": [{"role": "user"}]}, words=["rows.jsonl:2: "])
+        says(9, {"messages": [{"role": "user", "content": "Hi"}]}, words=["assistant"])
+        says(9, "", words=["no rows"])
+        long = {"messages": [CHAT["messages"][0], {"role": "assistant", "content": "word " * 4000}]}
+        says(9, CHAT, CHAT, long, words=["rows.jsonl:3: ", "tokens", "--max-length"])
+
+    def test_generate(self):
+        args = ("generate", "--model", TINY, "--prompt", "Hi", "--max-new-tokens", 12)
+        self.assertEqual(self.ok(*args), self.ok(*args))
+        drawn = self.ok(*args, "--temperature", 2, "--seed", 1)
+        self.assertEqual(drawn, self.ok(*args, "--temperature", 2, "--seed", 1))
+        self.assertNotEqual(drawn, self.ok(*args, "--temperature", 2, "--seed", 2))
+        self.ok(*args, "--raw")
+        self.assertNotEqual(self.ok(*args), self.ok(*args, "--system", "You speak only in numbers."))
+        self.fails(2, "generate", "--model", TINY, says=["--prompt"])
+        self.fails(2, "generate", "--model", TINY, "--prompt", "x", "--max-new-tokens", 10000, says=["window"])
+
+    def test_reports(self):
+        model = json.loads(self.ok("inspect", "model", "--model", TINY, "--json"))
+        self.assertEqual((model["family"], model["config"]["layers"], model["config"]["rope"]), ("llama", 2, "llama3"))
+        self.assertIn("llama", self.ok("inspect", "model", "--model", TINY))
+        devices = json.loads(self.ok("devices", "--json"))["devices"]
+        self.assertTrue(next(d for d in devices if d["device"] == "cpu")["usable"])
+        self.assertIn("cpu", self.ok("devices"))
+
+    def test_plan_of_seventy_billion(self):
+        self.write("config.json", SEVENTY)
+        times = []
+        for tokens in (1024, 131072, 1024):
+            start = time.monotonic()
+            plan = json.loads(self.ok("plan", "--model", self.dir, "--json", "--micro-batch-tokens", tokens))
+            times.append(time.monotonic() - start)
+        print(f"plan of 70B: {statistics.median(times) * 1e3:.0f} ms (at most 100)")
+        self.assertLess(statistics.median(times), 0.1)
+        self.assertEqual(plan["parameters"], 70553706496)
+        self.assertEqual(plan["peak_bytes"], sum(row["bytes"] for row in plan["table"]))
+        self.assertIn("70.55 billion", self.ok("plan", "--model", self.dir))
+
+
+class Large(Case):
+    def test_the_plan_is_exact(self):
+        rows = (DATA / "valid.jsonl").read_text().splitlines()
+        for dtype in ("float32", "bfloat16"):
+            for tokens, count in ((512, 12), (4096, 80)):
+                data = self.write("chats.jsonl", *rows[:count])
+                args = ("--model", SMOL, "--dtype", dtype, "--micro-batch-tokens", tokens, "--json")
+                plan = json.loads(self.ok("plan", *args))
+                out = json.loads(self.ok("eval", *args, "--data", data))
+                self.assertEqual(plan["allocated_bytes"], out["allocated_bytes"])
+                self.assertEqual(plan["mapped_bytes"], out["mapped_bytes"])
+                off = plan["peak_bytes"] / out["peak_rss_bytes"] - 1
+                print(f"{dtype}, {tokens} slots: planned {plan['peak_bytes'] / 1e6:.1f} MB, peak RSS {out['peak_rss_bytes'] / 1e6:.1f} MB, off by {off:+.1%} (at most 5%)")
+                self.assertLess(abs(off), 0.05)
+
+    def test_it_starts_at_once(self):
+        data = self.write("chats.jsonl", *(DATA / "valid.jsonl").read_text().splitlines()[:2])
+        for dtype in ("float32", "auto"):
+            times = []
+            for _ in range(6):
+                out = json.loads(self.ok("eval", "--model", SMOL, "--data", data, "--dtype", dtype, "--json", "--micro-batch-tokens", 512))
+                times.append(out["startup_seconds"])
+            median = statistics.median(times[1:])
+            print(f"start-up, {dtype}: {median:.3f} s (at most 0.5)")
+            self.assertLessEqual(median, 0.5)
+
+
+if __name__ == "__main__":
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Large if "--large" in sys.argv else Tiny)
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())

@@ -1,0 +1,135 @@
+/* Decoding over the cache against the same sequence without one, and the time a token takes.
+ *
+ *     decode MODEL_DIR agree     cached and uncached logits differ by at most 1e-5 of their range, at every position
+ *     decode MODEL_DIR flat      a token near position 1,024 takes at most 20% longer than one near 64
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "train/batch.h"
+#include "train/generate.h"
+
+enum { AGREE_TOKENS = 96, AGREE_PROMPT = 40, NEAR = 64, FAR = 1024, WINDOW = 48, ROUNDS = 5 };
+static const double agree_most = 1e-5, flat_most = 1.20;
+
+static enum status agree(struct session *s)
+{
+    struct generator g = {0};
+    int64_t whole, V = s->model.config.vocabulary;
+    int32_t ids[AGREE_TOKENS];
+    float *all = memory_alloc(AGREE_TOKENS * V * (int64_t)sizeof *all);
+    enum status status = all ? OK : ERR_MEMORY;
+    double low = 1e30, high = -1e30, worst = 0;
+    if (status == OK)
+        status = session_add(s, NET_LOGITS, AGREE_TOKENS, AGREE_TOKENS, 0, &whole);
+    if (status == OK)
+        status = generate_add(&g, s, AGREE_TOKENS + 7, 16);
+    if (status == OK)
+        status = session_plan(s);
+    if (status == OK)
+        status = session_prepare(s);
+    if (status != OK)
+        goto done;
+    const struct net *n = s->nets[whole];
+    for (int i = 0; i < AGREE_TOKENS; i++)
+        ids[i] = (int32_t)((i * 7919 + 13) % V);
+    batch_place(&s->engine, n, 0, ids, AGREE_TOKENS);
+    for (int i = 0; i < AGREE_TOKENS; i++)
+        ((int32_t *)engine_input(&s->engine, n->rows))[i] = i;
+    TRY_GOTO(engine_run(&s->engine, whole), done);
+    TRY_GOTO(engine_read(&s->engine, n->result, all), done);
+    for (int64_t i = 0; i < AGREE_TOKENS * V; i++) {
+        low = (double)all[i] < low ? (double)all[i] : low;
+        high = (double)all[i] > high ? (double)all[i] : high;
+    }
+    TRY_GOTO(generate_feed(&g, ids, AGREE_PROMPT), done);
+    for (int t = AGREE_PROMPT - 1; t < AGREE_TOKENS; t++) {
+        for (int64_t v = 0; v < V; v++) {
+            double d = (double)g.logits[v] - (double)all[t * V + v];
+            worst = d > worst ? d : -d > worst ? -d : worst;
+        }
+        if (t + 1 < AGREE_TOKENS)
+            TRY_GOTO(generate_feed(&g, &ids[t + 1], 1), done);
+    }
+    worst /= high - low;
+    printf("cached and uncached logits differ by %.2e of the range (at most %.0e)\n", worst, agree_most);
+    if (!(worst <= agree_most))
+        status = fail(ERR_DATA, "they should agree");
+done:
+    memory_free(all);
+    generate_free(&g);
+    return status;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median time of a token in a window behind `position`, whatever stood there before. */
+static enum status time_at(struct generator *g, int64_t position, double *median)
+{
+    double times[WINDOW];
+    g->used = position;
+    for (int i = 0; i < WINDOW; i++) {
+        int32_t id = 100 + i;
+        double start = clock_seconds();
+        TRY(generate_feed(g, &id, 1));
+        times[i] = clock_seconds() - start;
+    }
+    qsort(times, WINDOW, sizeof times[0], by_size);
+    *median = times[WINDOW / 2];
+    return OK;
+}
+
+/* Near and far in turns, so that a busy machine slows both; the median ratio counts. */
+static enum status flat(struct session *s)
+{
+    struct generator g = {0};
+    double ratio[ROUNDS], near = 0, far = 0;
+    enum status status = generate_add(&g, s, FAR + WINDOW, 16);
+    if (status == OK)
+        status = session_plan(s);
+    if (status == OK)
+        status = session_prepare(s);
+    int32_t ids[FAR] = {0};
+    if (status == OK)
+        status = generate_feed(&g, ids, FAR);
+    for (int i = 0; i < ROUNDS && status == OK; i++) {
+        status = time_at(&g, NEAR - WINDOW / 2, &near);
+        if (status == OK)
+            status = time_at(&g, FAR - WINDOW / 2, &far);
+        ratio[i] = far / near;
+    }
+    if (status == OK) {
+        qsort(ratio, ROUNDS, sizeof ratio[0], by_size);
+        printf("%s: %.2f ms a token at position %d, %.2f ms at %d: median ratio %.3f (at most %.2f)\n", session_dtype(s), near * 1e3, NEAR, far * 1e3, FAR,
+               ratio[ROUNDS / 2], flat_most);
+        if (!(ratio[ROUNDS / 2] <= flat_most))
+            status = fail(ERR_DATA, "the time of a token grows with its position");
+    }
+    generate_free(&g);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct session s;
+    bool timing = argc > 2 && !strcmp(argv[2], "flat");
+    if (argc < 3 || (!timing && strcmp(argv[2], "agree"))) {
+        fprintf(stderr, "usage: decode MODEL_DIR agree|flat [DTYPE]\n");
+        return ERR_ARGUMENT;
+    }
+    struct session_options options = {.dir = argv[1], .device = "cpu", .dtype = argc > 3 ? argv[3] : "float32", .weights = true};
+    enum status status = session_open(&s, &options);
+    if (status == OK) {
+        status = timing ? flat(&s) : agree(&s);
+        session_close(&s);
+    }
+    if (status != OK)
+        printf("%s\n", status_message());
+    return status;
+}

@@ -1,0 +1,83 @@
+/* Writes the logits of every position of every chat, for comparison with transformers.
+ *
+ *     logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS
+ *
+ * Rows are packed several to a micro-batch of TOKENS slots, in float32. For every row in order: int32 n, int32 ids[n],
+ * float32 logits[n][V].
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/batch.h"
+#include "train/session.h"
+
+static enum status write_batch(struct session *s, const struct data *data, const struct batch *b, int64_t index, float *logits, FILE *out)
+{
+    const struct net *n = s->nets[index];
+    int32_t *rows = engine_input(&s->engine, n->rows);
+    int64_t slot = 0, V = s->model.config.vocabulary;
+    for (int64_t r = b->first; r < b->first + b->count; r++) {
+        batch_place(&s->engine, n, slot, data->ids + data->rows[r].begin, data->rows[r].count);
+        slot += data->rows[r].count;
+    }
+    batch_pad(&s->engine, n, slot, 0);
+    for (int64_t t = 0; t < slot; t++)
+        rows[t] = (int32_t)t;
+    TRY(engine_run(&s->engine, index));
+    TRY(engine_read(&s->engine, n->result, logits));
+    slot = 0;
+    for (int64_t r = b->first; r < b->first + b->count; r++) {
+        int32_t count = (int32_t)data->rows[r].count;
+        fwrite(&count, sizeof count, 1, out);
+        fwrite(data->ids + data->rows[r].begin, sizeof(int32_t), (size_t)count, out);
+        fwrite(logits + slot * V, sizeof(float) * (size_t)V, (size_t)count, out);
+        slot += count;
+    }
+    return ferror(out) ? fail(ERR_IO, "cannot write the logits") : OK;
+}
+
+static enum status run(const char *dir, const char *path, FILE *out, int64_t tokens)
+{
+    struct session s;
+    struct chat *chat = NULL;
+    struct data data = {0};
+    struct batch *batches = NULL;
+    float *logits = NULL;
+    int64_t index, count;
+    enum status status;
+    struct session_options options = {.dir = dir, .device = "cpu", .dtype = "float32", .weights = true};
+    TRY(session_open(&s, &options));
+    TRY_GOTO(chat_open(&chat, dir), done);
+    struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary};
+    TRY_GOTO(data_open(&data, path, chat, &limits), done);
+    TRY_GOTO(batch_cut(&data, tokens, &batches, &count), done);
+    TRY_GOTO(session_add(&s, NET_LOGITS, tokens, tokens, 0, &index), done);
+    TRY_GOTO(session_plan(&s), done);
+    TRY_GOTO(session_prepare(&s), done);
+    logits = memory_alloc(tokens * s.model.config.vocabulary * (int64_t)sizeof *logits);
+    for (int64_t b = 0; b < count && logits && status == OK; b++)
+        status = write_batch(&s, &data, &batches[b], index, logits, out);
+    fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data.row_count, (long long)count, (long long)tokens);
+done:
+    memory_free(logits);
+    memory_free(batches);
+    data_close(&data);
+    chat_close(chat);
+    session_close(&s);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    FILE *out = argc == 5 ? fopen(argv[3], "wb") : NULL;
+    if (!out) {
+        fprintf(stderr, "usage: logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS\n");
+        return ERR_ARGUMENT;
+    }
+    enum status status = run(argv[1], argv[2], out, strtoll(argv[4], NULL, 10));
+    if (fclose(out) != 0 && status == OK)
+        status = fail(ERR_IO, "%s: cannot write", argv[3]);
+    if (status != OK)
+        fprintf(stderr, "%s\n", status_message());
+    return status;
+}

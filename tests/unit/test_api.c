@@ -1,0 +1,238 @@
+/* hone.h as an embedding program uses it: handles, statuses, leaks, threads. */
+#include "test.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <pthread.h>
+
+#include "hone.h"
+#include "tiny_model.h"
+
+static struct tiny_model tiny;
+static char data_path[128];
+
+static hone_options *make_options(const char *command)
+{
+    hone_options *o = NULL;
+    assert_int_equal(hone_options_create(&o, command), HONE_OK);
+    assert_int_equal(hone_options_set(o, "model", tiny.dir), HONE_OK);
+    return o;
+}
+
+static double eval_once(const char *dtype)
+{
+    hone_options *o = make_options("eval");
+    hone_model *model = NULL;
+    hone_eval_result r;
+    assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
+    assert_int_equal(hone_options_set(o, "dtype", dtype), HONE_OK);
+    assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    hone_options_destroy(o);                            /* the model has its own copy */
+    if (hone_eval(model, NULL, NULL, &r) != HONE_OK)
+        fail_msg("%s", hone_error());
+    assert_true(fabs(r.perplexity - exp(r.loss)) < 1e-9 * r.perplexity);
+    assert_int_equal(r.rows, 3);
+    assert_int_equal(r.planned_bytes, r.allocated_bytes);
+    hone_model_close(model);
+    return r.loss;
+}
+
+static void eval_gives_the_same_bytes_twice(void **state)
+{
+    (void)state;
+    double a = eval_once("float32"), b = eval_once("float32"), c = eval_once("bfloat16");
+    assert_true(a == b);
+    assert_true(fabs(a - c) < 0.05 * a);
+}
+
+static int collect(void *context, const char *text, size_t length)
+{
+    char *all = context;
+    strncat(all, text, length);
+    return 0;
+}
+
+static void generate(const char *seed, const char *temperature, char *text)
+{
+    hone_options *o = make_options("generate");
+    hone_model *model = NULL;
+    hone_generate_result r;
+    assert_int_equal(hone_options_set(o, "prompt", "Hello"), HONE_OK);
+    assert_int_equal(hone_options_set(o, "max_new_tokens", "24"), HONE_OK);
+    assert_int_equal(hone_options_set(o, "seed", seed), HONE_OK);
+    assert_int_equal(hone_options_set(o, "temperature", temperature), HONE_OK);
+    assert_int_equal(hone_options_set(o, "top-p", "0.9"), HONE_OK);
+    assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    *text = 0;
+    assert_int_equal(hone_generate(model, collect, text, &r), HONE_OK);
+    assert_true(r.new_tokens >= 1 && r.new_tokens <= 24);
+    hone_model_close(model);
+    hone_options_destroy(o);
+}
+
+static void sampling_follows_the_seed(void **state)
+{
+    (void)state;
+    char a[512], b[512], c[512], greedy[512], again[512];
+    generate("1", "1.5", a);
+    generate("1", "1.5", b);
+    generate("2", "1.5", c);
+    generate("1", "0", greedy);
+    generate("2", "0", again);
+    assert_string_equal(a, b);
+    assert_string_not_equal(a, c);
+    assert_string_equal(greedy, again);
+}
+
+/* Open and close in turns: what the process holds does not grow. */
+static void handles_leak_nothing(void **state)
+{
+    (void)state;
+    eval_once("float32");
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 5; i++)
+        eval_once("float32");
+    size_t after = mallinfo2().uordblks;
+    assert_true(after < before + 65536);
+}
+
+static void *thread_body(void *result)
+{
+    *(double *)result = eval_once("float32");
+    return NULL;
+}
+
+static void handles_of_two_threads_are_independent(void **state)
+{
+    (void)state;
+    double want = eval_once("float32"), got[2];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, thread_body, &got[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(got[i] == want);
+    }
+}
+
+static void failures_have_their_own_codes(void **state)
+{
+    (void)state;
+    hone_options *o = make_options("eval");
+    hone_model *model = NULL;
+    hone_eval_result r;
+    assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_ARGUMENT);     /* no data */
+    assert_non_null(strstr(hone_error(), "--data"));
+    hone_model_close(model);
+
+    assert_int_equal(hone_options_set(o, "data", "/nonexistent.jsonl"), HONE_OK);
+    assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_IO);
+    hone_model_close(model);
+
+    assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
+    assert_int_equal(hone_options_set(o, "device", "cuda"), HONE_OK);
+    assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_DEVICE);
+    hone_model_close(model);
+
+    assert_int_equal(hone_options_set(o, "modle", "x"), HONE_ERR_ARGUMENT);
+    assert_non_null(strstr(hone_error(), "model"));
+    assert_int_equal(hone_options_set(o, "model", "/nonexistent"), HONE_OK);
+    assert_int_equal(hone_model_open(&model, o), HONE_ERR_IO);
+    hone_options_destroy(o);
+    assert_int_equal(hone_options_create(&o, "evil"), HONE_ERR_ARGUMENT);
+    assert_non_null(strstr(hone_error(), "eval"));
+}
+
+static hone_status eval_with(const hone_options *o, int64_t fail_after)
+{
+    hone_model *model = NULL;
+    hone_eval_result r;
+    memory_fail_after(fail_after);
+    hone_status status = hone_model_open(&model, o);
+    if (status == HONE_OK)
+        status = hone_eval(model, NULL, NULL, &r);
+    memory_fail_after(-1);
+    hone_model_close(model);
+    return status;
+}
+
+/* Every allocation of an evaluation fails once: each time it ends in order, with its own code. */
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    hone_options *o = make_options("eval");
+    assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
+    int64_t before = memory_count();
+    assert_int_equal(eval_with(o, -1), HONE_OK);
+    int64_t count = memory_count() - before;
+    print_message("an evaluation allocates %lld times\n", (long long)count);
+    int64_t done_without = 0;                           /* a pattern runs without its just-in-time code, a report without a name */
+    for (int64_t after = 0; after < count; after++) {
+        hone_status status = eval_with(o, after);
+        done_without += status == HONE_OK;
+        if (status != HONE_OK && status != HONE_ERR_MEMORY)
+            fail_msg("allocation %lld: status %d: %s", (long long)after, (int)status, hone_error());
+    }
+    print_message("%lld of them can be done without\n", (long long)done_without);
+    assert_true(done_without <= 20);
+    hone_options_destroy(o);
+}
+
+static void reports_are_json(void **state)
+{
+    (void)state;
+    hone_options *o = make_options("plan");
+    char *json = NULL;
+    assert_int_equal(hone_plan(o, &json), HONE_OK);
+    assert_non_null(strstr(json, "\"peak_bytes\""));
+    hone_text_destroy(json);
+    hone_options_destroy(o);
+    o = make_options("inspect");
+    assert_int_equal(hone_inspect_model(o, &json), HONE_OK);
+    assert_non_null(strstr(json, "\"family\": \"llama\""));
+    hone_text_destroy(json);
+    hone_options_destroy(o);
+    assert_int_equal(hone_options_create(&o, "devices"), HONE_OK);
+    assert_int_equal(hone_devices(o, &json), HONE_OK);
+    assert_non_null(strstr(json, "\"cpu\""));
+    hone_text_destroy(json);
+    hone_options_destroy(o);
+}
+
+static int make_model(void **state)
+{
+    (void)state;
+    static const char rows[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is hone?\"}, {\"role\": \"assistant\", \"content\": \"A tool that sharpens.\"}]}\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello!\"}, {\"role\": \"user\", \"content\": \"Bye\"}, "
+        "{\"role\": \"assistant\", \"content\": \"See you.\"}]}\n\n"
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Why?\"}, {\"role\": \"assistant\", \"content\": \"Because.\"}]}\n";
+    tiny_model_make(&tiny, true);
+    tiny_write(&tiny, "chats.jsonl", rows);
+    snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tiny.dir);
+    return 0;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    tiny_model_remove(&tiny);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eval_gives_the_same_bytes_twice),
+        cmocka_unit_test(sampling_follows_the_seed),
+        cmocka_unit_test(handles_leak_nothing),
+        cmocka_unit_test(handles_of_two_threads_are_independent),
+        cmocka_unit_test(failures_have_their_own_codes),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(reports_are_json),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}

@@ -1,0 +1,254 @@
+/* Programs of a model: placement, exact sizes, nothing allocated in a run, packing, tied heads, block limits. */
+#include "test.h"
+
+#include <math.h>
+
+#include "tiny_model.h"
+#include "train/batch.h"
+#include "train/eval.h"
+#include "train/generate.h"
+#include "train/session.h"
+
+static struct tiny_model tied, untied;
+
+static void open_tiny(struct session *s, const struct tiny_model *m, const char *dtype)
+{
+    struct session_options options = {.dir = m->dir, .device = "cpu", .dtype = dtype, .weights = true};
+    assert_ok(session_open(s, &options));
+}
+
+struct life {
+    struct value *root;
+    int64_t first, last;
+};
+
+/* No two values that are alive at the same command share a byte, but for an output that takes the memory of an input that ends there. */
+static void check_places(const struct lowering *l)
+{
+    static struct life lives[4096];
+    int64_t count = 0;
+    for (int64_t i = 0; i < l->count; i++)
+        for (int o = 0; o < OPERANDS; o++) {
+            struct value *root = l->list[i].value[o] ? value_root(l->list[i].value[o]) : NULL;
+            int64_t at = 0;
+            if (!root || root->lifetime != LIFE_ACTIVATIONS)
+                continue;
+            while (at < count && lives[at].root != root)
+                at++;
+            if (at == count)
+                lives[count++] = (struct life){root, i, i};
+            lives[at].last = i;
+        }
+    assert_true(count > 20);
+    for (int64_t a = 0; a < count; a++)
+        for (int64_t b = a + 1; b < count; b++) {
+            const struct life *x = &lives[a], *y = &lives[b];
+            int64_t xo = x->root->place.offset, yo = y->root->place.offset;
+            bool share = xo < yo + value_bytes(y->root) && yo < xo + value_bytes(x->root);
+            bool together = x->first <= y->last && y->first <= x->last;
+            bool handed_over = x->last == y->first || y->last == x->first;
+            assert_true(xo % ALIGNMENT == 0);
+            if (share && together)
+                assert_true(handed_over && xo == yo);
+        }
+}
+
+static void values_never_overlap(void **state)
+{
+    (void)state;
+    struct session s;
+    int64_t index;
+    open_tiny(&s, &tied, "float32");
+    assert_ok(session_add(&s, NET_LOSS, 48, 24, 0, &index));
+    check_places(&s.engine.programs[index].lowering);
+    assert_ok(session_add(&s, NET_LOGITS, 7, 1, 20, &index));
+    check_places(&s.engine.programs[index].lowering);
+    session_close(&s);
+}
+
+/* The planner's sum is what the device has allocated, at two batch sizes and in both types. */
+static void the_plan_is_what_is_allocated(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    for (int d = 0; d < 2; d++)
+        for (int64_t T = 64; T <= 256; T *= 4) {
+            struct session s;
+            int64_t index, bytes[LIFE_COUNT], mapped;
+            open_tiny(&s, &untied, dtypes[d]);
+            assert_ok(eval_add(&s, T, &index));
+            assert_ok(session_plan(&s));
+            int64_t total = session_bytes(&s, bytes, &mapped);
+            assert_int_equal(s.device->counters.bytes, 0);
+            assert_ok(session_prepare(&s));
+            assert_int_equal(s.device->counters.bytes, total - mapped);
+            assert_true(d == 0 ? mapped > 0 : mapped == 0);             /* float32 files serve a float32 run in place */
+            session_close(&s);
+        }
+}
+
+static void write_tokens(struct session *s, const struct net *n, int64_t slot, int32_t seed, int64_t count)
+{
+    int32_t ids[512];
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = (int32_t)((seed * 31 + i * 17) % TINY_VOCABULARY);
+    batch_place(&s->engine, n, slot, ids, count);
+}
+
+/* Counters after the first run of each program stay as they are. */
+static void a_run_allocates_nothing(void **state)
+{
+    (void)state;
+    struct session s;
+    int64_t loss, index[3];
+    struct generator g;
+    float losses[64];
+    open_tiny(&s, &tied, "float32");
+    assert_ok(session_add(&s, NET_LOSS, 64, 64, 0, &loss));
+    assert_ok(session_add(&s, NET_LOSS, 32, 8, 0, &index[0]));
+    assert_ok(generate_add(&g, &s, 40, 16));
+    assert_ok(session_plan(&s));
+    assert_ok(session_prepare(&s));
+    int64_t memory = 0;
+    struct device_counters before = {0};
+    for (int round = 0; round < 8; round++) {
+        const struct net *n = s.nets[loss];
+        write_tokens(&s, n, 0, round, 30);
+        for (int r = 0; r < 10; r++) {
+            ((int32_t *)engine_input(&s.engine, n->rows))[r] = r;
+            ((int32_t *)engine_input(&s.engine, n->targets))[r] = r;
+        }
+        batch_pad(&s.engine, n, 30, 10);
+        assert_ok(engine_run(&s.engine, loss));
+        assert_ok(engine_read(&s.engine, n->result, losses));
+        generate_reset(&g);
+        assert_ok(generate_feed(&g, (int32_t[]){5, 6, 7}, 3));
+        assert_ok(generate_feed(&g, (int32_t[]){8}, 1));
+        if (round == 0) {
+            memory = memory_count();
+            before = s.device->counters;
+        }
+    }
+    assert_int_equal(memory_count(), memory);
+    assert_int_equal(s.device->counters.allocations, before.allocations);
+    assert_int_equal(s.device->counters.gemms, before.gemms);
+    assert_int_equal(s.device->counters.kernels, before.kernels);
+    assert_int_equal(s.device->counters.prepared, before.prepared);
+    assert_true(s.device->counters.runs > before.runs);
+    generate_free(&g);
+    session_close(&s);
+}
+
+/* The logits of a sequence do not depend on its neighbours in the slots. */
+static void packed_sequences_do_not_see_each_other(void **state)
+{
+    (void)state;
+    struct session s;
+    int64_t index, V = TINY_VOCABULARY;
+    open_tiny(&s, &untied, "float32");
+    assert_ok(session_add(&s, NET_LOGITS, 96, 96, 0, &index));
+    assert_ok(session_plan(&s));
+    assert_ok(session_prepare(&s));
+    const struct net *n = s.nets[index];
+    float *alone = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY), *packed = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY);
+    for (int t = 0; t < 96; t++)
+        ((int32_t *)engine_input(&s.engine, n->rows))[t] = t;
+    write_tokens(&s, n, 0, 3, 20);
+    batch_pad(&s.engine, n, 20, 96);
+    assert_ok(engine_run(&s.engine, index));
+    assert_ok(engine_read(&s.engine, n->result, alone));
+    write_tokens(&s, n, 0, 9, 41);
+    write_tokens(&s, n, 41, 3, 20);
+    write_tokens(&s, n, 61, 8, 35);
+    assert_ok(engine_run(&s.engine, index));
+    assert_ok(engine_read(&s.engine, n->result, packed));
+    for (int64_t i = 0; i < 20 * V; i++)
+        assert_true(fabsf(alone[i] - packed[41 * V + i]) < 1e-4f);
+    test_free(alone);
+    test_free(packed);
+    session_close(&s);
+}
+
+static const struct device_class *real_class;
+
+static void small_info(struct device *device, struct device_info *info)
+{
+    real_class->info(device, info);
+    info->most_block = 20000;
+}
+
+/* A device with a small largest allocation gets the weights in several blocks, and a tensor beyond it is refused. */
+static void blocks_respect_the_largest_allocation(void **state)
+{
+    (void)state;
+    struct session s;
+    int64_t index;
+    open_tiny(&s, &tied, "bfloat16");
+    struct device_class small = *s.device->class;
+    real_class = s.device->class;
+    small.info = small_info;
+    s.device->class = &small;
+    assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
+    assert_ok(model_attach(&s.model, &s.info));
+    assert_ok(engine_place(&s.engine));
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < s.engine.block_count; i++) {
+        blocks += s.engine.blocks[i].lifetime == LIFE_WEIGHTS;
+        if (s.engine.blocks[i].lifetime == LIFE_WEIGHTS)
+            assert_true(s.engine.blocks[i].bytes <= 20000 + ALIGNMENT);
+    }
+    assert_true(blocks >= 3);
+    s.device->class = real_class;
+    session_close(&s);
+}
+
+static void wrong_files_are_named(void **state)
+{
+    (void)state;
+    struct tiny_model m;
+    struct session s;
+    int64_t index;
+    tiny_model_make(&m, true);
+    tiny_write(&m, "config.json", "{\"model_type\": \"gpt9\"}");
+    struct session_options options = {.dir = m.dir, .device = "cpu", .dtype = "auto", .weights = true};
+    assert_fails(session_open(&s, &options), ERR_UNSUPPORTED, "no model family \"gpt9\"; it has: llama");
+    tiny_write(&m, "config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+               "\"num_key_value_heads\": 2, \"vocab_size\": 300, \"tie_word_embeddings\": true}");
+    assert_ok(session_open(&s, &options));
+    assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
+    assert_fails(session_plan(&s), ERR_FORMAT, "model.embed_tokens.weight");
+    session_close(&s);
+    options.device = "cuda";
+    assert_fails(session_open(&s, &options), ERR_DEVICE, "--device cpu");
+    tiny_model_remove(&m);
+}
+
+static int make_models(void **state)
+{
+    (void)state;
+    tiny_model_make(&tied, true);
+    tiny_model_make(&untied, false);
+    return 0;
+}
+
+static int remove_models(void **state)
+{
+    (void)state;
+    tiny_model_remove(&tied);
+    tiny_model_remove(&untied);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_never_overlap),
+        cmocka_unit_test(the_plan_is_what_is_allocated),
+        cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(packed_sequences_do_not_see_each_other),
+        cmocka_unit_test(blocks_respect_the_largest_allocation),
+        cmocka_unit_test(wrong_files_are_named),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
