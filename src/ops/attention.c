@@ -3,7 +3,9 @@
  * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
  * h / (H / K). The T × S scores never exist: a tile of queries walks over tiles of keys, keeping the running maximum m, the sum of
  * exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the way back.
+ * With few queries there is too little to share in a tile: decoding takes the way of attention_split.h.
  */
+#include "ops/attention_split.h"
 #include "ops/attention_tile.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL };
@@ -39,71 +41,6 @@ static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, in
             rows->y[i * rows->width + d] *= shrink;
 }
 
-/* Scores and weighted values of a few queries, straight from memory: for decoding, where copying a tile would cost more than using it. */
-static ALWAYS_INLINE void scores_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
-{
-    const void *keys = c->data[K];
-    int64_t D = c->dim[AT_D], step = c->dim[AT_K] * D, at = begin * step + head * D, whole = D / LANES * LANES;
-    for (int64_t i = 0; i < rows->count; i++) {
-        const real *q = rows->q + i * rows->width;
-        real *score = rows->score + i * TILE_K;
-        for (int64_t j = 0; j < count; j += 4) {        /* beyond the last key: the last once more, which nobody reads */
-            int64_t k0 = at + j * step, most = at + (count - 1) * step;
-            int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most, k3 = k2 + step < most ? k2 + step : most;
-            vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
-            for (int64_t d = 0; d < whole; d += LANES) {
-                memcpy(&y, q + d, sizeof y);
-                vec_load(&x, dt, keys, k0 + d);
-                s0 += x * y;
-                vec_load(&x, dt, keys, k1 + d);
-                s1 += x * y;
-                vec_load(&x, dt, keys, k2 + d);
-                s2 += x * y;
-                vec_load(&x, dt, keys, k3 + d);
-                s3 += x * y;
-            }
-            real sum[4] = {vec_sum(&s0), vec_sum(&s1), vec_sum(&s2), vec_sum(&s3)};
-            for (int64_t d = whole; d < D; d++) {
-                sum[0] += q[d] * load(dt, keys, k0 + d);
-                sum[1] += q[d] * load(dt, keys, k1 + d);
-                sum[2] += q[d] * load(dt, keys, k2 + d);
-                sum[3] += q[d] * load(dt, keys, k3 + d);
-            }
-            memcpy(score + j, sum, sizeof sum);
-        }
-    }
-}
-
-static ALWAYS_INLINE void values_direct(const struct call *c, struct rows *rows, int64_t begin, int64_t count, int64_t head, enum dtype dt)
-{
-    const void *values = c->data[V];
-    int64_t D = c->dim[AT_D], step = c->dim[AT_K] * D, at = begin * step + head * D, whole = D / LANES * LANES;
-    for (int64_t i = 0; i < rows->count; i++) {
-        const real *weight = rows->score + i * TILE_K;
-        real *y = rows->y + i * rows->width;
-        for (int64_t d = 0; d < whole; d += LANES) {
-            vec even, odd = {0}, x;
-            memcpy(&even, y + d, sizeof even);
-            int64_t j = 0;
-            for (; j + 2 <= count; j += 2) {
-                vec_load(&x, dt, values, at + j * step + d);
-                even += weight[j] * x;
-                vec_load(&x, dt, values, at + (j + 1) * step + d);
-                odd += weight[j + 1] * x;
-            }
-            if (j < count) {
-                vec_load(&x, dt, values, at + j * step + d);
-                even += weight[j] * x;
-            }
-            even += odd;
-            memcpy(y + d, &even, sizeof even);
-        }
-        for (int64_t d = whole; d < D; d++)
-            for (int64_t j = 0; j < count; j++)
-                y[d] += weight[j] * load(dt, values, at + j * step + d);
-    }
-}
-
 static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
@@ -121,16 +58,11 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
         low = first[first_row + i] < low ? first[first_row + i] : low;
         high = last[first_row + i] > high ? last[first_row + i] : high;
     }
-    bool direct = rows.count < 4;
     real keys[HEAD_MOST * TILE_K], values[TILE_K * HEAD_MOST];
     for (int64_t s = low; s <= high; s += TILE_K) {
         int64_t count = high + 1 - s < TILE_K ? high + 1 - s : TILE_K;
-        if (direct) {
-            scores_direct(c, &rows, s, count, kv, dt);
-        } else {
-            tile_load_transposed(keys, c->data[K], s, count, kv_heads, kv, D, dt);
-            tile_multiply(rows.score, TILE_K, rows.q, rows.width, keys, TILE_K, padded, TILE_K, D, false);
-        }
+        tile_load_transposed(keys, c->data[K], s, count, kv_heads, kv, D, dt);
+        tile_multiply(rows.score, TILE_K, rows.q, rows.width, keys, TILE_K, padded, TILE_K, D, false);
         for (int64_t i = 0; i < padded; i++) {
             if (i >= rows.count) {
                 memset(rows.score + i * TILE_K, 0, TILE_K * sizeof(real));
@@ -141,12 +73,8 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
             end = end > count ? count : end;
             soften(&rows, i, begin, end > begin ? end : begin);
         }
-        if (direct) {
-            values_direct(c, &rows, s, count, kv, dt);
-        } else {
-            tile_load(values, rows.width, c->data[V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
-            tile_multiply(rows.y, rows.width, rows.score, TILE_K, values, rows.width, padded, rows.width, TILE_K, true);
-        }
+        tile_load(values, rows.width, c->data[V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
+        tile_multiply(rows.y, rows.width, rows.score, TILE_K, values, rows.width, padded, rows.width, TILE_K, true);
     }
     for (int64_t i = 0; i < rows.count; i++) {
         real inverse = 1 / rows.sum[i];
@@ -197,6 +125,17 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
 }
 
+static const struct kernel kernel = {"attention", forward};
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    struct value *const *in = n->in, *const *out = n->out;
+    if (n->size[AT_T] < SPLIT_QUERIES)
+        return split_lower(l, n);
+    struct value *values[] = {in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], out[Y], out[LSE]};
+    return lower_launch(l, &kernel, 8, values, n->size, n->number, n->rows, 1);
+}
+
 static double flops(const struct node *n)
 {
     return 2.0 * (double)n->size[AT_T] * (double)n->size[AT_S] * (double)n->size[AT_H] * (double)n->size[AT_D];
@@ -232,11 +171,11 @@ static void fill_cached(const char *input, int32_t *to, int64_t count, const int
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
-    {.build = build_cached, .fill = fill_cached, .forward_only = true, .axes = {{"T", {1, 2, 5, 33}}, {"S", {70, 200}}, {"D", {16, 64}}}}, {0},
+    {.build = build_cached, .fill = fill_cached, .forward_only = true, .axes = {{"T", {1, 2, 5, 33}}, {"S", {70, 200, 700}}, {"D", {16, 64}}}}, {0},
 };
 
 const struct op OP(attention) = {
     .name = "attention", .formula = "y[t] = Σ softmax(scale · q[t]·k[s]) · v[s], s = first[t] … last[t]",
     .inputs = {"q", "k", "v", "first", "last", "until?"}, .outputs = {"y", "lse"}, .shape = shape, .gradient = gradient,
-    .kernel = {"attention", forward}, .block = 1, .flops = flops, .examples = examples,
+    .lower = lower, .flops = flops, .examples = examples,
 };

@@ -1,0 +1,172 @@
+/* Attention for a few queries over many keys: decoding.
+ *
+ * The keys are cut into parts of SPLIT_KEYS. One piece of work is one part for one query's heads that share a kv-head, so that keys and values are
+ * read once and all cores have work; it leaves the maximum m, the sum of exponentials and the weighted sum of values of its part. A second
+ * kernel puts the parts together in order. Which parts there are depends on the cache's size alone.
+ */
+#ifndef OPS_ATTENTION_SPLIT_H
+#define OPS_ATTENTION_SPLIT_H
+
+#include "ops/attention_tile.h"
+
+enum { SPLIT_KEYS = 128, SPLIT_QUERIES = 4 };
+
+/* A part of one head: D values, m, sum. */
+static inline int64_t split_width(const int64_t *size)
+{
+    return size[AT_D] + 2;
+}
+
+static inline int64_t split_parts(const int64_t *size)
+{
+    return (size[AT_S] + SPLIT_KEYS - 1) / SPLIT_KEYS;
+}
+
+/* score[j] = q · k[j]; four keys at a time, so that their sums overlap. */
+static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *keys, int64_t at, int64_t step, int64_t count, int64_t D, enum dtype dt)
+{
+    int64_t whole = D / LANES * LANES, most = at + (count - 1) * step;
+    for (int64_t j = 0; j < count; j += 4) {            /* beyond the last key: the last once more, which nobody reads */
+        int64_t k0 = at + j * step;
+        int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most, k3 = k2 + step < most ? k2 + step : most;
+        vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
+        for (int64_t d = 0; d < whole; d += LANES) {
+            memcpy(&y, q + d, sizeof y);
+            vec_load(&x, dt, keys, k0 + d);
+            s0 += x * y;
+            vec_load(&x, dt, keys, k1 + d);
+            s1 += x * y;
+            vec_load(&x, dt, keys, k2 + d);
+            s2 += x * y;
+            vec_load(&x, dt, keys, k3 + d);
+            s3 += x * y;
+        }
+        real sum[4] = {vec_sum(&s0), vec_sum(&s1), vec_sum(&s2), vec_sum(&s3)};
+        for (int64_t d = whole; d < D; d++) {
+            sum[0] += q[d] * load(dt, keys, k0 + d);
+            sum[1] += q[d] * load(dt, keys, k1 + d);
+            sum[2] += q[d] * load(dt, keys, k2 + d);
+            sum[3] += q[d] * load(dt, keys, k3 + d);
+        }
+        memcpy(score + j, sum, sizeof sum);
+    }
+}
+
+/* y = Σ weight[j] · v[j] */
+static ALWAYS_INLINE void split_values(real *y, const real *weight, const void *values, int64_t at, int64_t step, int64_t count, int64_t D, enum dtype dt)
+{
+    int64_t whole = D / LANES * LANES;
+    for (int64_t d = 0; d < whole; d += LANES) {
+        vec even = {0}, odd = {0}, x;
+        int64_t j = 0;
+        for (; j + 2 <= count; j += 2) {
+            vec_load(&x, dt, values, at + j * step + d);
+            even += weight[j] * x;
+            vec_load(&x, dt, values, at + (j + 1) * step + d);
+            odd += weight[j + 1] * x;
+        }
+        if (j < count) {
+            vec_load(&x, dt, values, at + j * step + d);
+            even += weight[j] * x;
+        }
+        even += odd;
+        memcpy(y + d, &even, sizeof even);
+    }
+    for (int64_t d = whole; d < D; d++) {
+        y[d] = 0;
+        for (int64_t j = 0; j < count; j++)
+            y[d] += weight[j] * load(dt, values, at + j * step + d);
+    }
+}
+
+/* Turns scores into exp(score − m); returns their sum and m. */
+static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *most)
+{
+    real m = score[0], lane[LANES] = {0}, sum = 0;
+    for (int64_t j = 1; j < count; j++)
+        m = score[j] > m ? score[j] : m;
+    for (int64_t j = count; j % LANES; j++)
+        score[j] = -(real)INFINITY;
+    for (int64_t j = 0; j < count; j += LANES)
+        for (int l = 0; l < LANES; l++) {
+            score[j + l] = real_exp(score[j + l] - m);
+            lane[l] += score[j + l];
+        }
+    for (int l = 0; l < LANES; l++)
+        sum += lane[l];
+    *most = m;
+    return sum;
+}
+
+/* Operands: q, k, v, first, last, parts. A row of the grid is (part, query, kv-head). */
+static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
+    int64_t kv = row % kv_heads, t = row / kv_heads % c->dim[AT_T], part = row / kv_heads / c->dim[AT_T];
+    int64_t first = ((const int32_t *)c->data[3])[t], last = ((const int32_t *)c->data[4])[t];
+    int64_t begin = part * SPLIT_KEYS > first ? part * SPLIT_KEYS : first, end = (part + 1) * SPLIT_KEYS < last + 1 ? (part + 1) * SPLIT_KEYS : last + 1;
+    int64_t step = kv_heads * D, at = begin * step + kv * D;
+    real q[HEAD_MOST], score[SPLIT_KEYS + LANES];
+    for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+        real *out = (real *)c->data[5] + ((part * c->dim[AT_T] + t) * heads + head) * (D + 2);
+        out[D + 1] = 0;                                 /* no key of this part is seen */
+        if (begin >= end)
+            continue;
+        for (int64_t d = 0; d < D; d++)
+            q[d] = load(dt, c->data[0], (t * heads + head) * D + d) * (real)c->number[0];
+        split_scores(score, q, c->data[1], at, step, end - begin, D, dt);
+        out[D + 1] = split_soften(score, end - begin, &out[D]);
+        split_values(out, score, c->data[2], at, step, end - begin, D, dt);
+    }
+}
+
+KERNEL_BODY static void split_parts_body(const struct call *c, int64_t begin, int64_t end)
+{
+    for (int64_t row = begin; row < end; row++)
+        SPECIALISE(c->dtype[0], split_part, c, row);
+}
+
+/* Operands: parts, y, lse. A row of the grid is (query, head). */
+static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dtype dt)
+{
+    int64_t D = c->dim[AT_D], rows = c->dim[AT_T] * c->dim[AT_H], parts = split_parts(c->dim);
+    const real *part = (const real *)c->data[0] + row * (D + 2);
+    real most = -(real)INFINITY, sum = 0, y[HEAD_MOST] = {0};
+    for (int64_t p = 0; p < parts; p++)
+        if (part[p * rows * (D + 2) + D + 1] > 0 && part[p * rows * (D + 2) + D] > most)
+            most = part[p * rows * (D + 2) + D];
+    for (int64_t p = 0; p < parts; p++) {
+        const real *from = part + p * rows * (D + 2);
+        if (!(from[D + 1] > 0))
+            continue;
+        real weight = real_exp(from[D] - most);
+        sum += weight * from[D + 1];
+        for (int64_t d = 0; d < D; d++)
+            y[d] += weight * from[d];
+    }
+    for (int64_t d = 0; d < D; d++)
+        store(dt, c->data[1], row * D + d, y[d] / sum);
+    ((real *)c->data[2])[row] = most + real_log(sum);
+}
+
+KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int64_t end)
+{
+    for (int64_t row = begin; row < end; row++)
+        SPECIALISE(c->dtype[1], split_join, c, row);
+}
+
+static const struct kernel split_kernel = {"attention_split", split_parts_body}, join_kernel = {"attention_join", split_join_body};
+
+/* Lowers an attention node: inputs q, k, v, first, last; outputs y, lse. */
+static inline enum status split_lower(struct lowering *l, const struct node *n)
+{
+    struct value *const *in = n->in;
+    int64_t parts = split_parts(n->size), rows = n->size[AT_T] * n->size[AT_H];
+    struct value *scratch = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 3, SHAPE(parts, rows, split_width(n->size)));
+    TRY(program_status(l->program));
+    TRY(lower_launch(l, &split_kernel, 6, (struct value *[]){in[0], in[1], in[2], in[3], in[4], scratch}, n->size, n->number,
+                     parts * n->size[AT_T] * n->size[AT_K], 1));
+    return lower_launch(l, &join_kernel, 3, (struct value *[]){scratch, n->out[0], n->out[1]}, n->size, n->number, rows, 64);
+}
+
+#endif
