@@ -32,3 +32,12 @@ double clock_since_start(void)
         return 0;
     return read_clock(CLOCK_BOOTTIME) - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
+
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+int64_t clock_date(char *text, size_t size, const char *pattern)
+{
+    time_t now = time(NULL);
+    struct tm local;
+    return localtime_r(&now, &local) ? (int64_t)strftime(text, size, pattern, &local) : 0;
+}

@@ -2,7 +2,13 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 double clock_seconds(void);             /* monotonic; differences count */
 double clock_since_start(void);         /* seconds since this process was started by the system */
+
+/* The local date and time by a strftime pattern; returns the text's length, 0 if it does not fit. */
+int64_t clock_date(char *text, size_t size, const char *pattern);
 
 #endif

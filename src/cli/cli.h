@@ -20,6 +20,12 @@ hone_status cli_report(char *json, json_t **tree);
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);
 
+/* Whether standard error is a terminal: progress is written over there, and plain lines elsewhere. */
+bool cli_terminal(void);
+
+/* Starts the program once more with settings that its libraries read only at the start; returns if that has been done. */
+void cli_calm_threads(char **argv);
+
 /* Set once SIGINT or SIGTERM came; the commands then end their work in order. */
 bool cli_interrupted(void);
 void cli_catch_signals(void);

@@ -1,7 +1,4 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
-#include <string.h>
-#include <unistd.h>
-
 #include "cli/cli.h"
 
 struct bar {
@@ -50,7 +47,7 @@ hone_status cli_eval(hone_options *options)
 {
     hone_model *model = NULL;
     hone_eval_result result;
-    struct bar bar = {.terminal = isatty(STDERR_FILENO) != 0};
+    struct bar bar = {.terminal = cli_terminal()};
     cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
     if (status == HONE_OK)

@@ -1,6 +1,4 @@
 /* hone generate: the answer on standard output as it is made; its speed on standard error, if that is a terminal. */
-#include <unistd.h>
-
 #include "cli/cli.h"
 
 static int print(void *context, const char *text, size_t length)
@@ -21,7 +19,7 @@ hone_status cli_generate(hone_options *options)
         status = hone_generate(model, print, NULL, &r);
     if (status == HONE_OK || status == HONE_ERR_STOPPED)
         puts("");
-    if (status == HONE_OK && isatty(STDERR_FILENO) && r.new_tokens > 1)
+    if (status == HONE_OK && cli_terminal() && r.new_tokens > 1)
         fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens, (double)r.prompt_tokens / r.prefill_seconds,
                 (long long)r.new_tokens, (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
     hone_model_close(model);

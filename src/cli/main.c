@@ -1,8 +1,5 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "config/options.h"
@@ -11,26 +8,6 @@ static const struct {
     const char *name;
     cli_command *run;
 } commands[] = {{"eval", cli_eval}, {"generate", cli_generate}, {"plan", cli_plan}, {"inspect", cli_inspect}, {"devices", cli_devices}};
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-bool cli_interrupted(void)
-{
-    return interrupted != 0;
-}
-
-void cli_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};        /* a second one ends the program at once */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
@@ -92,15 +69,6 @@ static int print_command_help(const char *name)
     return finish((hone_status)status);
 }
 
-/* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and its
- * setting is read only when the process starts: so start once more with a better one. Whoever has set it knows why. */
-static void calm_threads(char **argv)
-{
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)
-        return;
-    execv("/proc/self/exe", argv);
-}
-
 static int run(const char *name, int argc, char **argv)
 {
     hone_options *options = NULL;
@@ -138,6 +106,6 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "completion"))
         return print_help(options_complete);
     if (!strcmp(argv[1], "eval") || !strcmp(argv[1], "generate"))
-        calm_threads(argv);
+        cli_calm_threads(argv);
     return run(argv[1], argc - 2, argv + 2);
 }

@@ -13,7 +13,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
         store(tx, y, i, load(tx, x, i) + load(td, d, i));
 }
 
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void add_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[X], c->dtype[D], body, c, begin, end);
 }
@@ -46,5 +46,5 @@ static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1,
 
 const struct op OP(add) = {
     .name = "add", .formula = "y = x + d", .inputs = {"x", "d"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"add", forward}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .kernel = {"add", add_forward}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
 };

@@ -85,7 +85,7 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
 }
 
 /* A row of the grid is one head of one tile of queries. */
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_forward(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
@@ -125,7 +125,7 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
 }
 
-static const struct kernel kernel = {"attention", forward};
+static const struct kernel kernel = {"attention", attention_forward};
 
 static enum status lower(struct lowering *l, const struct node *n)
 {

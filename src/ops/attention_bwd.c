@@ -25,7 +25,7 @@ static ALWAYS_INLINE void body_delta(const struct call *c, int64_t begin, int64_
         ((real *)c->data[2])[r] = dot(c->data[0], r * c->dim[AT_D], c->data[1], r * c->dim[AT_D], c->dim[AT_D], dt, dt);
 }
 
-KERNEL_BODY static void delta(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[0], body_delta, c, begin, end);
 }
@@ -83,7 +83,7 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
             store(dt, c->data[8], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
 }
 
-KERNEL_BODY static void backward_q(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_bwd_backward_q(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[0], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
@@ -130,13 +130,13 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
         }
 }
 
-KERNEL_BODY static void backward_kv(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
-static const struct kernel kernel_delta = {"attention_bwd_delta", delta}, kernel_q = {"attention_bwd_q", backward_q}, kernel_kv = {"attention_bwd_kv", backward_kv};
+static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta}, kernel_q = {"attention_bwd_q", attention_bwd_backward_q}, kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv};
 
 static enum status shape(struct program *p, struct node *n)
 {

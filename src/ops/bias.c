@@ -17,7 +17,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void bias_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[X], c->dtype[B], body, c, begin, end);
 }
@@ -50,7 +50,7 @@ static const struct op_example examples[] = {{.build = build, .axes = SIZES}, {0
 
 const struct op OP(bias) = {
     .name = "bias", .formula = "y = x + b", .inputs = {"x", "b"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"bias", forward}, .block = 8, .in_place = 1 + X, .examples = examples,
+    .kernel = {"bias", bias_forward}, .block = 8, .in_place = 1 + X, .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void bias_backward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[BWD_DY], body_bwd, c, begin, end);
 }
@@ -93,5 +93,5 @@ static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SI
 
 const struct op OP(bias_bwd) = {
     .name = "bias_bwd", .formula = "db += Σ over rows of dy", .inputs = {"dy", "db"}, .outputs = {"db"}, .shape = shape_bwd,
-    .kernel = {"bias_bwd", backward}, .block = 64, .examples = examples_bwd,
+    .kernel = {"bias_bwd", bias_backward}, .block = 64, .examples = examples_bwd,
 };

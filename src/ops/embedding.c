@@ -23,7 +23,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void embedding_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[W], c->dtype[3], body, c, begin, end);
 }
@@ -78,7 +78,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(embedding) = {
     .name = "embedding", .formula = "y[t] = w[ids[t]]", .inputs = {"ids", "w", "order?"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"embedding", forward}, .block = 16, .examples = examples,
+    .gradient = gradient, .kernel = {"embedding", embedding_forward}, .block = 16, .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void embedding_backward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[BWD_DY], c->dtype[BWD_DW], body_bwd, c, begin, end);
 }
@@ -132,5 +132,5 @@ static const struct op_example examples_bwd[] = {
 
 const struct op OP(embedding_bwd) = {
     .name = "embedding_bwd", .formula = "dw[ids[t]] += dy[t], in token order", .inputs = {"ids", "order", "dy", "dw"}, .outputs = {"dw"},
-    .shape = shape_bwd, .kernel = {"embedding_bwd", backward}, .block = 16, .examples = examples_bwd,
+    .shape = shape_bwd, .kernel = {"embedding_bwd", embedding_backward}, .block = 16, .examples = examples_bwd,
 };

@@ -55,7 +55,7 @@ static ALWAYS_INLINE real largest(const real *z, int64_t count)
 }
 
 /* One row of the grid is one row of logits. Operands: z, targets, loss, lse */
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64_t begin, int64_t end)
 {
     const int32_t *targets = c->data[1];
     int64_t vocabulary = c->dim[V];
@@ -67,7 +67,7 @@ KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end
     }
 }
 
-static const struct kernel kernel = {"cross_entropy", forward};
+static const struct kernel kernel = {"cross_entropy", linear_cross_entropy_forward};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -157,12 +157,12 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[4], body_bwd, c, begin, end);
 }
 
-static const struct kernel kernel_bwd = {"cross_entropy_bwd", backward};
+static const struct kernel kernel_bwd = {"cross_entropy_bwd", linear_cross_entropy_backward};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {

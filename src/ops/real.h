@@ -22,7 +22,8 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-#if !defined(__x86_64__) || defined(HONE_SANITIZED)    /* sanitizers cannot run in the resolvers of such copies */
+/* Names of such bodies must be unique in the library: clang gives their resolvers external linkage. */
+#if !defined(__x86_64__) || defined(HONE_SANITIZED) || (defined(__clang__) && defined(REAL_DOUBLE))
 #define KERNEL_BODY
 #elif defined(__clang__)
 #define KERNEL_BODY __attribute__((target_clones("default", "avx2", "avx512f")))

@@ -26,7 +26,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void rmsnorm_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[X], c->dtype[2], body, c, begin, end);
 }
@@ -70,7 +70,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(rmsnorm) = {
     .name = "rmsnorm", .formula = "y = g · x · r, r = 1 / sqrt(mean(x²) + eps)", .inputs = {"x", "g"}, .outputs = {"y", "r"},
-    .shape = shape, .gradient = gradient, .kernel = {"rmsnorm", forward}, .block = 8, .flops = flops, .examples = examples,
+    .shape = shape, .gradient = gradient, .kernel = {"rmsnorm", rmsnorm_forward}, .block = 8, .flops = flops, .examples = examples,
 };
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void backward_x(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void rmsnorm_backward_x(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[BX_X], c->dtype[BX_DY], body_bwd_x, c, begin, end);
 }
@@ -126,7 +126,7 @@ static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes 
 
 const struct op OP(rmsnorm_bwd_x) = {
     .name = "rmsnorm_bwd_x", .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)), x̂ = r·x", .inputs = {"x", "g", "r", "dy"}, .outputs = {"dx"},
-    .shape = shape_bwd_x, .kernel = {"rmsnorm_bwd_x", backward_x}, .block = 8, .examples = examples_bwd_x,
+    .shape = shape_bwd_x, .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x}, .block = 8, .examples = examples_bwd_x,
 };
 
 /* --- dg: groups of rows side by side, then the groups in order -------------------------------------------------------------- */
@@ -150,12 +150,12 @@ static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_
     }
 }
 
-KERNEL_BODY static void backward_g(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void rmsnorm_backward_g(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[BG_X], c->dtype[BG_DY], body_bwd_g, c, begin, end);
 }
 
-KERNEL_BODY static void sum_groups(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, int64_t end)
 {
     int64_t channels = c->dim[C], groups = (c->dim[T] + GROUP_ROWS - 1) / GROUP_ROWS;
     real *sum = c->data[BG_DG];
@@ -167,7 +167,7 @@ KERNEL_BODY static void sum_groups(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-static const struct kernel kernel_groups = {"rmsnorm_bwd_g", backward_g}, kernel_sum = {"rmsnorm_bwd_g_sum", sum_groups};
+static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g}, kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {

@@ -80,7 +80,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void rotate(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void rope_rotate(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
@@ -117,5 +117,5 @@ static const struct op_example examples[] = {
 
 const struct op OP(rope) = {
     .name = "rope", .formula = "pairs (i, i + D/2) of each head turned by the table's angles", .inputs = {"x", "table"}, .outputs = {"y"},
-    .shape = shape, .gradient = gradient, .kernel = {"rope", rotate}, .block = 8, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .shape = shape, .gradient = gradient, .kernel = {"rope", rope_rotate}, .block = 8, .in_place = 1 + X, .flops = flops, .examples = examples,
 };

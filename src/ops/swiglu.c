@@ -18,7 +18,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     }
 }
 
-KERNEL_BODY static void forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void swiglu_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[GATE], body, c, begin, end);
 }
@@ -56,7 +56,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(swiglu) = {
     .name = "swiglu", .formula = "y = gate · σ(gate) · up", .inputs = {"gate", "up"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"swiglu", forward}, .block = 8192, .in_place = 1 + GATE, .flops = flops, .examples = examples,
+    .gradient = gradient, .kernel = {"swiglu", swiglu_forward}, .block = 8192, .in_place = 1 + GATE, .flops = flops, .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     }
 }
 
-KERNEL_BODY static void backward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void swiglu_backward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE(c->dtype[BWD_GATE], body_bwd, c, begin, end);
 }
@@ -101,6 +101,6 @@ static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SI
 
 const struct op OP(swiglu_bwd) = {
     .name = "swiglu_bwd", .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
-    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"}, .shape = shape_bwd, .kernel = {"swiglu_bwd", backward}, .block = 8192,
+    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"}, .shape = shape_bwd, .kernel = {"swiglu_bwd", swiglu_backward}, .block = 8192,
     .in_place = 1 + BWD_GATE, .examples = examples_bwd,
 };

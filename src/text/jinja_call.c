@@ -1,7 +1,7 @@
 /* Calls: macros, and the functions that every template knows. */
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "text/jinja_run.h"
 
 /* Parameters by position, then by name, then their defaults, which may use the parameters before them. */
@@ -163,18 +163,11 @@ static enum status global_strftime(struct render *render, struct value self, con
         return render_fail(render, ERR_DATA, "strftime_now needs a short string");
     memcpy(pattern, format.text->data, (size_t)format.text->size);
     pattern[format.text->size] = 0;
-    time_t now = time(NULL);
-    struct tm local;
-    if (!localtime_r(&now, &local))
-        return render_fail(render, ERR_DATA, "strftime_now: the clock has no date");
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    size_t n = strftime(text, sizeof text, pattern, &local);
-#pragma GCC diagnostic pop
+    int64_t n = clock_date(text, sizeof text, pattern);
     char *copy;
-    TRY(render_alloc(render, (int64_t)n + 1, 1, &copy));
-    memcpy(copy, text, n);
-    return value_text(render, copy, (int64_t)n, NO_MESSAGE, out);
+    TRY(render_alloc(render, n + 1, 1, &copy));
+    memcpy(copy, text, (size_t)n);
+    return value_text(render, copy, n, NO_MESSAGE, out);
 }
 
 const struct function *global_find(const char *name)

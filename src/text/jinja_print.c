@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
+#include "text/unicode.h"
 
 #include "text/jinja_value.h"
 
@@ -66,13 +66,7 @@ static bool printable(int32_t code)
 {
     if (code < 0x7f)
         return code >= 0x20;
-    switch (utf8proc_category(code)) {
-    case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS:
-        return false;
-    default:
-        return true;
-    }
+    return unicode_printable(code);
 }
 
 /* Copies characters until one needs an escape: `escape` writes it and returns true. */

@@ -1,7 +1,8 @@
 /* What string methods and filters do to strings: strip, split, replace, change case. All by slices and builders, so that
  * every byte keeps its origin. */
 #include <string.h>
-#include <utf8proc.h>
+#include "text/unicode.h"
+#include "text/utf8.h"
 
 #include "text/jinja_value.h"
 
@@ -269,7 +270,7 @@ enum letters { UPPER, LOWER, TITLE, CAPITALIZE, FILTER_TITLE };
 
 static bool is_letter(int32_t code)
 {
-    return utf8proc_toupper(code) != code || utf8proc_tolower(code) != code;
+    return unicode_upper(code) != code || unicode_lower(code) != code;
 }
 
 /* One to one by Unicode's simple mappings, and the one longer mapping that is common: sharp s in capitals. */
@@ -286,7 +287,7 @@ static enum status change_case(struct render *render, struct value self, enum le
     int32_t origin = NO_MESSAGE;
     for (int64_t at = 0, next; at < text->size; at = next) {
         int32_t code;
-        unsigned char bytes[8];
+        char bytes[4];
         next = char_next(text->data, text->size, at, &code);
         if (at >= run_end)
             origin = text_run(text, at, &run_end);
@@ -305,8 +306,8 @@ static enum status change_case(struct render *render, struct value self, enum le
             TRY(builder_bytes(builder, text->data + at, next - at, origin));
             continue;
         }
-        int32_t changed = large ? letters == UPPER ? utf8proc_toupper(code) : utf8proc_totitle(code) : utf8proc_tolower(code);
-        TRY(builder_bytes(builder, (const char *)bytes, (int64_t)utf8proc_encode_char(changed, bytes), origin));
+        int32_t changed = large ? letters == UPPER ? unicode_upper(code) : unicode_title(code) : unicode_lower(code);
+        TRY(builder_bytes(builder, bytes, utf8_encode((uint32_t)changed, bytes), origin));
     }
     return builder_value(builder, out);
 }

@@ -381,5 +381,5 @@ int main(int argc, char **argv)
     device_close(reference);
     if (status != OK)
         printf("%s\n", status_message());
-    return status;
+    return (int)status;
 }

@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     bool timing = argc > 2 && !strcmp(argv[2], "flat");
     if (argc < 3 || (!timing && strcmp(argv[2], "agree"))) {
         fprintf(stderr, "usage: decode MODEL_DIR agree|flat [DTYPE]\n");
-        return ERR_ARGUMENT;
+        return (int)ERR_ARGUMENT;
     }
     struct session_options options = {.dir = argv[1], .device = "cpu", .dtype = argc > 3 ? argv[3] : "float32", .weights = true};
     enum status status = session_open(&s, &options);
@@ -127,5 +127,5 @@ int main(int argc, char **argv)
     }
     if (status != OK)
         printf("%s\n", status_message());
-    return status;
+    return (int)status;
 }

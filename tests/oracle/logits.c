@@ -72,12 +72,12 @@ int main(int argc, char **argv)
     FILE *out = argc == 5 ? fopen(argv[3], "wb") : NULL;
     if (!out) {
         fprintf(stderr, "usage: logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS\n");
-        return ERR_ARGUMENT;
+        return (int)ERR_ARGUMENT;
     }
     enum status status = run(argv[1], argv[2], out, strtoll(argv[4], NULL, 10));
     if (fclose(out) != 0 && status == OK)
         status = fail(ERR_IO, "%s: cannot write", argv[3]);
     if (status != OK)
         fprintf(stderr, "%s\n", status_message());
-    return status;
+    return (int)status;
 }

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     bool template = argc == 3 && strcmp(argv[1], "--template") == 0;
     if (!template && argc != 2) {
         fprintf(stderr, "render MODEL_DIR | render --template FILE\n");
-        return ERR_ARGUMENT;
+        return (int)ERR_ARGUMENT;
     }
     struct jinja *jinja = NULL;
     struct chat *chat = NULL;

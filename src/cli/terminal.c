@@ -1,0 +1,40 @@
+/* The program's dealings with the system: terminals, signals, its own start. */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+bool cli_terminal(void)
+{
+    return isatty(STDERR_FILENO) != 0;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+void cli_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};        /* a second one ends the program at once */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and its
+ * setting is read only when the process starts: so start once more with a better one. Whoever has set it knows why. */
+void cli_calm_threads(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv);
+}
