@@ -16,7 +16,9 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* Before a loop whose rounds are independent although its arrays may be the same ones (an op in place). */
-#ifdef __clang__
+#ifdef HONE_SANITIZED
+#define INDEPENDENT
+#elif defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
