@@ -55,7 +55,7 @@ HONE_API hone_status hone_options_create(hone_options **out, const char *command
 HONE_API void hone_options_destroy(hone_options *options);
 HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value);
 HONE_API hone_status hone_options_load(hone_options *options, const char *yaml_path);
-HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv);     /* the arguments behind `hone COMMAND` */
+HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv);     /* what follows `hone COMMAND` */
 
 /* An option's value as text, "" where there is none. It belongs to the options and holds until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
@@ -99,7 +99,7 @@ typedef int (*hone_text_sink)(void *context, const char *text, size_t length);
 /* Answers the option prompt. */
 HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void *context, hone_generate_result *result);
 
-/* --- reports: JSON objects as text, to be released with hone_text_destroy ---------------------------------------------------- */
+/* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */
 
 HONE_API void hone_text_destroy(char *text);
 

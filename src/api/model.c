@@ -14,7 +14,8 @@
 enum status open_session(struct session *s, const struct options *values, bool weights)
 {
     parallel_set_threads((int)values->threads);
-    struct session_options options = {.dir = values->model_name_or_path, .device = values->device, .dtype = values->dtype, .weights = weights};
+    struct session_options options = {
+        .dir = values->model_name_or_path, .device = values->device, .dtype = values->dtype, .weights = weights};
     return session_open(s, &options);
 }
 
@@ -29,8 +30,10 @@ hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
     if (status == OK && !file_is_directory(options->values.model_name_or_path))
-        status = fail(ERR_IO, "%s: no such directory; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine",
-                      options->values.model_name_or_path);
+        status = fail(
+            ERR_IO,
+            "%s: no such directory; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine",
+            options->values.model_name_or_path);
     if (status != OK)
         return (hone_status)status;
     struct hone_model *m = memory_alloc(sizeof *m);
@@ -70,8 +73,9 @@ static bool report(void *context, int64_t done, int64_t batches, int64_t tokens,
 static enum status most_tokens(const struct session *s, const struct options *values, int64_t *most)
 {
     *most = values->max_length ? values->max_length : s->model.config.window;
-    return *most <= s->model.config.window ? OK : fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)*most,
-                                                       (long long)s->model.config.window);
+    return *most <= s->model.config.window ? OK
+                                           : fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens",
+                                                  (long long)*most, (long long)s->model.config.window);
 }
 
 static enum status run_eval(struct hone_model *m, struct session *s, struct progress *progress, hone_eval_result *result)
@@ -144,7 +148,8 @@ static bool ends(const struct hone_model *m, const struct session *s, int32_t to
     return false;
 }
 
-static enum status answer(struct hone_model *m, struct generator *g, struct stream *stream, const struct chat_row *row, hone_generate_result *result)
+static enum status answer(struct hone_model *m, struct generator *g, struct stream *stream, const struct chat_row *row,
+                          hone_generate_result *result)
 {
     const struct options *values = &m->options->values;
     struct sampling sampling = {values->temperature, values->top_p, (uint64_t)values->seed};
@@ -168,7 +173,8 @@ static enum status answer(struct hone_model *m, struct generator *g, struct stre
     return stream_end(stream);
 }
 
-static enum status run_generate(struct hone_model *m, struct session *s, struct stream *stream, struct chat_row *row, hone_generate_result *result)
+static enum status run_generate(struct hone_model *m, struct session *s, struct stream *stream, struct chat_row *row,
+                                hone_generate_result *result)
 {
     struct generator g = {0};
     int64_t window = s->model.config.window, slots = row->tokens.count + m->options->values.max_new_tokens;
@@ -176,11 +182,12 @@ static enum status run_generate(struct hone_model *m, struct session *s, struct 
         return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
     for (int64_t i = 0; i < row->tokens.count; i++)
         if (row->tokens.id[i] >= s->model.config.vocabulary)
-            return fail(ERR_DATA, "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model", (int)row->tokens.id[i],
-                        (long long)s->model.config.vocabulary);
+            return fail(ERR_DATA,
+                        "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model",
+                        (int)row->tokens.id[i], (long long)s->model.config.vocabulary);
     if (slots > window)
-        return fail(ERR_ARGUMENT, "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld", (long long)row->tokens.count,
-                    (long long)m->options->values.max_new_tokens, (long long)window);
+        return fail(ERR_ARGUMENT, "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld",
+                    (long long)row->tokens.count, (long long)m->options->values.max_new_tokens, (long long)window);
     enum status status = generate_add(&g, s, slots, row->tokens.count);
     if (status == OK)
         status = session_plan(s);

@@ -77,8 +77,8 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
     struct arguments rest;
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
     if (status == OK && rest.count)
-        status = fail(ERR_ARGUMENT, "unexpected argument '%s'; options start with --, and `hone %s --help` lists them", rest.text[0],
-                      options_command_name(o->command));
+        status = fail(ERR_ARGUMENT, "unexpected argument '%s'; options start with --, and `hone %s --help` lists them",
+                      rest.text[0], options_command_name(o->command));
     return (hone_status)status;
 }
 
@@ -112,7 +112,8 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
     bool copied = true;
     for (int i = 0; i < OPTIONS; i++)
         if (o->values.source[i])
-            copied &= (o->values.source[i] = arena_text(arena, o->values.source[i], (int64_t)strlen(o->values.source[i]))) != NULL;
+            copied &=
+                (o->values.source[i] = arena_text(arena, o->values.source[i], (int64_t)strlen(o->values.source[i]))) != NULL;
 #define COPY_TEXT(name) \
     if (o->values.name) \
         copied &= (o->values.name = arena_text(arena, o->values.name, (int64_t)strlen(o->values.name))) != NULL;

@@ -30,7 +30,8 @@ static json_t *rows_of(const struct session *s, int64_t process)
     json_t *rows = json_array();
     for (int life = 0; life < LIFE_COUNT; life++)
         if (bytes[life])
-            json_array_append_new(rows, json_pack("{s:s, s:I}", "block", lifetime_name((enum lifetime)life), "bytes", (json_int_t)bytes[life]));
+            json_array_append_new(
+                rows, json_pack("{s:s, s:I}", "block", lifetime_name((enum lifetime)life), "bytes", (json_int_t)bytes[life]));
     if (mapped)
         json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "weights in mapped files", "bytes", (json_int_t)mapped));
     json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "the process itself", "bytes", (json_int_t)process));
@@ -59,10 +60,13 @@ static enum status plan(const struct options *values, char **json)
         if (status == OK) {
             process_memory(&now, &peak);
             int64_t total = session_bytes(&s, bytes, &mapped), parameters = s.model.parameters;
-            status = json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:I, s:b}", "peak_bytes", (json_int_t)(total + now), "table", rows_of(&s, now),
-                                           "allocated_bytes", (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters", (json_int_t)parameters,
-                                           "bits_per_weight", 8.0 * (double)(bytes[LIFE_WEIGHTS] + mapped) / (double)parameters, "dtype", session_dtype(&s), "device",
-                                           s.device->class->name, "micro_batch_tokens", (json_int_t)slots, "fits", total - mapped <= s.info.memory_free),
+            status = json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:I, s:b}", "peak_bytes",
+                                           (json_int_t)(total + now), "table", rows_of(&s, now), "allocated_bytes",
+                                           (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
+                                           (json_int_t)parameters, "bits_per_weight",
+                                           8.0 * (double)(bytes[LIFE_WEIGHTS] + mapped) / (double)parameters, "dtype",
+                                           session_dtype(&s), "device", s.device->class->name, "micro_batch_tokens",
+                                           (json_int_t)slots, "fits", total - mapped <= s.info.memory_free),
                                  json);
         }
         session_close(&s);
@@ -80,10 +84,11 @@ hone_status hone_plan(const hone_options *options, char **json)
 static json_t *config_json(const struct model_config *c)
 {
     static const char *const ropes[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f, s:b}", "layers", (json_int_t)c->layers, "hidden_size", (json_int_t)c->channels, "heads",
-                     (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads, "head_size", (json_int_t)c->head_size, "feed_forward", (json_int_t)c->feed_forward,
-                     "vocabulary", (json_int_t)c->vocabulary, "window", (json_int_t)c->window, "rms_norm_eps", c->eps, "rope", ropes[c->rope.kind], "rope_theta",
-                     c->rope.theta, "tied_embeddings", (int)c->tied);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f, s:b}", "layers", (json_int_t)c->layers,
+                     "hidden_size", (json_int_t)c->channels, "heads", (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads,
+                     "head_size", (json_int_t)c->head_size, "feed_forward", (json_int_t)c->feed_forward, "vocabulary",
+                     (json_int_t)c->vocabulary, "window", (json_int_t)c->window, "rms_norm_eps", c->eps, "rope",
+                     ropes[c->rope.kind], "rope_theta", c->rope.theta, "tied_embeddings", (int)c->tied);
 }
 
 static json_t *files_json(const struct model *m)
@@ -99,8 +104,8 @@ static json_t *files_json(const struct model *m)
     for (int i = 0; i < SAFETENSORS_DTYPES; i++)
         if (count[i])
             json_object_set_new(types, safetensors_dtype_name((enum safetensors_dtype)i), json_integer((json_int_t)count[i]));
-    return json_pack("{s:I, s:I, s:I, s:o}", "tensors", (json_int_t)safetensors_count(m->files), "elements", (json_int_t)elements, "bytes", (json_int_t)bytes,
-                     "tensors_by_type", types);
+    return json_pack("{s:I, s:I, s:I, s:o}", "tensors", (json_int_t)safetensors_count(m->files), "elements", (json_int_t)elements,
+                     "bytes", (json_int_t)bytes, "tensors_by_type", types);
 }
 
 static json_t *text_json(const struct chat *chat)
@@ -127,8 +132,9 @@ static enum status inspect(const struct options *values, char **json)
     if (status == OK)
         status = chat_open(&chat, values->model_name_or_path);
     if (status == OK)
-        status = json_result(json_pack("{s:s, s:I, s:o, s:o, s:o}", "family", s.model.family->model_type, "parameters", (json_int_t)s.model.parameters, "config",
-                                       config_json(&s.model.config), "weights", files_json(&s.model), "tokenizer", text_json(chat)),
+        status = json_result(json_pack("{s:s, s:I, s:o, s:o, s:o}", "family", s.model.family->model_type, "parameters",
+                                       (json_int_t)s.model.parameters, "config", config_json(&s.model.config), "weights",
+                                       files_json(&s.model), "tokenizer", text_json(chat)),
                              json);
     chat_close(chat);
     session_close(&s);
@@ -155,8 +161,9 @@ hone_status hone_devices(const hone_options *options, char **json)
         }
         struct device_info info;
         device_info(device, &info);
-        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:I, s:I, s:b, s:i}", "device", names[i], "usable", 1, "name", info.name, "memory_bytes",
-                                              (json_int_t)info.memory, "free_bytes", (json_int_t)info.memory_free, "bfloat16", (int)info.bf16, "threads", info.threads));
+        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:I, s:I, s:b, s:i}", "device", names[i], "usable", 1, "name",
+                                              info.name, "memory_bytes", (json_int_t)info.memory, "free_bytes",
+                                              (json_int_t)info.memory_free, "bfloat16", (int)info.bf16, "threads", info.threads));
         device_close(device);
     }
     return (hone_status)json_result(json_pack("{s:o}", "devices", list), json);

@@ -74,7 +74,8 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t most)
     TRY(open_regular(path, &fd, &size));
     enum status status = OK;
     if (size > most)
-        status = fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size, (long long)most);
+        status = fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
+                      (long long)most);
     while (status == OK) {
         TRY_GOTO(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536), done);
         ssize_t n = read(fd, buffer->data + buffer->size, (size_t)(buffer->capacity - buffer->size - 1));

@@ -14,8 +14,9 @@ cli_command cli_eval, cli_generate, cli_plan, cli_inspect, cli_devices;
 
 bool cli_flag(hone_options *options, const char *key);
 
-/* Parses a report of the library, for printing it to a person. */
-hone_status cli_report(char *json, json_t **tree);
+/* Prints a report of the library: as it is with --json, else through `print` for a person. */
+hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
+                       void (*print)(const json_t *report));
 
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);

@@ -1,33 +1,26 @@
 /* hone devices: what this machine offers, and why the rest is not there. */
 #include "cli/cli.h"
 
-hone_status cli_devices(hone_options *options)
+static void print_devices(const json_t *report)
 {
-    char *json = NULL, total[32], left[32];
-    json_t *tree;
-    hone_status status = hone_devices(options, &json);
-    if (status == HONE_OK && cli_flag(options, "json")) {
-        puts(json);
-        hone_text_destroy(json);
-        return HONE_OK;
-    }
-    if (status == HONE_OK)
-        status = cli_report(json, &tree);
-    if (status != HONE_OK)
-        return status;
+    char total[32], left[32];
     size_t i;
     const json_t *d;
-    json_array_foreach(json_object_get(tree, "devices"), i, d)
+    json_array_foreach(json_object_get(report, "devices"), i, d)
     {
         const char *name = json_string_value(json_object_get(d, "device"));
         if (json_is_true(json_object_get(d, "usable")))
             printf("%-8s %s: %lld threads, %s of %s free%s\n", name, json_string_value(json_object_get(d, "name")),
-                   (long long)json_integer_value(json_object_get(d, "threads")), cli_bytes(left, (double)json_integer_value(json_object_get(d, "free_bytes"))),
+                   (long long)json_integer_value(json_object_get(d, "threads")),
+                   cli_bytes(left, (double)json_integer_value(json_object_get(d, "free_bytes"))),
                    cli_bytes(total, (double)json_integer_value(json_object_get(d, "memory_bytes"))),
                    json_is_true(json_object_get(d, "bfloat16")) ? ", bfloat16 in hardware" : "");
         else
             printf("%-8s not usable: %s\n", name, json_string_value(json_object_get(d, "why")));
     }
-    json_decref(tree);
-    return HONE_OK;
+}
+
+hone_status cli_devices(hone_options *options)
+{
+    return cli_report(options, hone_devices, print_devices);
 }

@@ -16,7 +16,8 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
     bar->printed = seconds;
     double rate = seconds > 0 ? (double)tokens / seconds : 0, left = seconds / (double)done * (double)(batches - done);
     if (bar->terminal)
-        fprintf(stderr, "\r\033[Keval %lld/%lld batches · %.0f tok/s · %.0f s left%s", (long long)done, (long long)batches, rate, left, last ? "\r\033[K" : "");
+        fprintf(stderr, "\r\033[Keval %lld/%lld batches · %.0f tok/s · %.0f s left%s", (long long)done, (long long)batches, rate,
+                left, last ? "\r\033[K" : "");
     else if (!last)
         fprintf(stderr, "eval %lld/%lld batches, %.0f tok/s, %.0f s left\n", (long long)done, (long long)batches, rate, left);
     fflush(stderr);
@@ -25,20 +26,24 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
 
 static void print_json(const hone_eval_result *r)
 {
-    printf("{\"loss\": %.17g, \"perplexity\": %.17g, \"tokens\": %lld, \"trained_tokens\": %lld, \"rows\": %lld, \"dtype\": \"%s\", \"device\": \"%s\", "
-           "\"startup_seconds\": %.3f, \"seconds\": %.3f, \"planned_bytes\": %lld, \"allocated_bytes\": %lld, \"mapped_bytes\": %lld, \"peak_bytes\": %lld, "
+    printf("{\"loss\": %.17g, \"perplexity\": %.17g, \"tokens\": %lld, \"trained_tokens\": %lld, \"rows\": %lld, \"dtype\": "
+           "\"%s\", \"device\": \"%s\", "
+           "\"startup_seconds\": %.3f, \"seconds\": %.3f, \"planned_bytes\": %lld, \"allocated_bytes\": %lld, \"mapped_bytes\": "
+           "%lld, \"peak_bytes\": %lld, "
            "\"peak_rss_bytes\": %lld}\n",
-           r->loss, r->perplexity, (long long)r->tokens, (long long)r->trained_tokens, (long long)r->rows, r->dtype, r->device, r->startup_seconds, r->seconds,
-           (long long)r->planned_bytes, (long long)r->allocated_bytes, (long long)r->mapped_bytes, (long long)r->peak_bytes, (long long)r->peak_rss_bytes);
+           r->loss, r->perplexity, (long long)r->tokens, (long long)r->trained_tokens, (long long)r->rows, r->dtype, r->device,
+           r->startup_seconds, r->seconds, (long long)r->planned_bytes, (long long)r->allocated_bytes, (long long)r->mapped_bytes,
+           (long long)r->peak_bytes, (long long)r->peak_rss_bytes);
 }
 
 static void print_text(const hone_eval_result *r)
 {
     char memory[32];
     printf("loss        %.6f\nperplexity  %.4f\n", r->loss, r->perplexity);
-    printf("rows        %lld (%lld tokens, %lld of them counted)\n", (long long)r->rows, (long long)r->tokens, (long long)r->trained_tokens);
-    printf("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds, r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device,
-           r->startup_seconds);
+    printf("rows        %lld (%lld tokens, %lld of them counted)\n", (long long)r->rows, (long long)r->tokens,
+           (long long)r->trained_tokens);
+    printf("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds,
+           r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device, r->startup_seconds);
     printf("memory      %s at most", cli_bytes(memory, (double)r->peak_rss_bytes));
     printf(" (%s were planned)\n", cli_bytes(memory, (double)r->peak_bytes));
 }

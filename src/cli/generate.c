@@ -20,8 +20,9 @@ hone_status cli_generate(hone_options *options)
     if (status == HONE_OK || status == HONE_ERR_STOPPED)
         puts("");
     if (status == HONE_OK && cli_terminal() && r.new_tokens > 1)
-        fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens, (double)r.prompt_tokens / r.prefill_seconds,
-                (long long)r.new_tokens, (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
+        fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens,
+                (double)r.prompt_tokens / r.prefill_seconds, (long long)r.new_tokens,
+                (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
     hone_model_close(model);
     return status;
 }

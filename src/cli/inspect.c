@@ -19,21 +19,12 @@ static void print_members(const json_t *object, int indent)
     }
 }
 
+static void print_model(const json_t *model)
+{
+    print_members(model, 0);
+}
+
 hone_status cli_inspect(hone_options *options)
 {
-    char *json = NULL;
-    json_t *tree;
-    hone_status status = hone_inspect_model(options, &json);
-    if (status == HONE_OK && cli_flag(options, "json")) {
-        puts(json);
-        hone_text_destroy(json);
-        return HONE_OK;
-    }
-    if (status == HONE_OK)
-        status = cli_report(json, &tree);
-    if (status == HONE_OK) {
-        print_members(tree, 0);
-        json_decref(tree);
-    }
-    return status;
+    return cli_report(options, hone_inspect_model, print_model);
 }

@@ -7,7 +7,8 @@
 static const struct {
     const char *name;
     cli_command *run;
-} commands[] = {{"eval", cli_eval}, {"generate", cli_generate}, {"plan", cli_plan}, {"inspect", cli_inspect}, {"devices", cli_devices}};
+} commands[] = {
+    {"eval", cli_eval}, {"generate", cli_generate}, {"plan", cli_plan}, {"inspect", cli_inspect}, {"devices", cli_devices}};
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
@@ -22,11 +23,23 @@ bool cli_flag(hone_options *options, const char *key)
     return hone_options_get(options, key, &value) == HONE_OK && !strcmp(value, "true");
 }
 
-hone_status cli_report(char *json, json_t **tree)
+hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
+                       void (*print)(const json_t *report))
 {
-    enum status status = json_parse(tree, json, (int64_t)strlen(json), "report");
+    char *json = NULL;
+    json_t *tree = NULL;
+    hone_status status = make(options, &json);
+    if (status != HONE_OK)
+        return status;
+    if (cli_flag(options, "json"))
+        puts(json);
+    else
+        status = (hone_status)json_parse(&tree, json, (int64_t)strlen(json), "report");
+    if (tree)
+        print(tree);
+    json_decref(tree);
     hone_text_destroy(json);
-    return (hone_status)status;
+    return status;
 }
 
 const char *cli_bytes(char text[static 32], double bytes)

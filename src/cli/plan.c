@@ -10,31 +10,20 @@ static void print_plan(const json_t *plan)
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
-        printf("%-26s %12s %18lld\n", json_string_value(json_object_get(row, "block")), cli_bytes(text, (double)bytes), (long long)bytes);
+        printf("%-26s %12s %18lld\n", json_string_value(json_object_get(row, "block")), cli_bytes(text, (double)bytes),
+               (long long)bytes);
     }
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
     printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
     printf("%.2f billion parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
-           (double)json_integer_value(json_object_get(plan, "parameters")) * 1e-9, json_real_value(json_object_get(plan, "bits_per_weight")),
-           json_string_value(json_object_get(plan, "dtype")), json_string_value(json_object_get(plan, "device")),
-           (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")), json_is_true(json_object_get(plan, "fits")) ? "it fits" : "it does NOT fit");
+           (double)json_integer_value(json_object_get(plan, "parameters")) * 1e-9,
+           json_real_value(json_object_get(plan, "bits_per_weight")), json_string_value(json_object_get(plan, "dtype")),
+           json_string_value(json_object_get(plan, "device")),
+           (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),
+           json_is_true(json_object_get(plan, "fits")) ? "it fits" : "it does NOT fit");
 }
 
 hone_status cli_plan(hone_options *options)
 {
-    char *json = NULL;
-    json_t *tree;
-    hone_status status = hone_plan(options, &json);
-    if (status == HONE_OK && cli_flag(options, "json")) {
-        puts(json);
-        hone_text_destroy(json);
-        return HONE_OK;
-    }
-    if (status == HONE_OK)
-        status = cli_report(json, &tree);
-    if (status == HONE_OK) {
-        print_plan(tree);
-        json_decref(tree);
-    }
-    return status;
+    return cli_report(options, hone_plan, print_plan);
 }

@@ -25,13 +25,14 @@ bool cli_interrupted(void)
 
 void cli_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};        /* a second one ends the program at once */
+    struct sigaction action = {.sa_handler = on_signal,
+                               .sa_flags = (int)SA_RESETHAND}; /* a second one ends the program at once */
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and its
- * setting is read only when the process starts: so start once more with a better one. Whoever has set it knows why. */
+/* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and
+ * its setting is read only when the process starts: so start once more with a better one. Whoever has set it knows why. */
 void cli_calm_threads(char **argv)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)

@@ -20,7 +20,8 @@ static enum status fail_elsewhere(const struct option_row *row, const char *flag
     for (int c = 0, seen = 0; c < COMMANDS; c++)
         if (table_has(row, (enum user_command)c)) {
             size_t used = strlen(where);
-            snprintf(where + used, sizeof where - used, "%shone %s", seen++ ? ", " : "", options_command_name((enum user_command)c));
+            snprintf(where + used, sizeof where - used, "%shone %s", seen++ ? ", " : "",
+                     options_command_name((enum user_command)c));
         }
     return fail(ERR_ARGUMENT, "%s is not an option of hone %s: it belongs to %s", flag, options_command_name(command), where);
 }

@@ -212,7 +212,8 @@ enum status table_store(struct options *options, const struct option_row *row, c
     return OK;
 }
 
-enum status options_set(struct options *options, enum user_command command, const char *key, const char *value, const char *source)
+enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
+                        const char *source)
 {
     const struct option_row *row = table_find(key, (int64_t)strlen(key));
     if (!row) {

@@ -60,7 +60,8 @@ void options_init(struct options *options, struct arena *arena);
 
 /* Sets one option by its name or alias, with dashes or underscores; it must be one of the command's. `source` says in
  * messages where the value comes from. */
-enum status options_set(struct options *options, enum user_command command, const char *key, const char *value, const char *source);
+enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
+                        const char *source);
 
 /* Reads the arguments behind `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
  * else, and everything behind "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */

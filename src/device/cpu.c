@@ -190,10 +190,12 @@ struct conversion {
 static void convert(void *context, int64_t begin, int64_t end)
 {
     const struct conversion *c = context;
-    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type, end - begin);
+    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type,
+                  end - begin);
 }
 
-static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
+static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
+                                  enum dtype from_type, int64_t count)
 {
     struct conversion c = {address(cpu_of(device), to), from, to_type, from_type};
     if (!dtype_convert(c.to, to_type, from, from_type, 0))

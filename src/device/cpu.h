@@ -1,4 +1,5 @@
-/* The CPU device over an engine for matrix products: oneDNN in the library, plain double-precision loops in the tests' reference. */
+/* The CPU device over an engine for matrix products: oneDNN in the library, plain double-precision loops in the tests'
+ * reference. */
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 

@@ -39,7 +39,8 @@ void device_release(struct device *device, int32_t block)
     device->class->release(device, block);
 }
 
-enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
+enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
+                         int64_t count)
 {
     return device->class->write(device, to, to_type, from, from_type, count);
 }

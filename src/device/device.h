@@ -97,7 +97,8 @@ struct device_class {
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
     enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);
     void (*release)(struct device *device, int32_t block);
-    enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
+    enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
+                         int64_t count);
     enum status (*read)(struct device *device, void *to, struct operand from, int64_t bytes);
     enum status (*gemm_query)(struct device *device, const struct gemm *gemm, int64_t *workspace);
     enum status (*prepare)(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
@@ -118,12 +119,14 @@ void device_close(struct device *device);                                       
 void device_info(struct device *device, struct device_info *info);
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block);         /* zeroed */
-enum status device_map(struct device *device, const void *host, int64_t bytes, int32_t *block);    /* read-only; must outlive the block */
+enum status device_map(struct device *device, const void *host, int64_t bytes,
+                       int32_t *block); /* read-only; must outlive the block */
 void device_release(struct device *device, int32_t block);
 
 /* Copies `count` elements in, converted to the type they have there. */
-enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
-enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes);      /* waits for the runs before it */
+enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
+                         int64_t count);
+enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes); /* waits for the runs before it */
 
 /* How many bytes of workspace a product needs; needs no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);

@@ -77,7 +77,8 @@ static void forget(dnnl_memory_desc_t *desc)
         dnnl_memory_desc_destroy(*desc);
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3], dnnl_primitive_attr_t attributes)
+static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3],
+                            dnnl_primitive_attr_t attributes)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, desc[0], desc[1], NULL, desc[2], attributes);
 }
@@ -101,7 +102,8 @@ static void forget(dnnl_memory_desc_t *desc)
     (void)desc;
 }
 
-static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3], dnnl_primitive_attr_t attributes)
+static dnnl_status_t choose(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const dnnl_memory_desc_t desc[3],
+                            dnnl_primitive_attr_t attributes)
 {
     dnnl_matmul_desc_t matmul;
     dnnl_status_t code = dnnl_matmul_desc_init(&matmul, &desc[0], &desc[1], NULL, &desc[2]);
@@ -143,7 +145,8 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, bool a
 }
 
 /* The primitive and the memory objects of a product that has been chosen. */
-static dnnl_status_t finish(struct gemm_plan *plan, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3], int64_t *workspace)
+static dnnl_status_t finish(struct gemm_plan *plan, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3],
+                            int64_t *workspace)
 {
     dnnl_status_t code = dnnl_primitive_create(&plan->primitive, pd);
     for (int i = 0; i < 3 && code == dnnl_success; i++)
@@ -211,5 +214,11 @@ static bool has_bf16(void)
 }
 
 const struct gemm_engine gemm_onednn = {
-    .name = "oneDNN", .open = open_engine, .close = close_engine, .create = create, .destroy = destroy, .run = run, .has_bf16 = has_bf16,
+    .name = "oneDNN",
+    .open = open_engine,
+    .close = close_engine,
+    .create = create,
+    .destroy = destroy,
+    .run = run,
+    .has_bf16 = has_bf16,
 };

@@ -195,9 +195,8 @@ static enum status rope_object(const struct hf_config *config, const json_t **ou
             return fail(ERR_FORMAT, "%s: \"%s\" must be an object", config->path, KEYS[i]);
         const char *key;
         json_t *member;
-        json_object_foreach((json_t *)value, key, member)
-            if (json_is_object(member))
-                return fail(ERR_UNSUPPORTED, "%s: rotary parameters per layer type (\"%s\") are not supported", config->path, key);
+        json_object_foreach((json_t *)value, key, member) if (json_is_object(member)) return fail(
+            ERR_UNSUPPORTED, "%s: rotary parameters per layer type (\"%s\") are not supported", config->path, key);
         if (!*out && json_object_size(value))
             *out = value;
     }
@@ -215,7 +214,8 @@ static enum status rope_kind(const json_t *object, enum rope_kind *kind, const c
             *kind = (enum rope_kind)i;
             return OK;
         }
-    return fail(ERR_UNSUPPORTED, "%s: rotary embedding of type \"%s\" is not supported (default, linear and llama3 are)", path, type);
+    return fail(ERR_UNSUPPORTED, "%s: rotary embedding of type \"%s\" is not supported (default, linear and llama3 are)", path,
+                type);
 }
 
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)

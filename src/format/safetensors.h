@@ -47,9 +47,9 @@ enum status safetensors_open(struct safetensors **out, const char *path);
 void safetensors_close(struct safetensors *file);       /* tensors, names and metadata go with it; NULL is fine */
 
 int64_t safetensors_count(const struct safetensors *file);
-const struct safetensors_tensor *safetensors_at(const struct safetensors *file, int64_t i);    /* shard by shard, as the bytes lie */
+const struct safetensors_tensor *safetensors_at(const struct safetensors *file, int64_t i); /* shard by shard, as the bytes lie */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);   /* or NULL */
-const char *safetensors_metadata(const struct safetensors *file, const char *key);     /* of the first shard that has it, or NULL */
+const char *safetensors_metadata(const struct safetensors *file, const char *key); /* of the first shard that has it, or NULL */
 
 const char *safetensors_dtype_name(enum safetensors_dtype dtype);      /* "BF16" */
 int safetensors_dtype_bits(enum safetensors_dtype dtype);              /* of one element */

@@ -87,7 +87,8 @@ static enum status write_header(struct file_writer *writer, const json_t *header
     return status;
 }
 
-static enum status write_file(const char *path, const json_t *header, const struct safetensors_tensor *const *order, int64_t count)
+static enum status write_file(const char *path, const json_t *header, const struct safetensors_tensor *const *order,
+                              int64_t count)
 {
     struct file_writer writer;
     TRY(file_writer_open(&writer, path));

@@ -13,6 +13,8 @@ const struct family *const families[FAMILIES] = {
 #undef FAMILY
 };
 
+enum { LAYERS_MOST = 10000 };
+
 static enum status read_row(const struct config_row *row, struct model_config *config, const struct hf_config *hf)
 {
     char *field = (char *)config + row->field;
@@ -57,12 +59,19 @@ enum status family_read(const struct family **family, struct model_config *confi
         TRY(read_row(row, config, hf));
     if (!config->head_size) {
         if (config->channels % config->heads)
-            return fail(ERR_FORMAT, "%s: \"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld, and there is no \"head_dim\"", hf->path,
-                        (long long)config->channels, (long long)config->heads);
+            return fail(ERR_FORMAT,
+                        "%s: \"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld, and there is no \"head_dim\"",
+                        hf->path, (long long)config->channels, (long long)config->heads);
         config->head_size = config->channels / config->heads;
     }
+    if (config->layers > LAYERS_MOST)
+        return fail(ERR_FORMAT, "%s: \"num_hidden_layers\" is %lld, more than any model has", hf->path, (long long)config->layers);
+    if (config->head_size % 2)
+        return fail(ERR_FORMAT, "%s: a head size of %lld is odd, and rotary positions turn pairs", hf->path,
+                    (long long)config->head_size);
     if (config->heads % config->kv_heads)
-        return fail(ERR_FORMAT, "%s: %lld heads cannot share %lld key/value heads", hf->path, (long long)config->heads, (long long)config->kv_heads);
+        return fail(ERR_FORMAT, "%s: %lld heads cannot share %lld key/value heads", hf->path, (long long)config->heads,
+                    (long long)config->kv_heads);
     TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
     return (*family)->check(hf, config);
 }

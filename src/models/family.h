@@ -1,7 +1,8 @@
-/* Families of models: how config.json is read and how the forward pass is written. A family is one file and one line in models.def.
+/* Families of models: how config.json is read and how the forward pass is written. A family is one file and one line in
+ * models.def.
  *
- * A net is one program in the making: a family's forward pass for T token slots, with the inputs that every program has. Weights are
- * named as in the model's files, and come into being by being used.
+ * A net is one program in the making: a family's forward pass for T token slots, with the inputs that every program has.
+ * Weights are named as in the model's files, and come into being by being used.
  */
 #ifndef MODELS_FAMILY_H
 #define MODELS_FAMILY_H
@@ -37,7 +38,8 @@ struct family {
     const char *model_type;
     const struct config_row *config;    /* ends with key NULL */
     double rope_theta;                  /* where config.json says none */
-    enum status (*check)(const struct hf_config *hf, const struct model_config *config);  /* refuses what the forward pass would get wrong */
+    enum status (*check)(const struct hf_config *hf,
+                         const struct model_config *config); /* refuses what the forward pass would get wrong */
     struct value *(*forward)(struct net *n);    /* the states (T, C) behind the last norm; the head belongs to the loss */
 };
 

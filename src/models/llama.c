@@ -57,4 +57,5 @@ static const struct config_row config[] = {
     {0},
 };
 
-const struct family family_llama = {.model_type = "llama", .config = config, .rope_theta = 10000, .check = check, .forward = forward};
+const struct family family_llama = {
+    .model_type = "llama", .config = config, .rope_theta = 10000, .check = check, .forward = forward};

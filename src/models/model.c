@@ -46,7 +46,8 @@ static enum status file_dtype(const struct model *m, const struct safetensors_te
             *dtype = types[i].dtype;
             return OK;
         }
-    return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is no plain weight", m->hf.path, t->name, safetensors_dtype_name(t->dtype));
+    return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is no plain weight", m->hf.path, t->name,
+                safetensors_dtype_name(t->dtype));
 }
 
 enum status model_dtype(const struct model *m, enum dtype *dtype)
@@ -72,8 +73,10 @@ static enum status check_shape(const struct model *m, const struct tensor *t, co
     bool same = t->rank == f->rank;
     for (int i = 0; same && i < t->rank; i++)
         same = t->shape[i] == f->shape[i];
-    return same ? OK : fail(ERR_FORMAT, "%s: tensor %s has rank %d and first dimension %lld in its file, config.json asks for rank %d and %lld", m->hf.path, t->name,
-                            f->rank, (long long)(f->rank ? f->shape[0] : 1), t->rank, (long long)t->shape[0]);
+    return same ? OK
+                : fail(ERR_FORMAT,
+                       "%s: tensor %s has rank %d and first dimension %lld in its file, config.json asks for rank %d and %lld",
+                       m->hf.path, t->name, f->rank, (long long)(f->rank ? f->shape[0] : 1), t->rank, (long long)t->shape[0]);
 }
 
 static enum status attach(struct model *m, struct tensor *t, const struct device_info *device)
@@ -86,7 +89,8 @@ static enum status attach(struct model *m, struct tensor *t, const struct device
     }
     const struct safetensors_tensor *f = safetensors_find(m->files, t->name);
     if (!f)
-        return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name, m->family->model_type);
+        return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name,
+                    m->family->model_type);
     TRY(check_shape(m, t, f));
     TRY(file_dtype(m, f, &dtype));
     t->in_file = device->host_memory && dtype == t->dtype && (uintptr_t)f->data % (uintptr_t)dtype_size(dtype) == 0;
@@ -101,13 +105,15 @@ static void report_unused(const struct model *m)
     const char *example = NULL;
     for (int64_t i = 0; i < safetensors_count(m->files); i++) {
         const char *name = safetensors_at(m->files, i)->name;
-        if (store_find(&m->store, name) || strstr(name, "rotary_emb.inv_freq") || (m->config.tied && !strcmp(name, "lm_head.weight")))
+        if (store_find(&m->store, name) || strstr(name, "rotary_emb.inv_freq") ||
+            (m->config.tied && !strcmp(name, "lm_head.weight")))
             continue;
         unused++;
         example = name;
     }
     if (unused)
-        log_message(LOG_WARNING, "%s: %lld tensors of the files are not used by a %s model, for example %s", m->hf.path, (long long)unused, m->family->model_type, example);
+        log_message(LOG_WARNING, "%s: %lld tensors of the files are not used by a %s model, for example %s", m->hf.path,
+                    (long long)unused, m->family->model_type, example);
 }
 
 enum status model_attach(struct model *m, const struct device_info *device)

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct value *weight(struct net *n, enum role role, const char *name, int64_t layer, const char *part, int rank, int64_t d0, int64_t d1)
+static struct value *weight(struct net *n, enum role role, const char *name, int64_t layer, const char *part, int rank,
+                            int64_t d0, int64_t d1)
 {
     char stem[160], full[192];
     const char *number = strstr(name, "%d");
@@ -14,7 +15,8 @@ static struct value *weight(struct net *n, enum role role, const char *name, int
     else
         snprintf(stem, sizeof stem, "%s", name);
     snprintf(full, sizeof full, "%s%s", stem, part);
-    return program_tensor(&n->program, store_tensor(n->store, full, LIFE_WEIGHTS, n->program.types[role], rank, (int64_t[]){d0, d1}));
+    return program_tensor(&n->program,
+                          store_tensor(n->store, full, LIFE_WEIGHTS, n->program.types[role], rank, (int64_t[]){d0, d1}));
 }
 
 struct value *net_embedding(struct net *n, const char *name)
@@ -77,8 +79,8 @@ struct value *net_add(struct net *n, struct value *x, struct value *d)
     return add(&n->program, x, d);
 }
 
-/* Llama 3 stretches slow rotations by `factor`, keeps fast ones, and goes over smoothly between. Steps are rounded to float32 where
- * the models' own code rounds. */
+/* Llama 3 stretches slow rotations by `factor`, keeps fast ones, and goes over smoothly between. Steps are rounded to float32
+ * where the models' own code rounds. */
 static float scaled(const struct rope_config *rope, float frequency)
 {
     if (rope->kind == ROPE_LINEAR)
@@ -114,8 +116,8 @@ static void make_inputs(struct net *n)
     n->targets = n->goal == NET_LOSS ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
 }
 
-enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config, enum run_type run,
-                      enum net_goal goal, int64_t T, int64_t R, int64_t S)
+enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
+                      enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
     *n = (struct net){.store = store, .family = family, .config = config, .T = T, .R = R, .S = S, .goal = goal};
     struct program *p = &n->program;

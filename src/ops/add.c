@@ -42,7 +42,8 @@ static struct value *build(struct program *p, const int64_t *d)
     return add(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "d", ROLE_ACTIVATION, 2, d[0], d[1]));
 }
 
-static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1, 3, 16, 33, 257}}, {"C", {1, 7, 16, 64, 130, 577}}}}, {0}};
+static const struct op_example examples[] = {
+    {.build = build, .axes = {{"T", {1, 3, 16, 33, 257}}, {"C", {1, 7, 16, 64, 130, 577}}}}, {0}};
 
 const struct op OP(add) = {
     .name = "add", .formula = "y = x + d", .inputs = {"x", "d"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,

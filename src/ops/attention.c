@@ -1,8 +1,8 @@
 /* attention: y[t] = Σ softmax(scale · q[t]·k[s]) · v[s] over the keys s = first[t] … last[t].
  *
  * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
- * h / (H / K). The T × S scores never exist: a tile of queries walks over tiles of keys, keeping the running maximum m, the sum of
- * exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the way back.
+ * h / (H / K). The T × S scores never exist: a tile of queries walks over tiles of keys, keeping the running maximum m, the
+ * sum of exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the way back.
  * With few queries there is too little to share in a tile: decoding takes the way of attention_split.h.
  */
 #include "ops/attention_split.h"
@@ -102,7 +102,8 @@ static enum status shape(struct program *p, struct node *n)
     if (n->in[UNTIL])
         TRY(node_expect(n, UNTIL, 1, SHAPE(k[0])));
     if (q[2] > HEAD_MOST || q[1] % k[1])
-        return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2], HEAD_MOST, (long long)q[1], (long long)k[1]);
+        return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2],
+                    HEAD_MOST, (long long)q[1], (long long)k[1]);
     n->size[AT_T] = q[0];
     n->size[AT_H] = q[1];
     n->size[AT_D] = q[2];
@@ -118,8 +119,8 @@ static enum status gradient(struct program *p, const struct node *n)
 {
     if (!n->in[UNTIL])
         return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
-    struct value *dq = NODE_WITH(p, attention_bwd, n->number[0], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST], n->in[UNTIL], n->out[Y],
-                                 n->out[LSE], gradient_of(n, Y));
+    struct value *dq = NODE_WITH(p, attention_bwd, n->number[0], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST],
+                                 n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(n, Y));
     TRY(gradient_add(p, n, Q, dq));
     TRY(gradient_add(p, n, K, dq ? dq->producer->out[1] : NULL));
     return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
@@ -143,9 +144,11 @@ static double flops(const struct node *n)
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], d[1] * d[2], d[3]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
+    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], d[1] * d[2], d[3]),
+                     program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
                      program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
-                     program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]), 1 / sqrt((double)d[3]));
+                     program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
+                     1 / sqrt((double)d[3]));
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -157,7 +160,8 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 /* New tokens at the end of a cache: few queries, more keys. */
 static struct value *build_cached(struct program *p, const int64_t *d)
 {
-    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[2]), program_input(p, "k", ROLE_ACTIVATION, 3, d[1], 2L, d[2]),
+    return attention(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[2]),
+                     program_input(p, "k", ROLE_ACTIVATION, 3, d[1], 2L, d[2]),
                      program_input(p, "v", ROLE_ACTIVATION, 3, d[1], 2L, d[2]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
                      program_input(p, "last", ROLE_INDEX, 1, d[0]), NULL, 1 / sqrt((double)d[2]));
 }
@@ -169,9 +173,15 @@ static void fill_cached(const char *input, int32_t *to, int64_t count, const int
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
+    {.build = build,
+     .fill = fill,
+     .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
-    {.build = build_cached, .fill = fill_cached, .forward_only = true, .axes = {{"T", {1, 2, 5, 33}}, {"S", {70, 200, 700}}, {"D", {16, 64}}}}, {0},
+    {.build = build_cached,
+     .fill = fill_cached,
+     .forward_only = true,
+     .axes = {{"T", {1, 2, 5, 33}}, {"S", {70, 200, 700}}, {"D", {16, 64}}}},
+    {0},
 };
 
 const struct op OP(attention) = {

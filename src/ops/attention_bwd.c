@@ -2,8 +2,9 @@
  *
  * With P = exp(scale · q·k − lse) remade tile by tile, and delta[t] = Σ dy·y of a query's head:
  *     dS = P · (dy·v − delta) · scale     dq = Σ dS · k     dk = Σ dS · q     dv = Σ P · dy
- * Three kernels: delta by query; dq by tiles of queries, walking over keys; dk and dv by tiles of keys, walking over the queries that
- * see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
+ * Three kernels: delta by query; dq by tiles of queries, walking over keys; dk and dv by tiles of keys, walking over the
+ * queries that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one
+ * order.
  */
 #include "ops/attention_tile.h"
 
@@ -31,8 +32,8 @@ KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin,
 }
 
 /* P and dS of a tile of queries and a tile of keys, from the loaded q (unscaled), dy, key_t and value_t. */
-static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const int32_t *first, const int32_t *last, const real *lse, const real *deltas,
-                                  int64_t row, int64_t rows, int64_t key, int64_t head)
+static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const int32_t *first, const int32_t *last,
+                                  const real *lse, const real *deltas, int64_t row, int64_t rows, int64_t key, int64_t head)
 {
     int64_t heads = c->dim[AT_H];
     real scale = (real)c->number[0];
@@ -52,7 +53,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* --- dq. Operands: q, k, v, first, last, lse, dy, delta, dq ------------------------------------------------------------------- */
+/* --- dq. Operands: q, k, v, first, last, lse, dy, delta, dq
+ * ------------------------------------------------------------------- */
 
 static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t head, enum dtype dt)
 {
@@ -89,7 +91,8 @@ KERNEL_BODY static void attention_bwd_backward_q(const struct call *c, int64_t b
         SPECIALISE(c->dtype[0], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
 }
 
-/* --- dk, dv. Operands: q, k, v, first, last, until, lse, dy, delta, dk, dv ---------------------------------------------------- */
+/* --- dk, dv. Operands: q, k, v, first, last, until, lse, dy, delta, dk, dv
+ * ---------------------------------------------------- */
 
 static ALWAYS_INLINE void transpose_tile(real *to, const real *from)
 {
@@ -136,7 +139,9 @@ KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t 
         SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
-static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta}, kernel_q = {"attention_bwd_q", attention_bwd_backward_q}, kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv};
+static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta},
+                           kernel_q = {"attention_bwd_q", attention_bwd_backward_q},
+                           kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -161,12 +166,15 @@ static enum status lower(struct lowering *l, const struct node *n)
     struct value *deltas = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(n->size[AT_T], n->size[AT_H]));
     TRY(program_status(l->program));
     int64_t query_tiles = (n->size[AT_T] + TILE_Q - 1) / TILE_Q, key_tiles = (n->size[AT_S] + TILE_K - 1) / TILE_K;
-    TRY(lower_launch(l, &kernel_delta, 3, (struct value *[]){in[Y], in[DY], deltas}, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
-    TRY(lower_launch(l, &kernel_q, 9, (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[LSE], in[DY], deltas, out[DQ]}, n->size, n->number,
-                     query_tiles * n->size[AT_H], 1));
-    return lower_launch(l, &kernel_kv, 11,
-                        (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], in[LSE], in[DY], deltas, out[DK], out[DV]}, n->size,
-                        n->number, key_tiles * n->size[AT_K], 1);
+    TRY(lower_launch(l, &kernel_delta, 3, (struct value *[]){in[Y], in[DY], deltas}, n->size, n->number,
+                     n->size[AT_T] * n->size[AT_H], 64));
+    TRY(lower_launch(l, &kernel_q, 9,
+                     (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[LSE], in[DY], deltas, out[DQ]}, n->size,
+                     n->number, query_tiles * n->size[AT_H], 1));
+    return lower_launch(
+        l, &kernel_kv, 11,
+        (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], in[LSE], in[DY], deltas, out[DK], out[DV]},
+        n->size, n->number, key_tiles * n->size[AT_K], 1);
 }
 
 static double flops(const struct node *n)
@@ -194,11 +202,19 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}}}, {0},
+    {.build = build,
+     .fill = fill,
+     .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}}},
+    {0},
 };
 
 const struct op OP(attention_bwd) = {
-    .name = "attention_bwd", .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale",
-    .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy"}, .outputs = {"dq", "dk", "dv"}, .shape = shape, .lower = lower,
-    .flops = flops, .examples = examples,
+    .name = "attention_bwd",
+    .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale",
+    .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy"},
+    .outputs = {"dq", "dk", "dv"},
+    .shape = shape,
+    .lower = lower,
+    .flops = flops,
+    .examples = examples,
 };

@@ -1,8 +1,9 @@
 /* Attention for a few queries over many keys: decoding.
  *
- * The keys are cut into parts of SPLIT_KEYS. One piece of work is one part for one query's heads that share a kv-head, so that keys and values are
- * read once and all cores have work; it leaves the maximum m, the sum of exponentials and the weighted sum of values of its part. A second
- * kernel puts the parts together in order. Which parts there are depends on the cache's size alone.
+ * The keys are cut into parts of SPLIT_KEYS. One piece of work is one part for one query's heads that share a kv-head, so that
+ * keys and values are read once and all cores have work; it leaves the maximum m, the sum of exponentials and the weighted sum
+ * of values of its part. A second kernel puts the parts together in order. Which parts there are depends on the cache's size
+ * alone.
  */
 #ifndef OPS_ATTENTION_SPLIT_H
 #define OPS_ATTENTION_SPLIT_H
@@ -23,12 +24,14 @@ static inline int64_t split_parts(const int64_t *size)
 }
 
 /* score[j] = q · k[j]; four keys at a time, so that their sums overlap. */
-static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *keys, int64_t at, int64_t step, int64_t count, int64_t D, enum dtype dt)
+static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *keys, int64_t at, int64_t step, int64_t count,
+                                       int64_t D, enum dtype dt)
 {
     int64_t whole = D / LANES * LANES, most = at + (count - 1) * step;
     for (int64_t j = 0; j < count; j += 4) {            /* beyond the last key: the last once more, which nobody reads */
         int64_t k0 = at + j * step;
-        int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most, k3 = k2 + step < most ? k2 + step : most;
+        int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most,
+                k3 = k2 + step < most ? k2 + step : most;
         vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
         for (int64_t d = 0; d < whole; d += LANES) {
             memcpy(&y, q + d, sizeof y);
@@ -53,7 +56,8 @@ static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *k
 }
 
 /* y = Σ weight[j] · v[j] */
-static ALWAYS_INLINE void split_values(real *y, const real *weight, const void *values, int64_t at, int64_t step, int64_t count, int64_t D, enum dtype dt)
+static ALWAYS_INLINE void split_values(real *y, const real *weight, const void *values, int64_t at, int64_t step, int64_t count,
+                                       int64_t D, enum dtype dt)
 {
     int64_t whole = D / LANES * LANES;
     for (int64_t d = 0; d < whole; d += LANES) {
@@ -104,7 +108,8 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
     int64_t kv = row % kv_heads, t = row / kv_heads % c->dim[AT_T], part = row / kv_heads / c->dim[AT_T];
     int64_t first = ((const int32_t *)c->data[3])[t], last = ((const int32_t *)c->data[4])[t];
-    int64_t begin = part * SPLIT_KEYS > first ? part * SPLIT_KEYS : first, end = (part + 1) * SPLIT_KEYS < last + 1 ? (part + 1) * SPLIT_KEYS : last + 1;
+    int64_t begin = part * SPLIT_KEYS > first ? part * SPLIT_KEYS : first,
+            end = (part + 1) * SPLIT_KEYS < last + 1 ? (part + 1) * SPLIT_KEYS : last + 1;
     int64_t step = kv_heads * D, at = begin * step + kv * D;
     real q[HEAD_MOST], score[SPLIT_KEYS + LANES];
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
@@ -155,14 +160,16 @@ KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int
         SPECIALISE(c->dtype[1], split_join, c, row);
 }
 
-static const struct kernel split_kernel = {"attention_split", split_parts_body}, join_kernel = {"attention_join", split_join_body};
+static const struct kernel split_kernel = {"attention_split", split_parts_body},
+                           join_kernel = {"attention_join", split_join_body};
 
 /* Lowers an attention node: inputs q, k, v, first, last; outputs y, lse. */
 static inline enum status split_lower(struct lowering *l, const struct node *n)
 {
     struct value *const *in = n->in;
     int64_t parts = split_parts(n->size), rows = n->size[AT_T] * n->size[AT_H];
-    struct value *scratch = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 3, SHAPE(parts, rows, split_width(n->size)));
+    struct value *scratch =
+        program_scratch(l->program, l->program->types[ROLE_STATISTIC], 3, SHAPE(parts, rows, split_width(n->size)));
     TRY(program_status(l->program));
     TRY(lower_launch(l, &split_kernel, 6, (struct value *[]){in[0], in[1], in[2], in[3], in[4], scratch}, n->size, n->number,
                      parts * n->size[AT_T] * n->size[AT_K], 1));

@@ -21,8 +21,8 @@ static inline int64_t pad_lanes(int64_t n)
 }
 
 /* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `most`. */
-static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t most, int64_t heads, int64_t head,
-                                    int64_t D, real scale, enum dtype dt)
+static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t most,
+                                    int64_t heads, int64_t head, int64_t D, real scale, enum dtype dt)
 {
     for (int64_t i = 0; i < most; i++) {
         real *row = tile + i * width;
@@ -35,7 +35,8 @@ static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, in
 }
 
 /* The same, transposed: tile[d][i], TILE_K wide. */
-static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_t begin, int64_t count, int64_t heads, int64_t head, int64_t D, enum dtype dt)
+static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_t begin, int64_t count, int64_t heads,
+                                               int64_t head, int64_t D, enum dtype dt)
 {
     for (int64_t i = 0; i < TILE_K; i++) {
         int64_t at = ((begin + i) * heads + head) * D;
@@ -46,8 +47,8 @@ static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_
 
 /* c (m, n) = a (m, k) · b (k, n), added to c with `add`; m a multiple of 4, n a multiple of LANES. Four rows and two vectors of
  * columns stay in registers. */
-static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb, int64_t m, int64_t n, int64_t k,
-                                        bool add)
+static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb, int64_t m,
+                                        int64_t n, int64_t k, bool add)
 {
     for (int64_t j = 0; j < n; j += 2 * LANES) {
         bool two = j + LANES < n;

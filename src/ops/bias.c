@@ -86,7 +86,8 @@ static enum status shape_bwd(struct program *p, struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, bias_bwd, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "db", ROLE_GRADIENT, 1, d[1]));
+    return NODE(p, bias_bwd, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "db", ROLE_GRADIENT, 1, d[1]));
 }
 
 static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};

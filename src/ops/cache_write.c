@@ -1,4 +1,5 @@
-/* cache_write: cache[slots[t]] = x[t] for the keys or values of new tokens; a slot of −1 is skipped. Attention then reads the cache. */
+/* cache_write: cache[slots[t]] = x[t] for the keys or values of new tokens; a slot of −1 is skipped. Attention then reads the
+ * cache. */
 #include "ops/op.h"
 
 enum { CACHE, X, SLOTS };
@@ -36,7 +37,8 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 static struct value *build(struct program *p, const int64_t *d)
 {
     return cache_write(p, program_input(p, "cache", ROLE_ACTIVATION, 3, 2 * d[0], d[1], d[2]),
-                       program_input(p, "x", ROLE_ACTIVATION, 3, d[0], d[1], d[2]), program_input(p, "slots", ROLE_INDEX, 1, d[0]));
+                       program_input(p, "x", ROLE_ACTIVATION, 3, d[0], d[1], d[2]),
+                       program_input(p, "slots", ROLE_INDEX, 1, d[0]));
 }
 
 static const struct op_example examples[] = {
@@ -44,6 +46,12 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(cache_write) = {
-    .name = "cache_write", .formula = "cache[slots[t]] = x[t]", .inputs = {"cache", "x", "slots"}, .outputs = {"cache"}, .shape = shape,
-    .kernel = {"cache_write", forward}, .block = 16, .examples = examples,
+    .name = "cache_write",
+    .formula = "cache[slots[t]] = x[t]",
+    .inputs = {"cache", "x", "slots"},
+    .outputs = {"cache"},
+    .shape = shape,
+    .kernel = {"cache_write", forward},
+    .block = 16,
+    .examples = examples,
 };

@@ -131,6 +131,12 @@ static const struct op_example examples_bwd[] = {
 };
 
 const struct op OP(embedding_bwd) = {
-    .name = "embedding_bwd", .formula = "dw[ids[t]] += dy[t], in token order", .inputs = {"ids", "order", "dy", "dw"}, .outputs = {"dw"},
-    .shape = shape_bwd, .kernel = {"embedding_bwd", embedding_backward}, .block = 16, .examples = examples_bwd,
+    .name = "embedding_bwd",
+    .formula = "dw[ids[t]] += dy[t], in token order",
+    .inputs = {"ids", "order", "dy", "dw"},
+    .outputs = {"dw"},
+    .shape = shape_bwd,
+    .kernel = {"embedding_bwd", embedding_backward},
+    .block = 16,
+    .examples = examples_bwd,
 };

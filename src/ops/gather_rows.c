@@ -48,7 +48,8 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return gather_rows(p, program_input(p, "x", ROLE_ACTIVATION, 2, 3 * d[0], d[1]), program_input(p, "rows", ROLE_INDEX, 1, d[0]));
+    return gather_rows(p, program_input(p, "x", ROLE_ACTIVATION, 2, 3 * d[0], d[1]),
+                       program_input(p, "rows", ROLE_INDEX, 1, d[0]));
 }
 
 #define SIZES {{"R", {1, 2, 17, 40}}, {"C", {1, 33, 64}}}
@@ -56,8 +57,15 @@ static struct value *build(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {{.build = build, .fill = fill, .axes = SIZES}, {0}};
 
 const struct op OP(gather_rows) = {
-    .name = "gather_rows", .formula = "y[r] = x[rows[r]], 0 where rows[r] = −1", .inputs = {"x", "rows"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"gather_rows", forward}, .block = 16, .examples = examples,
+    .name = "gather_rows",
+    .formula = "y[r] = x[rows[r]], 0 where rows[r] = −1",
+    .inputs = {"x", "rows"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"gather_rows", forward},
+    .block = 16,
+    .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -103,6 +111,11 @@ static struct value *build_bwd(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd[] = {{.build = build_bwd, .fill = fill, .axes = SIZES}, {0}};
 
 const struct op OP(scatter_rows) = {
-    .name = "scatter_rows", .formula = "dx[rows[r]] = dy[r], 0 elsewhere", .inputs = {"dy", "rows"}, .outputs = {"dx"}, .shape = shape_bwd,
-    .lower = lower_bwd, .examples = examples_bwd,
+    .name = "scatter_rows",
+    .formula = "dx[rows[r]] = dy[r], 0 elsewhere",
+    .inputs = {"dy", "rows"},
+    .outputs = {"dx"},
+    .shape = shape_bwd,
+    .lower = lower_bwd,
+    .examples = examples_bwd,
 };

@@ -49,7 +49,8 @@ static struct value *build(struct program *p, const int64_t *d)
 
 static struct value *build_wide(struct program *p, const int64_t *d)
 {
-    return linear_wide(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+    return linear_wide(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                       program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
 static const struct op_example examples[] = {
@@ -83,7 +84,8 @@ static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
 {
-    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
+                program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
 static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = SIZES}, {0}};
@@ -115,8 +117,8 @@ static enum status lower_bwd_w(struct lowering *l, const struct node *n)
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)
 {
-    return NODE(p, linear_bwd_w, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
-                program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
+    return NODE(p, linear_bwd_w, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
+                program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
 }
 
 static const struct op_example examples_bwd_w[] = {{.build = build_bwd_w, .axes = SIZES}, {0}};

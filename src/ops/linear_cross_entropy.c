@@ -1,7 +1,8 @@
 /* linear_cross_entropy: loss[r] = log Σ exp(z) − z[target], z = x[r] · wᵀ over a vocabulary of V; 0 where the target is −1.
  *
- * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. lse = log Σ exp(z) of each row is
- * kept for the way back, which makes the logits of a chunk again: dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x.
+ * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. lse = log Σ exp(z) of each
+ * row is kept for the way back, which makes the logits of a chunk again: dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw
+ * += dzᵀ · x.
  */
 #include "ops/op.h"
 
@@ -90,7 +91,8 @@ static enum status lower(struct lowering *l, const struct node *n)
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
         struct value *z = program_rows(p, logits, 0, rows);
-        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows), program_rows(p, n->out[LSE], r, rows)};
+        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows),
+                                  program_rows(p, n->out[LSE], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
         TRY(lower_gemm(l, x, false, n->in[W], true, z, false));
@@ -102,7 +104,8 @@ static enum status lower(struct lowering *l, const struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *dw = gradient_wanted(n, W) ? gradient_sum(p, n, W) : NULL;
-    struct value *dx = NODE(p, linear_cross_entropy_bwd, n->in[X], n->in[W], n->in[TARGETS], n->out[LSE], gradient_of(n, LOSS), dw);
+    struct value *dx =
+        NODE(p, linear_cross_entropy_bwd, n->in[X], n->in[W], n->in[TARGETS], n->out[LSE], gradient_of(n, LOSS), dw);
     return gradient_add(p, n, X, dx);
 }
 
@@ -122,17 +125,27 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return linear_cross_entropy(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+    return linear_cross_entropy(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                                program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
                                 program_input(p, "targets", ROLE_INDEX, 1, d[0]));
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = SIZES}, {.build = build, .fill = fill, .forward_only = true, .axes = {{"R", {35}}, {"C", {2}}, {"V", {300000}}}}, {0},
+    {.build = build, .fill = fill, .axes = SIZES},
+    {.build = build, .fill = fill, .forward_only = true, .axes = {{"R", {35}}, {"C", {2}}, {"V", {300000}}}},
+    {0},
 };
 
 const struct op OP(linear_cross_entropy) = {
-    .name = "linear_cross_entropy", .formula = "loss[r] = lse[r] − (x · wᵀ)[r, targets[r]], lse = log Σ exp(x · wᵀ)", .inputs = {"x", "w", "targets"},
-    .outputs = {"loss", "lse"}, .shape = shape, .gradient = gradient, .lower = lower, .flops = flops, .examples = examples,
+    .name = "linear_cross_entropy",
+    .formula = "loss[r] = lse[r] − (x · wᵀ)[r, targets[r]], lse = log Σ exp(x · wᵀ)",
+    .inputs = {"x", "w", "targets"},
+    .outputs = {"loss", "lse"},
+    .shape = shape,
+    .gradient = gradient,
+    .lower = lower,
+    .flops = flops,
+    .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -205,17 +218,24 @@ static double flops_bwd(const struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, linear_cross_entropy_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
-                program_input(p, "targets", ROLE_INDEX, 1, d[0]), program_input(p, "lse", ROLE_STATISTIC, 1, d[0]),
-                program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]), d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL);
+    return NODE(p, linear_cross_entropy_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]), program_input(p, "targets", ROLE_INDEX, 1, d[0]),
+                program_input(p, "lse", ROLE_STATISTIC, 1, d[0]), program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]),
+                d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL);
 }
 
 static const struct op_example examples_bwd[] = {
-    {.build = build_bwd, .fill = fill, .axes = {{"R", {1, 8, 37}}, {"C", {8, 16, 65}}, {"V", {2, 17, 512}}, {"parts", {1, 2}}}}, {0},
+    {.build = build_bwd, .fill = fill, .axes = {{"R", {1, 8, 37}}, {"C", {8, 16, 65}}, {"V", {2, 17, 512}}, {"parts", {1, 2}}}},
+    {0},
 };
 
 const struct op OP(linear_cross_entropy_bwd) = {
-    .name = "linear_cross_entropy_bwd", .formula = "dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
-    .inputs = {"x", "w", "targets", "lse", "dloss", "dw?"}, .outputs = {"dx"}, .shape = shape_bwd, .lower = lower_bwd, .flops = flops_bwd,
+    .name = "linear_cross_entropy_bwd",
+    .formula = "dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .inputs = {"x", "w", "targets", "lse", "dloss", "dw?"},
+    .outputs = {"dx"},
+    .shape = shape_bwd,
+    .lower = lower_bwd,
+    .flops = flops_bwd,
     .examples = examples_bwd,
 };

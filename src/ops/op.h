@@ -30,7 +30,8 @@ struct op_example {
     float scale;                        /* of the random numbers; 0: 1 */
 };
 
-/* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last, until, positions). */
+/* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last,
+ * until, positions). */
 void example_bounds(const char *input, int32_t *to, int64_t T);
 
 /* Numbers below a limit that look random. */

@@ -28,7 +28,10 @@ void example_bounds(const char *input, int32_t *to, int64_t T)
     while (begin < T) {
         int64_t end = begin + length < T ? begin + length : T;
         for (int64_t t = begin; t < end; t++)
-            to[t] = (int32_t)(!strcmp(input, "first") ? begin : !strcmp(input, "last") ? t : !strcmp(input, "until") ? end - 1 : t - begin);
+            to[t] = (int32_t)(!strcmp(input, "first")   ? begin
+                              : !strcmp(input, "last")  ? t
+                              : !strcmp(input, "until") ? end - 1
+                                                        : t - begin);
         begin = end;
         int64_t sum = length + next;
         length = next;

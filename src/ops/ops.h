@@ -16,11 +16,12 @@ _Static_assert((int)OP_zeros == PROGRAM_ZEROS && (int)OP_add == PROGRAM_ADD, "ze
 
 extern const struct op *const ops_table[OP_COUNT];
 
-#define NODE(p, op, ...) \
-    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)), (struct value *[]){__VA_ARGS__}, 0, NULL)
-#define NODE_WITH(p, op, number, ...)                                                                                           \
-    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)), (struct value *[]){__VA_ARGS__}, 1, \
-                 (double[]){number})
+#define NODE(p, op, ...)                                                                                                         \
+    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)),                            \
+                 (struct value *[]){__VA_ARGS__}, 0, NULL)
+#define NODE_WITH(p, op, number, ...)                                                                                            \
+    program_node(p, OP_##op, (int)(sizeof((struct value *[]){__VA_ARGS__}) / sizeof(struct value *)),                            \
+                 (struct value *[]){__VA_ARGS__}, 1, (double[]){number})
 
 /* x + d, in x's type. */
 static inline struct value *add(struct program *p, struct value *x, struct value *d)

@@ -77,7 +77,8 @@ static ALWAYS_INLINE void store(enum dtype dt, void *p, int64_t i, real v)
         ((float *)p)[i] = v;
 }
 
-/* exp to about one unit in the last place, without branches so that loops over it become vector code: 2^n · e^r with |r| <= ln 2 / 2. */
+/* exp to about one unit in the last place, without branches so that loops over it become vector code: 2^n · e^r with |r| <= ln
+ * 2 / 2. */
 static ALWAYS_INLINE real real_exp(real x)
 {
     float top = x > 88.0f ? 88.0f : x, t = top < -87.0f ? -87.0f : top;
@@ -100,9 +101,10 @@ static ALWAYS_INLINE real real_exp(real x)
 #define real_log logf
 
 #define SPECIALISE(dt, body, ...) ((dt) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32))
-#define SPECIALISE2(dt1, dt2, body, ...)                                                                                              \
-    ((dt1) == DTYPE_BF16 ? ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_BF16, DTYPE_F32)) \
-                         : ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_F32, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32, DTYPE_F32)))
+#define SPECIALISE2(dt1, dt2, body, ...)                                                                                         \
+    ((dt1) == DTYPE_BF16                                                                                                         \
+         ? ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_BF16, DTYPE_F32))          \
+         : ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_F32, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32, DTYPE_F32)))
 
 #endif
 

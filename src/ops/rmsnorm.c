@@ -69,8 +69,16 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(rmsnorm) = {
-    .name = "rmsnorm", .formula = "y = g · x · r, r = 1 / sqrt(mean(x²) + eps)", .inputs = {"x", "g"}, .outputs = {"y", "r"},
-    .shape = shape, .gradient = gradient, .kernel = {"rmsnorm", rmsnorm_forward}, .block = 8, .flops = flops, .examples = examples,
+    .name = "rmsnorm",
+    .formula = "y = g · x · r, r = 1 / sqrt(mean(x²) + eps)",
+    .inputs = {"x", "g"},
+    .outputs = {"y", "r"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"rmsnorm", rmsnorm_forward},
+    .block = 8,
+    .flops = flops,
+    .examples = examples,
 };
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
@@ -118,15 +126,22 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
 {
-    return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]),
-                program_input(p, "r", ROLE_STATISTIC, 1, d[0]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]),
+                program_input(p, "g", ROLE_WEIGHT, 1, d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
 }
 
 static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = ROWS_AND_CHANNELS}, {0}};
 
 const struct op OP(rmsnorm_bwd_x) = {
-    .name = "rmsnorm_bwd_x", .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)), x̂ = r·x", .inputs = {"x", "g", "r", "dy"}, .outputs = {"dx"},
-    .shape = shape_bwd_x, .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x}, .block = 8, .examples = examples_bwd_x,
+    .name = "rmsnorm_bwd_x",
+    .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)), x̂ = r·x",
+    .inputs = {"x", "g", "r", "dy"},
+    .outputs = {"dx"},
+    .shape = shape_bwd_x,
+    .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x},
+    .block = 8,
+    .examples = examples_bwd_x,
 };
 
 /* --- dg: groups of rows side by side, then the groups in order -------------------------------------------------------------- */
@@ -167,7 +182,8 @@ KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, 
     }
 }
 
-static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g}, kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups};
+static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g},
+                           kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {
@@ -191,8 +207,9 @@ static enum status lower_bwd_g(struct lowering *l, const struct node *n)
 
 static struct value *build_bwd_g(struct program *p, const int64_t *d)
 {
-    return NODE(p, rmsnorm_bwd_g, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
-                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dg", ROLE_GRADIENT, 1, d[1]));
+    return NODE(p, rmsnorm_bwd_g, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]),
+                program_input(p, "r", ROLE_STATISTIC, 1, d[0]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "dg", ROLE_GRADIENT, 1, d[1]));
 }
 
 static const struct op_example examples_bwd_g[] = {{.build = build_bwd_g, .axes = ROWS_AND_CHANNELS}, {0}};

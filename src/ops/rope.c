@@ -3,8 +3,8 @@
  *     y[i]       = x[i] · cos − x[i + D/2] · sin
  *     y[i + D/2] = x[i + D/2] · cos + x[i] · sin
  *
- * Way back: the rotation by the opposite angle. rope_table makes the cosines and sines once for all layers and heads; its angle is a
- * float32 product in every run, as the models were trained with.
+ * Way back: the rotation by the opposite angle. rope_table makes the cosines and sines once for all layers and heads; its
+ * angle is a float32 product in every run, as the models were trained with.
  */
 #include "ops/op.h"
 
@@ -42,7 +42,8 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 
 static struct value *table_build(struct program *p, const int64_t *d)
 {
-    return rope_table(p, program_input(p, "positions", ROLE_INDEX, 1, d[0]), program_input(p, "frequencies", ROLE_STATISTIC, 1, d[1] / 2));
+    return rope_table(p, program_input(p, "positions", ROLE_INDEX, 1, d[0]),
+                      program_input(p, "frequencies", ROLE_STATISTIC, 1, d[1] / 2));
 }
 
 static const struct op_example table_examples[] = {
@@ -50,8 +51,14 @@ static const struct op_example table_examples[] = {
 };
 
 const struct op OP(rope_table) = {
-    .name = "rope_table", .formula = "y = cos(positions · frequencies), sin(positions · frequencies)", .inputs = {"positions", "frequencies"},
-    .outputs = {"y"}, .shape = table_shape, .kernel = {"rope_table", table}, .block = 16, .examples = table_examples,
+    .name = "rope_table",
+    .formula = "y = cos(positions · frequencies), sin(positions · frequencies)",
+    .inputs = {"positions", "frequencies"},
+    .outputs = {"y"},
+    .shape = table_shape,
+    .kernel = {"rope_table", table},
+    .block = 16,
+    .examples = table_examples,
 };
 
 /* --- the rotation ------------------------------------------------------------------------------------------------------- */
@@ -116,6 +123,15 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(rope) = {
-    .name = "rope", .formula = "pairs (i, i + D/2) of each head turned by the table's angles", .inputs = {"x", "table"}, .outputs = {"y"},
-    .shape = shape, .gradient = gradient, .kernel = {"rope", rope_rotate}, .block = 8, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .name = "rope",
+    .formula = "pairs (i, i + D/2) of each head turned by the table's angles",
+    .inputs = {"x", "table"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"rope", rope_rotate},
+    .block = 8,
+    .in_place = 1 + X,
+    .flops = flops,
+    .examples = examples,
 };

@@ -47,7 +47,8 @@ static double flops(const struct node *n)
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return swiglu(p, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return swiglu(p, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
+                  program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]));
 }
 
 static const struct op_example examples[] = {
@@ -55,8 +56,17 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(swiglu) = {
-    .name = "swiglu", .formula = "y = gate · σ(gate) · up", .inputs = {"gate", "up"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"swiglu", swiglu_forward}, .block = 8192, .in_place = 1 + GATE, .flops = flops, .examples = examples,
+    .name = "swiglu",
+    .formula = "y = gate · σ(gate) · up",
+    .inputs = {"gate", "up"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"swiglu", swiglu_forward},
+    .block = 8192,
+    .in_place = 1 + GATE,
+    .flops = flops,
+    .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -93,14 +103,20 @@ static enum status shape_bwd(struct program *p, struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, swiglu_bwd, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]),
-                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return NODE(p, swiglu_bwd, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
+                program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
 }
 
 static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
 
 const struct op OP(swiglu_bwd) = {
-    .name = "swiglu_bwd", .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
-    .inputs = {"gate", "up", "dy"}, .outputs = {"dgate", "dup"}, .shape = shape_bwd, .kernel = {"swiglu_bwd", swiglu_backward}, .block = 8192,
-    .in_place = 1 + BWD_GATE, .examples = examples_bwd,
+    .name = "swiglu_bwd",
+    .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
+    .inputs = {"gate", "up", "dy"},
+    .outputs = {"dgate", "dup"},
+    .shape = shape_bwd,
+    .kernel = {"swiglu_bwd", swiglu_backward},
+    .block = 8192,
+    .in_place = 1 + BWD_GATE,
+    .examples = examples_bwd,
 };

@@ -41,7 +41,8 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     return OK;
 }
 
-static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file, int32_t *number)
+static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
+                             int32_t *number)
 {
     if (e->block_count == e->block_capacity) {
         int64_t capacity = e->block_capacity * 2 + 16;
@@ -70,12 +71,13 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
             continue;
         }
         if (bytes > most_block)
-            return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name, (long long)bytes,
-                        (long long)most_block);
+            return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
+                        (long long)bytes, (long long)most_block);
         if (open < 0 || e->blocks[open].bytes > most_block - bytes)
             TRY(add_block(e, lifetime, 0, NULL, &open));
         t->place = (struct operand){open, e->blocks[open].bytes};
-        e->blocks[open].bytes += align_up(bytes);
+        if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
+            return fail(ERR_MEMORY, "out of memory: the tensors are larger than any memory");
     }
     return OK;
 }
@@ -107,7 +109,8 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
 static struct operand on_device(const struct engine *e, const struct value *v)
 {
     const struct value *root = v->base ? v->base : v;
-    struct operand place = root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
+    struct operand place =
+        root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
     return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
 }
 

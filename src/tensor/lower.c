@@ -20,8 +20,8 @@ static struct lowered *add(struct lowering *l, enum command_kind kind)
     return c;
 }
 
-enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values, const int64_t *size,
-                         const double *number, int64_t rows, int64_t block)
+enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
+                         const int64_t *size, const double *number, int64_t rows, int64_t block)
 {
     struct lowered *c = add(l, COMMAND_LAUNCH);
     if (!c)
@@ -46,14 +46,22 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
     *rows = value_elements(v) / *columns;
 }
 
-enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c, bool accumulate)
+enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
+                       bool accumulate)
 {
     int64_t a_rows, a_columns, b_rows, b_columns;
     matrix_of(a, &a_rows, &a_columns);
     matrix_of(b, &b_rows, &b_columns);
     struct gemm gemm = {
-        .m = transpose_a ? a_columns : a_rows, .n = transpose_b ? b_rows : b_columns, .k = transpose_a ? a_rows : a_columns,
-        .transpose_a = transpose_a, .transpose_b = transpose_b, .accumulate = accumulate, .a = a->dtype, .b = b->dtype, .c = c->dtype,
+        .m = transpose_a ? a_columns : a_rows,
+        .n = transpose_b ? b_rows : b_columns,
+        .k = transpose_a ? a_rows : a_columns,
+        .transpose_a = transpose_a,
+        .transpose_b = transpose_b,
+        .accumulate = accumulate,
+        .a = a->dtype,
+        .b = b->dtype,
+        .c = c->dtype,
     };
     if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
         return fail(ERR_INTERNAL, "%s: a product of matrices that do not fit", l->node->op->name);

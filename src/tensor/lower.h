@@ -23,9 +23,10 @@ enum status lower_program(struct lowering *l, struct program *p, struct device *
 void lower_free(struct lowering *l);
 
 /* For op->lower. */
-enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values, const int64_t *size,
-                         const double *number, int64_t rows, int64_t block);
-enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c, bool accumulate);
+enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
+                         const int64_t *size, const double *number, int64_t rows, int64_t block);
+enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
+                       bool accumulate);
 enum status lower_fill(struct lowering *l, struct value *v);
 
 #endif

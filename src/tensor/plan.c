@@ -100,10 +100,11 @@ static struct value *replaced(const struct lowered *c, int64_t index)
     if (c->command.kind != COMMAND_LAUNCH || !n->op->in_place || n->op->lower || n->out[0]->base)
         return NULL;
     struct value *in = n->in[n->op->in_place - 1], *root = in ? value_root(in) : NULL;
-    for (int i = 0; root && i < n->in_count; i++)                       /* a second reader in the same launch would see the new content */
+    for (int i = 0; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
         if (i != n->op->in_place - 1 && n->in[i] && value_root(n->in[i]) == root)
             return NULL;
-    return root && shares(root) && shares(n->out[0]) && root->dies == index && value_bytes(root) == value_bytes(n->out[0]) ? root : NULL;
+    return root && shares(root) && shares(n->out[0]) && root->dies == index && value_bytes(root) == value_bytes(n->out[0]) ? root
+                                                                                                                           : NULL;
 }
 
 static enum status place_activations(const struct lowering *l, struct pool *pool)

@@ -57,11 +57,13 @@ static void *failed(struct program *p, enum status status)
     return NULL;
 }
 
+#define BYTES_MOST ((int64_t)1 << 56)   /* sums of a program's values stay far from overflow */
+
 static struct value *new_value(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
 {
     int64_t elements = dtype_size(dtype);
     for (int i = 0; i < rank; i++)
-        if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements))
+        if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MOST)
             return failed(p, fail(ERR_ARGUMENT, "a value of impossible size: dimension %d is %lld", i, (long long)shape[i]));
     struct value *v = p->status == OK ? arena_alloc(&p->arena, sizeof *v) : NULL;
     if (!v)
@@ -135,7 +137,8 @@ struct value *program_tensor(struct program *p, struct tensor *tensor)
     return v;
 }
 
-struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count, const double *numbers)
+struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
+                           const double *numbers)
 {
     if (p->status != OK)
         return NULL;
@@ -190,7 +193,8 @@ struct value *program_view_as(struct program *p, struct value *v, int rank, cons
         return NULL;
     struct value *view = new_view(p, v, 0, rank, shape);
     if (view && value_elements(view) != value_elements(v))
-        return failed(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view), (long long)value_elements(v)));
+        return failed(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view),
+                              (long long)value_elements(v)));
     return view;
 }
 
@@ -202,7 +206,8 @@ struct value *program_rows(struct program *p, struct value *v, int64_t begin, in
     memcpy(shape, v->shape, sizeof shape);
     shape[0] = count;
     if (begin < 0 || begin + count > v->shape[0])
-        return failed(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count), (long long)v->shape[0]));
+        return failed(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count),
+                              (long long)v->shape[0]));
     return new_view(p, v, value_bytes(v) / v->shape[0] * begin, v->rank, shape);
 }
 

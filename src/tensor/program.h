@@ -55,12 +55,12 @@ struct value {
 struct op {
     const char *name, *formula;
     const char *inputs[NODE_INPUTS + 1], *outputs[NODE_OUTPUTS + 1];       /* an optional input ends with '?' */
-    enum status (*shape)(struct program *p, struct node *n);               /* checks inputs, makes outputs, sets size[] and rows */
+    enum status (*shape)(struct program *p, struct node *n); /* checks inputs, makes outputs, sets size[] and rows */
     enum status (*gradient)(struct program *p, const struct node *n);      /* NULL: nothing flows back */
     enum status (*lower)(struct lowering *l, const struct node *n);        /* NULL: one launch of `kernel` over `rows` */
     struct kernel kernel;
     int64_t block;                                                         /* rows that one piece of work takes */
-    int in_place;                                                          /* output 0 may take this input's memory: 1 + its index */
+    int in_place; /* output 0 may take this input's memory: 1 + its index */
     double (*flops)(const struct node *n);
     const struct op_example *examples;                                     /* cases of the op tests */
 };
@@ -95,7 +95,8 @@ struct value *program_input(struct program *p, const char *name, enum role role,
 struct value *program_tensor(struct program *p, struct tensor *tensor);
 
 /* A node; `inputs` may hold NULL for optional ones. Its first output, the others are in ->producer->out. */
-struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count, const double *numbers);
+struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
+                           const double *numbers);
 
 /* The same elements in another shape; dimensions as int64_t. */
 struct value *program_view(struct program *p, struct value *v, int rank, ...);

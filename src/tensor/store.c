@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const lifetimes[LIFE_COUNT] = {"weights", "trainable", "gradients", "optimizer state", "key/value cache", "inputs", "outputs", "activations"};
+static const char *const lifetimes[LIFE_COUNT] = {"weights",         "trainable", "gradients", "optimizer state",
+                                                  "key/value cache", "inputs",    "outputs",   "activations"};
 
 const char *lifetime_name(enum lifetime lifetime)
 {
@@ -45,11 +46,13 @@ static struct tensor *add(struct store *store, const char *name)
     return t;
 }
 
-struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
+struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
+                            const int64_t *shape)
 {
     struct tensor *t = store_find(store, name);
     if (t) {
-        if (t->dtype == dtype && t->lifetime == lifetime && t->rank == rank && !memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
+        if (t->dtype == dtype && t->lifetime == lifetime && t->rank == rank &&
+            !memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
             return t;
         fail(ERR_INTERNAL, "tensor %s is asked for in two shapes", name);
         return NULL;

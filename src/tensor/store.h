@@ -50,7 +50,8 @@ enum status store_init(struct store *store);
 void store_free(struct store *store);
 
 /* The tensor of that name, made if it is new; NULL with a message if memory is out or the shape differs from the earlier one. */
-struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape);
+struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
+                            const int64_t *shape);
 struct tensor *store_find(const struct store *store, const char *name);
 
 int64_t tensor_elements(const struct tensor *tensor);

@@ -237,7 +237,8 @@ static enum status check_message(const json_t *message, size_t i)
     if (!json_is_string(role) || json_string_length(role) == 0)
         return fail(ERR_DATA, "message %zu has no \"role\"; it must be a string such as \"user\" or \"assistant\"", i + 1);
     if (!json_is_string(content) && !json_is_array(content) && json_array_size(json_object_get(message, "tool_calls")) == 0)
-        return fail(ERR_DATA, "message %zu (%s) has no \"content\"; it must be a string or a list of parts", i + 1, json_string_value(role));
+        return fail(ERR_DATA, "message %zu (%s) has no \"content\"; it must be a string or a list of parts", i + 1,
+                    json_string_value(role));
     return OK;
 }
 
@@ -297,7 +298,8 @@ static enum status make_context(const struct chat *chat, const json_t *row, bool
 {
     json_t *tools = json_object_get(row, "tools"), *context = json_object();
     json_t *messages = list_with_reasoning(json_object_get(row, "messages"));
-    bool made = context && messages && json_object_update(context, chat->special) == 0 && json_object_set(context, "messages", messages) == 0 &&
+    bool made = context && messages && json_object_update(context, chat->special) == 0 &&
+                json_object_set(context, "messages", messages) == 0 &&
                 (tools ? json_object_set(context, "tools", tools) : json_object_set_new(context, "tools", json_null())) == 0 &&
                 json_object_set_new(context, "documents", json_null()) == 0 &&
                 json_object_set_new(context, "add_generation_prompt", json_boolean(generation_prompt)) == 0;
@@ -336,7 +338,8 @@ static void train(struct chat_row *row, int64_t token)
 }
 
 /* Tokens and spans are both in order of the text, so one walk along both is enough. */
-static void mask_spans(const struct chat *chat, const json_t *messages, const struct jinja_output *text, const bool *last, struct chat_row *row)
+static void mask_spans(const struct chat *chat, const json_t *messages, const struct jinja_output *text, const bool *last,
+                       struct chat_row *row)
 {
     const struct tokens *tokens = &row->tokens;
     int64_t token = 0;
@@ -349,14 +352,16 @@ static void mask_spans(const struct chat *chat, const json_t *messages, const st
         for (; token < tokens->count && tokens->begin[token] < span->end; token++)
             if (tokens->end[token] > tokens->begin[token])
                 train(row, token);
-        if (last[s] && token < tokens->count && tokens->begin[token] == span->end && tokenizer_is_added(chat->tokenizer, tokens->id[token]))
+        if (last[s] && token < tokens->count && tokens->begin[token] == span->end &&
+            tokenizer_is_added(chat->tokenizer, tokens->id[token]))
             train(row, token);
         if (token > 0)
             token--;                    /* a token may reach into the next span */
     }
 }
 
-static enum status make_mask(const struct chat *chat, const json_t *messages, const struct jinja_output *text, struct chat_row *row)
+static enum status make_mask(const struct chat *chat, const json_t *messages, const struct jinja_output *text,
+                             struct chat_row *row)
 {
     int64_t count = (int64_t)json_array_size(messages);
     int64_t *at = memory_alloc(count * (int64_t)sizeof *at);
@@ -375,7 +380,8 @@ static enum status make_mask(const struct chat *chat, const json_t *messages, co
     return at && last ? OK : ERR_MEMORY;
 }
 
-static enum status encode(const struct chat *chat, const json_t *row, bool prompt, struct jinja_output *text, struct chat_row *out)
+static enum status encode(const struct chat *chat, const json_t *row, bool prompt, struct jinja_output *text,
+                          struct chat_row *out)
 {
     out->tokens.count = 0;
     out->trained = 0;

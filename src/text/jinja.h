@@ -48,6 +48,7 @@ void jinja_free(struct jinja *jinja);   /* NULL is fine */
  *
  * raise_exception() and Python's errors (an undefined value used, wrong types) are ERR_DATA; a filter, test or method
  * that hone does not know is ERR_UNSUPPORTED when it is reached. */
-enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget, struct jinja_output *out);
+enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
+                         struct jinja_output *out);
 
 #endif

@@ -156,7 +156,8 @@ enum status eval_binary(struct render *render, enum operator op, struct value a,
         return repeat(render, a, as_integer(b), out);
     if (op == OP_MUL && (b.kind == VALUE_TEXT || is_list(b)) && whole_a)
         return repeat(render, b, as_integer(a), out);
-    return render_fail(render, ERR_DATA, "unsupported operand type(s) for %s: '%s' and '%s'", names[op], value_type(a), value_type(b));
+    return render_fail(render, ERR_DATA, "unsupported operand type(s) for %s: '%s' and '%s'", names[op], value_type(a),
+                       value_type(b));
 }
 
 enum status value_add(struct render *render, struct value a, struct value b, struct value *out)

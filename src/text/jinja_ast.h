@@ -58,7 +58,23 @@ enum node_kind {
     NODE_BREAK, NODE_CONTINUE,
 };
 
-enum operator { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW, OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN };
+enum operator{
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_FLOORDIV,
+    OP_MOD,
+    OP_POW,
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_NOT_IN
+};
 
 struct nodes {
     struct node **item;
@@ -100,7 +116,8 @@ struct parser {
 
 enum status jinja_lex(struct jinja *jinja, const char *source, int64_t length, struct token **out);
 
-enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 enum status parse_node(struct parser *parser, enum node_kind kind, struct node **out);
 enum status parse_append(struct parser *parser, struct nodes *nodes, struct node *node);
 enum status parse_keyword(struct parser *parser, struct node *node, const char *name, struct node *value, enum operator op);

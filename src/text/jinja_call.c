@@ -13,7 +13,8 @@ enum status macro_call(struct render *render, const struct macro *macro, const s
     enum flow flow = FLOW_ON;
     TRY(render_enter(render));
     if (args->count > node->keyword_count)
-        return render_fail(render, ERR_DATA, "macro '%s' takes not more than %lld argument(s)", node->name, (long long)node->keyword_count);
+        return render_fail(render, ERR_DATA, "macro '%s' takes not more than %lld argument(s)", node->name,
+                           (long long)node->keyword_count);
     TRY(scope_new(render, macro->scope, &scope));
     for (int64_t k = 0; k < args->keyword_count; k++) {
         const struct keyword *keyword = &args->keyword[k];

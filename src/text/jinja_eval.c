@@ -36,7 +36,8 @@ static enum status eval_list(struct render *render, struct scope *scope, const s
     return OK;
 }
 
-static enum status unpack(struct render *render, struct value value, bool named, struct args *out, int64_t *items, int64_t *keywords)
+static enum status unpack(struct render *render, struct value value, bool named, struct args *out, int64_t *items,
+                          int64_t *keywords)
 {
     if (!named) {
         struct list list;
@@ -162,7 +163,8 @@ static enum status eval_concat(struct render *render, struct scope *scope, const
     }
 }
 
-enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost, struct value *out)
+enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost,
+                         struct value *out)
 {
     if (!node) {
         *out = innermost;
@@ -183,7 +185,8 @@ enum status eval_filters(struct render *render, struct scope *scope, const struc
 static enum status eval_sign(struct render *render, const struct node *node, struct value a, struct value *out)
 {
     if (!value_is_number(a))
-        return render_fail(render, ERR_DATA, "bad operand type for unary %s: '%s'", node->kind == NODE_NEGATE ? "-" : "+", value_type(a));
+        return render_fail(render, ERR_DATA, "bad operand type for unary %s: '%s'", node->kind == NODE_NEGATE ? "-" : "+",
+                           value_type(a));
     if (node->kind == NODE_NEGATE && a.kind == VALUE_FLOAT)
         *out = value_float(-a.real);
     else if (node->kind == NODE_NEGATE)
@@ -193,7 +196,8 @@ static enum status eval_sign(struct render *render, const struct node *node, str
     return OK;
 }
 
-static enum status eval_slice(struct render *render, struct scope *scope, const struct node *node, struct value self, struct value *out)
+static enum status eval_slice(struct render *render, struct scope *scope, const struct node *node, struct value self,
+                              struct value *out)
 {
     struct value part[3] = {{0}};
     for (int i = 0; i < 3; i++)

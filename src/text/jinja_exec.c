@@ -27,14 +27,16 @@ enum status scope_set(struct render *render, struct scope *scope, const char *na
     return OK;
 }
 
-static enum status exec_assign_attribute(struct render *render, struct scope *scope, const struct node *target, struct value value)
+static enum status exec_assign_attribute(struct render *render, struct scope *scope, const struct node *target,
+                                         struct value value)
 {
     struct value space, key;
     TRY(eval_node(render, scope, target->a, &space));
     if (space.kind != VALUE_NAMESPACE)
         return render_fail(render, ERR_DATA, "cannot assign attribute on non-namespace object");
     if (target->name[0] == '_')
-        return render_fail(render, ERR_DATA, "a namespace cannot store %s: names with an underscore in front are reserved", target->name);
+        return render_fail(render, ERR_DATA, "a namespace cannot store %s: names with an underscore in front are reserved",
+                           target->name);
     TRY(value_text(render, target->name, (int64_t)strlen(target->name), NO_MESSAGE, &key));
     return dict_set(render, space.dict, key, value);
 }
@@ -66,7 +68,8 @@ static enum status capture(struct render *render, struct scope *outer, const str
     return builder_value(builder, out);
 }
 
-static enum status run_if(struct render *render, struct scope *scope, const struct node *node, struct builder *out, enum flow *flow)
+static enum status run_if(struct render *render, struct scope *scope, const struct node *node, struct builder *out,
+                          enum flow *flow)
 {
     for (int64_t i = 0; i < node->body_count; i++) {
         struct value condition = value_bool(true);
@@ -97,7 +100,8 @@ static enum status select_items(struct render *render, struct scope *outer, cons
     return OK;
 }
 
-static enum status run_for(struct render *render, struct scope *outer, const struct node *node, struct builder *out, enum flow *flow)
+static enum status run_for(struct render *render, struct scope *outer, const struct node *node, struct builder *out,
+                           enum flow *flow)
 {
     struct value iterable;
     struct loop *loop;
@@ -141,7 +145,8 @@ static enum status run_call(struct render *render, struct scope *scope, const st
     return print_value(out, result);
 }
 
-static enum status run_with(struct render *render, struct scope *outer, const struct node *node, struct builder *out, enum flow *flow)
+static enum status run_with(struct render *render, struct scope *outer, const struct node *node, struct builder *out,
+                            enum flow *flow)
 {
     struct scope *scope;
     TRY(scope_new(render, outer, &scope));
@@ -200,7 +205,8 @@ static enum status run(struct render *render, struct scope *scope, const struct 
     }
 }
 
-enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out, enum flow *flow)
+enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out,
+                       enum flow *flow)
 {
     TRY(render_enter(render));
     for (int64_t i = 0; i < nodes->count && *flow == FLOW_ON; i++) {
@@ -245,7 +251,8 @@ static enum status render_all(struct render *render, const struct jinja *jinja, 
     return hand_out(builder, out);
 }
 
-enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget, struct jinja_output *out)
+enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
+                         struct jinja_output *out)
 {
     jinja_output_free(out);
     struct render render = {.where = jinja->where, .line = 1, .left = budget ? *budget : jinja_budget_default};

@@ -37,7 +37,8 @@ enum status parse_expression(struct parser *parser, bool choice, struct node **o
     return OK;
 }
 
-static enum status binary(struct parser *parser, enum node_kind kind, enum operator op, struct node *a, level *next, struct node **out)
+static enum status binary(struct parser *parser, enum node_kind kind, enum operator op, struct node *a, level *next,
+                          struct node **out)
 {
     struct node *node;
     TRY(parse_node(parser, kind, &node));
@@ -300,7 +301,8 @@ static enum status parse_primary(struct parser *parser, struct node **out)
 
 static bool tuple_ends(const struct parser *parser)
 {
-    return parser->token->kind == TOKEN_PRINT_END || parser->token->kind == TOKEN_BLOCK_END || parse_at(parser, TOKEN_OPERATOR, ")");
+    return parser->token->kind == TOKEN_PRINT_END || parser->token->kind == TOKEN_BLOCK_END ||
+           parse_at(parser, TOKEN_OPERATOR, ")");
 }
 
 enum status parse_tuple(struct parser *parser, bool choice, struct node **out)
@@ -502,7 +504,8 @@ enum status parse_target(struct parser *parser, bool attribute, struct node **ou
         struct node *node, *item = *out;
         TRY(parse_node(parser, NODE_TUPLE, &node));
         TRY(parse_append(parser, &node->list, item));
-        while (parse_skip(parser, TOKEN_OPERATOR, ",") && parser->token->kind == TOKEN_NAME && !parse_at(parser, TOKEN_NAME, "in")) {
+        while (parse_skip(parser, TOKEN_OPERATOR, ",") && parser->token->kind == TOKEN_NAME &&
+               !parse_at(parser, TOKEN_NAME, "in")) {
             TRY(parse_one_target(parser, attribute, &item));
             TRY(parse_append(parser, &node->list, item));
         }

@@ -225,7 +225,8 @@ static enum status to_int(struct render *render, struct value self, const struct
         memcpy(copy, self.text->data, (size_t)n);
         copy[n] = 0;
         errno = 0;
-        long long number = strtoll(copy, &end, v[1].kind == VALUE_INT && v[1].integer >= 2 && v[1].integer <= 36 ? (int)v[1].integer : 10);
+        long long number =
+            strtoll(copy, &end, v[1].kind == VALUE_INT && v[1].integer >= 2 && v[1].integer <= 36 ? (int)v[1].integer : 10);
         bool read = end > copy;
         end += strspn(end, " \t\n\r\f\v");
         if (errno)
@@ -335,14 +336,50 @@ static enum status wordcount(struct render *render, struct value self, const str
 const struct function *filter_find(const char *name)
 {
     static const struct function filters[] = {
-        {"abs", absolute}, {"attr", filter_attr}, {"batch", NULL}, {"capitalize", text_capitalize}, {"center", NULL}, {"count", length},
-        {"d", use_default}, {"default", use_default}, {"dictsort", filter_dictsort}, {"e", escape}, {"escape", escape}, {"first", first},
-        {"float", to_float}, {"format", format}, {"groupby", NULL}, {"indent", indent}, {"int", to_int}, {"items", items}, {"join", join},
-        {"last", last}, {"length", length}, {"list", list_of}, {"lower", text_lower}, {"map", filter_map}, {"max", filter_max},
-        {"min", filter_min}, {"reject", filter_reject}, {"rejectattr", filter_rejectattr}, {"replace", text_replace}, {"reverse", reverse},
-        {"round", round_to}, {"safe", safe}, {"select", filter_select}, {"selectattr", filter_selectattr}, {"sort", filter_sort},
-        {"string", string}, {"sum", filter_sum}, {"title", text_title_words}, {"tojson", tojson}, {"trim", text_strip_both},
-        {"truncate", NULL}, {"unique", filter_unique}, {"upper", text_upper}, {"wordcount", wordcount},
+        {"abs", absolute},
+        {"attr", filter_attr},
+        {"batch", NULL},
+        {"capitalize", text_capitalize},
+        {"center", NULL},
+        {"count", length},
+        {"d", use_default},
+        {"default", use_default},
+        {"dictsort", filter_dictsort},
+        {"e", escape},
+        {"escape", escape},
+        {"first", first},
+        {"float", to_float},
+        {"format", format},
+        {"groupby", NULL},
+        {"indent", indent},
+        {"int", to_int},
+        {"items", items},
+        {"join", join},
+        {"last", last},
+        {"length", length},
+        {"list", list_of},
+        {"lower", text_lower},
+        {"map", filter_map},
+        {"max", filter_max},
+        {"min", filter_min},
+        {"reject", filter_reject},
+        {"rejectattr", filter_rejectattr},
+        {"replace", text_replace},
+        {"reverse", reverse},
+        {"round", round_to},
+        {"safe", safe},
+        {"select", filter_select},
+        {"selectattr", filter_selectattr},
+        {"sort", filter_sort},
+        {"string", string},
+        {"sum", filter_sum},
+        {"title", text_title_words},
+        {"tojson", tojson},
+        {"trim", text_strip_both},
+        {"truncate", NULL},
+        {"unique", filter_unique},
+        {"upper", text_upper},
+        {"wordcount", wordcount},
     };
     for (size_t i = 0; i < sizeof filters / sizeof *filters; i++)
         if (strcmp(filters[i].name, name) == 0)

@@ -287,7 +287,8 @@ static enum status lex_number(struct lexer *lexer)
 static enum status lex_inside(struct lexer *lexer, bool is_print)
 {
     static const char *const operators[] = {
-        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ",", ";",
+        "//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[",
+        "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";",
     };
     int64_t open = 0;
     int first = lexer->line;
@@ -328,7 +329,8 @@ static enum status lex_inside(struct lexer *lexer, bool is_print)
         while (i < count && !starts(lexer, lexer->at, operators[i]))
             i++;
         if (i == count)
-            return fail(ERR_FORMAT, "%s:%d: unexpected character '%.1s' in a tag", lexer->jinja->where, lexer->line, lexer->source + lexer->at);
+            return fail(ERR_FORMAT, "%s:%d: unexpected character '%.1s' in a tag", lexer->jinja->where, lexer->line,
+                        lexer->source + lexer->at);
         open += strchr("([{", c) ? 1 : strchr(")]}", c) ? -1 : 0;
         if (open < 0)
             return broken(lexer, "a bracket is closed that was not opened");

@@ -103,7 +103,8 @@ enum status value_path(struct render *render, struct value self, struct value pa
 }
 
 /* Python's slice.indices(): start and stop brought into range, and the number of items between. */
-static enum status slice_range(struct render *render, const struct value part[3], int64_t length, int64_t *start, int64_t *step, int64_t *count)
+static enum status slice_range(struct render *render, const struct value part[3], int64_t length, int64_t *start, int64_t *step,
+                               int64_t *count)
 {
     int64_t number[3] = {0, 0, 1};
     bool given[3];

@@ -30,10 +30,17 @@ enum status loop_attribute(struct render *render, struct value self, const char 
     static const struct function functions[] = {{"cycle", loop_cycle}, {"changed", loop_changed}};
     const struct loop *loop = self.loop;
     int64_t i = loop->index, count = loop->items.count;
-    const struct { const char *name; struct value value; } plain[] = {
-        {"index", value_int(i + 1)}, {"index0", value_int(i)}, {"first", value_bool(i == 0)}, {"last", value_bool(i + 1 == count)},
-        {"length", value_int(count)}, {"revindex", value_int(count - i)}, {"revindex0", value_int(count - i - 1)},
-        {"depth", value_int(loop->depth)}, {"depth0", value_int(loop->depth - 1)},
+    const struct { const char *name; struct value value;
+    } plain[] = {
+        {"index", value_int(i + 1)},
+        {"index0", value_int(i)},
+        {"first", value_bool(i == 0)},
+        {"last", value_bool(i + 1 == count)},
+        {"length", value_int(count)},
+        {"revindex", value_int(count - i)},
+        {"revindex0", value_int(count - i - 1)},
+        {"depth", value_int(loop->depth)},
+        {"depth0", value_int(loop->depth - 1)},
         {"previtem", i > 0 && i <= count ? loop->items.item[i - 1] : value_undefined("there is no previous item")},
         {"nextitem", i + 1 < count ? loop->items.item[i + 1] : value_undefined("there is no next item")},
     };

@@ -171,7 +171,8 @@ static enum status str_join(struct render *render, struct value self, const stru
     return builder_value(builder, out);
 }
 
-static enum status all_of(struct render *render, struct value self, const struct args *args, bool (*is)(int32_t), struct value *out)
+static enum status all_of(struct render *render, struct value self, const struct args *args, bool (*is)(int32_t),
+                          struct value *out)
 {
     TRY(args_bind(render, args, "a test of characters", "", 0, NULL));
     bool all = self.text->size > 0;

@@ -75,7 +75,9 @@ enum status parse_expect(struct parser *parser, enum token_kind kind, const char
 {
     if (parse_skip(parser, kind, text))
         return OK;
-    const char *found = parser->token->kind == TOKEN_BLOCK_END ? "%}" : parser->token->kind == TOKEN_PRINT_END ? "}}" : parser->token->text;
+    const char *found = parser->token->kind == TOKEN_BLOCK_END   ? "%}"
+                        : parser->token->kind == TOKEN_PRINT_END ? "}}"
+                                                                 : parser->token->text;
     const char *wanted = text ? text : kind == TOKEN_BLOCK_END ? "%}" : kind == TOKEN_PRINT_END ? "}}" : "a name";
     return parse_fail(parser, ERR_FORMAT, "expected '%s', not '%.100s'", wanted, found);
 }
@@ -269,7 +271,8 @@ static enum status parse_tag(struct parser *parser, struct node **out)
             return parse_expect(parser, TOKEN_BLOCK_END, NULL);
         }
     }
-    if (strncmp(parser->token->text, "end", 3) == 0 || strcmp(parser->token->text, "else") == 0 || strcmp(parser->token->text, "elif") == 0)
+    if (strncmp(parser->token->text, "end", 3) == 0 || strcmp(parser->token->text, "else") == 0 ||
+        strcmp(parser->token->text, "elif") == 0)
         return parse_fail(parser, ERR_FORMAT, "'%s' closes nothing that is open here", parser->token->text);
     return parse_fail(parser, ERR_UNSUPPORTED, "the tag '%.100s' is not supported", parser->token->text);
 }
@@ -304,7 +307,8 @@ static enum status parse_body(struct parser *parser, const char *const *ends, st
         struct node *node;
         if (parser->token->kind == TOKEN_END) {
             if (ends)
-                return parse_fail(parser, ERR_FORMAT, "the template ends without {%% %s %%}", ends[1] ? ends[2] ? ends[2] : ends[1] : ends[0]);
+                return parse_fail(parser, ERR_FORMAT, "the template ends without {%% %s %%}",
+                                  ends[1] ? ends[2] ? ends[2] : ends[1] : ends[0]);
             break;
         }
         if (parser->token->kind == TOKEN_DATA) {

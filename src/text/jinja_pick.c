@@ -53,7 +53,8 @@ enum status filter_map(struct render *render, struct value self, const struct ar
     return OK;
 }
 
-static enum status pick(struct render *render, struct value self, const struct args *args, bool keep, bool attribute, struct value *out)
+static enum status pick(struct render *render, struct value self, const struct args *args, bool keep, bool attribute,
+                        struct value *out)
 {
     struct list list;
     char name[64] = "";

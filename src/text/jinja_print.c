@@ -70,7 +70,8 @@ static bool printable(int32_t code)
 }
 
 /* Copies characters until one needs an escape: `escape` writes it and returns true. */
-static enum status put_escaped(struct builder *builder, const struct text *text, bool (*escape)(int32_t code, char quote, char out[24]), char quote)
+static enum status put_escaped(struct builder *builder, const struct text *text,
+                               bool (*escape)(int32_t code, char quote, char out[24]), char quote)
 {
     int64_t begin = 0;
     for (int64_t at = 0, next, end; at < text->size; at = next) {
@@ -108,7 +109,8 @@ static bool escape_json(int32_t code, char ascii, char out[24])
     else if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000))
         snprintf(out, 24, "\\u%04x", (unsigned)code);
     else if (ascii && code >= 0x10000)
-        snprintf(out, 24, "\\u%04x\\u%04x", 0xd800u + ((unsigned)(code - 0x10000) >> 10), 0xdc00u + ((unsigned)(code - 0x10000) & 0x3ff));
+        snprintf(out, 24, "\\u%04x\\u%04x", 0xd800u + ((unsigned)(code - 0x10000) >> 10),
+                 0xdc00u + ((unsigned)(code - 0x10000) & 0x3ff));
     else
         return false;
     return true;

@@ -31,11 +31,13 @@ enum status scope_new(struct render *render, struct scope *outer, struct scope *
 enum status scope_set(struct render *render, struct scope *scope, const char *name, struct value value);
 
 enum status eval_node(struct render *render, struct scope *scope, const struct node *node, struct value *out);
-enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost, struct value *out);
+enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost,
+                         struct value *out);
 enum status eval_args(struct render *render, struct scope *scope, const struct node *node, struct args *out);
 enum status eval_binary(struct render *render, enum operator op, struct value a, struct value b, struct value *out);
 
-enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out, enum flow *flow);
+enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out,
+                       enum flow *flow);
 enum status exec_assign(struct render *render, struct scope *scope, const struct node *target, struct value value);
 
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);

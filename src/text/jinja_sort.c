@@ -50,7 +50,8 @@ enum status sort_values(struct render *render, struct value *value, struct value
 }
 
 /* The items of a value and, for each, what it is ordered by. */
-static enum status keys_of(struct render *render, struct value self, struct value attribute, struct value *items, struct value *keys)
+static enum status keys_of(struct render *render, struct value self, struct value attribute, struct value *items,
+                           struct value *keys)
 {
     struct list list;
     TRY(value_items(render, self, &list));

@@ -36,7 +36,8 @@ static bool is_cased(struct render *render, struct value self, callable *change,
         text_upper(render, text, &none, &upper) != OK || text_lower(render, text, &none, &lower) != OK)
         return false;
     bool letters;
-    return value_equal(render, text, changed, out) == OK && value_equal(render, upper, lower, &letters) == OK && (*out = *out && !letters, true);
+    return value_equal(render, text, changed, out) == OK && value_equal(render, upper, lower, &letters) == OK &&
+           (*out = *out && !letters, true);
 }
 
 TEST(defined, self.kind != VALUE_UNDEFINED)
@@ -52,7 +53,8 @@ TEST(string, self.kind == VALUE_TEXT)
 TEST(mapping, self.kind == VALUE_DICT)
 TEST(sequence, is_sequence(self))
 TEST(iterable, is_iterable(self))
-TEST(is_callable, self.kind == VALUE_MACRO || self.kind == VALUE_FUNCTION || self.kind == VALUE_METHOD || self.kind == VALUE_UNDEFINED)
+TEST(is_callable,
+     self.kind == VALUE_MACRO || self.kind == VALUE_FUNCTION || self.kind == VALUE_METHOD || self.kind == VALUE_UNDEFINED)
 TEST(escaped, self.kind == VALUE_TEXT && self.text->markup)
 
 static enum status divides(struct render *render, struct value self, int64_t by, int64_t *rest)
@@ -183,12 +185,45 @@ static enum status not_equal(struct render *render, struct value self, const str
 const struct function *test_find(const char *name)
 {
     static const struct function tests[] = {
-        {"defined", defined}, {"undefined", undefined}, {"none", none}, {"boolean", boolean}, {"true", is_true}, {"false", is_false},
-        {"integer", integer}, {"float", is_float}, {"number", number}, {"string", string}, {"mapping", mapping}, {"sequence", sequence},
-        {"iterable", iterable}, {"callable", is_callable}, {"escaped", escaped}, {"odd", odd}, {"even", even}, {"divisibleby", divisibleby},
-        {"lower", lower}, {"upper", upper}, {"in", is_in}, {"sameas", sameas}, {"filter", is_filter}, {"test", NULL},
-        {"eq", equal}, {"==", equal}, {"equalto", equal}, {"ne", not_equal}, {"!=", not_equal}, {"lt", less}, {"<", less}, {"lessthan", less},
-        {"le", less_equal}, {"<=", less_equal}, {"gt", greater}, {">", greater}, {"greaterthan", greater}, {"ge", greater_equal}, {">=", greater_equal},
+        {"defined", defined},
+        {"undefined", undefined},
+        {"none", none},
+        {"boolean", boolean},
+        {"true", is_true},
+        {"false", is_false},
+        {"integer", integer},
+        {"float", is_float},
+        {"number", number},
+        {"string", string},
+        {"mapping", mapping},
+        {"sequence", sequence},
+        {"iterable", iterable},
+        {"callable", is_callable},
+        {"escaped", escaped},
+        {"odd", odd},
+        {"even", even},
+        {"divisibleby", divisibleby},
+        {"lower", lower},
+        {"upper", upper},
+        {"in", is_in},
+        {"sameas", sameas},
+        {"filter", is_filter},
+        {"test", NULL},
+        {"eq", equal},
+        {"==", equal},
+        {"equalto", equal},
+        {"ne", not_equal},
+        {"!=", not_equal},
+        {"lt", less},
+        {"<", less},
+        {"lessthan", less},
+        {"le", less_equal},
+        {"<=", less_equal},
+        {"gt", greater},
+        {">", greater},
+        {"greaterthan", greater},
+        {"ge", greater_equal},
+        {">=", greater_equal},
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         if (strcmp(tests[i].name, name) == 0)

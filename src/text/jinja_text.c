@@ -152,7 +152,8 @@ enum status text_slice(struct render *render, const struct text *text, int64_t b
 enum status text_concat(struct render *render, const struct text *a, const struct text *b, struct value *out)
 {
     struct builder *builder = a->owner;
-    if (!builder || builder->limit || builder->data != a->data || builder->size != a->size || builder->markup != (a->markup || b->markup)) {
+    if (!builder || builder->limit || builder->data != a->data || builder->size != a->size ||
+        builder->markup != (a->markup || b->markup)) {
         TRY(builder_new(render, &builder));
         builder->markup = a->markup || b->markup;
         if (builder->markup)
@@ -219,5 +220,6 @@ int64_t char_offset(const char *data, int64_t size, int64_t index)
 bool unicode_space(int32_t code)
 {
     return (code >= 0x09 && code <= 0x0d) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
+           code == 0x3000;
 }

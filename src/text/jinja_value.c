@@ -488,7 +488,8 @@ enum status value_length(struct render *render, struct value value, int64_t *out
     }
 }
 
-enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need, struct value *out)
+enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need,
+                      struct value *out)
 {
     const char *start[16];
     size_t length[16];

@@ -141,11 +141,13 @@ struct value value_bool(bool boolean);
 struct value value_int(int64_t integer);
 struct value value_float(double real);
 struct value value_undefined(const char *name);
-enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out);   /* not copied */
-enum status value_list(struct render *render, enum value_kind kind, int64_t count, struct value *out);  /* room for count; filled by the caller */
+enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out); /* not copied */
+enum status value_list(struct render *render, enum value_kind kind, int64_t count,
+                       struct value *out); /* room for count; filled by the caller */
 enum status value_dict(struct render *render, enum value_kind kind, struct value *out);
 enum status dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
-enum status dict_get(struct render *render, const struct dict *dict, struct value key, const struct value **out);   /* NULL: not there */
+enum status dict_get(struct render *render, const struct dict *dict, struct value key,
+                     const struct value **out);                             /* NULL: not there */
 const struct value *dict_find(const struct dict *dict, const char *name);   /* by a zero-ended string */
 enum status value_from_json(struct render *render, const json_t *json, int32_t origin, struct value *out);
 enum status value_from_context(struct render *render, const json_t *context, struct dict *out);
@@ -163,7 +165,8 @@ enum status value_items(struct render *render, struct value value, struct list *
 enum status value_length(struct render *render, struct value value, int64_t *out);
 
 /* Binds arguments to the names of a space-separated list; the first `need` must be there, others stay VALUE_ABSENT. */
-enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need, struct value *out);
+enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need,
+                      struct value *out);
 
 /* --- jinja_text.c: strings with origins --- */
 
@@ -213,7 +216,8 @@ enum status test_call(struct render *render, const char *name, struct value self
 enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out);    /* self.name */
 enum status value_item(struct render *render, struct value self, struct value key, struct value *out);        /* self[key] */
 enum status value_slice(struct render *render, struct value self, const struct value part[3], struct value *out);
-enum status value_path(struct render *render, struct value self, struct value path, struct value *out);       /* "a.b.0", as filters name attributes */
+enum status value_path(struct render *render, struct value self, struct value path,
+                       struct value *out); /* "a.b.0", as filters name attributes */
 
 /* --- jinja_arithmetic.c --- */
 
@@ -228,7 +232,8 @@ callable format_braces;
 
 callable text_strip_both, text_strip_left, text_strip_right, text_replace, text_split, text_rsplit, text_splitlines;
 callable text_upper, text_lower, text_title, text_title_words, text_capitalize;
-enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from, int64_t *at);  /* bytes; -1 */
+enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from,
+                      int64_t *at); /* bytes; -1 */
 
 /* --- jinja_sort.c --- */
 
@@ -238,7 +243,7 @@ callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
 
 /* --- jinja_loop.c --- */
 
-enum status loop_attribute(struct render *render, struct value self, const char *name, struct value *out);     /* loop.index, ... */
+enum status loop_attribute(struct render *render, struct value self, const char *name, struct value *out); /* loop.index, ... */
 
 /* --- jinja_call.c --- */
 

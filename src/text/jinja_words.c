@@ -40,7 +40,8 @@ static bool stripped(int32_t code, const struct text *set)
     return false;
 }
 
-static enum status strip(struct render *render, struct value self, const struct args *args, bool left, bool right, struct value *out)
+static enum status strip(struct render *render, struct value self, const struct args *args, bool left, bool right,
+                         struct value *out)
 {
     struct value chars = {0};
     TRY(args_bind(render, args, "strip", "chars", 0, &chars));
@@ -253,7 +254,8 @@ enum status text_splitlines(struct render *render, struct value self, const stru
     for (int64_t at = 0, next; at < text->size; at = next) {
         int32_t code;
         next = char_next(text->data, text->size, at, &code);
-        bool ends = (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 || code == 0x2029;
+        bool ends =
+            (code >= 0x0a && code <= 0x0d) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 || code == 0x2029;
         if (!ends)
             continue;
         if (code == '\r' && next < text->size && text->data[next] == '\n')

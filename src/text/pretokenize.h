@@ -28,6 +28,6 @@ void pretokenizer_close(struct pretokenizer *pretokenizer);
 
 enum status pretokenizer_run(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch, struct view text,
                              pretokenize_sink *sink, void *context);
-void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch);    /* not the search */
+void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch); /* not the search */
 
 #endif

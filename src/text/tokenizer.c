@@ -29,7 +29,8 @@ struct tokenizer {
 };
 
 /* Kinds of "post_processor". They put special tokens around a text or trim offsets; hone does neither. */
-static const char *const POST_PROCESSORS[] = {"ByteLevel", "TemplateProcessing", "Sequence", "RobertaProcessing", "BertProcessing"};
+static const char *const POST_PROCESSORS[] = {"ByteLevel", "TemplateProcessing", "Sequence", "RobertaProcessing",
+                                              "BertProcessing"};
 
 static enum status check_type(const json_t *json, const char *const *names, size_t count, const char *what, const char *where)
 {

@@ -24,17 +24,20 @@ static enum status add_row(struct data *data, const struct chat_row *row, int64_
 {
     int64_t n = row->tokens.count, capacity = data->token_capacity;
     if (n > limits->most_tokens)
-        return fail(ERR_DATA, "the row has %lld tokens, the limit is %lld: raise --max-length (up to the model's window), or shorten the row", (long long)n,
-                    (long long)limits->most_tokens);
+        return fail(
+            ERR_DATA,
+            "the row has %lld tokens, the limit is %lld: raise --max-length (up to the model's window), or shorten the row",
+            (long long)n, (long long)limits->most_tokens);
     for (int64_t i = 0; i < n; i++)
         if (row->tokens.id[i] >= limits->vocabulary)
-            return fail(ERR_DATA, "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model", (int)row->tokens.id[i],
-                        (long long)limits->vocabulary);
+            return fail(ERR_DATA,
+                        "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model",
+                        (int)row->tokens.id[i], (long long)limits->vocabulary);
     TRY(grow(&data->ids, &capacity, data->tokens + n, (int64_t)sizeof *data->ids));
     TRY(grow(&data->mask, &data->token_capacity, data->tokens + n, (int64_t)sizeof *data->mask));
     TRY(grow(&data->rows, &data->row_capacity, data->row_count + 1, (int64_t)sizeof *data->rows));
     for (int64_t i = 0; i < n; i++) {
-        uint8_t trained = (uint8_t)(i > 0 && (limits->all_tokens || row->mask[i]));     /* the first token has nothing before it */
+        uint8_t trained = (uint8_t)(i > 0 && (limits->all_tokens || row->mask[i])); /* the first token has nothing before it */
         data->ids[data->tokens + i] = row->tokens.id[i];
         data->mask[data->tokens + i] = trained;
         data->trained += trained;
@@ -46,8 +49,8 @@ static enum status add_row(struct data *data, const struct chat_row *row, int64_
     return OK;
 }
 
-static enum status read_line(struct data *data, const char *text, int64_t length, int64_t line, const struct chat *chat, struct chat_row *row,
-                             const struct data_limits *limits)
+static enum status read_line(struct data *data, const char *text, int64_t length, int64_t line, const struct chat *chat,
+                             struct chat_row *row, const struct data_limits *limits)
 {
     json_t *tree = NULL;
     enum status status = json_parse(&tree, text, length, "JSON");
@@ -68,7 +71,8 @@ static bool blank(const char *text, int64_t length)
     return true;
 }
 
-static enum status read_rows(struct data *data, const struct file_map *map, const char *path, const struct chat *chat, const struct data_limits *limits)
+static enum status read_rows(struct data *data, const struct file_map *map, const char *path, const struct chat *chat,
+                             const struct data_limits *limits)
 {
     struct chat_row row = {0};
     enum status status = OK;

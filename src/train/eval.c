@@ -1,6 +1,8 @@
 /* Running a data set through loss programs. */
 #include "train/eval.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4 };
@@ -26,8 +28,26 @@ static enum status add_bucket(struct session *s, int64_t slots, const struct bat
     return session_add(s, NET_LOSS, T, batch_rows(T, batch->trained), 0, index);
 }
 
-static enum status run_batches(struct session *s, const struct data *data, const struct batch *batches, const int64_t *program, int64_t count, float *losses,
-                               eval_progress *progress, void *context, struct eval_result *result)
+/* Sums the losses of a batch; one that is no number is an error that names the row it came from. */
+static enum status add_losses(const struct data *data, const struct batch *batch, const float *losses, double *sum)
+{
+    int64_t at = 0;
+    for (int64_t r = batch->first; r < batch->first + batch->count; r++)
+        for (int64_t i = 0; i < data->rows[r].count; i++) {
+            if (!data->mask[data->rows[r].begin + i])
+                continue;
+            if (!isfinite(losses[at]))
+                return fail(ERR_DATA,
+                            "the loss of token %lld of the row in line %lld is not finite: the weights are broken, or too large for this "
+                            "type (try --dtype float32)",
+                            (long long)i, (long long)data->rows[r].line);
+            *sum += (double)losses[at++];
+        }
+    return OK;
+}
+
+static enum status run_batches(struct session *s, const struct data *data, const struct batch *batches, const int64_t *program,
+                               int64_t count, float *losses, eval_progress *progress, void *context, struct eval_result *result)
 {
     double start = clock_seconds(), sum = 0;
     int64_t tokens = 0;
@@ -36,8 +56,7 @@ static enum status run_batches(struct session *s, const struct data *data, const
         batch_write(&s->engine, n, data, &batches[b]);
         TRY(engine_run(&s->engine, program[b]));
         TRY(engine_read(&s->engine, n->result, losses));
-        for (int64_t r = 0; r < batches[b].trained; r++)
-            sum += (double)losses[r];
+        TRY(add_losses(data, &batches[b], losses, &sum));
         tokens += batches[b].tokens;
         if (progress && !progress(context, b + 1, count, tokens, clock_seconds() - start))
             return fail(ERR_STOPPED, "stopped after %lld of %lld batches", (long long)(b + 1), (long long)count);
@@ -47,7 +66,8 @@ static enum status run_batches(struct session *s, const struct data *data, const
     return OK;
 }
 
-enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context, struct eval_result *result)
+enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context,
+                     struct eval_result *result)
 {
     struct batch *batches = NULL;
     int64_t count = 0, largest, *program = NULL;

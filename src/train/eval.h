@@ -22,6 +22,7 @@ int64_t eval_slots(int64_t asked, int64_t longest);
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest);
 
 /* Adds the programs, plans, prepares and runs. */
-enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context, struct eval_result *result);
+enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context,
+                     struct eval_result *result);
 
 #endif

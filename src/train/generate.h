@@ -28,6 +28,7 @@ struct sampling {
     uint64_t seed;
 };
 
-enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position, int32_t *token);
+enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position,
+                         int32_t *token);
 
 #endif

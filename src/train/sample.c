@@ -27,7 +27,8 @@ static int32_t most_likely(const float *logits, int64_t vocabulary)
     return (int32_t)best;
 }
 
-enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position, int32_t *token)
+enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position,
+                         int32_t *token)
 {
     *token = most_likely(logits, vocabulary);
     double most = (double)logits[*token], total = 0, kept = 0;

@@ -88,13 +88,16 @@ enum status session_prepare(struct session *s)
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
     device_info(s->device, &s->info);
     if (s->info.memory_free && total > s->info.memory_free)
-        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try --dtype bfloat16 or fewer --micro-batch-tokens",
+        return fail(ERR_MEMORY,
+                    "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try --dtype bfloat16 "
+                    "or fewer --micro-batch-tokens",
                     (double)total * 1e-9, (double)s->info.memory_free * 1e-9, s->device->class->name);
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
     double prepared = clock_seconds();
     TRY(model_upload(&s->model, &s->engine));
-    log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count, prepared - start, clock_seconds() - prepared);
+    log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count,
+                prepared - start, clock_seconds() - prepared);
     return OK;
 }
 

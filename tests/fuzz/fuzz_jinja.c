@@ -5,7 +5,8 @@
 #include "text/jinja.h"
 
 static const char CONTEXT[] =
-    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Hi <b>\\u00e9</b>\"},"
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Hi "
+    "<b>\\u00e9</b>\"},"
     " {\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\","
     " \"arguments\": {\"x\": 1, \"y\": [true, null, 2.5]}}}]}, {\"role\": \"tool\", \"content\": \"3\"},"
     " {\"role\": \"assistant\", \"content\": [{\"type\": \"text\", \"text\": \" ok \"}]}],"

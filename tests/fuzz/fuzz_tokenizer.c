@@ -22,7 +22,8 @@ static void encode(const struct tokenizer *tokenizer, const char *text, int64_t 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char text[] = "<s>Hello, wor\xc3\xa9ld!  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaX 1234567\r\n\n\t <|im_end|> \xf0\x9f\x91\x8d";
+    static const char text[] =
+        "<s>Hello, wor\xc3\xa9ld!  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaX 1234567\r\n\n\t <|im_end|> \xf0\x9f\x91\x8d";
     size_t cut = fuzz_cut(data, size);
     fuzz_put("tokenizer.json", data, cut);
     char path[1200];

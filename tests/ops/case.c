@@ -3,7 +3,8 @@
 
 #include "base/rng.h"
 
-enum status case_build(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed, const struct op *const *table, enum run_type run)
+enum status case_build(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed,
+                       const struct op *const *table, enum run_type run)
 {
     *c = (struct op_case){.example = example, .seed = seed};
     memcpy(c->d, d, sizeof c->d);
@@ -69,8 +70,9 @@ void case_fill(struct op_case *c)
 void case_copy_inputs(struct op_case *to, const struct op_case *from)
 {
     for (int k = 0; k < from->input_count; k++)
-        dtype_convert(engine_input(&to->engine, to->input[k]), to->input[k]->dtype, engine_input((struct engine *)&from->engine, from->input[k]),
-                      from->input[k]->dtype, value_elements(from->input[k]));
+        dtype_convert(engine_input(&to->engine, to->input[k]), to->input[k]->dtype,
+                      engine_input((struct engine *)&from->engine, from->input[k]), from->input[k]->dtype,
+                      value_elements(from->input[k]));
 }
 
 double *case_input_values(const struct op_case *c, const struct value *input)

@@ -26,7 +26,8 @@ struct op_case {
 };
 
 /* Builds the op and names its inputs; then, unless more is added to the program, case_prepare and case_fill. */
-enum status case_build(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed, const struct op *const *table, enum run_type run);
+enum status case_build(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed,
+                       const struct op *const *table, enum run_type run);
 enum status case_prepare(struct op_case *c, struct device *device);
 void case_free(struct op_case *c);
 

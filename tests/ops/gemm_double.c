@@ -59,5 +59,11 @@ static bool has_bf16(void)
 }
 
 const struct gemm_engine gemm_double = {
-    .name = "double", .open = open_engine, .close = close_engine, .create = create, .destroy = destroy, .run = run, .has_bf16 = has_bf16,
+    .name = "double",
+    .open = open_engine,
+    .close = close_engine,
+    .create = create,
+    .destroy = destroy,
+    .run = run,
+    .has_bf16 = has_bf16,
 };

@@ -16,7 +16,8 @@
 enum { CASES_LEAST = 1000 };
 
 static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5};
-static const char *const run_names[RUN_COUNT] = {[RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT64] = "float64"};
+static const char *const run_names[RUN_COUNT] = {
+    [RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT64] = "float64"};
 static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
 
 static struct device *fast, *reference;
@@ -124,14 +125,16 @@ static enum status forward_run(int op, const struct op_example *e, const int64_t
     int64_t inputs = 0;
     for (int i = 0; i < c.input_count; i++)
         inputs += value_elements(c.input[i]);
-    for (int i = 0; i == 0 || (i < REPEATS_MOST && i * elements < ELEMENTS_LEAST && i * inputs < INPUTS_MOST); i++, c.seed += 1000)
+    for (int i = 0; i == 0 || (i < REPEATS_MOST && i * elements < ELEMENTS_LEAST && i * inputs < INPUTS_MOST);
+         i++, c.seed += 1000)
         TRY_GOTO(run_both(&c, &ref, sums), done);
     for (int i = 0; i < n->out_count; i++) {
         double nmse = sums[i].error / sums[i].size;
         if (nmse > worst_nmse[run])
             worst_nmse[run] = nmse;
         if (!(nmse <= nmse_most[run]))
-            status = fail(ERR_DATA, "%s: output %s is off by NMSE %.2e, at most %.0e", run_names[run], n->op->outputs[i], nmse, nmse_most[run]);
+            status = fail(ERR_DATA, "%s: output %s is off by NMSE %.2e, at most %.0e", run_names[run], n->op->outputs[i], nmse,
+                          nmse_most[run]);
     }
 done:
     case_free(&c);
@@ -151,8 +154,8 @@ static double worst_gradient;
 static int64_t gradient_checks;
 
 /* Σ of the result times the cotangent, with one input moved by `step` along a direction. */
-static enum status loss_at(struct op_case *c, const struct value *moved, const double *at, const double *direction, double step, const double *cotangent,
-                           double *loss)
+static enum status loss_at(struct op_case *c, const struct value *moved, const double *at, const double *direction, double step,
+                           const double *cotangent, double *loss)
 {
     double *input = engine_input(&c->engine, moved), *y = NULL;
     for (int64_t i = 0; i < value_elements(moved); i++)
@@ -312,7 +315,8 @@ static enum status names(struct buffer *b, const char *const *list)
 
 static enum status write_docs(struct buffer *b)
 {
-    TRY(buffer_format(b, "# Ops\n\nMade from `src/ops/ops.def` by `make docs`. An optional input ends with `?`; an output that has an input's name is added to in place.\n\n"
+    TRY(buffer_format(b, "# Ops\n\nMade from `src/ops/ops.def` by `make docs`. An optional input ends with `?`; an output that "
+                         "has an input's name is added to in place.\n\n"
                          "| op | formula | inputs | outputs | gradient | cases |\n|---|---|---|---|---|---|\n"));
     for (int op = 0; op < OP_COUNT; op++) {
         const struct op *o = ops_table[op];
@@ -363,8 +367,8 @@ static enum status run_mode(const char *mode, const char *only, int64_t *failed)
             TRY(perf_op(op));
     }
     if (each == forward_case)
-        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count, (int)OP_COUNT, worst_nmse[RUN_FLOAT32],
-               worst_nmse[RUN_BFLOAT16]);
+        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count,
+               (int)OP_COUNT, worst_nmse[RUN_FLOAT32], worst_nmse[RUN_BFLOAT16]);
     if (each == gradient_case)
         printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
     printf("%.1f s\n", clock_seconds() - start);

@@ -102,8 +102,8 @@ static enum status flat(struct session *s)
         qsort(near, ROUNDS, sizeof near[0], by_size);
         qsort(far, ROUNDS, sizeof far[0], by_size);
         double ratio = far[ROUNDS / 2] / near[ROUNDS / 2];
-        printf("%s: %.2f ms a token at position %d, %.2f ms at %d: ratio %.3f (at most %.2f)\n", session_dtype(s), near[ROUNDS / 2] * 1e3, NEAR,
-               far[ROUNDS / 2] * 1e3, FAR, ratio, flat_most);
+        printf("%s: %.2f ms a token at position %d, %.2f ms at %d: ratio %.3f (at most %.2f)\n", session_dtype(s),
+               near[ROUNDS / 2] * 1e3, NEAR, far[ROUNDS / 2] * 1e3, FAR, ratio, flat_most);
         if (!(ratio <= flat_most))
             status = fail(ERR_DATA, "the time of a token grows with its position");
     }

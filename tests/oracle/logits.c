@@ -11,7 +11,8 @@
 #include "train/batch.h"
 #include "train/session.h"
 
-static enum status write_batch(struct session *s, const struct data *data, const struct batch *b, int64_t index, float *logits, FILE *out)
+static enum status write_batch(struct session *s, const struct data *data, const struct batch *b, int64_t index, float *logits,
+                               FILE *out)
 {
     const struct net *n = s->nets[index];
     int32_t *rows = engine_input(&s->engine, n->rows);
@@ -57,7 +58,8 @@ static enum status run(const char *dir, const char *path, FILE *out, int64_t tok
     logits = memory_alloc(tokens * s.model.config.vocabulary * (int64_t)sizeof *logits);
     for (int64_t b = 0; b < count && logits && status == OK; b++)
         status = write_batch(&s, &data, &batches[b], index, logits, out);
-    fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data.row_count, (long long)count, (long long)tokens);
+    fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data.row_count, (long long)count,
+            (long long)tokens);
 done:
     memory_free(logits);
     memory_free(batches);

@@ -31,7 +31,8 @@ static enum status run_template(const struct jinja *jinja, const json_t *context
     enum status status = jinja_render(jinja, context, NULL, &out);
     json_t *spans = json_array();
     for (int64_t i = 0; i < out.span_count; i++)
-        json_array_append_new(spans, json_pack("[I, I, I]", (json_int_t)out.span[i].begin, (json_int_t)out.span[i].end, (json_int_t)out.span[i].message));
+        json_array_append_new(spans, json_pack("[I, I, I]", (json_int_t)out.span[i].begin, (json_int_t)out.span[i].end,
+                                               (json_int_t)out.span[i].message));
     *result = json_pack("{s:o, s:o}", "text", json_stringn(out.text.data ? out.text.data : "", (size_t)out.text.size), "spans", spans);
     jinja_output_free(&out);
     return status;

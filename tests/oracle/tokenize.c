@@ -60,7 +60,9 @@ static int encode_line(const struct tokenizer *tokenizer, const char *line, int6
 
 int main(int argc, char **argv)
 {
-    enum mode mode = argc == 3 && strcmp(argv[1], "--offsets") == 0 ? OFFSETS : argc == 3 && strcmp(argv[1], "--time") == 0 ? TIME : IDS;
+    enum mode mode = argc == 3 && strcmp(argv[1], "--offsets") == 0 ? OFFSETS
+                     : argc == 3 && strcmp(argv[1], "--time") == 0  ? TIME
+                                                                    : IDS;
     if (argc != 2 + (mode != IDS)) {
         fprintf(stderr, "usage: tokenize [--offsets | --time] tokenizer.json < lines of JSON strings\n");
         return 2;

@@ -169,7 +169,7 @@ static void memory_may_run_out_anywhere(void **state)
     assert_int_equal(eval_with(o, -1), HONE_OK);
     int64_t count = memory_count() - before;
     print_message("an evaluation allocates %lld times\n", (long long)count);
-    int64_t done_without = 0;                           /* a pattern runs without its just-in-time code, a report without a name */
+    int64_t done_without = 0; /* a pattern runs without its just-in-time code, a report without a name */
     for (int64_t after = 0; after < count; after++) {
         hone_status status = eval_with(o, after);
         done_without += status == HONE_OK;
@@ -205,11 +205,13 @@ static void reports_are_json(void **state)
 static int make_model(void **state)
 {
     (void)state;
-    static const char rows[] =
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is hone?\"}, {\"role\": \"assistant\", \"content\": \"A tool that sharpens.\"}]}\n"
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Hello!\"}, {\"role\": \"user\", \"content\": \"Bye\"}, "
-        "{\"role\": \"assistant\", \"content\": \"See you.\"}]}\n\n"
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Why?\"}, {\"role\": \"assistant\", \"content\": \"Because.\"}]}\n";
+    static const char rows[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is hone?\"}, {\"role\": \"assistant\", "
+                               "\"content\": \"A tool that sharpens.\"}]}\n"
+                               "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
+                               "\"content\": \"Hello!\"}, {\"role\": \"user\", \"content\": \"Bye\"}, "
+                               "{\"role\": \"assistant\", \"content\": \"See you.\"}]}\n\n"
+                               "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", "
+                               "\"content\": \"Why?\"}, {\"role\": \"assistant\", \"content\": \"Because.\"}]}\n";
     tiny_model_make(&tiny, true);
     tiny_write(&tiny, "chats.jsonl", rows);
     snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tiny.dir);

@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "text/chat.h"
 
-static const char *const CHATML =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\n";
+static const char *const CHATML = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
+                                  "+ '<|im_end|>' + '\\n' }}{% endfor %}"
+                                  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\n";
 
 static char dir[] = "/tmp/hone-chat-XXXXXX";
 
@@ -32,11 +32,16 @@ static void put_tokenizer(void)
     assert_ok(buffer_format(&b, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": ["));
     static const char *const added[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
     for (int i = 0; i < 3; i++)
-        assert_ok(buffer_format(&b, "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
+        assert_ok(buffer_format(&b,
+                                "%s{\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": "
+                                "false, \"normalized\": false, \"special\": true}",
                                 i ? ", " : "", i, added[i]));
-    assert_ok(buffer_format(&b, "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true},"
-                                " \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true},"
-                                " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
+    assert_ok(buffer_format(&b, "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
+                                "false, \"trim_offsets\": true, \"use_regex\": true},"
+                                " \"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+                                "\"trim_offsets\": true, \"use_regex\": true},"
+                                " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+                                "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null,"
                                 " \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false, \"vocab\": {"));
     for (int i = 0; i < 3; i++)
         assert_ok(buffer_format(&b, "\"%s\": %d, ", added[i], i));
@@ -53,7 +58,8 @@ static int set_up(void **state)
     if (!mkdtemp(dir))
         return -1;
     put_tokenizer();
-    put_file("tokenizer_config.json", "{\"bos_token\": \"<|im_start|>\", \"eos_token\": {\"content\": \"<|im_end|>\"}, \"model_max_length\": 1000000000000000019884624838656}");
+    put_file("tokenizer_config.json", "{\"bos_token\": \"<|im_start|>\", \"eos_token\": {\"content\": \"<|im_end|>\"}, "
+                                      "\"model_max_length\": 1000000000000000019884624838656}");
     put_file("chat_template.jinja", CHATML);
     return 0;
 }
@@ -61,7 +67,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "generation_config.json"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json", "generation_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         put_file(names[i], NULL);
     return rmdir(dir);
@@ -115,12 +122,17 @@ static void the_mask_covers_assistants_and_their_end(void **state)
     (void)state;
     expect(CHATML, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b c\"}]}",
            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b c<|im_end|>]\n");
-    expect(CHATML, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"same\"}, {\"role\": \"user\", \"content\": \"same\"}, {\"role\": \"assistant\", \"content\": \"x<|im_end|>y\"}]}",
-           "<|im_start|>assistant\n[same<|im_end|>]\n<|im_start|>user\nsame<|im_end|>\n<|im_start|>assistant\n[x<|im_end|>y<|im_end|>]\n");
+    expect(CHATML,
+           "{\"messages\": [{\"role\": \"assistant\", \"content\": \"same\"}, {\"role\": \"user\", \"content\": \"same\"}, "
+           "{\"role\": \"assistant\", \"content\": \"x<|im_end|>y\"}]}",
+           "<|im_start|>assistant\n[same<|im_end|>]\n<|im_start|>user\nsame<|im_end|>\n<|im_start|>assistant\n[x<|im_end|>y<|im_"
+           "end|>]\n");
     expect("{% for m in messages %}{{ m.content|trim }}{% if m.role == 'assistant' %}.{{ eos_token }}{% endif %}{% endfor %}",
-           "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \" b \"}]}", "a[b].<|im_end|>");
+           "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \" b \"}]}",
+           "a[b].<|im_end|>");
     expect("{% for m in messages %}{{ bos_token ~ m.content ~ (m.reasoning_content or '') ~ eos_token }}{% endfor %}",
-           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"thinking\": \"t\"}]}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", "
+           "\"thinking\": \"t\"}]}",
            "<|im_start|>a<|im_end|><|im_start|>[bt<|im_end|>]");
 }
 
@@ -165,13 +177,15 @@ static void templates_are_found_where_they_are(void **state)
     json_t *row = parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": [{\"name\": \"f\"}]}");
     put_file("chat_template.jinja", NULL);
     put_file("special_tokens_map.json", "{\"eos_token\": \"never\", \"pad_token\": {\"content\": \"P\"}}");
-    put_file("tokenizer_config.json", "{\"eos_token\": \"E\", \"chat_template\": [{\"name\": \"default\", \"template\": \"{{ messages[0].content }}\"},"
-                                      " {\"name\": \"tool_use\", \"template\": \"{{ tools[0].name ~ eos_token ~ pad_token }}\"}]}");
+    put_file("tokenizer_config.json",
+             "{\"eos_token\": \"E\", \"chat_template\": [{\"name\": \"default\", \"template\": \"{{ messages[0].content }}\"},"
+             " {\"name\": \"tool_use\", \"template\": \"{{ tools[0].name ~ eos_token ~ pad_token }}\"}]}");
     assert_ok(chat_open(&chat, dir));
     assert_ok(chat_render(chat, row, false, &out));
     assert_string_equal(out.text.data, "fEP");
     chat_close(chat);
-    put_file("tokenizer_config.json", "{\"chat_template\": \"{{ documents is none }}{{ tools|length }}{{ add_generation_prompt }}\"}");
+    put_file("tokenizer_config.json",
+             "{\"chat_template\": \"{{ documents is none }}{{ tools|length }}{{ add_generation_prompt }}\"}");
     assert_ok(chat_open(&chat, dir));
     assert_ok(chat_render(chat, row, true, &out));
     assert_string_equal(out.text.data, "True1True");
@@ -195,7 +209,8 @@ static void templates_are_found_where_they_are(void **state)
 static void rows_that_cannot_be_used_say_why(void **state)
 {
     (void)state;
-    static const struct { const char *row, *message; } bad[] = {
+    static const struct { const char *row, *message;
+    } bad[] = {
         {"[1]", "not an object with \"messages\""},
         {"{}", "no \"messages\""},
         {"{\"messages\": 5}", "\"messages\" is not a list"},
@@ -203,7 +218,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
         {"{\"messages\": [5]}", "message 1 is not an object"},
         {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\""},
         {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "message 1 has no \"role\""},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\"}]}", "message 2 (assistant) has no \"content\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\"}]}",
+         "message 2 (assistant) has no \"content\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "message 1 (user) has no \"content\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
     };
@@ -222,7 +238,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
 static void running_out_of_memory_is_an_error(void **state)
 {
     (void)state;
-    json_t *row = parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
+    json_t *row =
+        parse("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}");
     struct chat *chat;
     assert_ok(chat_open(&chat, dir));
     for (int64_t i = 0; i < 30; i++) {

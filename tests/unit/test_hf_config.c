@@ -43,9 +43,12 @@ static void a_llama_config_is_read(void **state)
     (void)state;
     struct hf_config config;
     assert_ok(open_texts(&config,
-        "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"torch_dtype\": \"float16\", \"dtype\": \"bfloat16\","
-        " \"hidden_size\": 576, \"head_dim\": null, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, \"hidden_act\": \"silu\","
-        " \"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": -1, \"rope_theta\": 100000}", NULL));
+                         "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"torch_dtype\": \"float16\", "
+                         "\"dtype\": \"bfloat16\","
+                         " \"hidden_size\": 576, \"head_dim\": null, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, "
+                         "\"hidden_act\": \"silu\","
+                         " \"bos_token_id\": 1, \"eos_token_id\": 2, \"pad_token_id\": -1, \"rope_theta\": 100000}",
+                         NULL));
     assert_string_equal(config.model_type, "llama");
     assert_string_equal(config.architecture, "LlamaForCausalLM");
     assert_string_equal(config.dtype, "bfloat16");
@@ -82,8 +85,10 @@ static void sizes_have_a_range(void **state)
     (void)state;
     struct hf_config config;
     int64_t size = 7;
-    assert_ok(open_texts(&config, "{\"model_type\": \"x\", \"zero\": 0, \"minus\": -4, \"big\": 2147483648, \"most\": 2147483647, "
-                                  "\"real\": 4.0}", NULL));
+    assert_ok(open_texts(&config,
+                         "{\"model_type\": \"x\", \"zero\": 0, \"minus\": -4, \"big\": 2147483648, \"most\": 2147483647, "
+                         "\"real\": 4.0}",
+                         NULL));
     assert_fails(hf_config_size(&config, "zero", &size), ERR_FORMAT, "\"zero\" is 0, it must be from 1 to");
     assert_fails(hf_config_size(&config, "minus", &size), ERR_FORMAT, "\"minus\" is -4");
     assert_fails(hf_config_size(&config, "big", &size), ERR_FORMAT, "\"big\" is 2147483648");
@@ -113,8 +118,10 @@ static void generation_config_wins(void **state)
     assert_int_equal(config.eos_count, 0);
     assert_int_equal(config.bos, -1);
     hf_config_close(&config);
-    assert_fails(open_texts(&config, both, "{\"eos_token_id\": [2, \"x\"]}"), ERR_FORMAT, "generation_config.json: \"eos_token_id\"");
-    assert_fails(open_texts(&config, both, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}"), ERR_UNSUPPORTED, "17 numbers");
+    assert_fails(open_texts(&config, both, "{\"eos_token_id\": [2, \"x\"]}"), ERR_FORMAT,
+                 "generation_config.json: \"eos_token_id\"");
+    assert_fails(open_texts(&config, both, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}"), ERR_UNSUPPORTED,
+                 "17 numbers");
     assert_fails(open_texts(&config, both, "{\"bos_token_id\": 4294967296}"), ERR_FORMAT, "\"bos_token_id\"");
     assert_fails(open_texts(&config, both, "[]"), ERR_FORMAT, "must hold a JSON object");
 }
@@ -142,7 +149,8 @@ static void broken_configs_are_refused(void **state)
             fail_msg("%s: status %d, message: %s", cases[i][0], status, status_message());
     }
     assert_fails(hf_config_open(&config, "/nonexistent"), ERR_IO, "/nonexistent/config.json: cannot open");
-    assert_ok(open_texts(&config, "{\"model_type\": \"x\", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", NULL));
+    assert_ok(
+        open_texts(&config, "{\"model_type\": \"x\", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", NULL));
     assert_string_equal(config.quantization, "bitsandbytes");
     hf_config_close(&config);
 }

@@ -63,7 +63,8 @@ static const char *text_file(const char *name, const char *text)
     return path;
 }
 
-static struct safetensors_tensor tensor(const char *name, enum safetensors_dtype dtype, const void *data, int64_t rows, int64_t columns)
+static struct safetensors_tensor tensor(const char *name, enum safetensors_dtype dtype, const void *data, int64_t rows,
+                                        int64_t columns)
 {
     return (struct safetensors_tensor){.name = name, .dtype = dtype, .rank = 2, .shape = {rows, columns}, .data = data,
                                        .bytes = rows * columns * safetensors_dtype_bits(dtype) / 8};

@@ -22,7 +22,8 @@ struct life {
     int64_t first, last;
 };
 
-/* No two values that are alive at the same command share a byte, but for an output that takes the memory of an input that ends there. */
+/* No two values that are alive at the same command share a byte, but for an output that takes the memory of an input that ends
+ * there. */
 static void check_places(const struct lowering *l)
 {
     static struct life lives[4096];
@@ -213,14 +214,58 @@ static void wrong_files_are_named(void **state)
     struct session_options options = {.dir = m.dir, .device = "cpu", .dtype = "auto", .weights = true};
     assert_fails(session_open(&s, &options), ERR_UNSUPPORTED, "no model family \"gpt9\"; it has: llama");
     tiny_write(&m, "config.json",
-               "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+               "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, "
+               "\"num_attention_heads\": 4, "
                "\"num_key_value_heads\": 2, \"vocab_size\": 300, \"tie_word_embeddings\": true}");
     assert_ok(session_open(&s, &options));
     assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
     assert_fails(session_plan(&s), ERR_FORMAT, "model.embed_tokens.weight");
     session_close(&s);
+    tiny_write(&m, "config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 2147483644, \"intermediate_size\": 2147483647, \"num_hidden_layers\": 9999, "
+               "\"num_attention_heads\": 2, \"vocab_size\": 2147483647}");
+    options.weights = false;
+    assert_ok(session_open(&s, &options));
+    assert_fails(session_add(&s, NET_LOSS, 1 << 24, 1 << 24, 0, &index), ERR_ARGUMENT, "impossible size");
+    session_close(&s);
+    tiny_write(&m, "config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 64, \"num_hidden_layers\": 2147483647, "
+               "\"num_attention_heads\": 2, \"vocab_size\": 64}");
+    assert_fails(session_open(&s, &options), ERR_FORMAT, "num_hidden_layers");
     options.device = "cuda";
     assert_fails(session_open(&s, &options), ERR_DEVICE, "--device cpu");
+    tiny_model_remove(&m);
+}
+
+/* A weight that is no number: the error names the row, and no figure comes out. */
+static void a_loss_that_is_not_finite_is_an_error(void **state)
+{
+    (void)state;
+    struct tiny_model m;
+    struct session s;
+    struct chat *chat;
+    struct data data;
+    struct eval_result result;
+    char path[128];
+    tiny_model_make(&m, true);
+    snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
+    struct buffer file = {0};
+    assert_ok(file_read(&file, path, 1 << 20));
+    float nan = NAN;
+    memcpy(file.data + file.size - 4 * TINY_CHANNELS, &nan, sizeof nan);
+    assert_ok(file_replace(path, file.data, file.size));
+    buffer_free(&file);
+    tiny_write(&m, "chats.jsonl",
+               "\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n");
+    snprintf(path, sizeof path, "%s/chats.jsonl", m.dir);
+    open_tiny(&s, &m, "float32");
+    assert_ok(chat_open(&chat, m.dir));
+    struct data_limits limits = {.most_tokens = 512, .vocabulary = TINY_VOCABULARY};
+    assert_ok(data_open(&data, path, chat, &limits));
+    assert_fails(eval_run(&s, &data, 64, NULL, NULL, &result), ERR_DATA, "line 2 is not finite");
+    data_close(&data);
+    chat_close(chat);
+    session_close(&s);
     tiny_model_remove(&m);
 }
 
@@ -249,6 +294,7 @@ int main(void)
         cmocka_unit_test(packed_sequences_do_not_see_each_other),
         cmocka_unit_test(blocks_respect_the_largest_allocation),
         cmocka_unit_test(wrong_files_are_named),
+        cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

@@ -62,16 +62,18 @@ static enum status open_parts(struct tokenizer **out, struct parts p)
     for (int byte = 0; byte < 256; byte++) {
         char utf8[4];
         int n = alphabet_char((uint8_t)byte, utf8);
-        assert_ok(buffer_format(&vocabulary, "%s\"%s%.*s\":%d", byte ? "," : "", byte == '"' || byte == '\\' ? "\\" : "", n, utf8, byte));
+        assert_ok(buffer_format(&vocabulary, "%s\"%s%.*s\":%d", byte ? "," : "", byte == '"' || byte == '\\' ? "\\" : "", n, utf8,
+                                byte));
     }
     put_merges(&vocabulary, &list, p.merges);
     assert_ok(buffer_format(&file,
                             "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[%s],\"normalizer\":%s,"
                             "\"pre_tokenizer\":%s,\"post_processor\":null,\"decoder\":%s,"
                             "\"model\":{\"type\":\"%s\",%s\"vocab\":{%s},\"merges\":[%s]}}",
-                            p.added ? p.added : "", p.normalizer ? p.normalizer : "null", p.pre_tokenizer ? p.pre_tokenizer : BYTE_LEVEL,
-                            p.decoder ? p.decoder : BYTE_LEVEL, p.type ? p.type : "BPE", p.model_extra ? p.model_extra : "",
-                            vocabulary.data, list.size ? list.data : ""));
+                            p.added ? p.added : "", p.normalizer ? p.normalizer : "null",
+                            p.pre_tokenizer ? p.pre_tokenizer : BYTE_LEVEL, p.decoder ? p.decoder : BYTE_LEVEL,
+                            p.type ? p.type : "BPE", p.model_extra ? p.model_extra : "", vocabulary.data,
+                            list.size ? list.data : ""));
     write_file(file.data, file.size);
     buffer_free(&vocabulary);
     buffer_free(&list);
@@ -111,8 +113,20 @@ static void check(struct parts p, const char *text, const char *want)
 static void utf8_is_checked(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
-                                      "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3(", "\xe2\x28\xa1"};
+    static const char *const bad[] = {"\x80",
+                                      "\xc0\x80",
+                                      "\xc1\xbf",
+                                      "\xe0\x9f\xbf",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xff",
+                                      "\xc3",
+                                      "\xe2\x82",
+                                      "\xf0\x9f\x98",
+                                      "\xc3(",
+                                      "\xe2\x28\xa1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(utf8_invalid(bad[i], (int64_t)strlen(bad[i])), 0);
     assert_int_equal(utf8_invalid("abcdefgh\xff", 9), 8);
@@ -160,7 +174,8 @@ static void merges_go_by_rank_then_from_the_left(void **state)
 static void long_words_merge_like_short_ones(void **state)
 {
     (void)state;
-    struct tokenizer *t = tokenizer_of((struct parts){.merges = "a b,ab ab,abab abab,b a,abababab abababab", .pre_tokenizer = BYTES_ONLY});
+    struct tokenizer *t =
+        tokenizer_of((struct parts){.merges = "a b,ab ab,abab abab,b a,abababab abababab", .pre_tokenizer = BYTES_ONLY});
     for (int length = 1; length <= 400; length++) {
         char text[401];
         for (int i = 0; i < length; i++)
@@ -196,7 +211,8 @@ static void characters_without_a_token_are_bytes(void **state)
 static void every_text_comes_back(void **state)
 {
     (void)state;
-    struct tokenizer *t = tokenizer_of((struct parts){.merges = "Ġ t,h e,Ġt he", .added = "{\"id\":259,\"content\":\"<x>\",\"special\":true}"});
+    struct tokenizer *t =
+        tokenizer_of((struct parts){.merges = "Ġ t,h e,Ġt he", .added = "{\"id\":259,\"content\":\"<x>\",\"special\":true}"});
     static const char *const texts[] = {"the <x> the\n\n  'tis 12'000 \t", "日本語 🙂 e\u0301\u00a0\u180e", "<x><x>", "  "};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct tokens tokens = {0};
@@ -225,9 +241,11 @@ static void every_text_comes_back(void **state)
 static void added_tokens_come_first(void **state)
 {
     (void)state;
-    struct parts p = {.merges = "< x",
-                      .pre_tokenizer = BYTES_ONLY,
-                      .added = "{\"id\":257,\"content\":\"<x>\",\"special\":true},{\"id\":258,\"content\":\"<x>y\"},{\"id\":97,\"content\":\"a\"}"};
+    struct parts p = {
+        .merges = "< x",
+        .pre_tokenizer = BYTES_ONLY,
+        .added =
+            "{\"id\":257,\"content\":\"<x>\",\"special\":true},{\"id\":258,\"content\":\"<x>y\"},{\"id\":97,\"content\":\"a\"}"};
     check(p, "<x>", "257:0-3");
     check(p, "<x>yz", "258:0-4 122:4-5");
     check(p, "<x<x>", "256:0-2 257:2-5");
@@ -248,12 +266,17 @@ static void flags_of_added_tokens_hold(void **state)
     (void)state;
     check((struct parts){.added = "{\"id\":256,\"content\":\"ok\",\"single_word\":true}"}, "ok tok ok2 ok",
           "256:0-2 32:2-3 116:3-4 111:4-5 107:5-6 32:6-7 111:7-8 107:8-9 50:9-10 32:10-11 256:11-13");
-    check((struct parts){.added = "{\"id\":256,\"content\":\"ok\",\"single_word\":true}"}, "éok", "195:0-1 169:1-2 111:2-3 107:3-4");
-    check((struct parts){.added = "{\"id\":256,\"content\":\"<m>\",\"lstrip\":true}"}, "a \u2003<m> b", "97:0-1 256:1-8 32:8-9 98:9-10");
-    check((struct parts){.added = "{\"id\":256,\"content\":\"<m>\",\"rstrip\":true}"}, "a <m> \n b", "97:0-1 32:1-2 256:2-8 98:8-9");
-    check((struct parts){.added = "{\"id\":256,\"content\":\" \",\"lstrip\":true,\"rstrip\":true}"}, "a    b", "97:0-1 256:1-5 98:5-6");
-    struct parts lower = {.normalizer = "{\"type\":\"Lowercase\"}",
-                          .added = "{\"id\":256,\"content\":\"DAY\",\"normalized\":true},{\"id\":257,\"content\":\"SUN\",\"normalized\":false}"};
+    check((struct parts){.added = "{\"id\":256,\"content\":\"ok\",\"single_word\":true}"}, "éok",
+          "195:0-1 169:1-2 111:2-3 107:3-4");
+    check((struct parts){.added = "{\"id\":256,\"content\":\"<m>\",\"lstrip\":true}"}, "a \u2003<m> b",
+          "97:0-1 256:1-8 32:8-9 98:9-10");
+    check((struct parts){.added = "{\"id\":256,\"content\":\"<m>\",\"rstrip\":true}"}, "a <m> \n b",
+          "97:0-1 32:1-2 256:2-8 98:8-9");
+    check((struct parts){.added = "{\"id\":256,\"content\":\" \",\"lstrip\":true,\"rstrip\":true}"}, "a    b",
+          "97:0-1 256:1-5 98:5-6");
+    struct parts lower = {
+        .normalizer = "{\"type\":\"Lowercase\"}",
+        .added = "{\"id\":256,\"content\":\"DAY\",\"normalized\":true},{\"id\":257,\"content\":\"SUN\",\"normalized\":false}"};
     check(lower, "dAySUN", "256:0-3 257:3-6");
     check(lower, "sun", "115:0-1 117:1-2 110:2-3");
 }
@@ -265,13 +288,17 @@ static void normalisation_keeps_offsets(void **state)
     check(nfc, "xe\u0301y", "120:0-1 256:1-4 121:4-5");
     check(nfc, "xéy", "120:0-1 256:1-3 121:3-4");
     check(nfc, "ascii", "97:0-1 115:1-2 99:2-3 105:3-4 105:4-5");
-    check((struct parts){.merges = "e Ì,eÌ ģ", .normalizer = "{\"type\":\"NFD\"}", .pre_tokenizer = BYTES_ONLY}, "xé", "120:0-1 257:1-3");
+    check((struct parts){.merges = "e Ì,eÌ ģ", .normalizer = "{\"type\":\"NFD\"}", .pre_tokenizer = BYTES_ONLY}, "xé",
+          "120:0-1 257:1-3");
     check((struct parts){.normalizer = "{\"type\":\"NFKC\"}"}, "\ufb01\u2460", "102:0-3 105:0-3 49:3-6");
     check((struct parts){.merges = "ê °,ê° Ģ", .normalizer = "{\"type\":\"NFKC\"}"}, "\u3131\u314f", "257:0-6");
     check((struct parts){.normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}"}, "\u3000 a \n", "97:4-5");
-    check((struct parts){.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"},{\"type\":\"Prepend\",\"prepend\":\"_\"},"
-                                       "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"b+\"},\"content\":\"cd\"}]}"},
-          "ABBB", "95:0-1 97:0-1 99:1-4 100:1-4");
+    check(
+        (struct parts){
+            .normalizer =
+                "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Lowercase\"},{\"type\":\"Prepend\",\"prepend\":\"_\"},"
+                "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"b+\"},\"content\":\"cd\"}]}"},
+        "ABBB", "95:0-1 97:0-1 99:1-4 100:1-4");
 }
 
 static void words_are_cut_as_the_file_says(void **state)
@@ -279,7 +306,8 @@ static void words_are_cut_as_the_file_says(void **state)
     (void)state;
     struct parts p = {.merges = "1 2,Ġ x,a -,- b,- -"};
     check(p, "12 x", "256:0-2 257:2-4");
-    p.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_LEVEL "]}";
+    p.pre_tokenizer =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true}," BYTE_LEVEL "]}";
     check(p, "12 x", "49:0-1 50:1-2 257:2-4");
     p.pre_tokenizer = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true}";
     check(p, "x", "257:0-1");
@@ -295,14 +323,17 @@ static void words_are_cut_as_the_file_says(void **state)
     };
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
         char text[512];
-        snprintf(text, sizeof text,
-                 "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"%s\","
-                 "\"invert\":false}," BYTES_ONLY "]}", splits[i].behaviour);
+        snprintf(
+            text, sizeof text,
+            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"%s\","
+            "\"invert\":false}," BYTES_ONLY "]}",
+            splits[i].behaviour);
         p.pre_tokenizer = text;
         check(p, "a--b", splits[i].want);
     }
-    p.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[ab]\"},\"behavior\":\"Removed\","
-                      "\"invert\":true}," BYTES_ONLY "]}";
+    p.pre_tokenizer =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[ab]\"},\"behavior\":\"Removed\","
+        "\"invert\":true}," BYTES_ONLY "]}";
     check(p, "a--b", "97:0-1 98:3-4");
 }
 
@@ -323,10 +354,21 @@ static void patterns_mean_what_oniguruma_means(void **state)
         const char *pattern, *text;
         int begin, end;
     } cases[] = {
-        {"\\s", "\u180e", -1, -1}, {"\\s", "a\xc2\x85", 1, 3},  {"[^\\s]", "\u2028\u180e", 3, 6}, {"\\h+", "xyz12f", 3, 6},
-        {"\\v", "\n\x0b", 1, 2},   {"^b", "a\nb", 2, 3},          {"a$", "a\nb", 0, 1},             {"\\w+", "-e\u0301_\u00b2", 1, 7},
-        {"x{,2}y", "xxxy", 1, 4},  {"(?i:'S|'ll)", "X'Ll", 1, 4}, {"\\p{Han}", "x\u3001\u4e00", 4, 7}, {"\\u4e00", "\u4e00", 0, 3},
-        {"a{b", "a{b", 0, 3},      {"\\d", "\u00b2\u0663", 2, 4}, {".", "\nx", 1, 2},
+        {"\\s", "\u180e", -1, -1},
+        {"\\s", "a\xc2\x85", 1, 3},
+        {"[^\\s]", "\u2028\u180e", 3, 6},
+        {"\\h+", "xyz12f", 3, 6},
+        {"\\v", "\n\x0b", 1, 2},
+        {"^b", "a\nb", 2, 3},
+        {"a$", "a\nb", 0, 1},
+        {"\\w+", "-e\u0301_\u00b2", 1, 7},
+        {"x{,2}y", "xxxy", 1, 4},
+        {"(?i:'S|'ll)", "X'Ll", 1, 4},
+        {"\\p{Han}", "x\u3001\u4e00", 4, 7},
+        {"\\u4e00", "\u4e00", 0, 3},
+        {"a{b", "a{b", 0, 3},
+        {"\\d", "\u00b2\u0663", 2, 4},
+        {".", "\nx", 1, 2},
     };
     struct regex_search *search;
     assert_ok(regex_search_init(&search));
@@ -339,11 +381,13 @@ static void patterns_mean_what_oniguruma_means(void **state)
             fail_msg("%s on %s: %lld-%lld", cases[i].pattern, cases[i].text, (long long)begin, (long long)end);
         regex_close(regex);
     }
-    static const char *const refused[] = {"\\1", "\\b", "[[:alpha:]]", "[a&&b]", "a(?i)b", "(?m:.)", "x{2}+", "\\pL", "(*FAIL)", "(?R)", "\\C",
-                                          "[a", "\\", "\\K", "(?<n>x)", "[\\W]", "\\x{110000000}"};
+    static const char *const refused[] = {"\\1",   "\\b",  "[[:alpha:]]", "[a&&b]", "a(?i)b",        "(?m:.)",
+                                          "x{2}+", "\\pL", "(*FAIL)",     "(?R)",   "\\C",           "[a",
+                                          "\\",    "\\K",  "(?<n>x)",     "[\\W]",  "\\x{110000000}"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct regex *regex;
-        assert_fails(regex_open(&regex, refused[i], (int64_t)strlen(refused[i]), "here"), ERR_UNSUPPORTED, "here: the pattern uses");
+        assert_fails(regex_open(&regex, refused[i], (int64_t)strlen(refused[i]), "here"), ERR_UNSUPPORTED,
+                     "here: the pattern uses");
     }
     struct regex *regex;
     assert_fails(regex_open(&regex, "(", 1, "here"), ERR_FORMAT, "cannot be compiled");
@@ -353,8 +397,10 @@ static void patterns_mean_what_oniguruma_means(void **state)
 static void a_hostile_pattern_runs_out_of_budget(void **state)
 {
     (void)state;
-    struct parts p = {.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:(?:a|aa)+)+$\"},"
-                                       "\"behavior\":\"Isolated\",\"invert\":false}," BYTES_ONLY "]}"};
+    struct parts p = {
+        .pre_tokenizer =
+            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:(?:a|aa)+)+$\"},"
+            "\"behavior\":\"Isolated\",\"invert\":false}," BYTES_ONLY "]}"};
     struct tokenizer *t = tokenizer_of(p);
     char text[200];
     memset(text, 'a', sizeof text);
@@ -368,7 +414,7 @@ static void a_hostile_pattern_runs_out_of_budget(void **state)
 
     p = (struct parts){.normalizer = "{\"type\":\"Sequence\",\"normalizers\":["
 #define DOUBLE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}"
-                                     DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE
+                       DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE
                                      "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "," DOUBLE "]}"};
     t = tokenizer_of(p);
     assert_fails(tokenizer_encode(t, text, sizeof text, &tokens), ERR_LIMIT, "longer than");
@@ -405,16 +451,19 @@ static void what_is_not_supported_is_named(void **state)
     assert_fails(open_parts(&t, (struct parts){.type = "WordPiece"}), ERR_UNSUPPORTED, "WordPiece");
     assert_fails(open_parts(&t, (struct parts){.model_extra = "\"byte_fallback\":true,"}), ERR_UNSUPPORTED, "byte_fallback");
     assert_fails(open_parts(&t, (struct parts){.model_extra = "\"dropout\":0.1,"}), ERR_UNSUPPORTED, "dropout");
-    assert_fails(open_parts(&t, (struct parts){.model_extra = "\"end_of_word_suffix\":\"</w>\","}), ERR_UNSUPPORTED, "end_of_word_suffix");
+    assert_fails(open_parts(&t, (struct parts){.model_extra = "\"end_of_word_suffix\":\"</w>\","}), ERR_UNSUPPORTED,
+                 "end_of_word_suffix");
     assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"Metaspace\"}"}), ERR_UNSUPPORTED, "Metaspace");
     assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "null"}), ERR_UNSUPPORTED, "byte-level");
     assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"Digits\"}"}), ERR_UNSUPPORTED, "ByteLevel");
-    assert_fails(open_parts(&t, (struct parts){.normalizer = "{\"type\":\"BertNormalizer\"}"}), ERR_UNSUPPORTED, "BertNormalizer");
+    assert_fails(open_parts(&t, (struct parts){.normalizer = "{\"type\":\"BertNormalizer\"}"}), ERR_UNSUPPORTED,
+                 "BertNormalizer");
     assert_fails(open_parts(&t, (struct parts){.decoder = "{\"type\":\"WordPiece\"}"}), ERR_UNSUPPORTED, "decoder");
     assert_fails(open_parts(&t, (struct parts){.decoder = "null"}), ERR_UNSUPPORTED, "decoder");
 }
 
-#define WHOLE(model, added) "{\"added_tokens\":" added ",\"pre_tokenizer\":" BYTE_LEVEL ",\"decoder\":" BYTE_LEVEL ",\"model\":" model "}"
+#define WHOLE(model, added)                                                                                                      \
+    "{\"added_tokens\":" added ",\"pre_tokenizer\":" BYTE_LEVEL ",\"decoder\":" BYTE_LEVEL ",\"model\":" model "}"
 
 static void broken_files_are_refused(void **state)
 {
@@ -443,8 +492,10 @@ static void broken_files_are_refused(void **state)
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"id\":1}]"), ERR_FORMAT, "content"},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\"}]"), ERR_FORMAT, "\"id\""},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\",\"id\":-1}]"), ERR_FORMAT, "-1"},
-        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\",\"id\":7}]"), ERR_FORMAT, "makes it 1"},
-        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\",\"id\":1,\"special\":1}]"), ERR_FORMAT, "special"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\",\"id\":7}]"), ERR_FORMAT,
+         "makes it 1"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}", "[{\"content\":\"x\",\"id\":1,\"special\":1}]"),
+         ERR_FORMAT, "special"},
     };
     struct tokenizer *t;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

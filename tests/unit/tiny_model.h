@@ -42,20 +42,26 @@ static inline void tiny_tokenizer(const struct tiny_model *m)
     static const char *const added[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
     for (int i = 0; i < 3; i++)
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false}",
+                      "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, \"single_word\": false, \"lstrip\": false, "
+                      "\"rstrip\": false, \"normalized\": false}",
                       i ? ", " : "", i, added[i]);
     n += snprintf(text + n, sizeof text - (size_t)n,
-                  "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true}, "
-                  "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true}, "
-                  "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-                  "\"fuse_unk\": false, \"byte_fallback\": false, \"merges\": [], \"vocab\": {\"<|endoftext|>\": 0, \"<|im_start|>\": 1, \"<|im_end|>\": 2");
+                  "], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                  "\"trim_offsets\": true, \"use_regex\": true}, "
+                  "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+                  "\"trim_offsets\": true, \"use_regex\": true}, "
+                  "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null, "
+                  "\"end_of_word_suffix\": null, "
+                  "\"fuse_unk\": false, \"byte_fallback\": false, \"merges\": [], \"vocab\": {\"<|endoftext|>\": 0, "
+                  "\"<|im_start|>\": 1, \"<|im_end|>\": 2");
     for (int b = 0; b < 256; b++)
         n += snprintf(text + n, sizeof text - (size_t)n, ", \"\\u%04x\": %d", tiny_code_point(b), 3 + b);
     snprintf(text + n, sizeof text - (size_t)n, "}}}");
     tiny_write(m, "tokenizer.json", text);
     tiny_write(m, "tokenizer_config.json", "{\"bos_token\": \"<|im_start|>\", \"eos_token\": \"<|im_end|>\"}");
     tiny_write(m, "chat_template.jinja",
-               "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+               "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+               "'\\n' }}{% endfor %}"
                "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
 }
 
@@ -77,8 +83,12 @@ static inline void tiny_tensor(struct tiny_tensors *t, const char *name, int64_t
     }
     snprintf(t->names[t->count], sizeof t->names[0], "%s", name);
     t->data[t->count] = data;
-    t->list[t->count] = (struct safetensors_tensor){.name = t->names[t->count], .dtype = SAFETENSORS_F32, .rank = columns ? 2 : 1, .shape = {rows, columns},
-                                                    .data = (const uint8_t *)data, .bytes = n * 4};
+    t->list[t->count] = (struct safetensors_tensor){.name = t->names[t->count],
+                                                    .dtype = SAFETENSORS_F32,
+                                                    .rank = columns ? 2 : 1,
+                                                    .shape = {rows, columns},
+                                                    .data = (const uint8_t *)data,
+                                                    .bytes = n * 4};
     t->count++;
 }
 
@@ -88,9 +98,15 @@ static inline void tiny_weights(const struct tiny_model *m)
         const char *name;
         int64_t rows, columns;
     } layer[] = {
-        {"input_layernorm", TINY_CHANNELS, 0}, {"self_attn.q_proj", 32, TINY_CHANNELS}, {"self_attn.k_proj", 16, TINY_CHANNELS},
-        {"self_attn.v_proj", 16, TINY_CHANNELS}, {"self_attn.o_proj", TINY_CHANNELS, 32}, {"post_attention_layernorm", TINY_CHANNELS, 0},
-        {"mlp.gate_proj", TINY_FEED_FORWARD, TINY_CHANNELS}, {"mlp.up_proj", TINY_FEED_FORWARD, TINY_CHANNELS}, {"mlp.down_proj", TINY_CHANNELS, TINY_FEED_FORWARD},
+        {"input_layernorm", TINY_CHANNELS, 0},
+        {"self_attn.q_proj", 32, TINY_CHANNELS},
+        {"self_attn.k_proj", 16, TINY_CHANNELS},
+        {"self_attn.v_proj", 16, TINY_CHANNELS},
+        {"self_attn.o_proj", TINY_CHANNELS, 32},
+        {"post_attention_layernorm", TINY_CHANNELS, 0},
+        {"mlp.gate_proj", TINY_FEED_FORWARD, TINY_CHANNELS},
+        {"mlp.up_proj", TINY_FEED_FORWARD, TINY_CHANNELS},
+        {"mlp.down_proj", TINY_CHANNELS, TINY_FEED_FORWARD},
     };
     struct tiny_tensors t = {.count = 0};
     char name[64], path[128];
@@ -116,8 +132,10 @@ static inline void tiny_model_make(struct tiny_model *m, bool tied)
     snprintf(m->dir, sizeof m->dir, "/tmp/hone-tiny-XXXXXX");
     assert_non_null(mkdtemp(m->dir));
     snprintf(config, sizeof config,
-             "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 4, "
-             "\"num_key_value_heads\": 2, \"vocab_size\": %d, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, "
+             "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d, "
+             "\"num_attention_heads\": 4, "
+             "\"num_key_value_heads\": 2, \"vocab_size\": %d, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5, "
+             "\"rope_theta\": 10000.0, "
              "\"tie_word_embeddings\": %s, \"hidden_act\": \"silu\", \"dtype\": \"float32\"}",
              TINY_CHANNELS, TINY_FEED_FORWARD, TINY_LAYERS, TINY_VOCABULARY, tied ? "true" : "false");
     tiny_write(m, "config.json", config);
@@ -127,7 +145,8 @@ static inline void tiny_model_make(struct tiny_model *m, bool tied)
 
 static inline void tiny_model_remove(const struct tiny_model *m)
 {
-    static const char *const files[] = {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "model.safetensors", "chats.jsonl"};
+    static const char *const files[] = {"config.json",         "tokenizer.json",    "tokenizer_config.json",
+                                        "chat_template.jinja", "model.safetensors", "chats.jsonl"};
     char path[128];
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", m->dir, files[i]);
