@@ -10,8 +10,11 @@
  *     hone_options_create(&options, "eval");
  *     hone_options_set(options, "model", "path/to/model");
  *     hone_options_set(options, "data", "chats.jsonl");
+ *     hone_eval_result result = {.size = sizeof result};
  *     if (hone_model_open(&model, options) == HONE_OK && hone_eval(model, NULL, NULL, &result) == HONE_OK)
  *         printf("loss %f\n", result.loss);
+ *     hone_model_close(model);
+ *     hone_options_destroy(options);
  */
 #ifndef HONE_H
 #define HONE_H
@@ -45,7 +48,7 @@ HONE_API const char *hone_status_text(hone_status status);
 
 typedef enum hone_log_level { HONE_LOG_DEBUG, HONE_LOG_INFO, HONE_LOG_WARNING } hone_log_level;
 typedef void (*hone_log_sink)(void *context, hone_log_level level, const char *message);
-HONE_API void hone_set_log(hone_log_sink sink, void *context);  /* for the whole process; NULL: no messages (the start) */
+HONE_API void hone_set_log(hone_log_sink sink, void *context);  /* for the whole process, before other threads use it */
 
 /* --- options: the same names as the flags of `hone COMMAND` and the keys of its YAML files (docs/options.md) --------------- */
 
@@ -68,7 +71,9 @@ typedef struct hone_model hone_model;
 HONE_API hone_status hone_model_open(hone_model **out, const hone_options *options);
 HONE_API void hone_model_close(hone_model *model);
 
+/* Results begin with their size, which the caller sets: a program and a library of different versions understand each other. */
 typedef struct hone_eval_result {
+    size_t size;
     double loss, perplexity;            /* over the trained tokens */
     int64_t rows, tokens, trained_tokens;
     double startup_seconds;             /* from the process's start to the first program's start */
@@ -88,6 +93,7 @@ typedef int (*hone_progress)(void *context, int64_t batches_done, int64_t batche
 HONE_API hone_status hone_eval(hone_model *model, hone_progress progress, void *context, hone_eval_result *result);
 
 typedef struct hone_generate_result {
+    size_t size;
     int64_t prompt_tokens, new_tokens;
     int ended;                          /* the model ended its answer itself */
     double startup_seconds, prefill_seconds, decode_seconds;

@@ -25,9 +25,6 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
 /* The session that the options ask for. */
 enum status open_session(struct session *s, const struct options *values, bool weights);
 
-/* Bytes of a run for the whole process: the device's blocks, mapped files, and what is resident already. */
-int64_t planned_peak(const struct session *s);
-
 /* A JSON object as text for the caller; takes the tree. */
 enum status json_result(json_t *tree, char **out);
 

@@ -19,15 +19,9 @@ enum status open_session(struct session *s, const struct options *values, bool w
     return session_open(s, &options);
 }
 
-int64_t planned_peak(const struct session *s)
-{
-    int64_t bytes[LIFE_COUNT], mapped, now, peak;
-    process_memory(&now, &peak);
-    return session_bytes(s, bytes, &mapped) + now;
-}
-
 hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
+    *out = NULL;
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
     if (status == OK && !file_is_directory(options->values.model_name_or_path))
         status = fail(
@@ -78,6 +72,14 @@ static enum status most_tokens(const struct session *s, const struct options *va
                                                   (long long)*most, (long long)s->model.config.window);
 }
 
+/* Fills the caller's result as far as its version of the struct goes. */
+static void hand_over(void *result, size_t size, const void *filled, size_t filled_size)
+{
+    size_t known = sizeof(size_t), end = size < filled_size ? size : filled_size;
+    if (end > known)
+        memcpy((char *)result + known, (const char *)filled + known, end - known);
+}
+
 static enum status run_eval(struct hone_model *m, struct session *s, struct progress *progress, hone_eval_result *result)
 {
     const struct options *values = &m->options->values;
@@ -90,6 +92,8 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct prog
     process_memory(&now, &peak);
     enum status status = eval_run(s, &data, slots, progress->call ? report : NULL, progress, &r);
     data_close(&data);
+    if (status == ERR_DATA)
+        fail_at(status, "%s: ", values->dataset_path);
     TRY(status);
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
     *result = (hone_eval_result){
@@ -106,14 +110,16 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct prog
 hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone_eval_result *result)
 {
     struct session s;
+    hone_eval_result filled = {0};
     enum status status = options_need(&m->options->values, m->options->command, OPTION_dataset_path);
     if (status == OK)
         status = open_session(&s, &m->options->values, true);
     if (status != OK)
         return (hone_status)status;
     struct progress p = {progress, context};
-    status = run_eval(m, &s, &p, result);
+    status = run_eval(m, &s, &p, &filled);
     session_close(&s);
+    hand_over(result, result->size, &filled, sizeof filled);
     return (hone_status)status;
 }
 
@@ -204,18 +210,19 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
     struct session s;
     struct chat_row row = {0};
     struct stream stream = {.sink = sink, .context = context, .tokenizer = chat_tokenizer(m->chat)};
-    *result = (hone_generate_result){0};
+    hone_generate_result filled = {0};
     enum status status = options_need(&m->options->values, m->options->command, OPTION_prompt);
     if (status == OK)
         status = encode_prompt(m, &row);
     if (status == OK) {
         status = open_session(&s, &m->options->values, true);
         if (status == OK) {
-            status = run_generate(m, &s, &stream, &row, result);
+            status = run_generate(m, &s, &stream, &row, &filled);
             session_close(&s);
         }
     }
     stream_free(&stream);
     chat_row_free(&row);
+    hand_over(result, result->size, &filled, sizeof filled);
     return (hone_status)status;
 }

@@ -40,6 +40,7 @@ void hone_set_log(hone_log_sink sink, void *context)
 hone_status hone_options_create(hone_options **out, const char *command)
 {
     enum user_command which;
+    *out = NULL;
     enum status status = options_command(&which, command);
     if (status != OK)
         return (hone_status)status;
@@ -84,16 +85,14 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
 
 hone_status hone_options_get(hone_options *o, const char *key, const char **value)
 {
-    static const char *const names[OPTIONS] = {
-#define OPTION(kind, name, ...) #name,
-#include "config/options.def"
-    };
-    int which = 0;
-    while (which < OPTIONS - 1 && strcmp(names[which], key))
-        which++;
+    enum option which;
+    *value = NULL;
+    enum status status = options_find(key, &which);
+    if (status != OK)
+        return (hone_status)status;
     struct buffer *text = &o->text[which];
     text->size = 0;
-    enum status status = options_get(&o->values, key, text);
+    status = options_get(&o->values, which, text);
     if (status == OK)
         status = buffer_append(text, NULL, 0);
     *value = status == OK ? text->data : NULL;

@@ -66,7 +66,8 @@ static enum status plan(const struct options *values, char **json)
                                            (json_int_t)parameters, "bits_per_weight",
                                            8.0 * (double)(bytes[LIFE_WEIGHTS] + mapped) / (double)parameters, "dtype",
                                            session_dtype(&s), "device", s.device->class->name, "micro_batch_tokens",
-                                           (json_int_t)slots, "fits", total - mapped <= s.info.memory_free),
+                                           (json_int_t)slots, "fits",
+                                           !s.info.memory_free || total - mapped <= s.info.memory_free),
                                  json);
         }
         session_close(&s);
@@ -77,6 +78,7 @@ static enum status plan(const struct options *values, char **json)
 
 hone_status hone_plan(const hone_options *options, char **json)
 {
+    *json = NULL;
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
     return (hone_status)(status == OK ? plan(&options->values, json) : status);
 }
@@ -143,6 +145,7 @@ static enum status inspect(const struct options *values, char **json)
 
 hone_status hone_inspect_model(const hone_options *options, char **json)
 {
+    *json = NULL;
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
     return (hone_status)(status == OK ? inspect(&options->values, json) : status);
 }

@@ -40,6 +40,11 @@ float f16_to_f32(uint16_t h)
     return f;
 }
 
+/* Tensors in files may lie at any address. */
+typedef float unaligned_f32 __attribute__((aligned(1), may_alias));
+typedef double unaligned_f64 __attribute__((aligned(1), may_alias));
+typedef uint16_t unaligned_u16 __attribute__((aligned(1), may_alias));
+
 #define LOOP(expression)                    \
     do {                                    \
         for (int64_t i = 0; i < count; i++) \
@@ -52,9 +57,9 @@ int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype fro
     float *f32 = to;
     uint16_t *u16 = to;
     double *f64 = to;
-    const float *s32 = from;
-    const uint16_t *s16 = from;
-    const double *s64 = from;
+    const unaligned_f32 *s32 = from;
+    const unaligned_u16 *s16 = from;
+    const unaligned_f64 *s64 = from;
     if (to_type == from_type) {
         memcpy(to, from, (size_t)(count * dtype_size(to_type)));
         return 1;

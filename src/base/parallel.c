@@ -6,7 +6,6 @@
 
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 int omp_get_max_threads(void);
-int omp_get_num_procs(void);
 void omp_set_num_threads(int threads);
 
 struct loop {
@@ -46,5 +45,6 @@ int parallel_threads(void)
 
 void parallel_set_threads(int threads)
 {
-    omp_set_num_threads(threads > 0 ? threads : omp_get_num_procs());
+    if (threads > 0)
+        omp_set_num_threads(threads);
 }

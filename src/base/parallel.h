@@ -15,6 +15,6 @@ typedef void parallel_body(void *context, int64_t begin, int64_t end);
 void parallel_for(int64_t count, int64_t block, parallel_body *body, void *context);
 
 int parallel_threads(void);             /* how many threads a loop may use */
-void parallel_set_threads(int threads); /* for the calling thread's loops; 0: all cores */
+void parallel_set_threads(int threads); /* for the calling thread's loops; 0: as it is */
 
 #endif

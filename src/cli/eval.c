@@ -1,4 +1,6 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
+#include <math.h>
+
 #include "cli/cli.h"
 
 struct bar {
@@ -24,16 +26,23 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
     return cli_interrupted();
 }
 
+/* A number, or null where JSON has none for it. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
 static void print_json(const hone_eval_result *r)
 {
-    printf("{\"loss\": %.17g, \"perplexity\": %.17g, \"tokens\": %lld, \"trained_tokens\": %lld, \"rows\": %lld, \"dtype\": "
-           "\"%s\", \"device\": \"%s\", "
-           "\"startup_seconds\": %.3f, \"seconds\": %.3f, \"planned_bytes\": %lld, \"allocated_bytes\": %lld, \"mapped_bytes\": "
-           "%lld, \"peak_bytes\": %lld, "
-           "\"peak_rss_bytes\": %lld}\n",
-           r->loss, r->perplexity, (long long)r->tokens, (long long)r->trained_tokens, (long long)r->rows, r->dtype, r->device,
-           r->startup_seconds, r->seconds, (long long)r->planned_bytes, (long long)r->allocated_bytes, (long long)r->mapped_bytes,
-           (long long)r->peak_bytes, (long long)r->peak_rss_bytes);
+    json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss", number(r->loss), "perplexity",
+                            number(r->perplexity), "tokens", (json_int_t)r->tokens, "trained_tokens", (json_int_t)r->trained_tokens,
+                            "rows", (json_int_t)r->rows, "dtype", r->dtype, "device", r->device, "startup_seconds",
+                            r->startup_seconds, "seconds", r->seconds, "planned_bytes", (json_int_t)r->planned_bytes,
+                            "allocated_bytes", (json_int_t)r->allocated_bytes, "mapped_bytes", (json_int_t)r->mapped_bytes,
+                            "peak_bytes", (json_int_t)r->peak_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
+    json_dumpf(out, stdout, JSON_REAL_PRECISION(17));
+    puts("");
+    json_decref(out);
 }
 
 static void print_text(const hone_eval_result *r)
@@ -51,7 +60,7 @@ static void print_text(const hone_eval_result *r)
 hone_status cli_eval(hone_options *options)
 {
     hone_model *model = NULL;
-    hone_eval_result result;
+    hone_eval_result result = {.size = sizeof result};
     struct bar bar = {.terminal = cli_terminal()};
     cli_catch_signals();
     hone_status status = hone_model_open(&model, options);

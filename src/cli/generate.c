@@ -12,7 +12,7 @@ static int print(void *context, const char *text, size_t length)
 hone_status cli_generate(hone_options *options)
 {
     hone_model *model = NULL;
-    hone_generate_result r;
+    hone_generate_result r = {.size = sizeof r};
     cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
     if (status == HONE_OK)

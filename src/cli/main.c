@@ -54,6 +54,10 @@ const char *cli_bytes(char text[static 32], double bytes)
 
 static int finish(hone_status status)
 {
+    if (status == HONE_OK && (fflush(stdout) != 0 || ferror(stdout))) {
+        fputs("hone: the result cannot be written to standard output\n", stderr);
+        return (int)HONE_ERR_IO;
+    }
     if (status != HONE_OK)
         fprintf(stderr, "hone: %s\n", hone_error());
     return (int)status;

@@ -223,6 +223,8 @@ enum status options_set(struct options *options, enum user_command command, cons
     }
     if (!table_has(row, command))
         return fail(ERR_ARGUMENT, "%s: %s is not an option of hone %s", source, row->name, options_command_name(command));
+    if (row->flag_only)
+        return fail(ERR_ARGUMENT, "%s: %s is for the command line alone", source, row->name);
     return table_store(options, row, value, source, false);
 }
 
@@ -262,11 +264,18 @@ const char *options_command_name(enum user_command command)
     return command_table[command].name;
 }
 
-enum status options_get(const struct options *options, const char *key, struct buffer *text)
+enum status options_find(const char *key, enum option *option)
 {
     const struct option_row *row = table_find(key, (int64_t)strlen(key));
     if (!row)
-        return fail(ERR_ARGUMENT, "there is no option '%s'", key);
+        return fail(ERR_ARGUMENT, "there is no option '%.60s'", key);
+    *option = table_option(row);
+    return OK;
+}
+
+enum status options_get(const struct options *options, enum option option, struct buffer *text)
+{
+    const struct option_row *row = &option_table[option];
     const char *field = (const char *)options + row->offset;
     if (row->kind == KIND_INT)
         return buffer_format(text, "%lld", (long long)*(const int64_t *)field);

@@ -49,7 +49,7 @@ struct step {                           /* a command with addresses */
             void *a, *b, *c, *workspace;
         };
         struct {
-            void *to, *from;
+            void *to;
             int64_t bytes;
         };
     };
@@ -270,11 +270,6 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
         step->workspace = address(cpu, command->operand[GEMM_WORKSPACE]);
         return OK;
     }
-    case COMMAND_COPY:
-        step->from = address(cpu, command->operand[1]);
-        step->to = address(cpu, command->operand[0]);
-        step->bytes = command->bytes;
-        return OK;
     case COMMAND_FILL:
         step->to = address(cpu, command->operand[0]);
         step->bytes = command->bytes;
@@ -319,16 +314,12 @@ static enum status run(struct device *device, struct prepared *prepared)
         case COMMAND_GEMM:
             TRY(cpu->engine->run(step->plan, step->a, step->b, step->c, step->workspace));
             break;
-        case COMMAND_COPY:
-            memcpy(step->to, step->from, (size_t)step->bytes);
-            break;
         case COMMAND_FILL:
             memset(step->to, 0, (size_t)step->bytes);
             break;
         }
     }
     device->counters.runs++;
-    device->counters.commands += prepared->count;
     return OK;
 }
 

@@ -58,16 +58,16 @@ struct gemm {
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_WORKSPACE, GEMM_OPERANDS };
 
-enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_COPY, COMMAND_FILL };
+enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL };
 
-/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · copy: to, from · fill: to */
+/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to */
 struct command {
     enum command_kind kind;
     struct operand operand[OPERANDS];
     union {
         struct launch launch;
         struct gemm gemm;
-        int64_t bytes;                  /* of a copy, or of a fill with zero bytes */
+        int64_t bytes;                  /* of a fill with zeros */
     };
 };
 
@@ -82,7 +82,7 @@ struct device_info {
 
 /* What has happened since the device was opened. After prepare, the first four must not change any more. */
 struct device_counters {
-    int64_t allocations, gemms, kernels, prepared, runs, commands;
+    int64_t allocations, gemms, kernels, prepared, runs;    /* kernels: launches made ready */
     int64_t bytes;                      /* allocated now */
 };
 

@@ -26,7 +26,7 @@ static enum status translate(dnnl_status_t code, const char *what)
     if (code == dnnl_out_of_memory)
         return fail(ERR_MEMORY, "out of memory: oneDNN, %s", what);
     if (code == dnnl_unimplemented)
-        return fail(ERR_UNSUPPORTED, "oneDNN has no implementation: %s", what);
+        return fail(ERR_UNSUPPORTED, "oneDNN has no implementation on this processor: %s; try --dtype float32", what);
     return fail(ERR_INTERNAL, "oneDNN: %s failed with status %d", what, (int)code);
 }
 

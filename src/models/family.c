@@ -13,7 +13,7 @@ const struct family *const families[FAMILIES] = {
 #undef FAMILY
 };
 
-enum { LAYERS_MOST = 10000 };
+enum { LAYERS_MOST = 1000 };
 
 static enum status read_row(const struct config_row *row, struct model_config *config, const struct hf_config *hf)
 {

@@ -1,6 +1,7 @@
 /* Model directories. */
 #include "models/model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -53,8 +54,9 @@ static enum status file_dtype(const struct model *m, const struct safetensors_te
 enum status model_dtype(const struct model *m, enum dtype *dtype)
 {
     const char *name = m->hf.dtype ? m->hf.dtype : "float32";
-    if (m->files && safetensors_count(m->files))
-        return file_dtype(m, safetensors_at(m->files, 0), dtype);
+    const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, "model.embed_tokens.weight") : NULL;
+    if (embedding)                                      /* what most weights are, whatever small buffers stand beside them */
+        return file_dtype(m, embedding, dtype);
     for (int i = 0; i < TYPES; i++)
         if (!strcmp(types[i].name, name)) {
             *dtype = types[i].dtype;
@@ -68,15 +70,24 @@ static bool is_frequencies(const struct tensor *t)
     return !strcmp(t->name, NET_FREQUENCIES);
 }
 
+static const char *shape_text(char text[static 96], int rank, const int64_t *shape)
+{
+    int n = snprintf(text, 96, "(");
+    for (int i = 0; i < rank && n < 80; i++)
+        n += snprintf(text + n, 96 - (size_t)n, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    snprintf(text + n, 96 - (size_t)n, ")");
+    return text;
+}
+
 static enum status check_shape(const struct model *m, const struct tensor *t, const struct safetensors_tensor *f)
 {
     bool same = t->rank == f->rank;
     for (int i = 0; same && i < t->rank; i++)
         same = t->shape[i] == f->shape[i];
+    char is[96], want[96];
     return same ? OK
-                : fail(ERR_FORMAT,
-                       "%s: tensor %s has rank %d and first dimension %lld in its file, config.json asks for rank %d and %lld",
-                       m->hf.path, t->name, f->rank, (long long)(f->rank ? f->shape[0] : 1), t->rank, (long long)t->shape[0]);
+                : fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, t->name,
+                       shape_text(is, f->rank, f->shape), shape_text(want, t->rank, t->shape));
 }
 
 static enum status attach(struct model *m, struct tensor *t, const struct device_info *device)

@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static struct value *on_tensor(struct net *n, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
+                               const int64_t *shape)
+{
+    struct tensor *tensor;
+    enum status status = store_tensor(&tensor, n->store, name, lifetime, dtype, rank, shape);
+    return status == OK ? program_tensor(&n->program, tensor) : program_fail(&n->program, status);
+}
+
 static struct value *weight(struct net *n, enum role role, const char *name, int64_t layer, const char *part, int rank,
                             int64_t d0, int64_t d1)
 {
@@ -15,8 +23,7 @@ static struct value *weight(struct net *n, enum role role, const char *name, int
     else
         snprintf(stem, sizeof stem, "%s", name);
     snprintf(full, sizeof full, "%s%s", stem, part);
-    return program_tensor(&n->program,
-                          store_tensor(n->store, full, LIFE_WEIGHTS, n->program.types[role], rank, (int64_t[]){d0, d1}));
+    return on_tensor(n, full, LIFE_WEIGHTS, n->program.types[role], rank, (int64_t[]){d0, d1});
 }
 
 struct value *net_embedding(struct net *n, const char *name)
@@ -54,8 +61,8 @@ static struct value *cached(struct net *n, struct value *x, const char *which, i
     snprintf(name, sizeof name, "cache.%lld.%s", (long long)layer, which);
     if (!x)
         return NULL;
-    struct tensor *cache = store_tensor(n->store, name, LIFE_CACHE, x->dtype, 3, (int64_t[]){n->S, x->shape[1], x->shape[2]});
-    return cache_write(&n->program, program_tensor(&n->program, cache), x, n->slots);
+    struct value *cache = on_tensor(n, name, LIFE_CACHE, x->dtype, 3, (int64_t[]){n->S, x->shape[1], x->shape[2]});
+    return cache_write(&n->program, cache, x, n->slots);
 }
 
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, int64_t layer)
@@ -121,7 +128,7 @@ enum status net_build(struct net *n, struct store *store, const struct family *f
 {
     *n = (struct net){.store = store, .family = family, .config = config, .T = T, .R = R, .S = S, .goal = goal};
     struct program *p = &n->program;
-    program_init(p, store, ops_table, run);
+    program_init(p, ops_table, run);
     make_inputs(n);
     n->table = rope_table(p, n->positions, weight(n, ROLE_STATISTIC, NET_FREQUENCIES, 0, "", 1, config->head_size / 2, 0));
     struct value *x = gather_rows(p, family->forward(n), n->rows);

@@ -138,11 +138,11 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
     const real *part = (const real *)c->data[0] + row * (D + 2);
     real most = -(real)INFINITY, sum = 0, y[HEAD_MOST] = {0};
     for (int64_t p = 0; p < parts; p++)
-        if (part[p * rows * (D + 2) + D + 1] > 0 && part[p * rows * (D + 2) + D] > most)
+        if (part[p * rows * (D + 2) + D + 1] != 0 && part[p * rows * (D + 2) + D] > most)
             most = part[p * rows * (D + 2) + D];
     for (int64_t p = 0; p < parts; p++) {
         const real *from = part + p * rows * (D + 2);
-        if (!(from[D + 1] > 0))
+        if (from[D + 1] == 0)                           /* not seen; a NaN passes on */
             continue;
         real weight = real_exp(from[D] - most);
         sum += weight * from[D + 1];

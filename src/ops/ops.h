@@ -12,7 +12,8 @@ enum op_id {
     OP_COUNT,
 };
 
-_Static_assert((int)OP_zeros == PROGRAM_ZEROS && (int)OP_add == PROGRAM_ADD, "zeros and add come first in ops.def");
+_Static_assert((int)OP_zeros == PROGRAM_ZEROS && (int)OP_add == PROGRAM_ADD && (int)OP_cast == PROGRAM_CAST,
+               "the ops that differentiation uses come first in ops.def");
 
 extern const struct op *const ops_table[OP_COUNT];
 
@@ -58,7 +59,7 @@ static inline struct value *bias(struct program *p, struct value *x, struct valu
     return NODE(p, bias, x, b);
 }
 
-/* Cosines and sines (T, 2, D/2) of positions (T) times frequencies (D/2), times `scale`. */
+/* Cosines and sines (T, 2, D/2) of positions (T) times frequencies (D/2). */
 static inline struct value *rope_table(struct program *p, struct value *positions, struct value *frequencies)
 {
     return NODE(p, rope_table, positions, frequencies);

@@ -70,10 +70,10 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
             TRY(add_block(e, lifetime, bytes, t, &t->place.block));
             continue;
         }
-        if (bytes > most_block)
+        if (align_up(bytes) > most_block)
             return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
                         (long long)bytes, (long long)most_block);
-        if (open < 0 || e->blocks[open].bytes > most_block - bytes)
+        if (open < 0 || e->blocks[open].bytes > most_block - align_up(bytes))
             TRY(add_block(e, lifetime, 0, NULL, &open));
         t->place = (struct operand){open, e->blocks[open].bytes};
         if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
@@ -93,6 +93,9 @@ enum status engine_place(struct engine *e)
         for (int64_t i = 0; i < e->program_count; i++)
             if (e->programs[i].bytes[life] > most)
                 most = e->programs[i].bytes[life];
+        if (most > info.most_block)
+            return fail(ERR_DEVICE, "%s take %lld bytes, the device allocates at most %lld in one piece: use fewer tokens at once",
+                        lifetime_name((enum lifetime)life), (long long)most, (long long)info.most_block);
         TRY(add_block(e, (enum lifetime)life, most, NULL, &e->life_block[life]));
     }
     return OK;

@@ -31,6 +31,12 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
         return program_status(p);
     if (value_elements(v) != value_elements(root))
         return fail(ERR_INTERNAL, "a gradient for a part of a value");
+    if (root->tensor)
+        return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it", root->tensor->name);
+    if (gradient->dtype != root->dtype)                 /* 16-bit activations beside a wider residual stream */
+        gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){gradient, root}, 0, NULL);
+    if (!gradient)
+        return program_status(p);
     gradient = in_shape_of(p, gradient, root);
     if (root->gradient)
         gradient = program_node(p, PROGRAM_ADD, 2, (struct value *[]){root->gradient, gradient}, 0, NULL);
@@ -75,6 +81,8 @@ struct value *gradient_sum(struct program *p, const struct node *n, int input)
     struct value *v = n->in[input], *root = value_root(v);
     if (root->tensor)
         return in_shape_of(p, program_tensor(p, root->tensor->gradient), v);
+    if (root->gradient && root->gradient->producer && root->gradient->producer->op != p->ops[PROGRAM_ZEROS])
+        return program_fail(p, fail(ERR_INTERNAL, "a weight's gradient comes both as a sum and as a value"));
     if (!root->gradient)
         root->gradient = program_node(p, PROGRAM_ZEROS, 1, (struct value *[]){root}, 0, NULL);
     return root->gradient ? in_shape_of(p, root->gradient, v) : NULL;

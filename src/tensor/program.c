@@ -16,9 +16,9 @@ const enum dtype run_types[RUN_COUNT][ROLE_COUNT] = {
     [RUN_FLOAT64] = {F64, F64, F64, F64, F64, I32},
 };
 
-void program_init(struct program *p, struct store *store, const struct op *const *ops, enum run_type run)
+void program_init(struct program *p, const struct op *const *ops, enum run_type run)
 {
-    *p = (struct program){.ops = ops, .types = run_types[run], .store = store};
+    *p = (struct program){.ops = ops, .types = run_types[run]};
 }
 
 void program_free(struct program *p)
@@ -50,24 +50,25 @@ int64_t value_bytes(const struct value *v)
     return value_elements(v) * dtype_size(v->dtype);
 }
 
-static void *failed(struct program *p, enum status status)
+void *program_fail(struct program *p, enum status status)
 {
     if (p->status == OK)
         p->status = status;
     return NULL;
 }
 
-#define BYTES_MOST ((int64_t)1 << 56)   /* sums of a program's values stay far from overflow */
+#define BYTES_MOST ((int64_t)1 << 44)   /* of one value: beyond any memory, and sums of them do not overflow */
 
 static struct value *new_value(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
 {
     int64_t elements = dtype_size(dtype);
     for (int i = 0; i < rank; i++)
         if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MOST)
-            return failed(p, fail(ERR_ARGUMENT, "a value of impossible size: dimension %d is %lld", i, (long long)shape[i]));
+            return program_fail(p, fail(ERR_ARGUMENT, "a value of impossible size, beyond 16 TB: dimension %d is %lld", i,
+                                  (long long)shape[i]));
     struct value *v = p->status == OK ? arena_alloc(&p->arena, sizeof *v) : NULL;
     if (!v)
-        return failed(p, ERR_MEMORY);
+        return program_fail(p, ERR_MEMORY);
     v->lifetime = lifetime;
     v->dtype = dtype;
     v->rank = rank;
@@ -124,7 +125,7 @@ struct value *program_input(struct program *p, const char *name, enum role role,
 struct value *program_tensor(struct program *p, struct tensor *tensor)
 {
     if (!tensor)
-        return failed(p, ERR_MEMORY);
+        return program_fail(p, fail(ERR_INTERNAL, "a value on a tensor that is not there"));
     for (struct value *v = p->values; v; v = v->next)
         if (v->tensor == tensor)
             return v;
@@ -144,20 +145,20 @@ struct value *program_node(struct program *p, int op, int in_count, struct value
         return NULL;
     struct node *n = arena_alloc(&p->arena, sizeof *n);
     if (!n)
-        return failed(p, ERR_MEMORY);
+        return program_fail(p, ERR_MEMORY);
     n->op = p->ops[op];
     n->in_count = in_count;
     for (int i = 0; i < in_count; i++) {
         n->in[i] = inputs[i];
         const char *name = n->op->inputs[i];
         if (!inputs[i] && name[strlen(name) - 1] != '?')
-            return failed(p, fail(ERR_INTERNAL, "%s: input %s is missing", n->op->name, name));
+            return program_fail(p, fail(ERR_INTERNAL, "%s: input %s is missing", n->op->name, name));
     }
     if (number_count)
         memcpy(n->number, numbers, (size_t)number_count * sizeof *numbers);
     enum status status = n->op->shape(p, n);
     if (status != OK)
-        return failed(p, status);
+        return program_fail(p, status);
     for (int i = 0; i < in_count && n->op->gradient; i++)
         if (n->in[i] && n->in[i]->wants_gradient)
             for (int o = 0; o < n->out_count; o++)
@@ -168,7 +169,6 @@ struct value *program_node(struct program *p, int op, int in_count, struct value
     else
         p->first = n;
     p->last = n;
-    p->node_count++;
     return n->out[0];
 }
 
@@ -193,7 +193,7 @@ struct value *program_view_as(struct program *p, struct value *v, int rank, cons
         return NULL;
     struct value *view = new_view(p, v, 0, rank, shape);
     if (view && value_elements(view) != value_elements(v))
-        return failed(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view),
+        return program_fail(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view),
                               (long long)value_elements(v)));
     return view;
 }
@@ -206,7 +206,7 @@ struct value *program_rows(struct program *p, struct value *v, int64_t begin, in
     memcpy(shape, v->shape, sizeof shape);
     shape[0] = count;
     if (begin < 0 || begin + count > v->shape[0])
-        return failed(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count),
+        return program_fail(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count),
                               (long long)v->shape[0]));
     return new_view(p, v, value_bytes(v) / v->shape[0] * begin, v->rank, shape);
 }

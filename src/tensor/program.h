@@ -11,8 +11,8 @@
 
 enum { NODE_INPUTS = 9, NODE_OUTPUTS = 3 };
 
-/* The two ops that differentiation itself needs are the first rows of ops.def. */
-enum { PROGRAM_ZEROS, PROGRAM_ADD };
+/* The ops that differentiation itself needs are the first rows of ops.def. */
+enum { PROGRAM_ZEROS, PROGRAM_ADD, PROGRAM_CAST };
 
 /* What a value is for decides its element type; see run_types. */
 enum role {
@@ -78,15 +78,14 @@ struct node {
 struct program {
     const struct op *const *ops;        /* by enum op_id */
     const enum dtype *types;            /* run_types[...] */
-    struct store *store;
     struct arena arena;
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
-    int64_t node_count;
 };
 
-void program_init(struct program *p, struct store *store, const struct op *const *ops, enum run_type run);
+void program_init(struct program *p, const struct op *const *ops, enum run_type run);
+void *program_fail(struct program *p, enum status status);      /* NULL; the program keeps the first failure */
 void program_free(struct program *p);
 enum status program_status(const struct program *p);
 

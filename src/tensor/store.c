@@ -46,26 +46,26 @@ static struct tensor *add(struct store *store, const char *name)
     return t;
 }
 
-struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
-                            const int64_t *shape)
+enum status store_tensor(struct tensor **out, struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype,
+                         int rank, const int64_t *shape)
 {
     struct tensor *t = store_find(store, name);
+    *out = t;
     if (t) {
-        if (t->dtype == dtype && t->lifetime == lifetime && t->rank == rank &&
-            !memcmp(t->shape, shape, (size_t)rank * sizeof *shape))
-            return t;
-        fail(ERR_INTERNAL, "tensor %s is asked for in two shapes", name);
-        return NULL;
+        bool same = t->dtype == dtype && t->lifetime == lifetime && t->rank == rank;
+        same = same && !memcmp(t->shape, shape, (size_t)rank * sizeof *shape);
+        return same ? OK : fail(ERR_INTERNAL, "tensor %s is asked for in two shapes", name);
     }
     t = add(store, name);
     if (!t)
-        return NULL;
+        return ERR_MEMORY;
     t->lifetime = lifetime;
     t->dtype = dtype;
     t->rank = rank;
     memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
     t->place = (struct operand){-1, 0};
-    return t;
+    *out = t;
+    return OK;
 }
 
 int64_t tensor_elements(const struct tensor *tensor)

@@ -1,6 +1,6 @@
 /* Tensors: named memory that outlives a program, shared by all programs of a process (weights, gradient sums, caches).
  *
- * A store first collects tensors, then places them in blocks. A block belongs to one lifetime and is one allocation of the
+ * A store collects tensors; the engine places them in blocks. A block belongs to one lifetime and is one allocation of the
  * device, or a file's own pages where a tensor can be used as it stands in the file.
  */
 #ifndef TENSOR_STORE_H
@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "device/device.h"
 
-enum { RANK = 4, ALIGNMENT = 256 };     /* bytes; every tensor and value starts at a multiple */
+enum { RANK = 4, ALIGNMENT = 256 };     /* bytes; what is allocated starts at a multiple */
 
 /* How long memory lives. The first ones hold tensors, the last three values of a program. */
 enum lifetime {
@@ -36,7 +36,7 @@ struct tensor {
     struct tensor *gradient;            /* NULL while frozen */
     bool in_file;                       /* used where it stands in a mapped file, which `mapped` points to */
     const void *mapped;
-    struct operand place;               /* set by store_place */
+    struct operand place;               /* set by engine_place */
 };
 
 struct store {
@@ -49,9 +49,8 @@ struct store {
 enum status store_init(struct store *store);
 void store_free(struct store *store);
 
-/* The tensor of that name, made if it is new; NULL with a message if memory is out or the shape differs from the earlier one. */
-struct tensor *store_tensor(struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
-                            const int64_t *shape);
+/* The tensor of that name, made if it is new; an error if its shape differs from the earlier one. */
+enum status store_tensor(struct tensor **out, struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape);
 struct tensor *store_find(const struct store *store, const char *name);
 
 int64_t tensor_elements(const struct tensor *tensor);

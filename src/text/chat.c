@@ -96,9 +96,6 @@ static enum status open_templates(struct chat *chat, const char *dir, const json
         buffer_free(&source);
         TRY(status);
     }
-    if (!chat->template)
-        return fail(ERR_FORMAT, "%s: no chat template, neither in chat_template.jinja nor in tokenizer_config.json; "
-                    "take a model that was tuned for conversations, or put a template there", dir);
     return OK;
 }
 
@@ -315,6 +312,9 @@ static enum status make_context(const struct chat *chat, const json_t *row, bool
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out)
 {
     json_t *context = NULL;
+    if (!chat->template)
+        return fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in tokenizer_config.json: "
+                    "take a model that was tuned for conversations, or put a template there");
     TRY(check_row(row));
     TRY(make_context(chat, row, generation_prompt, &context));
     const json_t *tools = json_object_get(context, "tools");

@@ -12,7 +12,7 @@
 struct chat;
 
 /* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
- * chat_template.jinja, which wins over the template in tokenizer_config.json. */
+ * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template only rows cannot be rendered. */
 enum status chat_open(struct chat **out, const char *model_dir);
 void chat_close(struct chat *chat);                             /* NULL is fine */
 

@@ -66,7 +66,7 @@ static enum status read_line(struct data *data, const char *text, int64_t length
 static bool blank(const char *text, int64_t length)
 {
     for (int64_t i = 0; i < length; i++)
-        if (!strchr(" \t\r\n", text[i]))
+        if (!memchr(" \t\r\n", text[i], 4))
             return false;
     return true;
 }

@@ -30,10 +30,11 @@ static int32_t most_likely(const float *logits, int64_t vocabulary)
 enum status sample_token(const float *logits, int64_t vocabulary, const struct sampling *sampling, int64_t position,
                          int32_t *token)
 {
+    for (int64_t v = 0; v < vocabulary; v++)
+        if (!isfinite(logits[v]))
+            return fail(ERR_DATA, "the model's logits are not finite at position %lld", (long long)position);
     *token = most_likely(logits, vocabulary);
     double most = (double)logits[*token], total = 0, kept = 0;
-    if (!isfinite(most))
-        return fail(ERR_DATA, "the model's logits are not finite at position %lld", (long long)position);
     if (sampling->temperature <= 0)
         return OK;
     struct candidate *list = memory_alloc(vocabulary * (int64_t)sizeof *list);

@@ -62,10 +62,16 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     struct net *n = memory_alloc(sizeof *n);
     if (!n)
         return ERR_MEMORY;
-    s->nets[s->net_count++] = n;
-    TRY(net_build(n, &s->model.store, s->model.family, &s->model.config, s->run, goal, T, R, S));
-    TRY(engine_add(&s->engine, &n->program, index));
-    return *index == s->net_count - 1 ? OK : fail(ERR_INTERNAL, "programs are numbered in two ways");
+    enum status status = net_build(n, &s->model.store, s->model.family, &s->model.config, s->run, goal, T, R, S);
+    if (status == OK)
+        status = engine_add(&s->engine, &n->program, index);
+    if (status != OK) {
+        net_free(n);
+        memory_free(n);
+        return status;
+    }
+    s->nets[s->net_count++] = n;                        /* numbered as the engine does */
+    return OK;
 }
 
 enum status session_plan(struct session *s)
@@ -88,10 +94,9 @@ enum status session_prepare(struct session *s)
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
     device_info(s->device, &s->info);
     if (s->info.memory_free && total > s->info.memory_free)
-        return fail(ERR_MEMORY,
-                    "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try --dtype bfloat16 "
-                    "or fewer --micro-batch-tokens",
-                    (double)total * 1e-9, (double)s->info.memory_free * 1e-9, s->device->class->name);
+        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try %s",
+                    (double)total * 1e-9, (double)s->info.memory_free * 1e-9, s->device->class->name,
+                    s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
     double prepared = clock_seconds();

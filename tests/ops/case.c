@@ -9,7 +9,7 @@ enum status case_build(struct op_case *c, const struct op_example *example, cons
     *c = (struct op_case){.example = example, .seed = seed};
     memcpy(c->d, d, sizeof c->d);
     TRY(store_init(&c->store));
-    program_init(&c->program, &c->store, table, run);
+    program_init(&c->program, table, run);
     c->result = example->build(&c->program, d);
     TRY(program_status(&c->program));
     for (struct value *v = c->program.values; v; v = v->next)

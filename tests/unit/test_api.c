@@ -23,7 +23,7 @@ static double eval_once(const char *dtype)
 {
     hone_options *o = make_options("eval");
     hone_model *model = NULL;
-    hone_eval_result r;
+    hone_eval_result r = {.size = sizeof r};
     assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
     assert_int_equal(hone_options_set(o, "dtype", dtype), HONE_OK);
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
@@ -56,7 +56,7 @@ static void generate(const char *seed, const char *temperature, char *text)
 {
     hone_options *o = make_options("generate");
     hone_model *model = NULL;
-    hone_generate_result r;
+    hone_generate_result r = {.size = sizeof r};
     assert_int_equal(hone_options_set(o, "prompt", "Hello"), HONE_OK);
     assert_int_equal(hone_options_set(o, "max_new_tokens", "24"), HONE_OK);
     assert_int_equal(hone_options_set(o, "seed", seed), HONE_OK);
@@ -120,7 +120,7 @@ static void failures_have_their_own_codes(void **state)
     (void)state;
     hone_options *o = make_options("eval");
     hone_model *model = NULL;
-    hone_eval_result r;
+    hone_eval_result r = {.size = sizeof r};
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
     assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_ARGUMENT);     /* no data */
     assert_non_null(strstr(hone_error(), "--data"));
@@ -149,7 +149,7 @@ static void failures_have_their_own_codes(void **state)
 static hone_status eval_with(const hone_options *o, int64_t fail_after)
 {
     hone_model *model = NULL;
-    hone_eval_result r;
+    hone_eval_result r = {.size = sizeof r};
     memory_fail_after(fail_after);
     hone_status status = hone_model_open(&model, o);
     if (status == HONE_OK)
