@@ -8,6 +8,8 @@ Without --large: tiny models, every message and exit code. With it: SmolLM2, the
 import json
 import os
 import pathlib
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -141,6 +143,33 @@ class Tiny(Case):
         devices = json.loads(self.ok("devices", "--json"))["devices"]
         self.assertTrue(next(d for d in devices if d["device"] == "cpu")["usable"])
         self.assertIn("cpu", self.ok("devices"))
+
+    def test_the_library_exports_its_header_alone(self):
+        library = pathlib.Path(HONE).parent / "libhone.so"
+        names = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout.split("\n")
+        names = {line.split()[-1] for line in names if line and " T " in line and not line.split()[-1].startswith("_")}
+        header = (pathlib.Path(__file__).parent / "../../include/hone.h").read_text()
+        self.assertEqual(names, set(re.findall(r"^HONE_API .*?(hone_\w+)\(", header, re.M)))
+        for language in ("c", "c++"):
+            subprocess.run(["g++" if language == "c++" else "gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", language, "-"], input=header, text=True, check=True)
+
+    def test_a_base_model(self):
+        model = self.dir / "base"
+        shutil.copytree(TINY, model)
+        (model / "chat_template.jinja").unlink(missing_ok=True)
+        config = json.loads((model / "tokenizer_config.json").read_text())
+        config.pop("chat_template", None)
+        (model / "tokenizer_config.json").write_text(json.dumps(config))
+        self.ok("generate", "--model", model, "--prompt", "Once upon", "--raw", "--max-new-tokens", 3)
+        self.ok("plan", "--model", model)
+        self.ok("inspect", "model", "--model", model)
+        self.fails(7, "generate", "--model", model, "--prompt", "Hi", says=["no chat template"])
+        self.fails(7, "eval", "--model", model, "--data", self.write("chats.jsonl", CHAT), says=["chats.jsonl:1: ", "no chat template"])
+
+    def test_results_that_cannot_be_written(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([HONE, "devices", "--json"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 3, result.stderr)
 
     def test_plan_of_seventy_billion(self):
         self.write("config.json", SEVENTY)
