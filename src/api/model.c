@@ -86,6 +86,7 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct prog
     struct data_limits limits = {.vocabulary = s->model.config.vocabulary, .all_tokens = values->train_on_inputs};
     struct data data;
     struct eval_result r;
+    TRY(chat_need_template(m->chat));
     TRY(most_tokens(s, values, &limits.most_tokens));
     TRY(data_open(&data, values->dataset_path, m->chat, &limits));
     int64_t slots = eval_slots(values->micro_batch_tokens, data.longest), now, peak;
@@ -159,6 +160,8 @@ static enum status answer(struct hone_model *m, struct generator *g, struct stre
 {
     const struct options *values = &m->options->values;
     struct sampling sampling = {values->temperature, values->top_p, (uint64_t)values->seed};
+    int64_t rows = g->session->model.config.vocabulary, known = tokenizer_vocabulary(chat_tokenizer(m->chat));
+    int64_t said = rows < known ? rows : known;         /* a model may have more rows than the tokenizer has tokens */
     double start = clock_seconds();
     result->startup_seconds = clock_since_start();
     TRY(generate_feed(g, row->tokens.id, row->tokens.count));
@@ -166,7 +169,7 @@ static enum status answer(struct hone_model *m, struct generator *g, struct stre
     result->prompt_tokens = row->tokens.count;
     for (int64_t i = 0; i < values->max_new_tokens; i++) {
         int32_t token;
-        TRY(sample_token(g->logits, g->session->model.config.vocabulary, &sampling, g->used, &token));
+        TRY(sample_token(g->logits, said, &sampling, g->used, &token));
         result->new_tokens++;
         result->ended = ends(m, g->session, token);
         if (result->ended)

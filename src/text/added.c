@@ -169,7 +169,8 @@ static enum status check_ids(struct added *added, const struct map *vocabulary, 
         const struct added_token *t = &added->tokens[i];
         int64_t id = map_get(vocabulary, t->content, t->length);
         if (id < 0)
-            id = next++;
+            id = next;
+        next = id >= next ? id + 1 : next;
         if (id != t->id)
             return fail(ERR_FORMAT, "%s: added token \"%.60s\" has the id %d, but the vocabulary makes it %lld; correct the file",
                         where, t->content, t->id, (long long)id);

@@ -27,25 +27,20 @@ static bool is_assistant(const json_t *message)
     return role && strcmp(role, "assistant") == 0;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static enum status out_of_memory(void)
 {
     return fail(ERR_MEMORY, "out of memory: a JSON value");
 }
 
-/* Takes what is named ..._token, a string or an object with its content, unless the name is there already. */
+/* Takes the special tokens that templates may name, a string or an object with its content, unless there already. */
 static enum status take_specials(struct chat *chat, const json_t *config)
 {
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)config, key, value) {
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *key = keys[i];
+        const json_t *value = json_object_get(config, key);
         const json_t *token = json_is_object(value) ? json_object_get(value, "content") : value;
-        if (!ends_with(key, "_token") || !json_is_string(token) || json_object_get(chat->special, key))
+        if (!json_is_string(token) || json_object_get(chat->special, key))
             continue;
         if (json_object_set_new(chat->special, key, json_stringn(json_string_value(token), json_string_length(token))) != 0)
             return out_of_memory();
@@ -59,6 +54,8 @@ static enum status parse_json_template(struct jinja **out, const json_t *text, c
         return fail(ERR_FORMAT, "%s: two chat templates of one name", path);
     if (!json_is_string(text))
         return fail(ERR_FORMAT, "%s: \"chat_template\" must be a string or a list of {\"name\", \"template\"}", path);
+    if (json_string_length(text) > MOST_TEMPLATE)
+        return fail(ERR_FORMAT, "%s: \"chat_template\" is longer than any template", path);
     return jinja_parse(out, json_string_value(text), (int64_t)json_string_length(text), path);
 }
 
@@ -118,8 +115,13 @@ static enum status add_eos(struct chat *chat, int64_t id)
 static enum status find_eos(struct chat *chat, const char *dir)
 {
     const json_t *token = json_object_get(chat->special, "eos_token");
-    if (token)
-        TRY(add_eos(chat, tokenizer_id(chat->tokenizer, json_string_value(token), (int64_t)json_string_length(token))));
+    if (token) {
+        int32_t id = tokenizer_id(chat->tokenizer, json_string_value(token), (int64_t)json_string_length(token));
+        if (id < 0)
+            return fail(ERR_UNSUPPORTED, "%s: tokenizer_config.json names the eos_token \"%.40s\", which tokenizer.json does not have", dir,
+                        json_string_value(token));
+        TRY(add_eos(chat, id));
+    }
     const char *path = file_join(&chat->arena, dir, "generation_config.json");
     if (!path)
         return ERR_MEMORY;
@@ -309,12 +311,17 @@ static enum status make_context(const struct chat *chat, const json_t *row, bool
     return OK;
 }
 
+enum status chat_need_template(const struct chat *chat)
+{
+    return chat->template ? OK
+                          : fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in "
+                                                  "tokenizer_config.json: take a model that was tuned for conversations, or put a template there");
+}
+
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out)
 {
     json_t *context = NULL;
-    if (!chat->template)
-        return fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in tokenizer_config.json: "
-                    "take a model that was tuned for conversations, or put a template there");
+    TRY(chat_need_template(chat));
     TRY(check_row(row));
     TRY(make_context(chat, row, generation_prompt, &context));
     const json_t *tools = json_object_get(context, "tools");
@@ -337,6 +344,39 @@ static void train(struct chat_row *row, int64_t token)
     row->mask[token] = 1;
 }
 
+/* A special token that ends a turn: one of those that end generation, or any that does not begin a text. */
+static bool ends_turn(const struct chat *chat, int32_t id)
+{
+    for (int64_t i = 0; i < chat->eos_count; i++)
+        if (chat->eos[i] == id)
+            return true;
+    const json_t *bos = json_object_get(chat->special, "bos_token");
+    return tokenizer_is_special(chat->tokenizer, id) &&
+           !(bos && tokenizer_id(chat->tokenizer, json_string_value(bos), (int64_t)json_string_length(bos)) == id);
+}
+
+static bool white(const char *text, int64_t begin, int64_t end)
+{
+    while (begin < end && memchr(" \t\r\n", text[begin], 4))
+        begin++;
+    return begin == end;
+}
+
+/* The end of a turn, in the template's own bytes behind an assistant's last ones: white space, which the model must say too, and
+ * the special token. Nothing, where there is no such token. */
+static void train_end(const struct chat *chat, const struct jinja_output *text, int64_t next_span, int64_t token, struct chat_row *row)
+{
+    const struct tokens *tokens = &row->tokens;
+    int64_t end = token, limit = next_span < text->span_count && text->span[next_span].message < 0 ? text->span[next_span].end : -1;
+    while (end < tokens->count && tokens->end[end] <= limit && !tokenizer_is_special(chat->tokenizer, tokens->id[end]) &&
+           white(text->text.data, tokens->begin[end], tokens->end[end]))
+        end++;
+    if (end == tokens->count || tokens->end[end] > limit || !ends_turn(chat, tokens->id[end]))
+        return;
+    for (; token <= end; token++)
+        train(row, token);
+}
+
 /* Tokens and spans are both in order of the text, so one walk along both is enough. */
 static void mask_spans(const struct chat *chat, const json_t *messages, const struct jinja_output *text, const bool *last,
                        struct chat_row *row)
@@ -352,9 +392,8 @@ static void mask_spans(const struct chat *chat, const json_t *messages, const st
         for (; token < tokens->count && tokens->begin[token] < span->end; token++)
             if (tokens->end[token] > tokens->begin[token])
                 train(row, token);
-        if (last[s] && token < tokens->count && tokens->begin[token] == span->end &&
-            tokenizer_is_added(chat->tokenizer, tokens->id[token]))
-            train(row, token);
+        if (last[s])
+            train_end(chat, text, s + 1, token, row);
         if (token > 0)
             token--;                    /* a token may reach into the next span */
     }

@@ -18,6 +18,9 @@ void chat_close(struct chat *chat);                             /* NULL is fine 
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);
 
+/* Fails where the model has no template to render rows with. */
+enum status chat_need_template(const struct chat *chat);
+
 /* The ids that end the assistant's turn in generation. They belong to the chat. */
 const int32_t *chat_eos(const struct chat *chat, int64_t *count);
 
@@ -36,7 +39,7 @@ void chat_row_free(struct chat_row *row);
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out);
 
 /* The row for training; what `out` held before is replaced. Trained are the tokens with bytes of an assistant message, and
- * the added token that directly follows its last byte: the end of the turn. */
+ * the special token that the template puts behind its last byte, white space between: the end of the turn. */
 enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out);
 
 /* The row as the model is asked to go on from it: with the prompt of the assistant's turn, nothing trained. */

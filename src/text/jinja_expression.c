@@ -411,12 +411,16 @@ enum status parse_postfix(struct parser *parser, struct node *self, struct node 
     return OK;
 }
 
+enum { DOTTED_MOST = 8 };
+
 static enum status parse_dotted(struct parser *parser, const char **out)
 {
     if (parser->token->kind != TOKEN_NAME)
         return parse_fail(parser, ERR_FORMAT, "the name of a filter or test is expected, not '%s'", parser->token->text);
     *out = parser->token++->text;
-    while (parse_at(parser, TOKEN_OPERATOR, ".") && parser->token[1].kind == TOKEN_NAME) {
+    for (int parts = 1; parse_at(parser, TOKEN_OPERATOR, ".") && parser->token[1].kind == TOKEN_NAME; parts++) {
+        if (parts == DOTTED_MOST)
+            return parse_fail(parser, ERR_FORMAT, "a name of more than %d parts", DOTTED_MOST);
         *out = arena_format(&parser->jinja->arena, "%s.%s", *out, parser->token[1].text);
         if (!*out)
             return ERR_MEMORY;

@@ -105,9 +105,10 @@ enum status filter_rejectattr(struct render *render, struct value self, const st
 enum status filter_attr(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value value = {0};
-    char name[64];
+    char *name;
     TRY(args_bind(render, args, "attr", "name", 1, &value));
-    TRY(name_of(render, value, name, (int64_t)sizeof name));
+    TRY(render_alloc(render, 64, 1, &name));    /* an undefined value keeps it */
+    TRY(name_of(render, value, name, 64));
     if (self.kind == VALUE_DICT && !method_find(self, name)) {
         *out = value_undefined("attr");         /* items of a dict are no attributes */
         return OK;

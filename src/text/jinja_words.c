@@ -16,7 +16,6 @@ enum status text_find(struct render *render, const struct text *text, const stru
     *at = -1;
     if (from > text->size)
         return OK;
-    TRY(render_step(render, (text->size - from) / 256));
     if (part->size == 0) {
         *at = from;
         return OK;
@@ -24,7 +23,7 @@ enum status text_find(struct render *render, const struct text *text, const stru
     const char *found = memmem(text->data + from, (size_t)(text->size - from), part->data, (size_t)part->size);
     if (found)
         *at = found - text->data;
-    return OK;
+    return render_step(render, ((found ? *at : text->size) - from) / 256);
 }
 
 static bool stripped(int32_t code, const struct text *set)
@@ -50,7 +49,10 @@ static enum status strip(struct render *render, struct value self, const struct 
         TRY(need_text(render, chars, "strip"));
     const struct text *text = self.text, *set = chars.kind == VALUE_TEXT ? chars.text : NULL;
     int64_t begin = 0, end = text->size;
-    TRY(render_step(render, text->size / 256 * (set ? set->size + 1 : 1)));
+    int64_t cost = 0;                           /* texts are far below 2^31 bytes: the budget of memory sees to it */
+    if (__builtin_mul_overflow(text->size, set ? set->size + 1 : 1, &cost))
+        cost = INT64_MAX;
+    TRY(render_step(render, cost / 256));
     while (left && begin < end) {
         int32_t code;
         int64_t next = char_next(text->data, end, begin, &code);
@@ -166,15 +168,8 @@ static enum status split_spaces(struct render *render, const struct text *text, 
         int64_t begin = at;
         while (at < text->size && !unicode_space((next = char_next(text->data, text->size, at, &code), code)))
             at = next;
-        if (most-- == 0) {
-            at = text->size;
-            while (at > begin) {
-                int64_t before = char_back(text->data, at, &code);
-                if (!unicode_space(code))
-                    break;
-                at = before;
-            }
-            TRY(add_piece(render, &pieces, text, begin, at));
+        if (most-- == 0) {                      /* the rest, with the space at its end, as Python leaves it */
+            TRY(add_piece(render, &pieces, text, begin, text->size));
             break;
         }
         TRY(add_piece(render, &pieces, text, begin, at));

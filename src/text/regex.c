@@ -1,14 +1,16 @@
-/* PCRE2, and nothing else knows it. Every match has a budget of steps that grows with the text only linearly, so that a
- * pattern from a file cannot hang the program. */
+/* PCRE2, and nothing else knows it. Every match has a budget of steps that grows with the text only linearly, and all matches
+ * of a search share a deadline that does too, so that a pattern from a file cannot hang the program. */
 #include "text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "text/regex_syntax.h"
 
-enum { PATTERN_MOST = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024 };
+enum { PATTERN_MOST = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
+static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5;       /* a hundred times what published patterns take */
 
 struct regex {
     pcre2_code *code;
@@ -17,6 +19,8 @@ struct regex {
 };
 
 struct regex_search {
+    double start;                       /* when it was made, and how often it was asked: all finds of a search share a deadline */
+    int64_t finds;
     pcre2_match_data *data;
     pcre2_match_context *context;
 };
@@ -143,6 +147,7 @@ enum status regex_search_init(struct regex_search **out)
         return ERR_MEMORY;
     }
     pcre2_set_heap_limit(search->context, HEAP_KIB);
+    search->start = clock_seconds();
     *out = search;
     return OK;
 }
@@ -159,6 +164,8 @@ void regex_search_free(struct regex_search *search)
 enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
                        int64_t *begin, int64_t *end)
 {
+    if (++search->finds % FINDS_A_LOOK == 0 && clock_seconds() - search->start > SECONDS + SECONDS_PER_BYTE * (double)length)
+        return fail(ERR_LIMIT, "%s: the pattern takes too long on a text of %lld bytes", regex->where, (long long)length);
     int64_t steps = length > (UINT32_MAX - STEPS) / STEPS_PER_BYTE ? UINT32_MAX : STEPS + STEPS_PER_BYTE * length;
     pcre2_set_match_limit(search->context, (uint32_t)steps);
     int code = pcre2_match(regex->code, (PCRE2_SPTR)text, (PCRE2_SIZE)length, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK, search->data,

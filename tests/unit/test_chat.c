@@ -130,6 +130,15 @@ static void the_mask_covers_assistants_and_their_end(void **state)
     expect("{% for m in messages %}{{ m.content|trim }}{% if m.role == 'assistant' %}.{{ eos_token }}{% endif %}{% endfor %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \" b \"}]}",
            "a[b].<|im_end|>");
+    expect("{% for m in messages %}{{ bos_token ~ ' ' ~ m.content ~ ' \\n' ~ eos_token }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+           "<|im_start|> a \n<|im_end|><|im_start|> [b \n<|im_end|>]");
+    expect("{% for m in messages %}{{ bos_token ~ m.content }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"}]}",
+           "<|im_start|>[a]<|im_start|>b");
+    expect("{% for m in messages %}{{ m.content }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"<|im_end|>b\"}]}",
+           "[a]<|im_end|>b");
     expect("{% for m in messages %}{{ bos_token ~ m.content ~ (m.reasoning_content or '') ~ eos_token }}{% endfor %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", "
            "\"thinking\": \"t\"}]}",
@@ -186,6 +195,8 @@ static void templates_are_found_where_they_are(void **state)
     chat_close(chat);
     put_file("tokenizer_config.json",
              "{\"chat_template\": \"{{ documents is none }}{{ tools|length }}{{ add_generation_prompt }}\"}");
+    assert_fails(chat_open(&chat, dir), ERR_UNSUPPORTED, "eos_token \"never\"");
+    put_file("special_tokens_map.json", NULL);
     assert_ok(chat_open(&chat, dir));
     assert_ok(chat_render(chat, row, true, &out));
     assert_string_equal(out.text.data, "True1True");
