@@ -69,6 +69,7 @@ static const struct { const char *template, *text;
      "5False6False"},
     {"{{ '  a b '|trim }}|{{ '--a--'.strip('-') }}|{{ ' a '.lstrip() }}|{{ ' a '.rstrip() }}|{{ 'xxaxx'|trim('x') }}",
      "a b|a|a | a|a"},
+    {"{{ 'a b  c '.split(maxsplit=1) }}", "['a', 'b  c ']"},
     {"{{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a,b,c'.split(',',1) }} {{ 'a,b,c'.rsplit(',',1) }} {{ 'a b c "
      "d'.split(none,2) }} {{ ''.split() }} {{ ''.split(',') }}",
      "['a', 'b', '', 'c'] ['a', 'b'] ['a', 'b,c'] ['a,b', 'c'] ['a', 'b', 'c d'] [] ['']"},

@@ -431,6 +431,25 @@ static void a_hostile_pattern_runs_out_of_budget(void **state)
     tokenizer_close(t);
 }
 
+/* Each match is cheap, but there is one at every byte and each walks to the end: the deadline of the whole search ends it. */
+static void a_pattern_that_crawls_is_stopped(void **state)
+{
+    (void)state;
+    struct parts p = {
+        .pre_tokenizer =
+            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|c)*?b|a\"},"
+            "\"behavior\":\"Isolated\",\"invert\":false}," BYTES_ONLY "]}"};
+    struct tokenizer *t = tokenizer_of(p);
+    enum { LENGTH = 60000 };
+    char *text = test_malloc(LENGTH);
+    memset(text, 'a', LENGTH);
+    struct tokens tokens = {0};
+    assert_fails(tokenizer_encode(t, text, LENGTH, &tokens), ERR_LIMIT, "takes too long");
+    test_free(text);
+    tokens_free(&tokens);
+    tokenizer_close(t);
+}
+
 static void text_must_be_utf8(void **state)
 {
     (void)state;
@@ -578,6 +597,7 @@ int main(void)
         cmocka_unit_test(words_in_the_vocabulary_may_skip_merging),
         cmocka_unit_test(patterns_mean_what_oniguruma_means),
         cmocka_unit_test(a_hostile_pattern_runs_out_of_budget),
+        cmocka_unit_test(a_pattern_that_crawls_is_stopped),
         cmocka_unit_test(text_must_be_utf8),
         cmocka_unit_test(what_is_not_supported_is_named),
         cmocka_unit_test(broken_files_are_refused),
