@@ -3,33 +3,14 @@
 
 #include <string.h>
 
-/* The length of the character that begins the text; 0: it is cut off at the end; negative: so many bytes that begin none. */
-static int character(const unsigned char *text, int64_t size)
-{
-    unsigned char c = text[0];
-    int length = c < 0x80 ? 1 : c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c < 0xf5 ? 4 : 0;
-    if (!length)
-        return -1;
-    for (int i = 1; i < length; i++) {
-        if (i == size)
-            return 0;
-        unsigned char low = 0x80, high = 0xbf;
-        if (i == 1) {                                   /* no overlong forms, no surrogates, nothing beyond U+10FFFF */
-            low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-            high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-        }
-        if (text[i] < low || text[i] > high)
-            return -i;
-    }
-    return length;
-}
+#include "text/utf8.h"
 
 static enum status flush(struct stream *s, bool end)
 {
     int64_t at = 0;
     s->ready.size = 0;
     while (at < s->held.size) {
-        int n = character((const unsigned char *)s->held.data + at, s->held.size - at);
+        int n = utf8_sequence(s->held.data + at, s->held.size - at);
         if (n == 0 && !end)
             break;
         TRY(n > 0 ? buffer_append(&s->ready, s->held.data + at, n) : buffer_append(&s->ready, "\xef\xbf\xbd", 3));

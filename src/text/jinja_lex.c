@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "text/jinja_ast.h"
+#include "text/utf8.h"
 
 struct lexer {
     struct jinja *jinja;
@@ -156,20 +157,6 @@ static enum status lex_raw(struct lexer *lexer, int64_t body)
     return broken(lexer, "a raw block without {% endraw %}");
 }
 
-static int64_t put_utf8(char *out, uint32_t c)
-{
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    static const unsigned char lead[] = {0, 0xc0, 0xe0, 0xf0};
-    out[0] = (char)(lead[more] | c >> (6 * more));
-    for (int i = 1; i <= more; i++)
-        out[i] = (char)(0x80 | (c >> (6 * (more - i)) & 0x3f));
-    return more + 1;
-}
-
 static int hex(char c)
 {
     return digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
@@ -212,7 +199,7 @@ static enum status unescape(const struct lexer *lexer, const char *in, int64_t s
         out[(*n)++] = '\\';
         return OK;
     }
-    *n += put_utf8(out + *n, code);
+    *n += utf8_encode(code, out + *n);
     return OK;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "text/jinja_value.h"
+#include "text/utf8.h"
 
 enum status builder_new(struct render *render, struct builder **out)
 {
@@ -171,22 +172,13 @@ enum status text_concat(struct render *render, const struct text *a, const struc
 /* Bytes that are not UTF-8 count as one character each, so that nothing here can run out of bounds. */
 int64_t char_next(const char *data, int64_t size, int64_t at, int32_t *code)
 {
-    unsigned char first = (unsigned char)data[at];
-    int more = first < 0xc2 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : 0;
-    int32_t c = more == 0 ? first : first & (0x3f >> more);
-    if (at + more >= size)
-        more = 0;
-    for (int i = 1; i <= more; i++) {
-        unsigned char next = (unsigned char)data[at + i];
-        if ((next & 0xc0) != 0x80) {
-            more = 0;
-            break;
-        }
-        c = c << 6 | (next & 0x3f);
-    }
+    uint32_t c = 0xfffd;
+    int n = utf8_sequence(data + at, size - at);
+    if (n > 0)
+        utf8_decode(data + at, &c);
     if (code)
-        *code = more || first < 0x80 ? c : 0xfffd;
-    return at + 1 + more;
+        *code = (int32_t)c;
+    return at + (n > 0 ? n : 1);
 }
 
 int64_t char_back(const char *data, int64_t at, int32_t *code)
@@ -219,7 +211,5 @@ int64_t char_offset(const char *data, int64_t size, int64_t index)
 
 bool unicode_space(int32_t code)
 {
-    return (code >= 0x09 && code <= 0x0d) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
-           code == 0x3000;
+    return utf8_is_space((uint32_t)code) || (code >= 0x1c && code <= 0x1f);
 }

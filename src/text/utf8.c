@@ -3,21 +3,22 @@
 
 #include <string.h>
 
-/* Bytes of the sequence at s, 0 if it is malformed or longer than what is left. */
-static int sequence(const uint8_t *s, int64_t left)
+int utf8_sequence(const char *text, int64_t left)
 {
+    const uint8_t *s = (const uint8_t *)text;
     if (s[0] < 0x80)
         return 1;
     int n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
-    if (!n || n > left)
-        return 0;
+    if (!n)
+        return -1;
     uint8_t low = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
     uint8_t high = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
-    if (s[1] < low || s[1] > high)
-        return 0;
-    for (int i = 2; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
+    for (int i = 1; i < n; i++, low = 0x80, high = 0xbf) {
+        if (i == left)
             return 0;
+        if (s[i] < low || s[i] > high)
+            return -i;
+    }
     return n;
 }
 
@@ -30,8 +31,8 @@ int64_t utf8_invalid(const char *text, int64_t length)
             i += 8;
             continue;
         }
-        int n = sequence(s + i, length - i);
-        if (!n)
+        int n = utf8_sequence(text + i, length - i);
+        if (n <= 0)
             return i;
         i += n;
     }

@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Bytes of the character at the start of a text of `left` bytes, one at least: 0 if the text ends inside it, and -n if its
+ * first n bytes begin none. */
+int utf8_sequence(const char *text, int64_t left);
+
 /* The offset of the first byte that is not UTF-8, or -1. Surrogates and overlong forms are not UTF-8. */
 int64_t utf8_invalid(const char *text, int64_t length);
 
