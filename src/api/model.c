@@ -72,6 +72,11 @@ static enum status most_tokens(const struct session *s, const struct options *va
                                                   (long long)*most, (long long)s->model.config.window);
 }
 
+static enum status check_size(size_t size)
+{
+    return size > sizeof size ? OK : fail(ERR_ARGUMENT, "the result's size is not set: begin with {.size = sizeof result}");
+}
+
 /* Fills the caller's result as far as its version of the struct goes. */
 static void hand_over(void *result, size_t size, const void *filled, size_t filled_size)
 {
@@ -112,7 +117,9 @@ hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone
 {
     struct session s;
     hone_eval_result filled = {0};
-    enum status status = options_need(&m->options->values, m->options->command, OPTION_dataset_path);
+    enum status status = check_size(result->size);
+    if (status == OK)
+        status = options_need(&m->options->values, m->options->command, OPTION_dataset_path);
     if (status == OK)
         status = open_session(&s, &m->options->values, true);
     if (status != OK)
@@ -214,7 +221,9 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
     struct chat_row row = {0};
     struct stream stream = {.sink = sink, .context = context, .tokenizer = chat_tokenizer(m->chat)};
     hone_generate_result filled = {0};
-    enum status status = options_need(&m->options->values, m->options->command, OPTION_prompt);
+    enum status status = check_size(result->size);
+    if (status == OK)
+        status = options_need(&m->options->values, m->options->command, OPTION_prompt);
     if (status == OK)
         status = encode_prompt(m, &row);
     if (status == OK) {

@@ -122,6 +122,9 @@ static void failures_have_their_own_codes(void **state)
     hone_model *model = NULL;
     hone_eval_result r = {.size = sizeof r};
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
+    hone_eval_result unset = {0};
+    assert_int_equal(hone_eval(model, NULL, NULL, &unset), HONE_ERR_ARGUMENT);
+    assert_non_null(strstr(hone_error(), "size"));
     assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_ARGUMENT);     /* no data */
     assert_non_null(strstr(hone_error(), "--data"));
     hone_model_close(model);
