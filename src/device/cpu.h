@@ -8,7 +8,6 @@
 struct gemm_plan;                       /* one product, ready to run on any addresses */
 
 struct gemm_engine {
-    const char *name;
     enum status (*open)(void **state);
     void (*close)(void *state);
     enum status (*create)(void *state, const struct gemm *gemm, struct gemm_plan **out, int64_t *workspace);

@@ -214,7 +214,6 @@ static bool has_bf16(void)
 }
 
 const struct gemm_engine gemm_onednn = {
-    .name = "oneDNN",
     .open = open_engine,
     .close = close_engine,
     .create = create,

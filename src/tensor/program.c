@@ -221,9 +221,8 @@ struct value *program_output(struct program *p, struct value *v, const char *nam
     return v;
 }
 
-struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape)
+static struct value *set_output(struct node *n, int index, struct value *v)
 {
-    struct value *v = new_root(p, LIFE_ACTIVATIONS, dtype, rank, shape);
     if (!v)
         return NULL;
     v->producer = n;
@@ -233,16 +232,14 @@ struct value *node_output(struct program *p, struct node *n, int index, enum dty
     return v;
 }
 
+struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape)
+{
+    return set_output(n, index, new_root(p, LIFE_ACTIVATIONS, dtype, rank, shape));
+}
+
 struct value *node_alias(struct program *p, struct node *n, int index, int input)
 {
-    struct value *v = new_view(p, n->in[input], 0, n->in[input]->rank, n->in[input]->shape);
-    if (!v)
-        return NULL;
-    v->producer = n;
-    n->out[index] = v;
-    if (index >= n->out_count)
-        n->out_count = index + 1;
-    return v;
+    return set_output(n, index, new_view(p, n->in[input], 0, n->in[input]->rank, n->in[input]->shape));
 }
 
 enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape)

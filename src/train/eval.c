@@ -84,7 +84,6 @@ enum status eval_run(struct session *s, const struct data *data, int64_t slots, 
         TRY_GOTO(add_bucket(s, slots, &batches[b], &program[b]), done);
     TRY_GOTO(session_plan(s), done);
     TRY_GOTO(session_prepare(s), done);
-    result->batches = count;
     result->startup_seconds = clock_since_start();
     status = run_batches(s, data, batches, program, count, losses, progress, context, result);
 done:

@@ -7,7 +7,7 @@
 
 struct eval_result {
     double loss;                        /* mean over all trained tokens, never a mean of means */
-    int64_t rows, tokens, trained_tokens, batches;
+    int64_t rows, tokens, trained_tokens;
     double startup_seconds;             /* from the process's start to the first program's */
     double seconds;                     /* of the runs */
 };

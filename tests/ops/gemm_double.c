@@ -59,7 +59,6 @@ static bool has_bf16(void)
 }
 
 const struct gemm_engine gemm_double = {
-    .name = "double",
     .open = open_engine,
     .close = close_engine,
     .create = create,
