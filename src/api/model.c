@@ -196,11 +196,7 @@ static enum status run_generate(struct hone_model *m, struct session *s, struct 
     int64_t window = s->model.config.window, slots = row->tokens.count + m->options->values.max_new_tokens;
     if (!row->tokens.count)
         return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
-    for (int64_t i = 0; i < row->tokens.count; i++)
-        if (row->tokens.id[i] >= s->model.config.vocabulary)
-            return fail(ERR_DATA,
-                        "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model",
-                        (int)row->tokens.id[i], (long long)s->model.config.vocabulary);
+    TRY(data_check_ids(row->tokens.id, row->tokens.count, s->model.config.vocabulary));
     if (slots > window)
         return fail(ERR_ARGUMENT, "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld",
                     (long long)row->tokens.count, (long long)m->options->values.max_new_tokens, (long long)window);

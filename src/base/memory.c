@@ -37,6 +37,23 @@ void memory_free(void *pointer)
     free(pointer);
 }
 
+enum status memory_grow(void *array, int64_t *capacity, int64_t need, int64_t size)
+{
+    int64_t more, bytes;
+    if (need <= *capacity)
+        return OK;
+    if (__builtin_add_overflow(need, need / 2 + 16, &more) || __builtin_mul_overflow(more, size, &bytes))
+        return fail(ERR_MEMORY, "out of memory: an array of %lld elements", (long long)need);
+    void *old;
+    memcpy(&old, array, sizeof old);                    /* a pointer of any type, so not through a void ** */
+    void *grown = memory_resize(old, bytes);
+    if (!grown)
+        return ERR_MEMORY;
+    memcpy(array, &grown, sizeof grown);
+    *capacity = more;
+    return OK;
+}
+
 int64_t memory_count(void)
 {
     return atomic_load(&count);

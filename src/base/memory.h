@@ -15,6 +15,10 @@ void *memory_alloc(int64_t bytes);                      /* zeroed; one byte at l
 void *memory_resize(void *old, int64_t bytes);          /* contents kept, new bytes not zeroed; old stays on failure */
 void memory_free(void *pointer);
 
+/* Makes room for `need` elements in an array of its own: `array` is the address of the pointer to it, *capacity what it holds
+ * now. Grows by half as much again, so that adding one by one stays cheap; nothing changes on failure. */
+enum status memory_grow(void *array, int64_t *capacity, int64_t need, int64_t size);
+
 /* Allocations since the process started. */
 int64_t memory_count(void);
 

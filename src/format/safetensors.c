@@ -152,14 +152,8 @@ static int by_offset(const void *a, const void *b)
 static enum status read_tensors(struct safetensors *file, const json_t *header, const struct file_map *map, int64_t data,
                                 const char *path)
 {
-    int64_t first = file->count, capacity = first + (int64_t)json_object_size(header);
-    if (capacity > file->capacity) {
-        void *grown = memory_resize(file->tensors, capacity * (int64_t)sizeof *file->tensors);
-        if (!grown)
-            return ERR_MEMORY;
-        file->tensors = grown;
-        file->capacity = capacity;
-    }
+    int64_t first = file->count, need = first + (int64_t)json_object_size(header);
+    TRY(memory_grow(&file->tensors, &file->capacity, need, (int64_t)sizeof *file->tensors));
     const char *key;
     json_t *info;
     json_object_foreach((json_t *)header, key, info) {

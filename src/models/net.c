@@ -126,7 +126,7 @@ static void make_inputs(struct net *n)
 enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
                       enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
-    *n = (struct net){.store = store, .family = family, .config = config, .T = T, .R = R, .S = S, .goal = goal};
+    *n = (struct net){.store = store, .config = config, .T = T, .R = R, .S = S, .goal = goal};
     struct program *p = &n->program;
     program_init(p, ops_table, run);
     make_inputs(n);

@@ -14,7 +14,6 @@ enum net_goal { NET_LOSS, NET_LOGITS };
 struct net {
     struct program program;
     struct store *store;
-    const struct family *family;
     const struct model_config *config;
     int64_t T, R, S;
     enum net_goal goal;

@@ -30,7 +30,7 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
         return ERR_MEMORY;
     e->programs = programs;
     struct engine_program *ep = &programs[e->program_count];
-    *ep = (struct engine_program){.program = p};
+    *ep = (struct engine_program){0};
     TRY(lower_program(&ep->lowering, p, e->device));
     enum status status = plan_program(&ep->lowering, ep->bytes);
     if (status != OK) {
@@ -44,14 +44,7 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
 static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
                              int32_t *number)
 {
-    if (e->block_count == e->block_capacity) {
-        int64_t capacity = e->block_capacity * 2 + 16;
-        struct engine_block *grown = memory_resize(e->blocks, capacity * (int64_t)sizeof *grown);
-        if (!grown)
-            return ERR_MEMORY;
-        e->blocks = grown;
-        e->block_capacity = capacity;
-    }
+    TRY(memory_grow(&e->blocks, &e->block_capacity, e->block_count + 1, (int64_t)sizeof *e->blocks));
     e->blocks[e->block_count] = (struct engine_block){lifetime, bytes, in_file != NULL, in_file ? in_file->mapped : NULL, -1};
     *number = (int32_t)e->block_count++;
     return OK;

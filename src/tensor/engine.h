@@ -11,8 +11,7 @@
 #include "tensor/plan.h"
 
 struct engine_program {
-    struct program *program;
-    struct lowering lowering;
+    struct lowering lowering;           /* knows the program */
     struct prepared *prepared;
     int64_t bytes[LIFE_COUNT];
 };

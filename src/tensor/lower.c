@@ -5,14 +5,8 @@
 
 static struct lowered *add(struct lowering *l, enum command_kind kind)
 {
-    if (l->count == l->capacity) {
-        int64_t capacity = l->capacity * 2 + 64;
-        struct lowered *list = memory_resize(l->list, capacity * (int64_t)sizeof *list);
-        if (!list)
-            return NULL;
-        l->list = list;
-        l->capacity = capacity;
-    }
+    if (memory_grow(&l->list, &l->capacity, l->count + 1, (int64_t)sizeof *l->list) != OK)
+        return NULL;
     struct lowered *c = &l->list[l->count++];
     memset(c, 0, sizeof *c);
     c->command.kind = kind;

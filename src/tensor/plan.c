@@ -14,14 +14,7 @@ struct pool {                           /* free ranges in order of address, neve
 
 static enum status pool_insert(struct pool *pool, int64_t at, struct range range)
 {
-    if (pool->count == pool->capacity) {
-        int64_t capacity = pool->capacity * 2 + 16;
-        struct range *grown = memory_resize(pool->range, capacity * (int64_t)sizeof *grown);
-        if (!grown)
-            return ERR_MEMORY;
-        pool->range = grown;
-        pool->capacity = capacity;
-    }
+    TRY(memory_grow(&pool->range, &pool->capacity, pool->count + 1, (int64_t)sizeof range));
     memmove(pool->range + at + 1, pool->range + at, (size_t)(pool->count - at) * sizeof range);
     pool->range[at] = range;
     pool->count++;

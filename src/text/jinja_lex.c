@@ -26,14 +26,7 @@ static enum status broken(const struct lexer *lexer, const char *what)
 
 static enum status push(struct lexer *lexer, enum token_kind kind, const char *text, int64_t size)
 {
-    if (lexer->count == lexer->capacity) {
-        int64_t capacity = lexer->capacity * 2 + 64;
-        struct token *token = memory_resize(lexer->token, capacity * (int64_t)sizeof *token);
-        if (!token)
-            return ERR_MEMORY;
-        lexer->token = token;
-        lexer->capacity = capacity;
-    }
+    TRY(memory_grow(&lexer->token, &lexer->capacity, lexer->count + 1, (int64_t)sizeof *lexer->token));
     lexer->token[lexer->count++] = (struct token){kind, lexer->line, text, size};
     return OK;
 }

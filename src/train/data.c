@@ -5,18 +5,12 @@
 
 #include "base/file.h"
 
-static enum status grow(void *array, int64_t *capacity, int64_t need, int64_t size)
+enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary)
 {
-    if (need <= *capacity)
-        return OK;
-    void *old, *grown;
-    memcpy(&old, array, sizeof old);
-    int64_t more = need + need / 2 + 256;
-    grown = memory_resize(old, more * size);
-    if (!grown)
-        return ERR_MEMORY;
-    memcpy(array, &grown, sizeof grown);
-    *capacity = more;
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] >= vocabulary)
+            return fail(ERR_DATA, "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model",
+                        (int)ids[i], (long long)vocabulary);
     return OK;
 }
 
@@ -28,14 +22,10 @@ static enum status add_row(struct data *data, const struct chat_row *row, int64_
             ERR_DATA,
             "the row has %lld tokens, the limit is %lld: raise --max-length (up to the model's window), or shorten the row",
             (long long)n, (long long)limits->most_tokens);
-    for (int64_t i = 0; i < n; i++)
-        if (row->tokens.id[i] >= limits->vocabulary)
-            return fail(ERR_DATA,
-                        "token %d is not in the model's vocabulary of %lld: the tokenizer does not belong to this model",
-                        (int)row->tokens.id[i], (long long)limits->vocabulary);
-    TRY(grow(&data->ids, &capacity, data->tokens + n, (int64_t)sizeof *data->ids));
-    TRY(grow(&data->mask, &data->token_capacity, data->tokens + n, (int64_t)sizeof *data->mask));
-    TRY(grow(&data->rows, &data->row_capacity, data->row_count + 1, (int64_t)sizeof *data->rows));
+    TRY(data_check_ids(row->tokens.id, n, limits->vocabulary));
+    TRY(memory_grow(&data->ids, &capacity, data->tokens + n, (int64_t)sizeof *data->ids));
+    TRY(memory_grow(&data->mask, &data->token_capacity, data->tokens + n, (int64_t)sizeof *data->mask));
+    TRY(memory_grow(&data->rows, &data->row_capacity, data->row_count + 1, (int64_t)sizeof *data->rows));
     for (int64_t i = 0; i < n; i++) {
         uint8_t trained = (uint8_t)(i > 0 && (limits->all_tokens || row->mask[i])); /* the first token has nothing before it */
         data->ids[data->tokens + i] = row->tokens.id[i];

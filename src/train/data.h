@@ -26,6 +26,9 @@ struct data_limits {
     bool all_tokens;                    /* every token is a target, not the assistants' alone */
 };
 
+/* ERR_DATA where an id is beyond the model's vocabulary. */
+enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary);
+
 /* Reads and encodes a whole file. ERR_DATA if it has no rows, or not one token to train. */
 enum status data_open(struct data *data, const char *path, const struct chat *chat, const struct data_limits *limits);
 void data_close(struct data *data);

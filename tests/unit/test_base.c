@@ -52,6 +52,26 @@ static void buffers_grow_and_end_with_zero(void **state)
     buffer_free(&b);
 }
 
+static void arrays_grow_and_keep_their_content(void **state)
+{
+    (void)state;
+    int32_t *array = NULL;
+    int64_t capacity = 0;
+    for (int32_t i = 0; i < 1000; i++) {
+        assert_ok(memory_grow(&array, &capacity, i + 1, (int64_t)sizeof *array));
+        array[i] = i;
+    }
+    int64_t before = capacity;
+    assert_int_equal(memory_grow(&array, &capacity, INT64_MAX / 2, (int64_t)sizeof *array), ERR_MEMORY);
+    memory_fail_after(0);
+    assert_int_equal(memory_grow(&array, &capacity, before + 1, (int64_t)sizeof *array), ERR_MEMORY);
+    memory_fail_after(-1);
+    assert_int_equal(capacity, before);
+    for (int32_t i = 0; i < 1000; i++)
+        assert_int_equal(array[i], i);
+    memory_free(array);
+}
+
 static void a_file_is_replaced_whole(void **state)
 {
     (void)state;
@@ -161,6 +181,7 @@ int main(void)
         cmocka_unit_test(messages_keep_their_place),
         cmocka_unit_test(arena_survives_large_and_small),
         cmocka_unit_test(buffers_grow_and_end_with_zero),
+        cmocka_unit_test(arrays_grow_and_keep_their_content),
         cmocka_unit_test(a_file_is_replaced_whole),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(philox_gives_the_published_numbers),
