@@ -6,15 +6,20 @@
  * aborts: messages go to the sink that hone_set_log sets.
  *
  *     hone_options *options;
- *     hone_model *model;
- *     hone_options_create(&options, "eval");
+ *     hone_trainer *trainer;
+ *     hone_options_create(&options, "train");
  *     hone_options_set(options, "model", "path/to/model");
  *     hone_options_set(options, "data", "chats.jsonl");
- *     hone_eval_result result = {.size = sizeof result};
- *     if (hone_model_open(&model, options) == HONE_OK && hone_eval(model, NULL, NULL, &result) == HONE_OK)
- *         printf("loss %f\n", result.loss);
- *     hone_model_close(model);
+ *     hone_options_set(options, "output", "adapter");
+ *     hone_train_result result = {.size = sizeof result};
+ *     if (hone_trainer_open(&trainer, options, 0) == HONE_OK && hone_train(trainer, NULL, NULL, &result) == HONE_OK)
+ *         printf("loss %f after %lld steps\n", result.loss, (long long)result.steps);
+ *     else
+ *         puts(hone_error());
+ *     hone_trainer_close(trainer);
  *     hone_options_destroy(options);
+ *
+ * examples/embed.c brings its own data and decides on every step.
  */
 #ifndef HONE_H
 #define HONE_H
@@ -104,6 +109,131 @@ typedef int (*hone_text_sink)(void *context, const char *text, size_t length);
 
 /* Answers the option prompt. */
 HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void *context, hone_generate_result *result);
+
+/* --- training ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct hone_trainer hone_trainer;
+
+enum {                                  /* what a trainer is to be ready for, beside training; its programs take memory */
+    HONE_TRAINER_SAMPLE = 1,            /* hone_trainer_sample, with the option sample_length */
+    HONE_TRAINER_LOGITS = 2,            /* hone_trainer_forward_backward_with */
+};
+
+/* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. All programs are planned
+ * and prepared, all memory is allocated, and with the option resume the state is that of the checkpoint: afterwards a step
+ * allocates nothing. The options data and output may be missing where hone_train is not used. */
+HONE_API hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for);
+HONE_API void hone_trainer_close(hone_trainer *trainer);
+
+typedef struct hone_trainer_info {
+    size_t size;
+    int64_t rows, tokens, trained_tokens, longest_row;      /* of the training data */
+    int64_t eval_rows;
+    int64_t steps, steps_per_epoch;                         /* of the whole run */
+    int64_t step;                                           /* done so far: above 0 after a resume */
+    int64_t parameters, trainable_parameters;
+    int64_t micro_batch_tokens, vocabulary;
+    int64_t planned_bytes, allocated_bytes, mapped_bytes;   /* as in hone_eval_result */
+    int64_t peak_bytes, peak_rss_bytes;
+    double startup_seconds;                                 /* from the process's start until the trainer was ready */
+    char method[16], recompute[16], dtype[16], device[16];  /* "lora" or "full"; "none", "selective" or "full" */
+    char resumed_from[4096];                                /* the checkpoint's path; "" without one */
+} hone_trainer_info;
+
+HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);
+
+/* A sequence of tokens. weights[i] says how much the loss of ids[i], predicted from the tokens before it, counts; weights[0] is
+ * not used, and NULL means 1 for all others. */
+typedef struct hone_sequence {
+    const int32_t *ids;
+    const float *weights;
+    int64_t count;
+} hone_sequence;
+
+typedef struct hone_loss {
+    size_t size;
+    double sum;                         /* of the weighted losses of the tokens */
+    double weight;                      /* of the weights: sum / weight is the mean loss */
+    int64_t tokens;
+} hone_loss;
+
+/* Adds the gradients of the sequences' losses to the sums that the next hone_trainer_optim_step divides by the sum of all weights
+ * since the one before. May be called any number of times; the sequences are packed into micro-batches as they fit. */
+HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
+                                                   hone_loss *loss);
+
+/* The same with the caller's own loss: `gradient` is told the logits (rows, vocabulary) behind the tokens [first, first + rows)
+ * of a sequence and writes the gradient of its loss by them (zeroed before) and adds the loss itself to *loss. The optimizer's
+ * divisor grows by the weight of the sequences as above. Return 0 to go on. */
+typedef int (*hone_logits_gradient)(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
+                                    const float *logits, float *gradient, double *loss);
+HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
+                                                        hone_logits_gradient gradient, void *context, hone_loss *loss);
+
+typedef struct hone_step {
+    size_t size;
+    int64_t step;                       /* 1 for the first */
+    double epoch;                       /* how much of the data has been used, 1.0 for all of it once */
+    double loss, grad_norm, learning_rate;
+    int64_t tokens, trained_tokens;
+    double seconds;
+    int applied;                        /* 0: the gradient's norm was not finite, so nothing was changed */
+} hone_step;
+
+/* Divides, clips, steps AdamW, and clears the sums. A negative learning rate means the schedule's. */
+HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learning_rate, hone_step *step);
+
+/* The mean loss over the validation data of the options. */
+HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
+
+/* Answers a prompt with the model as it is now, in at most max_new_tokens. */
+HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_text_sink sink,
+                                         void *context, hone_generate_result *result);
+
+/* The adapter in PEFT's layout, or the model in Hugging Face's, into a directory that is made if need be. */
+HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
+
+/* The whole state (the above, the optimizer, the place in the data): a run that loads it goes on as if it had not been
+ * interrupted. */
+HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
+HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
+
+typedef enum hone_event_kind {
+    HONE_EVENT_START,                   /* once, before the first step */
+    HONE_EVENT_STEP,                    /* after every step: `step` */
+    HONE_EVENT_EVAL,                    /* after every validation: `eval_loss`, `best` */
+    HONE_EVENT_SAVE,                    /* after every checkpoint: `path` */
+} hone_event_kind;
+
+typedef struct hone_event {
+    size_t size;
+    hone_event_kind kind;
+    int64_t step, steps;                /* done, of all */
+    double seconds;                     /* since the first step of this process began */
+    double tokens_per_second;           /* over the last steps */
+    const hone_step *last;              /* NULL before the first step */
+    double eval_loss;
+    int best;                           /* the lowest validation loss so far */
+    const char *path;
+} hone_event;
+
+/* Return 0 to go on; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED. */
+typedef int (*hone_events)(void *context, const hone_event *event);
+
+typedef struct hone_train_result {
+    size_t size;
+    int64_t steps;                      /* done, those of earlier processes too */
+    double loss;                        /* of the last step */
+    double eval_loss, best_eval_loss;   /* NaN without validation data */
+    double seconds;
+    int64_t tokens, trained_tokens;     /* of this process */
+    int64_t skipped_steps;
+    char output[4096], checkpoint[4096], best_checkpoint[4096];     /* paths; "" where there is none */
+} hone_train_result;
+
+/* The whole run: steps, validation, metrics.jsonl, checkpoints, and at the end the adapter or model in the option output.
+ * `events` may be NULL. */
+HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */
 

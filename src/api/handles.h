@@ -5,7 +5,7 @@
 #include "config/options.h"
 #include "hone.h"
 #include "text/chat.h"
-#include "train/generate.h"
+#include "train/trainer.h"
 
 struct hone_options {
     struct arena arena;
@@ -16,14 +16,27 @@ struct hone_options {
 
 struct hone_model {
     struct hone_options *options;
-    struct chat *chat;
+    struct chat *chat;                  /* NULL until somebody needs it */
+};
+
+struct hone_trainer {
+    struct hone_options *options;
+    struct trainer trainer;
+    double startup_seconds;
 };
 
 /* A new handle with the same values. */
 enum status options_copy(struct hone_options **out, const struct hone_options *from);
 
+/* Fails where the options name no model's directory. */
+enum status need_model(const struct hone_options *options);
+
 /* The session that the options ask for. */
 enum status open_session(struct session *s, const struct options *values, bool weights);
+
+/* Structs of the caller begin with their size: ERR_ARGUMENT if it is not set, and filled as far as the caller's version goes. */
+enum status check_size(size_t size);
+void hand_over(void *result, size_t size, const void *filled, size_t filled_size);
 
 /* A JSON object as text for the caller; takes the tree. */
 enum status json_result(json_t *tree, char **out);

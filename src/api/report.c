@@ -38,49 +38,70 @@ static json_t *rows_of(const struct session *s, int64_t process)
     return rows;
 }
 
-static enum status plan(const struct options *values, char **json)
+/* The tokenizer is a part of what a run holds. */
+static enum status count_chat(struct chat **chat, const char *dir)
+{
+    struct arena arena = {0};
+    char *tokenizer = file_join(&arena, dir, "tokenizer.json");
+    enum status status = !tokenizer ? ERR_MEMORY : !*chat && file_exists(tokenizer) ? chat_open(chat, dir) : OK;
+    arena_free(&arena);
+    process_trim();
+    return status;
+}
+
+static enum status report_plan(const struct session *s, int64_t slots, const char *run, const char *recompute, char **json)
+{
+    int64_t now, peak, bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
+    process_memory(&now, &peak);
+    int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
+    return json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes",
+                                 (json_int_t)(total + now), "table", rows_of(s, now), "allocated_bytes",
+                                 (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
+                                 (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
+                                 "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name,
+                                 "micro_batch_tokens", (json_int_t)slots, "fits",
+                                 !s->info.memory_free || total - mapped <= s->info.memory_free),
+                       json);
+}
+
+static enum status plan_eval(const struct options *values, char **json)
 {
     struct session s;
     struct chat *chat = NULL;
-    struct arena arena = {0};
-    const char *dir = values->model_name_or_path;
-    char *tokenizer = file_join(&arena, dir, "tokenizer.json");
-    enum status status = tokenizer ? OK : ERR_MEMORY;
-    if (status == OK && file_exists(tokenizer))         /* a run will hold it: it counts */
-        status = chat_open(&chat, dir);
-    arena_free(&arena);
-    process_trim();
-    if (status == OK)
-        status = open_session(&s, values, false);
+    int64_t largest, slots = eval_slots(values->micro_batch_tokens, 0);
+    TRY(count_chat(&chat, values->model_name_or_path));
+    enum status status = open_session(&s, values, false);
     if (status == OK) {
-        int64_t largest, slots = eval_slots(values->micro_batch_tokens, 0), now, peak, bytes[LIFE_COUNT], mapped;
         status = eval_add(&s, slots, &largest);
         if (status == OK)
             status = session_plan(&s);
-        if (status == OK) {
-            process_memory(&now, &peak);
-            int64_t total = session_bytes(&s, bytes, &mapped), parameters = s.model.parameters;
-            status = json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:I, s:b}", "peak_bytes",
-                                           (json_int_t)(total + now), "table", rows_of(&s, now), "allocated_bytes",
-                                           (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
-                                           (json_int_t)parameters, "bits_per_weight",
-                                           8.0 * (double)(bytes[LIFE_WEIGHTS] + mapped) / (double)parameters, "dtype",
-                                           session_dtype(&s), "device", s.device->class->name, "micro_batch_tokens",
-                                           (json_int_t)slots, "fits",
-                                           !s.info.memory_free || total - mapped <= s.info.memory_free),
-                                 json);
-        }
+        if (status == OK)
+            status = report_plan(&s, slots, "eval", "none", json);
         session_close(&s);
     }
     chat_close(chat);
     return status;
 }
 
+static enum status plan_train(const struct options *values, char **json)
+{
+    struct trainer t;
+    TRY(trainer_open(&t, values, TRAINER_PLAN));
+    enum status status = count_chat(&t.chat, values->model_name_or_path);
+    if (status == OK)
+        status = report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute), json);
+    trainer_close(&t);
+    return status;
+}
+
 hone_status hone_plan(const hone_options *options, char **json)
 {
     *json = NULL;
-    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
-    return (hone_status)(status == OK ? plan(&options->values, json) : status);
+    const struct options *values = &options->values;
+    enum status status = need_model(options);
+    if (status == OK)
+        status = !strcmp(values->run_kind, "eval") ? plan_eval(values, json) : plan_train(values, json);
+    return (hone_status)status;
 }
 
 static json_t *config_json(const struct model_config *c)

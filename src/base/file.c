@@ -9,7 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum status fail_errno(const char *path, const char *what)
+#include "base/directory.h"
+
+enum { COPY_CHUNK = 256 * 1024 };
+
+enum status file_fail(const char *path, const char *what)
 {
     return fail(ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
@@ -18,11 +22,11 @@ static enum status open_regular(const char *path, int *fd, int64_t *size)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0)
-        return fail_errno(path, "open");
+        return file_fail(path, "open");
     struct stat st;
     enum status status = OK;
     if (fstat(*fd, &st) != 0)
-        status = fail_errno(path, "read");
+        status = file_fail(path, "read");
     else if (S_ISDIR(st.st_mode))
         status = fail(ERR_IO, "%s: is a directory, a file is needed", path);
     else
@@ -44,7 +48,7 @@ enum status file_map(struct file_map *map, const char *path)
     else if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
-            status = fail_errno(path, "map");
+            status = file_fail(path, "map");
         else
             *map = (struct file_map){data, size};
     }
@@ -82,7 +86,7 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t most)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            status = fail_errno(path, "read");
+            status = file_fail(path, "read");
         if (n <= 0)
             break;
         buffer->size += n;
@@ -103,27 +107,11 @@ static enum status write_all(int fd, const char *path, const char *bytes, int64_
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return fail_errno(path, "write");
+            return file_fail(path, "write");
         bytes += done;
         n -= done;
     }
     return OK;
-}
-
-/* A rename is durable only once its directory is. */
-static enum status sync_directory(const char *path)
-{
-    char dir[4096];
-    snprintf(dir, sizeof dir, "%s", path);
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir] = 0;
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return fail_errno(dir, "open");
-    enum status status = fsync(fd) == 0 || errno == EINVAL ? OK : fail_errno(dir, "sync");
-    close(fd);
-    return status;
 }
 
 enum status file_writer_open(struct file_writer *writer, const char *path)
@@ -136,7 +124,7 @@ enum status file_writer_open(struct file_writer *writer, const char *path)
     writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd >= 0)
         return OK;
-    enum status status = fail_errno(writer->part, "create");
+    enum status status = file_fail(writer->part, "create");
     memory_free(writer->part);
     return status;
 }
@@ -148,13 +136,13 @@ enum status file_writer_append(struct file_writer *writer, const void *bytes, in
 
 enum status file_writer_commit(struct file_writer *writer)
 {
-    enum status status = fsync(writer->fd) == 0 ? OK : fail_errno(writer->part, "sync");
+    enum status status = fsync(writer->fd) == 0 ? OK : file_fail(writer->part, "sync");
     if (close(writer->fd) != 0 && status == OK)
-        status = fail_errno(writer->part, "close");
+        status = file_fail(writer->part, "close");
     if (status == OK && rename(writer->part, writer->path) != 0)
-        status = fail_errno(writer->path, "replace");
+        status = file_fail(writer->path, "replace");
     if (status == OK)
-        status = sync_directory(writer->path);
+        status = directory_sync_parent(writer->path);       /* a rename is durable only once its directory is */
     else
         unlink(writer->part);
     memory_free(writer->part);
@@ -177,6 +165,55 @@ enum status file_replace(const char *path, const void *bytes, int64_t count)
         return file_writer_commit(&writer);
     file_writer_abort(&writer);
     return status;
+}
+
+static enum status copy_bytes(struct file_writer *writer, int fd, const char *from, char *chunk)
+{
+    for (;;) {
+        ssize_t n = read(fd, chunk, COPY_CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? OK : file_fail(from, "read");
+        TRY(file_writer_append(writer, chunk, n));
+    }
+}
+
+enum status file_copy(const char *from, const char *to)
+{
+    int fd;
+    int64_t size;
+    struct file_writer writer;
+    TRY(open_regular(from, &fd, &size));
+    char *chunk = memory_alloc(COPY_CHUNK);
+    enum status status = chunk ? file_writer_open(&writer, to) : ERR_MEMORY;
+    if (status == OK) {
+        status = copy_bytes(&writer, fd, from, chunk);
+        if (status == OK)
+            status = file_writer_commit(&writer);
+        else
+            file_writer_abort(&writer);
+    }
+    memory_free(chunk);
+    close(fd);
+    return status;
+}
+
+enum status file_append(const char *path, const void *bytes, int64_t count)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return file_fail(path, "open");
+    enum status status = write_all(fd, path, bytes, count);
+    if (close(fd) != 0 && status == OK)
+        status = file_fail(path, "write");
+    return status;
+}
+
+bool file_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 bool file_exists(const char *path)

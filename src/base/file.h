@@ -1,4 +1,4 @@
-/* Files: mapping, reading whole, replacing atomically, and joining paths. */
+/* Files: mapping, reading whole, replacing and copying atomically, and joining paths. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -39,8 +39,18 @@ enum status file_writer_append(struct file_writer *writer, const void *bytes, in
 enum status file_writer_commit(struct file_writer *writer);     /* until the new content is complete, the old one stays */
 void file_writer_abort(struct file_writer *writer);
 
+/* The same for a file's content, whatever its size; modes and times are not copied. */
+enum status file_copy(const char *from, const char *to);
+
+/* Adds to the end of a file, which is made if need be. */
+enum status file_append(const char *path, const void *bytes, int64_t count);
+
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
+bool file_same(const char *a, const char *b);           /* two names of one thing that is there */
+
+/* ERR_IO with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
+enum status file_fail(const char *path, const char *what);
 
 /* dir/name, in the arena. */
 char *file_join(struct arena *arena, const char *dir, const char *name);

@@ -1,21 +1,11 @@
-/* Philox4x32-10. */
+/* Philox4x32-10, and permutations from it. */
 #include "base/rng.h"
 
 #include <math.h>
 
 struct philox philox(uint64_t key, uint64_t counter_high, uint64_t counter_low)
 {
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    struct philox c = {
-        {(uint32_t)counter_low, (uint32_t)(counter_low >> 32), (uint32_t)counter_high, (uint32_t)(counter_high >> 32)}};
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c.word[0], p1 = (uint64_t)0xCD9E8D57u * c.word[2];
-        c = (struct philox){
-            {(uint32_t)(p1 >> 32) ^ c.word[1] ^ k0, (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c.word[3] ^ k1, (uint32_t)p0}};
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return c;
+    return philox_inline(key, counter_high, counter_low);
 }
 
 float philox_uniform(uint32_t word)
@@ -29,4 +19,32 @@ void philox_normal(uint32_t a, uint32_t b, float out[2])
     double radius = sqrt(-2 * log(u));
     out[0] = (float)(radius * cos(angle));
     out[1] = (float)(radius * sin(angle));
+}
+
+enum { PERMUTE_ROUNDS = 8 };
+#define PERMUTE_KEY UINT64_C(0x7065726D75746521)        /* the same seed serves others, who shall not see the same numbers */
+
+/* A Feistel network over two halves of `half` bits: whatever the round function is, this is a bijection of [0, 4^half). */
+static uint64_t feistel(uint64_t x, int half, uint64_t key, uint64_t stream)
+{
+    uint64_t mask = (UINT64_C(1) << half) - 1, left = x >> half, right = x & mask;
+    for (uint64_t round = 0; round < PERMUTE_ROUNDS; round++) {
+        uint64_t next = left ^ (philox(key, stream, round << 32 | right).word[0] & mask);
+        left = right;
+        right = next;
+    }
+    return left << half | right;
+}
+
+/* Walks along the cycle of i until it is back inside [0, n): a bijection of the smaller set, four steps at most on average. */
+int64_t permute(int64_t i, int64_t n, uint64_t seed, uint64_t stream)
+{
+    int half = 1;
+    while (half < 20 && (INT64_C(1) << 2 * half) < n)
+        half++;
+    uint64_t x = (uint64_t)i;
+    do
+        x = feistel(x, half, seed ^ PERMUTE_KEY, stream);
+    while (x >= (uint64_t)n);
+    return (int64_t)x;
 }

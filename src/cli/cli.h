@@ -10,13 +10,19 @@
 
 typedef hone_status cli_command(hone_options *options);
 
-cli_command cli_eval, cli_generate, cli_plan, cli_inspect, cli_devices;
+cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_devices;
 
 bool cli_flag(hone_options *options, const char *key);
 
 /* Prints a report of the library: as it is with --json, else through `print` for a person. */
 hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
                        void (*print)(const json_t *report));
+
+/* Prints a JSON object on a line of standard output, and releases it. */
+void cli_print_json(json_t *object);
+
+/* A number, or null where JSON has none for it. */
+json_t *cli_number(double x);
 
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);

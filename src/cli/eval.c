@@ -1,48 +1,28 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
-#include <math.h>
-
 #include "cli/cli.h"
+#include "cli/progress.h"
 
-struct bar {
-    bool terminal;
-    double printed;                     /* when, in seconds of the run */
-};
-
-/* A line that is written over on a terminal; in a log, a plain line every ten seconds. */
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
-    struct bar *bar = context;
-    bool last = done == batches;
-    if (!last && seconds - bar->printed < (bar->terminal ? 0.1 : 10))
-        return cli_interrupted();
-    bar->printed = seconds;
-    double rate = seconds > 0 ? (double)tokens / seconds : 0, left = seconds / (double)done * (double)(batches - done);
-    if (bar->terminal)
-        fprintf(stderr, "\r\033[Keval %lld/%lld batches · %.0f tok/s · %.0f s left%s", (long long)done, (long long)batches, rate,
-                left, last ? "\r\033[K" : "");
-    else if (!last)
-        fprintf(stderr, "eval %lld/%lld batches, %.0f tok/s, %.0f s left\n", (long long)done, (long long)batches, rate, left);
-    fflush(stderr);
+    (void)context;
+    char left[32];
+    if (done < batches && progress_due(seconds))
+        progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,
+                      seconds > 0 ? (double)tokens / seconds : 0,
+                      progress_time(left, seconds / (double)done * (double)(batches - done)));
     return cli_interrupted();
-}
-
-/* A number, or null where JSON has none for it. */
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
 }
 
 static void print_json(const hone_eval_result *r)
 {
-    json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss", number(r->loss), "perplexity",
-                            number(r->perplexity), "tokens", (json_int_t)r->tokens, "trained_tokens", (json_int_t)r->trained_tokens,
-                            "rows", (json_int_t)r->rows, "dtype", r->dtype, "device", r->device, "startup_seconds",
-                            r->startup_seconds, "seconds", r->seconds, "planned_bytes", (json_int_t)r->planned_bytes,
-                            "allocated_bytes", (json_int_t)r->allocated_bytes, "mapped_bytes", (json_int_t)r->mapped_bytes,
-                            "peak_bytes", (json_int_t)r->peak_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
-    json_dumpf(out, stdout, JSON_REAL_PRECISION(17));
-    puts("");
-    json_decref(out);
+    json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss",
+                            cli_number(r->loss), "perplexity", cli_number(r->perplexity), "tokens", (json_int_t)r->tokens,
+                            "trained_tokens", (json_int_t)r->trained_tokens, "rows", (json_int_t)r->rows, "dtype", r->dtype,
+                            "device", r->device, "startup_seconds", r->startup_seconds, "seconds", r->seconds,
+                            "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes,
+                            "mapped_bytes", (json_int_t)r->mapped_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
+                            "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
+    cli_print_json(out);
 }
 
 static void print_text(const hone_eval_result *r)
@@ -61,13 +41,11 @@ hone_status cli_eval(hone_options *options)
 {
     hone_model *model = NULL;
     hone_eval_result result = {.size = sizeof result};
-    struct bar bar = {.terminal = cli_terminal()};
     cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
     if (status == HONE_OK)
-        status = hone_eval(model, show, &bar, &result);
-    if (status != HONE_OK && bar.terminal && bar.printed > 0)
-        fputs("\n", stderr);
+        status = hone_eval(model, show, NULL, &result);
+    progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
         print_json(&result);
     else if (status == HONE_OK)

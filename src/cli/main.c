@@ -1,20 +1,22 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
+#include <math.h>
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "config/options.h"
 
 static const struct {
     const char *name;
     cli_command *run;
-} commands[] = {
-    {"eval", cli_eval}, {"generate", cli_generate}, {"plan", cli_plan}, {"inspect", cli_inspect}, {"devices", cli_devices}};
+} commands[] = {{"train", cli_train}, {"eval", cli_eval},       {"generate", cli_generate},
+                {"plan", cli_plan},   {"inspect", cli_inspect}, {"devices", cli_devices}};
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
     if (level >= HONE_LOG_WARNING)
-        fprintf(stderr, "hone: warning: %s\n", message);
+        progress_say("hone: warning: %s", message);
 }
 
 bool cli_flag(hone_options *options, const char *key)
@@ -42,6 +44,18 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     return status;
 }
 
+void cli_print_json(json_t *object)
+{
+    json_dumpf(object, stdout, JSON_REAL_PRECISION(17));
+    puts("");
+    json_decref(object);
+}
+
+json_t *cli_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
 const char *cli_bytes(char text[static 32], double bytes)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
@@ -58,6 +72,7 @@ static int finish(hone_status status)
         fputs("hone: the result cannot be written to standard output\n", stderr);
         return (int)HONE_ERR_IO;
     }
+    progress_clear();
     if (status != HONE_OK)
         fprintf(stderr, "hone: %s\n", hone_error());
     return (int)status;
@@ -122,7 +137,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "completion"))
         return print_help(options_complete);
-    if (!strcmp(argv[1], "eval") || !strcmp(argv[1], "generate"))
+    if (!strcmp(argv[1], "train") || !strcmp(argv[1], "eval") || !strcmp(argv[1], "generate"))
         cli_calm_threads(argv);
     return run(argv[1], argc - 2, argv + 2);
 }

@@ -121,7 +121,7 @@ enum status options_help(enum user_command command, struct buffer *text)
     const struct command_row *self = &command_table[command];
     TRY(buffer_format(text, "Usage: hone %s %s\n\n", self->name, self->usage));
     char summary[512];
-    snprintf(summary, sizeof summary, "Prints %s.", self->summary);
+    snprintf(summary, sizeof summary, "%c%s.", self->summary[0] - 'a' + 'A', self->summary + 1);
     TRY(append_wrapped(text, summary, 0, 0));
     const char *title = NULL;           /* printed when the command has an option below it */
     for (int i = 0; i < LINES; i++) {
@@ -162,9 +162,9 @@ enum status options_markdown(struct buffer *text)
     TRY(buffer_format(text, "<!-- Made from src/config/options.def by `make docs`: edit that file. -->\n# Options\n\n"
                             "A name below is the key in a YAML file (`--config FILE`) and, with dashes or underscores, the flag\n"
                             "on the command line. A flag wins over the file. Unknown names are errors.\n\n"
-                            "| Command | prints |\n|---|---|\n"));
+                            "| Command | what it is for |\n|---|---|\n"));
     for (int c = 0; c < COMMANDS; c++)
-        TRY(buffer_format(text, "| `hone %s %s` | %s |\n", command_table[c].name, command_table[c].usage,
+        TRY(buffer_format(text, "| `hone %s %s` | to %s |\n", command_table[c].name, command_table[c].usage,
                           command_table[c].summary));
     for (int i = 0; i < LINES; i++) {
         const struct option_row *row = lines[i].row;

@@ -18,8 +18,10 @@ enum {
 };
 #define ANY .least = 0
 #define AT_LEAST(n) .least = (n), .bounded_below = true
+#define ABOVE(n) .least = (n), .bounded_below = true, .above = true
 #define BETWEEN(a, b) .least = (a), .bounded_below = true, .most = (b), .bounded_above = true
 #define ABOVE_TO(a, b) .least = (a), .bounded_below = true, .above = true, .most = (b), .bounded_above = true
+#define BELOW(a, b) .least = (a), .bounded_below = true, .most = (b), .bounded_above = true, .below = true
 #define ONE_OF(list) .choices = (list)
 #define FLAG_ONLY .flag_only = true
 
@@ -118,11 +120,14 @@ void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
     case KIND_INT:
     case KIND_REAL: {
         int n = snprintf(words, WORDS_SIZE, row->kind == KIND_INT ? "a whole number" : "a number");
-        if (row->bounded_above)
-            snprintf(words + n, WORDS_SIZE - (size_t)n, row->above ? " above %.15g, up to %.15g" : " from %.15g to %.15g",
-                     row->least, row->most);
+        char *to = words + n;
+        size_t room = WORDS_SIZE - (size_t)n;
+        if (row->bounded_above && row->below)
+            snprintf(to, room, " from %.15g to below %.15g", row->least, row->most);
+        else if (row->bounded_above)
+            snprintf(to, room, row->above ? " above %.15g, up to %.15g" : " from %.15g to %.15g", row->least, row->most);
         else if (row->bounded_below)
-            snprintf(words + n, WORDS_SIZE - (size_t)n, " of at least %.15g", row->least);
+            snprintf(to, room, row->above ? " above %.15g" : " of at least %.15g", row->least);
         break;
     }
     }
@@ -132,7 +137,7 @@ static bool in_bounds(const struct option_row *row, double x)
 {
     if (row->bounded_below && (row->above ? x <= row->least : x < row->least))
         return false;
-    return !row->bounded_above || x <= row->most;
+    return !row->bounded_above || (row->below ? x < row->most : x <= row->most);
 }
 
 static bool read_int(const struct option_row *row, const char *text, int64_t *out)
@@ -262,6 +267,11 @@ enum status options_command(enum user_command *command, const char *name)
 const char *options_command_name(enum user_command command)
 {
     return command_table[command].name;
+}
+
+const char *options_name(enum option option)
+{
+    return option_table[option].name;
 }
 
 enum status options_find(const char *key, enum option *option)

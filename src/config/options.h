@@ -71,6 +71,9 @@ enum status options_parse(struct options *options, enum user_command command, in
  * are checked and then left alone, and what was set before the file stays as it is: flags win. */
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path);
 
+/* An option's name, as in a YAML file. */
+const char *options_name(enum option option);
+
 /* Which option a name or alias means; and its value as text, appended, nothing where there is none. */
 enum status options_find(const char *key, enum option *option);
 enum status options_get(const struct options *options, enum option option, struct buffer *text);

@@ -14,7 +14,8 @@ struct option_row {
     unsigned commands;                  /* bit c: command c has it */
     size_t offset;                      /* of its field in struct options */
     const char *choices;                /* "one|two" */
-    bool bounded_below, bounded_above, above;   /* above: the lower bound itself is not allowed */
+    bool bounded_below, bounded_above;
+    bool above, below;                  /* the lower, the upper bound itself is not allowed */
     bool flag_only;
     double least, most;
 };

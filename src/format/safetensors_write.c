@@ -87,14 +87,35 @@ static enum status write_header(struct file_writer *writer, const json_t *header
     return status;
 }
 
+enum { PIECE_BYTES = 1 << 20 };
+
+struct source {                         /* where the bytes come from: the tensors' own data, or a reader */
+    const struct safetensors_tensor *tensors;
+    safetensors_read *read;
+    void *context;
+    char *piece;
+};
+
+static enum status write_tensor(struct file_writer *writer, const struct safetensors_tensor *t, const struct source *source)
+{
+    if (!source->read)
+        return file_writer_append(writer, t->data, t->bytes);
+    for (int64_t done = 0; done < t->bytes; done += PIECE_BYTES) {
+        int64_t bytes = t->bytes - done < PIECE_BYTES ? t->bytes - done : PIECE_BYTES;
+        TRY(source->read(source->context, t - source->tensors, done, source->piece, bytes));
+        TRY(file_writer_append(writer, source->piece, bytes));
+    }
+    return OK;
+}
+
 static enum status write_file(const char *path, const json_t *header, const struct safetensors_tensor *const *order,
-                              int64_t count)
+                              int64_t count, const struct source *source)
 {
     struct file_writer writer;
     TRY(file_writer_open(&writer, path));
     enum status status = write_header(&writer, header, path);
     for (int64_t i = 0; status == OK && i < count; i++)
-        status = file_writer_append(&writer, order[i]->data, order[i]->bytes);
+        status = write_tensor(&writer, order[i], source);
     if (status == OK)
         return file_writer_commit(&writer);
     file_writer_abort(&writer);
@@ -104,11 +125,18 @@ static enum status write_file(const char *path, const json_t *header, const stru
 enum status safetensors_write(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                               const char *const *metadata)
 {
+    return safetensors_write_from(path, tensors, count, metadata, NULL, NULL);
+}
+
+enum status safetensors_write_from(const char *path, const struct safetensors_tensor *tensors, int64_t count,
+                                   const char *const *metadata, safetensors_read *read, void *context)
+{
     enum status status;
     json_t *header = json_object();
     struct arena arena = {0};
     const struct safetensors_tensor **order = arena_array(&arena, count ? count : 1, (int64_t)sizeof *order);
-    if (!header || !order) {
+    struct source source = {tensors, read, context, arena_alloc(&arena, read ? PIECE_BYTES : 1)};
+    if (!header || !order || !source.piece) {
         status = fail(ERR_MEMORY, "%s: out of memory for the header", path);
         goto done;
     }
@@ -116,7 +144,7 @@ enum status safetensors_write(const char *path, const struct safetensors_tensor 
         order[i] = &tensors[i];
     qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
     TRY_GOTO(describe(header, order, count, metadata, path), done);
-    status = write_file(path, header, order, count);
+    status = write_file(path, header, order, count, &source);
 done:
     json_decref(header);
     arena_free(&arena);

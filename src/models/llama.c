@@ -7,7 +7,7 @@
 
 #include "models/net.h"
 
-static struct value *block(struct net *n, struct value *x, int64_t l)
+static struct value *layer(struct net *n, struct value *x, int64_t l)
 {
     const struct model_config *c = n->config;
     int64_t H = c->heads, K = c->kv_heads, D = c->head_size;
@@ -27,9 +27,7 @@ static struct value *block(struct net *n, struct value *x, int64_t l)
 
 static struct value *forward(struct net *n)
 {
-    struct value *x = net_embedding(n, "model.embed_tokens");
-    for (int64_t l = 0; l < n->config->layers; l++)
-        x = block(n, x, l);
+    struct value *x = net_layers(n, net_embedding(n, "model.embed_tokens"), layer);
     return net_norm(n, x, "model.norm", 0);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "models/lora.h"
 
 static const struct {
     enum safetensors_dtype in_file;
@@ -16,7 +17,18 @@ static const struct {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-enum status model_open(struct model *m, const char *dir, bool weights)
+static enum status open_adapter(struct model *m, const char *dir, bool weights)
+{
+    TRY(adapter_config_open(&m->adapter, dir));
+    m->adapted = true;
+    struct arena arena = {0};
+    const char *path = file_join(&arena, dir, "adapter_model.safetensors");
+    enum status status = !path ? ERR_MEMORY : weights ? safetensors_open(&m->adapter_files, path) : OK;
+    arena_free(&arena);
+    return status;
+}
+
+enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
 {
     *m = (struct model){0};
     TRY(hf_config_open(&m->hf, dir));
@@ -25,6 +37,8 @@ enum status model_open(struct model *m, const char *dir, bool weights)
         status = fail(ERR_UNSUPPORTED, "%s: weights quantised by \"%s\" are not supported", m->hf.path, m->hf.quantization);
     if (status == OK && weights)
         status = safetensors_open(&m->files, dir);
+    if (status == OK && adapter)
+        status = open_adapter(m, adapter, weights);
     if (status == OK)
         status = store_init(&m->store);
     if (status != OK)
@@ -36,6 +50,9 @@ void model_close(struct model *m)
 {
     store_free(&m->store);
     safetensors_close(m->files);
+    safetensors_close(m->adapter_files);
+    if (m->adapted)
+        adapter_config_free(&m->adapter);
     hf_config_close(&m->hf);
     *m = (struct model){0};
 }
@@ -70,6 +87,24 @@ static bool is_frequencies(const struct tensor *t)
     return !strcmp(t->name, NET_FREQUENCIES);
 }
 
+static bool is_weight(const struct tensor *t)
+{
+    return (t->lifetime == LIFE_WEIGHTS || t->lifetime == LIFE_TRAINABLE) && !t->assembled && !is_frequencies(t);
+}
+
+static const struct safetensors_tensor *in_adapter(const struct model *m, const struct tensor *t)
+{
+    char name[256];
+    snprintf(name, sizeof name, ADAPTER_PREFIX "%s", t->name);
+    return m->adapter_files ? safetensors_find(m->adapter_files, name) : NULL;
+}
+
+const struct safetensors_tensor *model_source(const struct model *m, const struct tensor *t)
+{
+    const struct safetensors_tensor *f = in_adapter(m, t);
+    return f || lora_owns(t) || !m->files ? f : safetensors_find(m->files, t->name);
+}
+
 static const char *shape_text(char text[static 96], int rank, const int64_t *shape)
 {
     int n = snprintf(text, 96, "(");
@@ -85,27 +120,49 @@ static enum status check_shape(const struct model *m, const struct tensor *t, co
     for (int i = 0; same && i < t->rank; i++)
         same = t->shape[i] == f->shape[i];
     char is[96], want[96];
-    return same ? OK
-                : fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, t->name,
-                       shape_text(is, f->rank, f->shape), shape_text(want, t->rank, t->shape));
+    if (same)
+        return OK;
+    shape_text(is, f->rank, f->shape);
+    shape_text(want, t->rank, t->shape);
+    if (f == in_adapter(m, t))
+        return fail(ERR_FORMAT, "the adapter's tensor %s has shape %s, %s asks for %s: was it made for another model?", f->name, is,
+                    m->hf.path, want);
+    return fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, t->name, is, want);
 }
 
 static enum status attach(struct model *m, struct tensor *t, const struct device_info *device)
 {
     enum dtype dtype;
+    bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
     if (!m->files) {
         TRY(model_dtype(m, &dtype));
-        t->in_file = device->host_memory && dtype == t->dtype;
+        t->in_file = in_place && dtype == t->dtype;
         return OK;
     }
-    const struct safetensors_tensor *f = safetensors_find(m->files, t->name);
+    const struct safetensors_tensor *f = model_source(m, t);
+    if (!f && lora_owns(t))
+        return m->adapter_files ? fail(ERR_FORMAT, "the adapter has no tensor " ADAPTER_PREFIX "%s, which its configuration asks for",
+                                       t->name)
+                                : OK;
     if (!f)
         return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name,
                     m->family->model_type);
     TRY(check_shape(m, t, f));
     TRY(file_dtype(m, f, &dtype));
-    t->in_file = device->host_memory && dtype == t->dtype && (uintptr_t)f->data % (uintptr_t)dtype_size(dtype) == 0;
+    t->in_file = in_place && f != in_adapter(m, t) && dtype == t->dtype && (uintptr_t)f->data % (uintptr_t)dtype_size(dtype) == 0;
     t->mapped = t->in_file ? f->data : NULL;
+    return OK;
+}
+
+/* An adapter of which a part is left out would be another adapter. */
+static enum status check_adapter(const struct model *m)
+{
+    size_t prefix = strlen(ADAPTER_PREFIX);
+    for (int64_t i = 0; m->adapter_files && i < safetensors_count(m->adapter_files); i++) {
+        const char *name = safetensors_at(m->adapter_files, i)->name;
+        if (strncmp(name, ADAPTER_PREFIX, prefix) != 0 || !store_find(&m->store, name + prefix))
+            return fail(ERR_FORMAT, "the adapter's tensor %s belongs to nothing in %s: was it made for another model?", name, m->hf.path);
+    }
     return OK;
 }
 
@@ -132,36 +189,41 @@ enum status model_attach(struct model *m, const struct device_info *device)
     m->parameters = 0;
     for (int64_t i = 0; i < m->store.count; i++) {
         struct tensor *t = m->store.tensor[i];
-        if (t->lifetime != LIFE_WEIGHTS || is_frequencies(t))
+        if (!is_weight(t))
             continue;
-        m->parameters += tensor_elements(t);
+        m->parameters += lora_owns(t) ? 0 : tensor_elements(t);
         TRY(attach(m, t, device));
     }
     if (m->files)
         report_unused(m);
-    return OK;
+    return check_adapter(m);
+}
+
+static enum status upload_frequencies(const struct model *m, struct engine *e, const struct tensor *t)
+{
+    float *frequencies = memory_alloc(tensor_bytes(t));
+    if (!frequencies)
+        return ERR_MEMORY;
+    net_frequencies(&m->config, frequencies);
+    enum status status = engine_upload(e, t, frequencies, DTYPE_F32);
+    memory_free(frequencies);
+    return status;
 }
 
 enum status model_upload(struct model *m, struct engine *e)
 {
     for (int64_t i = 0; i < m->store.count; i++) {
         struct tensor *t = m->store.tensor[i];
-        if (t->lifetime != LIFE_WEIGHTS || t->in_file)
+        if (is_frequencies(t))
+            TRY(upload_frequencies(m, e, t));
+        const struct safetensors_tensor *f = is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
+        if (!f)
             continue;
-        if (is_frequencies(t)) {
-            float *frequencies = memory_alloc(tensor_bytes(t));
-            if (!frequencies)
-                return ERR_MEMORY;
-            net_frequencies(&m->config, frequencies);
-            enum status status = engine_upload(e, t, frequencies, DTYPE_F32);
-            memory_free(frequencies);
-            TRY(status);
-            continue;
-        }
-        const struct safetensors_tensor *f = safetensors_find(m->files, t->name);
         enum dtype dtype;
         TRY(file_dtype(m, f, &dtype));
         TRY(engine_upload(e, t, f->data, dtype));
+        if (t->master)
+            TRY(engine_upload(e, t->master, f->data, dtype));
         file_map_drop(f->map, f->offset, f->bytes);
     }
     return OK;

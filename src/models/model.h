@@ -1,4 +1,4 @@
-/* A model directory: its numbers, its weights' files, and the tensors that programs made of it use. */
+/* A model directory, perhaps with an adapter: its numbers, its weights' files, and the tensors that programs made of it use. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
@@ -11,22 +11,28 @@ struct model {
     const struct family *family;
     struct model_config config;
     struct safetensors *files;          /* NULL: opened for planning, without weights */
+    bool adapted;                       /* by the adapter below */
+    struct adapter_config adapter;
+    struct safetensors *adapter_files;
     struct store store;
     int64_t parameters;                 /* set by model_attach: elements of all weights */
 };
 
-/* Reads config.json and, with `weights`, opens the safetensors files. */
-enum status model_open(struct model *m, const char *dir, bool weights);
+/* Reads config.json and, with `weights`, opens the safetensors files. `adapter` may be NULL, or a directory in PEFT's layout. */
+enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights);
 void model_close(struct model *m);
 
 /* The element type that the weights have in their files, as config.json or the files say. */
 enum status model_dtype(const struct model *m, enum dtype *dtype);
 
+/* Where a tensor's numbers come from: the adapter's file, the model's, or NULL for a new pair of LoRA. */
+const struct safetensors_tensor *model_source(const struct model *m, const struct tensor *t);
+
 /* After all programs are built: finds every weight in the files, checks its shape, and lets it stay there where it can be used in
- * place. Weights in the files that no program uses are reported. */
+ * place. Weights in the files that no program uses are reported; in an adapter's they are an error. */
 enum status model_attach(struct model *m, const struct device_info *device);
 
-/* After engine_prepare: fills the weights that do not stay in their files. */
+/* After engine_prepare: fills the weights that do not stay in their files, trained ones and their masters too. */
 enum status model_upload(struct model *m, struct engine *e);
 
 #endif

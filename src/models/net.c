@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "models/lora.h"
+
 static struct value *on_tensor(struct net *n, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
                                const int64_t *shape)
 {
@@ -13,36 +15,77 @@ static struct value *on_tensor(struct net *n, const char *name, enum lifetime li
     return status == OK ? program_tensor(&n->program, tensor) : program_fail(&n->program, status);
 }
 
-static struct value *weight(struct net *n, enum role role, const char *name, int64_t layer, const char *part, int rank,
-                            int64_t d0, int64_t d1)
+struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
 {
-    char stem[160], full[192];
-    const char *number = strstr(name, "%d");
+    struct program *p = &n->program;
+    char sum[224];
+    struct tensor *t;
+    int64_t shape[] = {d0, d1};
+    enum lifetime lifetime = trained ? LIFE_TRAINABLE : LIFE_WEIGHTS;
+    enum status status = store_tensor(&t, n->store, name, lifetime, p->types[ROLE_WEIGHT], rank, shape);
+    snprintf(sum, sizeof sum, "gradient.%s", name);
+    if (status == OK && trained && !t->gradient)
+        status = store_tensor(&t->gradient, n->store, sum, LIFE_GRADIENTS, p->types[ROLE_GRADIENT], rank, shape);
+    return status == OK ? program_tensor(p, t) : program_fail(p, status);
+}
+
+enum { NAME_SIZE = 192 };
+
+/* The format's number filled in, and a part of the module's name behind it. */
+static const char *full_name(char name[static NAME_SIZE], const char *format, int64_t layer, const char *part)
+{
+    const char *number = strstr(format, "%d");
     if (number)
-        snprintf(stem, sizeof stem, "%.*s%lld%s", (int)(number - name), name, (long long)layer, number + 2);
+        snprintf(name, NAME_SIZE, "%.*s%lld%s%s", (int)(number - format), format, (long long)layer, number + 2, part);
     else
-        snprintf(stem, sizeof stem, "%s", name);
-    snprintf(full, sizeof full, "%s%s", stem, part);
-    return on_tensor(n, full, LIFE_WEIGHTS, n->program.types[role], rank, (int64_t[]){d0, d1});
+        snprintf(name, NAME_SIZE, "%s%s", format, part);
+    return name;
+}
+
+static bool trains_all(const struct net *n)
+{
+    return n->tuning->train && !n->tuning->lora;
+}
+
+struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
+{
+    for (int64_t l = 0; l < n->config->layers; l++) {
+        n->program.segment = 1 + l;
+        x = layer(n, x, l);
+    }
+    n->program.segment = 0;
+    return x;
 }
 
 struct value *net_embedding(struct net *n, const char *name)
 {
-    struct value *w = weight(n, ROLE_WEIGHT, name, 0, ".weight", 2, n->config->vocabulary, n->config->channels);
-    return embedding(&n->program, n->ids, w, NULL);
+    char full[NAME_SIZE];
+    struct value *w = net_weight(n, full_name(full, name, 0, ".weight"), trains_all(n), 2, n->config->vocabulary,
+                                 n->config->channels);
+    return embedding(&n->program, n->ids, w, n->order);
 }
 
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
 {
-    return rmsnorm(&n->program, x, weight(n, ROLE_WEIGHT, name, layer, ".weight", 1, n->config->channels, 0), n->config->eps);
+    char full[NAME_SIZE];
+    bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
+    struct value *w = net_weight(n, full_name(full, name, layer, ".weight"), trained, 1, n->config->channels, 0);
+    return rmsnorm(&n->program, x, w, n->config->eps);
 }
 
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
 {
+    char full[NAME_SIZE], module[NAME_SIZE];
     if (!x)
         return NULL;
-    struct value *y = linear(&n->program, x, weight(n, ROLE_WEIGHT, name, layer, ".weight", 2, size, x->shape[1]));
-    return with_bias ? bias(&n->program, y, weight(n, ROLE_WEIGHT, name, layer, ".bias", 1, size, 0)) : y;
+    full_name(module, name, layer, "");
+    struct value *w = net_weight(n, full_name(full, name, layer, ".weight"), trains_all(n), 2, size, x->shape[1]);
+    struct value *y = linear(&n->program, x, w);
+    if (n->tuning->lora && adapter_targets(n->tuning->lora, module))
+        y = lora_add(n, y, x, module);
+    if (!with_bias)
+        return y;
+    return bias(&n->program, y, net_weight(n, full_name(full, name, layer, ".bias"), trains_all(n), 1, size, 0));
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
@@ -72,7 +115,7 @@ struct value *net_attention(struct net *n, struct value *q, struct value *k, str
         v = cached(n, v, "v", layer);
     }
     double scale = 1 / sqrt((double)n->config->head_size);
-    struct value *y = attention(&n->program, q, k, v, n->first, n->last, NULL, scale);
+    struct value *y = attention(&n->program, q, k, v, n->first, n->last, n->until, scale);
     return program_view(&n->program, y, 2, n->T, n->config->heads * n->config->head_size);
 }
 
@@ -111,32 +154,75 @@ void net_frequencies(const struct model_config *config, float *out)
     }
 }
 
+static bool is_training(const struct net *n)
+{
+    return n->goal == NET_TRAIN || n->goal == NET_TRAIN_LOGITS;
+}
+
 static void make_inputs(struct net *n)
 {
     struct program *p = &n->program;
+    bool training = is_training(n), logits = n->goal == NET_TRAIN_LOGITS;
+    bool dropout = training && n->tuning->lora && n->tuning->lora->dropout > 0;
     n->ids = program_input(p, "ids", ROLE_INDEX, 1, n->T);
     n->positions = program_input(p, "positions", ROLE_INDEX, 1, n->T);
     n->first = program_input(p, "first", ROLE_INDEX, 1, n->T);
     n->last = program_input(p, "last", ROLE_INDEX, 1, n->T);
     n->slots = n->S ? program_input(p, "slots", ROLE_INDEX, 1, n->T) : NULL;
     n->rows = program_input(p, "rows", ROLE_INDEX, 1, n->R);
-    n->targets = n->goal == NET_LOSS ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
+    n->targets = n->goal == NET_LOSS || n->goal == NET_TRAIN ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
+    n->until = training ? program_input(p, "until", ROLE_INDEX, 1, n->T) : NULL;
+    n->order = training && trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
+    n->sequence = dropout ? program_input(p, "sequence", ROLE_INDEX, 1, n->T) : NULL;
+    n->draw = dropout ? program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4) : NULL;
+    n->weights = n->goal == NET_TRAIN ? program_input(p, "weights", ROLE_STATISTIC, 1, n->R) : NULL;
+    n->dlogits = logits ? program_input(p, "dlogits", ROLE_STATISTIC, 2, n->R, n->config->vocabulary) : NULL;
+}
+
+/* From the gathered states x (R, C) and the head w to losses and, of training, all gradients. */
+static enum status finish(struct net *n, struct value *x, struct value *w)
+{
+    struct program *p = &n->program;
+    struct value *dw = w && w->wants_gradient ? program_tensor(p, w->tensor->gradient) : NULL, *dx = NULL;
+    TRY(program_status(p));
+    p->recompute = n->tuning->recompute;
+    switch (n->goal) {
+    case NET_LOSS:
+        n->result = program_output(p, linear_cross_entropy(p, x, w, n->targets), "losses");
+        return program_status(p);
+    case NET_LOGITS:
+        n->result = program_output(p, linear_wide(p, x, w), "logits");
+        return program_status(p);
+    case NET_TRAIN:
+        dx = linear_cross_entropy_both(p, x, w, n->targets, n->weights, dw);
+        n->result = dx ? program_output(p, dx->producer->out[1], "losses") : NULL;
+        break;
+    case NET_TRAIN_LOGITS: {
+        struct value *dz = x->dtype == n->dlogits->dtype ? n->dlogits : NODE(p, cast, n->dlogits, x);
+        if (dw)
+            NODE(p, linear_bwd_w, dz, x, dw);
+        dx = NODE(p, linear_bwd_x, dz, w);
+        break;
+    }
+    }
+    TRY(program_status(p));
+    return program_gradient(p, &x, &dx, 1);
 }
 
 enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
-                      enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
+                      const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
-    *n = (struct net){.store = store, .config = config, .T = T, .R = R, .S = S, .goal = goal};
+    *n = (struct net){.store = store, .config = config, .tuning = tuning, .T = T, .R = R, .S = S, .goal = goal};
     struct program *p = &n->program;
+    char head[NAME_SIZE];
     program_init(p, ops_table, run);
     make_inputs(n);
-    n->table = rope_table(p, n->positions, weight(n, ROLE_STATISTIC, NET_FREQUENCIES, 0, "", 1, config->head_size / 2, 0));
+    struct value *frequencies =
+        on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 1, (int64_t[]){config->head_size / 2});
+    n->table = rope_table(p, n->positions, frequencies);
     struct value *x = gather_rows(p, family->forward(n), n->rows);
-    const char *head = config->tied ? "model.embed_tokens" : "lm_head";
-    struct value *w = weight(n, ROLE_WEIGHT, head, 0, ".weight", 2, config->vocabulary, config->channels);
-    n->result = goal == NET_LOSS ? linear_cross_entropy(p, x, w, n->targets) : linear_wide(p, x, w);
-    program_output(p, n->result, goal == NET_LOSS ? "losses" : "logits");
-    return program_status(p);
+    full_name(head, config->tied ? "model.embed_tokens" : "lm_head", 0, ".weight");
+    return finish(n, x, net_weight(n, head, trains_all(n), 2, config->vocabulary, config->channels));
 }
 
 void net_free(struct net *n)

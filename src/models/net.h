@@ -7,14 +7,25 @@
 #ifndef MODELS_NET_H
 #define MODELS_NET_H
 
+#include "format/adapter.h"
 #include "models/family.h"
 
-enum net_goal { NET_LOSS, NET_LOGITS };
+/* Of tokens: losses, or logits. Of training: losses and gradients, or gradients from the caller's own gradient of the logits. */
+enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
+
+/* What is added to a model, and what of it all is trained. */
+struct tuning {
+    const struct adapter_config *lora;  /* pairs beside linear layers; NULL: none */
+    bool train;                         /* the pairs, or without them all weights */
+    bool norms;                         /* the norms' weights too, beside the pairs */
+    enum recompute recompute;
+};
 
 struct net {
     struct program program;
     struct store *store;
     const struct model_config *config;
+    const struct tuning *tuning;
     int64_t T, R, S;
     enum net_goal goal;
     struct value *ids, *positions;      /* (T) */
@@ -22,16 +33,23 @@ struct net {
     struct value *slots;                /* (T) where its key and value go in the cache; NULL without one */
     struct value *rows;                 /* (R) the tokens that are asked about; −1: none */
     struct value *targets;              /* (R) of a loss; −1: none */
+    struct value *until;                /* (T) of training: the last token that sees this one */
+    struct value *order;                /* (T) of a trained embedding: slots sorted by id; else NULL */
+    struct value *weights;              /* (R) of NET_TRAIN: how much each loss counts */
+    struct value *dlogits;              /* (R, V) of NET_TRAIN_LOGITS */
+    struct value *sequence, *draw;      /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
+    int64_t dropouts;                   /* so far: each has its own random numbers */
     struct value *table;                /* rotary cosines and sines */
-    struct value *result;               /* (R) losses, or (R, V) logits */
+    struct value *result;               /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
 /* Builds the whole program. The net is at a fixed address from then on, until net_free. */
 enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
-                      enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S);
+                      const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S);
 void net_free(struct net *n);
 
 /* What families use. A name is a format with at most one number, the layer. */
+struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
 struct value *net_embedding(struct net *n, const char *name);
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer);
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
@@ -40,6 +58,9 @@ struct value *net_rope(struct net *n, struct value *x);
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, int64_t layer); /* (T, H · D) */
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d);
+
+/* A weight of this full name, in the run's type; `trained` ones get a gradient. For what is built beside families. */
+struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 
 /* The tensor of rotary frequencies, and the numbers that belong in it (head_size / 2). */
 #define NET_FREQUENCIES "rope.frequencies"

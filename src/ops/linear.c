@@ -1,6 +1,8 @@
 /* linear: y = x · wᵀ, x (T, in), w (out, in). Every product belongs to the device's engine.
  *
  * Way back: dx = dy · w and dw += dyᵀ · x, the latter only where w is trained: frozen weights cost one product, not two.
+ *
+ * linear_add: y += x · wᵀ, in the memory of an activation that another op made.
  */
 #include "ops/op.h"
 
@@ -25,14 +27,21 @@ static enum status lower(struct lowering *l, const struct node *n)
     return lower_gemm(l, n->in[X], false, n->in[W], true, n->out[Y], false);
 }
 
+/* The way back of a product of the inputs x and w, whose result's gradient is dy. */
+static enum status add_gradients(struct program *p, const struct node *n, int x, int w, struct value *dy)
+{
+    if (dy && dy->dtype != n->in[x]->dtype)             /* wide results in a 16-bit run */
+        dy = NODE(p, cast, dy, n->in[x]);
+    if (gradient_wanted(n, w))
+        NODE(p, linear_bwd_w, dy, n->in[x], gradient_sum(p, n, w));
+    if (gradient_wanted(n, x))
+        TRY(gradient_add(p, n, x, NODE(p, linear_bwd_x, dy, n->in[w])));
+    return program_status(p);
+}
+
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dy = gradient_of(n, Y);
-    if (gradient_wanted(n, W))
-        NODE(p, linear_bwd_w, dy, n->in[X], gradient_sum(p, n, W));
-    if (gradient_wanted(n, X))
-        TRY(gradient_add(p, n, X, NODE(p, linear_bwd_x, dy, n->in[W])));
-    return program_status(p);
+    return add_gradients(p, n, X, W, gradient_of(n, Y));
 }
 
 static double flops(const struct node *n)
@@ -61,6 +70,60 @@ static const struct op_example examples[] = {
 const struct op OP(linear) = {
     .name = "linear", .formula = "y = x · wᵀ", .inputs = {"x", "w"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
     .lower = lower, .flops = flops, .examples = examples,
+};
+
+/* --- linear_add --------------------------------------------------------------------------------------------------------- */
+
+enum { ADD_Y, ADD_X, ADD_W };
+
+static enum status shape_add(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, ADD_X, 2, SHAPE(-1, -1)));
+    n->size[T] = n->in[ADD_X]->shape[0];
+    n->size[IN] = n->in[ADD_X]->shape[1];
+    TRY(node_expect(n, ADD_W, 2, SHAPE(-1, n->size[IN])));
+    n->size[OUT] = n->in[ADD_W]->shape[0];
+    TRY(node_expect(n, ADD_Y, 2, SHAPE(n->size[T], n->size[OUT])));
+    node_alias(p, n, Y, ADD_Y);
+    return program_status(p);
+}
+
+static enum status lower_add(struct lowering *l, const struct node *n)
+{
+    return lower_gemm(l, n->in[ADD_X], false, n->in[ADD_W], true, n->out[Y], true);
+}
+
+/* y before and y after are one value, and so are their gradients: nothing is added for y. */
+static enum status gradient_of_add(struct program *p, const struct node *n)
+{
+    return add_gradients(p, n, ADD_X, ADD_W, program_view_as(p, gradient_of(n, Y), 2, n->out[Y]->shape));
+}
+
+static struct value *build_add(struct program *p, const int64_t *d)
+{
+    return linear_add(p, program_input(p, "y", ROLE_ACTIVATION, 2, d[0], d[2]),
+                      program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+}
+
+/* As in a low-rank adapter: x · wᵀ + (x · aᵀ) · bᵀ. */
+static struct value *build_adapter(struct program *p, const int64_t *d)
+{
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]);
+    struct value *y = linear(p, x, program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+    struct value *low = linear(p, x, program_input(p, "a", ROLE_WEIGHT, 2, d[3], d[1]));
+    return linear_add(p, y, low, program_input(p, "b", ROLE_WEIGHT, 2, d[2], d[3]));
+}
+
+static const struct op_example examples_add[] = {
+    {.build = build_add, .axes = SIZES},
+    {.build = build_adapter, .axes = {{"T", {1, 33}}, {"in", {16, 96}}, {"out", {64}}, {"rank", {4, 16}}}, .scale = 0.5f},
+    {.build = build_add, .forward_only = true, .axes = {{"T", {256}}, {"in", {16}}, {"out", {576, 1536}}}},
+    {0},
+};
+
+const struct op OP(linear_add) = {
+    .name = "linear_add", .formula = "y += x · wᵀ", .inputs = {"y", "x", "w"}, .outputs = {"y"}, .shape = shape_add,
+    .gradient = gradient_of_add, .lower = lower_add, .flops = flops, .examples = examples_add,
 };
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */

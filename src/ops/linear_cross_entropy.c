@@ -1,13 +1,13 @@
 /* linear_cross_entropy: loss[r] = log Σ exp(z) − z[target], z = x[r] · wᵀ over a vocabulary of V; 0 where the target is −1.
  *
- * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. lse = log Σ exp(z) of each
- * row is kept for the way back, which makes the logits of a chunk again: dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw
- * += dzᵀ · x.
+ * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. The way back keeps nothing of
+ * the way there: it makes the logits of a chunk, lse and the loss, and dz = dloss · (exp(z − lse) − onehot), dx = dz · w,
+ * dw += dzᵀ · x. Training, which knows dloss beforehand, runs it alone and so makes the logits once.
  */
 #include "ops/op.h"
 
 enum { X, W, TARGETS };
-enum { LOSS, LSE };
+enum { LOSS };
 enum { R, C, V };
 
 enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
@@ -55,7 +55,7 @@ static ALWAYS_INLINE real largest(const real *z, int64_t count)
     return most;
 }
 
-/* One row of the grid is one row of logits. Operands: z, targets, loss, lse */
+/* One row of the grid is one row of logits. Operands: z, targets, loss */
 KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64_t begin, int64_t end)
 {
     const int32_t *targets = c->data[1];
@@ -64,7 +64,6 @@ KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64
         const real *z = (const real *)c->data[0] + r * vocabulary;
         real most = largest(z, vocabulary), log_sum = real_log(sum_of_exp(z, vocabulary, most));
         ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : log_sum - (z[targets[r]] - most);
-        ((real *)c->data[3])[r] = most + log_sum;
     }
 }
 
@@ -79,7 +78,6 @@ static enum status shape(struct program *p, struct node *n)
     n->size[V] = n->in[W]->shape[0];
     TRY(node_expect(n, TARGETS, 1, SHAPE(n->size[R])));
     node_output(p, n, LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
-    node_output(p, n, LSE, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
     return program_status(p);
 }
 
@@ -91,12 +89,11 @@ static enum status lower(struct lowering *l, const struct node *n)
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
         struct value *z = program_rows(p, logits, 0, rows);
-        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows),
-                                  program_rows(p, n->out[LSE], r, rows)};
+        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
         TRY(lower_gemm(l, x, false, n->in[W], true, z, false));
-        TRY(lower_launch(l, &kernel, 4, values, n->size, n->number, rows, 1));
+        TRY(lower_launch(l, &kernel, 3, values, n->size, n->number, rows, 1));
     }
     return OK;
 }
@@ -104,9 +101,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *dw = gradient_wanted(n, W) ? gradient_sum(p, n, W) : NULL;
-    struct value *dx =
-        NODE(p, linear_cross_entropy_bwd, n->in[X], n->in[W], n->in[TARGETS], n->out[LSE], gradient_of(n, LOSS), dw);
-    return gradient_add(p, n, X, dx);
+    return gradient_add(p, n, X, linear_cross_entropy_both(p, n->in[X], n->in[W], n->in[TARGETS], gradient_of(n, LOSS), dw));
 }
 
 static double flops(const struct node *n)
@@ -140,7 +135,7 @@ const struct op OP(linear_cross_entropy) = {
     .name = "linear_cross_entropy",
     .formula = "loss[r] = lse[r] − (x · wᵀ)[r, targets[r]], lse = log Σ exp(x · wᵀ)",
     .inputs = {"x", "w", "targets"},
-    .outputs = {"loss", "lse"},
+    .outputs = {"loss"},
     .shape = shape,
     .gradient = gradient,
     .lower = lower,
@@ -150,41 +145,49 @@ const struct op OP(linear_cross_entropy) = {
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
-enum { BWD_X, BWD_W, BWD_TARGETS, BWD_LSE, BWD_DLOSS, BWD_DW };
+enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW };
+enum { BWD_DX, BWD_LOSS };
 
-/* Operands: z, targets, lse, dloss, dz */
+/* Operands: z, targets, dloss, dz, loss */
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const int32_t *targets = c->data[1];
-    void *dz = c->data[4];
+    void *dz = c->data[3];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
         const real *z = (const real *)c->data[0] + r * vocabulary;
-        real lse = ((const real *)c->data[2])[r], dloss = targets[r] < 0 ? 0 : ((const real *)c->data[3])[r];
-        real target = targets[r] < 0 ? 0 : z[targets[r]];               /* dz may lie where z does */
+        real most = largest(z, vocabulary), log_sum = real_log(sum_of_exp(z, vocabulary, most));
+        real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[2])[r];
+        real target = targets[r] < 0 ? 0 : z[targets[r]] - most;        /* dz may lie where z does */
+        ((real *)c->data[4])[r] = targets[r] < 0 ? 0 : log_sum - target;
         INDEPENDENT
         for (int64_t i = 0; i < vocabulary; i++)
-            store(dt, dz, r * vocabulary + i, dloss * real_exp(z[i] - lse));
+            store(dt, dz, r * vocabulary + i, dloss * real_exp(z[i] - most - log_sum));
         if (targets[r] >= 0)
-            store(dt, dz, r * vocabulary + targets[r], dloss * (real_exp(target - lse) - 1));
+            store(dt, dz, r * vocabulary + targets[r], dloss * (real_exp(target - log_sum) - 1));
     }
 }
 
 KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE(c->dtype[4], body_bwd, c, begin, end);
+    SPECIALISE(c->dtype[3], body_bwd, c, begin, end);
 }
 
 static const struct kernel kernel_bwd = {"cross_entropy_bwd", linear_cross_entropy_backward};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {
+    TRY(node_expect(n, BWD_X, 2, SHAPE(-1, -1)));
     n->size[R] = n->in[BWD_X]->shape[0];
     n->size[C] = n->in[BWD_X]->shape[1];
-    n->size[V] = n->in[BWD_W]->shape[0];
     TRY(node_expect(n, BWD_W, 2, SHAPE(-1, n->size[C])));
+    n->size[V] = n->in[BWD_W]->shape[0];
+    TRY(node_expect(n, BWD_TARGETS, 1, SHAPE(n->size[R])));
     TRY(node_expect(n, BWD_DLOSS, 1, SHAPE(n->size[R])));
-    node_output(p, n, 0, p->types[ROLE_ACTIVATION], 2, n->in[BWD_X]->shape);
+    if (n->in[BWD_DW])
+        TRY(node_expect(n, BWD_DW, 2, SHAPE(n->size[V], n->size[C])));
+    node_output(p, n, BWD_DX, p->types[ROLE_ACTIVATION], 2, n->in[BWD_X]->shape);
+    node_output(p, n, BWD_LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
     return program_status(p);
 }
 
@@ -197,10 +200,10 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
     struct value *dlogits = type == p->types[ROLE_STATISTIC] ? logits : program_scratch(p, type, 2, SHAPE(chunk, n->size[V]));
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
-        struct value *x = program_rows(p, n->in[BWD_X], r, rows), *dx = program_rows(p, n->out[0], r, rows);
+        struct value *x = program_rows(p, n->in[BWD_X], r, rows), *dx = program_rows(p, n->out[BWD_DX], r, rows);
         struct value *z = program_rows(p, logits, 0, rows), *dz = program_rows(p, dlogits, 0, rows);
-        struct value *values[] = {z, program_rows(p, n->in[BWD_TARGETS], r, rows), program_rows(p, n->in[BWD_LSE], r, rows),
-                                  program_rows(p, n->in[BWD_DLOSS], r, rows), dz};
+        struct value *values[] = {z, program_rows(p, n->in[BWD_TARGETS], r, rows), program_rows(p, n->in[BWD_DLOSS], r, rows), dz,
+                                  program_rows(p, n->out[BWD_LOSS], r, rows)};
         TRY(program_status(p));
         TRY(lower_gemm(l, x, false, n->in[BWD_W], true, z, false));
         TRY(lower_launch(l, &kernel_bwd, 5, values, n->size, n->number, rows, 1));
@@ -220,7 +223,7 @@ static struct value *build_bwd(struct program *p, const int64_t *d)
 {
     return NODE(p, linear_cross_entropy_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
                 program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]), program_input(p, "targets", ROLE_INDEX, 1, d[0]),
-                program_input(p, "lse", ROLE_STATISTIC, 1, d[0]), program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]),
                 d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL);
 }
 
@@ -231,9 +234,9 @@ static const struct op_example examples_bwd[] = {
 
 const struct op OP(linear_cross_entropy_bwd) = {
     .name = "linear_cross_entropy_bwd",
-    .formula = "dz = dloss · (exp(z − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
-    .inputs = {"x", "w", "targets", "lse", "dloss", "dw?"},
-    .outputs = {"dx"},
+    .formula = "loss as above; dz = dloss · (exp(x · wᵀ − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .inputs = {"x", "w", "targets", "dloss", "dw?"},
+    .outputs = {"dx", "loss"},
     .shape = shape_bwd,
     .lower = lower_bwd,
     .flops = flops_bwd,

@@ -17,11 +17,12 @@
 enum { EXAMPLE_AXES = 6, EXAMPLE_VALUES = 12 };
 
 /* Cases of an op: every combination of the axes' values (each list ends with 0). `build` makes the op on fresh inputs named as
- * in op->inputs; float inputs get random numbers (those named w divided by the root of their last dimension), whole numbers
- * come from `fill`. */
+ * in op->inputs; float inputs get random numbers (those named w divided by the root of their last dimension), which `adjust`
+ * may turn into what makes sense, whole numbers come from `fill`. */
 struct op_example {
     struct value *(*build)(struct program *p, const int64_t *d);
     void (*fill)(const char *input, int32_t *to, int64_t count, const int64_t *d);
+    double (*adjust)(const char *input, int64_t index, double random);
     struct {
         const char *name;
         int64_t values[EXAMPLE_VALUES];

@@ -3,6 +3,8 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include <math.h>
+
 #include "tensor/program.h"
 
 enum op_id {
@@ -54,6 +56,18 @@ static inline struct value *linear_wide(struct program *p, struct value *x, stru
     return NODE_WITH(p, linear, 1, x, w);
 }
 
+/* y + x · wᵀ in the memory of y (T, out), which must not be read for its old content afterwards. */
+static inline struct value *linear_add(struct program *p, struct value *y, struct value *x, struct value *w)
+{
+    return NODE(p, linear_add, y, x, w);
+}
+
+/* s · x */
+static inline struct value *scale(struct program *p, struct value *x, double s)
+{
+    return NODE_WITH(p, scale, s, x);
+}
+
 static inline struct value *bias(struct program *p, struct value *x, struct value *b)
 {
     return NODE(p, bias, x, b);
@@ -85,6 +99,15 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
     return NODE(p, swiglu, gate, up);
 }
 
+/* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T): what a token is;
+ * draw (4): seed (low, high), step, unused; id: of this place in the program, below 2^31. Equal ones draw alike. */
+static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
+                                    struct value *draw, double probability, int64_t id)
+{
+    return program_node(p, OP_dropout, 4, (struct value *[]){x, sequence, positions, draw}, 2,
+                        (double[]){probability, (double)id});
+}
+
 /* Rows (R) of x (T, C); an index of -1 gives zeros. */
 static inline struct value *gather_rows(struct program *p, struct value *x, struct value *rows)
 {
@@ -101,6 +124,38 @@ static inline struct value *cache_write(struct program *p, struct value *cache, 
 static inline struct value *linear_cross_entropy(struct program *p, struct value *x, struct value *w, struct value *targets)
 {
     return NODE(p, linear_cross_entropy, x, w, targets);
+}
+
+/* Such losses and their gradients at once, for dloss (R): dx, whose producer's second output is the loss; adds to dw unless that
+ * is NULL. */
+static inline struct value *linear_cross_entropy_both(struct program *p, struct value *x, struct value *w, struct value *targets,
+                                                      struct value *dloss, struct value *dw)
+{
+    return NODE(p, linear_cross_entropy_bwd, x, w, targets, dloss, dw);
+}
+
+/* The sums of squares of each 16384 elements of g (N). */
+static inline struct value *squared_sum(struct program *p, struct value *g)
+{
+    return NODE(p, squared_sum, g);
+}
+
+/* From parts (P), scalars = {divisor, largest norm or 0} and count = {updates, skipped steps}, which it advances: the control
+ * (5) of adamw. */
+static inline struct value *clip(struct program *p, struct value *parts, struct value *scalars, struct value *count, double beta1,
+                                 double beta2)
+{
+    return program_node(p, OP_clip, 3, (struct value *[]){parts, scalars, count}, 2, (double[]){log(beta1), log(beta2)});
+}
+
+/* One step, in place, of weights w, gradient sums g (zeroed), moments m and v, and the weights' copy in the run's type (may be
+ * NULL), all (N). rates (groups, 2): learning rate, decay. ranges (K, 2): end in pieces of 128 elements, group. */
+static inline struct value *adamw(struct program *p, struct value *w, struct value *g, struct value *m, struct value *v,
+                                  struct value *control, struct value *rates, struct value *ranges, struct value *copy,
+                                  double beta1, double beta2, double eps)
+{
+    return program_node(p, OP_adamw, 8, (struct value *[]){w, g, m, v, control, rates, ranges, copy}, 3,
+                        (double[]){beta1, beta2, eps});
 }
 
 #endif

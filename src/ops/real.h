@@ -56,6 +56,7 @@ static ALWAYS_INLINE real real_exp(real x)
 
 #define real_sqrt sqrt
 #define real_log log
+#define real_expm1 expm1
 
 #define SPECIALISE(dt, body, ...) body(__VA_ARGS__, DTYPE_F64)
 #define SPECIALISE2(dt1, dt2, body, ...) body(__VA_ARGS__, DTYPE_F64, DTYPE_F64)
@@ -99,6 +100,7 @@ static ALWAYS_INLINE real real_exp(real x)
 
 #define real_sqrt sqrtf
 #define real_log logf
+#define real_expm1 expm1f
 
 #define SPECIALISE(dt, body, ...) ((dt) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32))
 #define SPECIALISE2(dt1, dt2, body, ...)                                                                                         \

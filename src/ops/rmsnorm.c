@@ -77,6 +77,7 @@ const struct op OP(rmsnorm) = {
     .gradient = gradient,
     .kernel = {"rmsnorm", rmsnorm_forward},
     .block = 8,
+    .cheap = true,
     .flops = flops,
     .examples = examples,
 };

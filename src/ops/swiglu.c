@@ -65,6 +65,7 @@ const struct op OP(swiglu) = {
     .kernel = {"swiglu", swiglu_forward},
     .block = 8192,
     .in_place = 1 + GATE,
+    .cheap = true,
     .flops = flops,
     .examples = examples,
 };

@@ -56,7 +56,7 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
     int32_t open = -1;
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
-        if (t->lifetime != lifetime)
+        if (t->lifetime != lifetime || t->whole)
             continue;
         int64_t bytes = tensor_bytes(t);
         if (t->in_file) {
@@ -81,6 +81,11 @@ enum status engine_place(struct engine *e)
     device_info(e->device, &info);
     for (int life = 0; life < LIFE_INPUTS; life++)
         TRY(place_tensors(e, (enum lifetime)life, info.most_block));
+    for (int64_t i = 0; i < e->store->count; i++) {
+        struct tensor *t = e->store->tensor[i];
+        if (t->whole)
+            t->place = (struct operand){t->whole->place.block, t->whole->place.offset + t->part};
+    }
     for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
         int64_t most = 0;
         for (int64_t i = 0; i < e->program_count; i++)
@@ -140,10 +145,21 @@ enum status engine_prepare(struct engine *e)
     return OK;
 }
 
+static struct operand tensor_on_device(const struct engine *e, const struct tensor *tensor)
+{
+    return (struct operand){e->blocks[tensor->place.block].block, tensor->place.offset};
+}
+
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type)
 {
-    struct operand to = {e->blocks[tensor->place.block].block, tensor->place.offset};
-    return device_write(e->device, to, tensor->dtype, from, from_type, tensor_elements(tensor));
+    return device_write(e->device, tensor_on_device(e, tensor), tensor->dtype, from, from_type, tensor_elements(tensor));
+}
+
+enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes)
+{
+    struct operand from = tensor_on_device(e, tensor);
+    from.offset += offset;
+    return device_read(e->device, to, from, bytes);
 }
 
 void *engine_input(struct engine *e, const struct value *input)

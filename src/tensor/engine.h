@@ -53,6 +53,9 @@ enum status engine_prepare(struct engine *e);
 /* Fills a tensor from the host, converting. */
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
 
+/* A tensor's bytes from `offset` on, in the type it has on the device. */
+enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes);
+
 /* Where the host writes an input of the next run. */
 void *engine_input(struct engine *e, const struct value *input);
 enum status engine_run(struct engine *e, int64_t index);

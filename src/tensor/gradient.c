@@ -2,6 +2,9 @@
  *
  * A value's gradient lives at its root, in the root's shape. Weights have sums that ops add into in place, so that
  * accumulation over micro-batches and tied weights need nothing special.
+ *
+ * With recompute, the nodes of a segment are added once more before its way back, which then reads those: the first ones' values
+ * die in the forward pass, because liveness follows who reads them.
  */
 #include <string.h>
 
@@ -44,20 +47,88 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
     return program_status(p);
 }
 
+static enum status differentiate(struct program *p, const struct node *n)
+{
+    bool reached = false;
+    for (int i = 0; i < n->out_count; i++)
+        reached |= value_root(n->out[i])->gradient != NULL && n->out[i]->wants_gradient;
+    if (reached && n->op->gradient)
+        TRY(n->op->gradient(p, n));
+    return program_status(p);
+}
+
+/* --- recompute ---------------------------------------------------------------------------------------------------------- */
+
+/* What stands for a value in the second making of its segment. */
+static struct value *again(struct program *p, struct value *v)
+{
+    if (!v || v->again)
+        return v ? v->again : NULL;
+    struct value *root = value_root(v);
+    return root->again ? program_view_like(p, root->again, v) : v;
+}
+
+/* A node as the way back shall see it: made once more, or the one that ran, with inputs that were made once more. */
+static struct node *second(struct program *p, struct node *n)
+{
+    struct value *in[NODE_INPUTS] = {0};
+    for (int i = 0; i < n->in_count; i++)
+        in[i] = again(p, n->in[i]);
+    if (program_status(p) != OK)
+        return NULL;
+    if (p->recompute == RECOMPUTE_FULL || n->op->cheap) {
+        struct node *copy = program_repeat(p, n, in);
+        for (int o = 0; copy && o < n->out_count; o++) {
+            n->out[o]->again = copy->out[o];
+            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient;       /* of readers behind the segment */
+        }
+        return copy;
+    }
+    struct node *shadow = arena_alloc(&p->arena, sizeof *shadow);
+    if (!shadow)
+        return program_fail(p, ERR_MEMORY);
+    *shadow = *n;
+    memcpy(shadow->in, in, sizeof in);
+    return shadow;
+}
+
+/* The way back of the segment that ends with `last`, from its inputs. */
+static enum status differentiate_segment(struct program *p, struct node *first, struct node *last)
+{
+    int64_t count = 1, done = 0;
+    for (const struct node *n = first; n != last; n = n->next)
+        count++;
+    struct node **nodes = arena_array(&p->arena, count, sizeof *nodes);
+    if (!nodes)
+        return ERR_MEMORY;
+    for (struct node *n = first; done < count; n = n->next, done++) {
+        nodes[done] = second(p, n);
+        TRY(program_status(p));
+    }
+    while (done--)
+        TRY(differentiate(p, nodes[done]));
+    return OK;
+}
+
 enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count)
 {
     TRY(program_status(p));
     struct node *last = p->last;
+    p->segment = 0;
     for (int i = 0; i < count; i++)
         TRY(add_to_root(p, of[i], cotangents[i]));
     for (struct node *n = last; n; n = n->previous) {
-        bool reached = false;
-        for (int i = 0; i < n->out_count; i++)
-            reached |= value_root(n->out[i])->gradient != NULL && n->out[i]->wants_gradient;
-        if (reached && n->op->gradient)
-            TRY(n->op->gradient(p, n));
-        TRY(program_status(p));
+        if (!n->segment || p->recompute == RECOMPUTE_NONE) {
+            TRY(differentiate(p, n));
+            continue;
+        }
+        struct node *end = n;
+        while (n->previous && n->previous->segment == n->segment)
+            n = n->previous;
+        TRY(differentiate_segment(p, n, end));
     }
+    if (p->recompute != RECOMPUTE_NONE)
+        program_prune(p);
     return OK;
 }
 

@@ -138,16 +138,17 @@ struct value *program_tensor(struct program *p, struct tensor *tensor)
     return v;
 }
 
-struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
-                           const double *numbers)
+static struct node *add_node(struct program *p, const struct op *op, int in_count, struct value *const *inputs, int number_count,
+                             const double *numbers)
 {
     if (p->status != OK)
         return NULL;
     struct node *n = arena_alloc(&p->arena, sizeof *n);
     if (!n)
         return program_fail(p, ERR_MEMORY);
-    n->op = p->ops[op];
+    n->op = op;
     n->in_count = in_count;
+    n->segment = p->segment;
     for (int i = 0; i < in_count; i++) {
         n->in[i] = inputs[i];
         const char *name = n->op->inputs[i];
@@ -169,7 +170,42 @@ struct value *program_node(struct program *p, int op, int in_count, struct value
     else
         p->first = n;
     p->last = n;
-    return n->out[0];
+    return n;
+}
+
+struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
+                           const double *numbers)
+{
+    struct node *n = add_node(p, p->ops[op], in_count, inputs, number_count, numbers);
+    return n ? n->out[0] : NULL;
+}
+
+struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs)
+{
+    return add_node(p, node->op, node->in_count, inputs, NUMBERS, node->number);
+}
+
+static void take_out(struct program *p, struct node *n)
+{
+    *(n->previous ? &n->previous->next : &p->first) = n->next;
+    *(n->next ? &n->next->previous : &p->last) = n->previous;
+}
+
+/* What lives longer than the run is read by somebody; all else only if a later node that stays reads it. */
+void program_prune(struct program *p)
+{
+    for (struct node *n = p->last; n; n = n->previous) {
+        bool stays = false;
+        for (int o = 0; o < n->out_count; o++) {
+            const struct value *root = value_root(n->out[o]);
+            stays |= root->lifetime != LIFE_ACTIVATIONS || root->needed;
+        }
+        if (!stays)
+            take_out(p, n);
+        for (int i = 0; stays && i < n->in_count; i++)
+            if (n->in[i])
+                value_root(n->in[i])->needed = true;
+    }
 }
 
 struct value *program_view(struct program *p, struct value *v, int rank, ...)
@@ -180,6 +216,16 @@ struct value *program_view(struct program *p, struct value *v, int rank, ...)
     read_shape(shape, rank, dims);
     va_end(dims);
     return program_view_as(p, v, rank, shape);
+}
+
+struct value *program_view_like(struct program *p, struct value *base, const struct value *like)
+{
+    struct value *view = base ? new_view(p, base, 0, like->rank, like->shape) : NULL;
+    if (view) {
+        view->base_offset = like->base_offset;
+        view->wants_gradient = like->wants_gradient;
+    }
+    return view;
 }
 
 struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape)

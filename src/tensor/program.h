@@ -9,7 +9,7 @@
 
 #include "tensor/store.h"
 
-enum { NODE_INPUTS = 9, NODE_OUTPUTS = 3 };
+enum { NODE_INPUTS = 9, NODE_OUTPUTS = 5 };
 
 /* The ops that differentiation itself needs are the first rows of ops.def. */
 enum { PROGRAM_ZEROS, PROGRAM_ADD, PROGRAM_CAST };
@@ -30,6 +30,10 @@ enum run_type { RUN_FLOAT32, RUN_BFLOAT16, RUN_FLOAT64, RUN_COUNT };
 /* The one table of types: the element type of each role in each kind of run. RUN_FLOAT64 is the tests' reference. */
 extern const enum dtype run_types[RUN_COUNT][ROLE_COUNT];
 
+/* What the way back does about values of a segment (a layer) that it needs: keep all of them, make those of cheap ops again, or
+ * make the whole segment again from its inputs. The numbers are the same bytes. */
+enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_COUNT };
+
 struct node;
 struct lowering;
 struct program;
@@ -46,6 +50,8 @@ struct value {
     const struct node *producer;
     struct value *gradient;
     bool wants_gradient;
+    struct value *again;                /* its second making, while the way back of its segment is being built */
+    bool needed;                        /* by a node that stays; program_prune's */
     struct value *next;                 /* roots of a program, in order of creation */
     int64_t born, dies;                 /* commands; the planner's */
     struct operand place;               /* set by the planner */
@@ -61,6 +67,7 @@ struct op {
     struct kernel kernel;
     int64_t block;                                                         /* rows that one piece of work takes */
     int in_place; /* output 0 may take this input's memory: 1 + its index */
+    bool cheap;                                                            /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);
     const struct op_example *examples;                                     /* cases of the op tests */
 };
@@ -72,6 +79,7 @@ struct node {
     int64_t size[NUMBERS];              /* reaches the kernel as call->dim */
     double number[NUMBERS];             /* reaches the kernel as call->number */
     int64_t rows;
+    int64_t segment;                    /* 0: none */
     struct node *next, *previous;
 };
 
@@ -82,6 +90,8 @@ struct program {
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
+    int64_t segment;                    /* of nodes that are added now; 0: none */
+    enum recompute recompute;           /* of program_gradient */
 };
 
 void program_init(struct program *p, const struct op *const *ops, enum run_type run);
@@ -97,9 +107,18 @@ struct value *program_tensor(struct program *p, struct tensor *tensor);
 struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
                            const double *numbers);
 
+/* The same node once more, with other inputs. */
+struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs);
+
+/* Takes out the nodes whose results nobody reads. */
+void program_prune(struct program *p);
+
 /* The same elements in another shape; dimensions as int64_t. */
 struct value *program_view(struct program *p, struct value *v, int rank, ...);
 struct value *program_view_as(struct program *p, struct value *v, int rank, const int64_t *shape);
+
+/* A view on `base` that lies in it as `like` does in its own. */
+struct value *program_view_like(struct program *p, struct value *base, const struct value *like);
 
 /* Memory that only the commands of one node use; for op->lower. */
 struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape);

@@ -36,6 +36,10 @@ struct tensor {
     struct tensor *gradient;            /* NULL while frozen */
     bool in_file;                       /* used where it stands in a mapped file, which `mapped` points to */
     const void *mapped;
+    struct tensor *master;              /* of a 16-bit tensor that is trained: the float32 weights it is a copy of */
+    struct tensor *whole;               /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
+    int64_t part;
+    bool assembled;                     /* it consists of parts */
     struct operand place;               /* set by engine_place */
 };
 

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 
 enum { MOST_TEMPLATE = 4 << 20, MOST_CONFIG = 64 << 20 };
@@ -215,6 +216,41 @@ void chat_close(struct chat *chat)
     memory_free(chat->eos);
     arena_free(&chat->arena);
     memory_free(chat);
+}
+
+static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const char *name, bool *dated)
+{
+    static const char asks_date[] = "strftime_now";
+    struct file_map map;
+    const char *path = file_join(arena, dir, name);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    TRY(file_map(&map, path));
+    hash_add(hash, name, (int64_t)strlen(name) + 1);
+    hash_add(hash, &map.size, (int64_t)sizeof map.size);
+    hash_add(hash, map.data, map.size);
+    *dated = *dated || (map.size && memmem(map.data, (size_t)map.size, asks_date, sizeof asks_date - 1));
+    file_unmap(&map);
+    return OK;
+}
+
+enum status chat_fingerprint(const char *model_dir, struct hash *hash)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json", "generation_config.json"};
+    struct arena arena = {0};
+    enum status status = OK;
+    bool dated = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
+        status = hash_file(hash, &arena, model_dir, names[i], &dated);
+    if (dated) {
+        char date[16];
+        hash_add(hash, date, clock_date(date, sizeof date, "%Y-%m-%d"));
+    }
+    arena_free(&arena);
+    return status;
 }
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat)

@@ -6,6 +6,7 @@
 #ifndef TEXT_CHAT_H
 #define TEXT_CHAT_H
 
+#include "base/hash.h"
 #include "text/jinja.h"
 #include "text/tokenizer.h"
 
@@ -15,6 +16,10 @@ struct chat;
  * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template only rows cannot be rendered. */
 enum status chat_open(struct chat **out, const char *model_dir);
 void chat_close(struct chat *chat);                             /* NULL is fine */
+
+/* Adds to the hash what decides how a row becomes tokens and mask: the files that chat_open reads, by name and content, and
+ * today's date where one of them asks for it. Far cheaper than opening. */
+enum status chat_fingerprint(const char *model_dir, struct hash *hash);
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);
 

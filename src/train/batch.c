@@ -16,63 +16,139 @@ enum status batch_cut(const struct data *data, int64_t slots, struct batch **bat
         }
         open->count++;
         open->tokens += row->count;
-        for (int64_t i = 0; i < row->count; i++)
-            open->trained += data->mask[row->begin + i];
+        open->trained += row->trained;
     }
     return OK;
 }
 
 int64_t batch_rows(int64_t T, int64_t trained)
 {
-    for (int64_t part = 8; part > 1; part /= 2)
-        if (T % part == 0 && trained <= T / part)
-            return T / part;
+    for (int64_t part = 1; part < 4 && T % 4 == 0; part++)
+        if (trained <= T / 4 * part)
+            return T / 4 * part;
     return T;
 }
 
-void batch_place(struct engine *e, const struct net *n, int64_t slot, const int32_t *ids, int64_t count)
+struct sequence batch_sequence(const struct data *data, int64_t row, int64_t number)
 {
-    int32_t *id = engine_input(e, n->ids), *position = engine_input(e, n->positions);
-    int32_t *first = engine_input(e, n->first), *last = engine_input(e, n->last);
-    for (int64_t i = 0; i < count; i++) {
-        id[slot + i] = ids[i];
+    const struct data_row *r = &data->rows[row];
+    return (struct sequence){data->ids + r->begin, data->mask + r->begin, NULL, r->count, number};
+}
+
+float sequence_weight(const struct sequence *s, int64_t i)
+{
+    return i == 0 ? 0 : s->weights ? s->weights[i] : s->mask ? (float)s->mask[i] : 1;
+}
+
+static int32_t *input(const struct writer *w, const struct value *v)
+{
+    return v ? engine_input(w->e, v) : NULL;
+}
+
+void batch_place(struct writer *w, const struct sequence *s)
+{
+    const struct net *n = w->n;
+    int64_t slot = w->slot;
+    int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
+    int32_t *until = input(w, n->until), *sequence = input(w, n->sequence);
+    for (int64_t i = 0; i < s->count; i++) {
+        id[slot + i] = s->ids[i];
         position[slot + i] = (int32_t)i;
         first[slot + i] = (int32_t)slot;
         last[slot + i] = (int32_t)(slot + i);
+        if (until)
+            until[slot + i] = (int32_t)(slot + s->count - 1);
+        if (sequence)
+            sequence[slot + i] = (int32_t)s->number;
+    }
+    w->slot += s->count;
+}
+
+void batch_put(struct writer *w, const struct sequence *s)
+{
+    const struct net *n = w->n;
+    int32_t *rows = input(w, n->rows), *targets = input(w, n->targets);
+    float *weights = n->weights ? engine_input(w->e, n->weights) : NULL;
+    for (int64_t i = 1; i < s->count; i++) {
+        float weight = sequence_weight(s, i);
+        if (weight == 0)
+            continue;
+        rows[w->row] = (int32_t)(w->slot + i - 1);              /* the token before predicts this one */
+        targets[w->row] = s->ids[i];
+        if (weights)
+            weights[w->row] = weight;
+        w->row++;
+    }
+    batch_place(w, s);
+}
+
+static bool comes_before(const int32_t *id, int32_t a, int32_t b)
+{
+    return id[a] < id[b] || (id[a] == id[b] && a < b);
+}
+
+static void sift(int32_t *order, int64_t at, int64_t count, const int32_t *id)
+{
+    for (int64_t child = 2 * at + 1; child < count; at = child, child = 2 * at + 1) {
+        child += child + 1 < count && comes_before(id, order[child], order[child + 1]);
+        if (!comes_before(id, order[at], order[child]))
+            return;
+        int32_t swap = order[at];
+        order[at] = order[child];
+        order[child] = swap;
+    }
+}
+
+/* Slots by id, equal ids by slot: a heap sort, because a step allocates nothing. */
+static void sort_slots(int32_t *order, const int32_t *id, int64_t count)
+{
+    for (int64_t t = 0; t < count; t++)
+        order[t] = (int32_t)t;
+    for (int64_t at = count / 2; at-- > 0;)
+        sift(order, at, count, id);
+    for (int64_t end = count; end-- > 1;) {
+        int32_t swap = order[0];
+        order[0] = order[end];
+        order[end] = swap;
+        sift(order, 0, end, id);
     }
 }
 
 /* An empty slot is a sequence of one token that nobody asks about. */
-void batch_pad(struct engine *e, const struct net *n, int64_t slot, int64_t row)
+void batch_end(struct writer *w)
 {
-    int32_t *id = engine_input(e, n->ids), *position = engine_input(e, n->positions), *rows = engine_input(e, n->rows);
-    int32_t *first = engine_input(e, n->first), *last = engine_input(e, n->last);
-    for (int64_t t = slot; t < n->T; t++) {
+    const struct net *n = w->n;
+    int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
+    int32_t *slots = input(w, n->slots), *until = input(w, n->until), *sequence = input(w, n->sequence);
+    int32_t *rows = input(w, n->rows), *targets = input(w, n->targets);
+    float *weights = n->weights ? engine_input(w->e, n->weights) : NULL;
+    for (int64_t t = w->slot; t < n->T; t++) {
         id[t] = position[t] = 0;
         first[t] = last[t] = n->S ? 0 : (int32_t)t;
-        if (n->slots)
-            ((int32_t *)engine_input(e, n->slots))[t] = -1;
+        if (slots)
+            slots[t] = -1;
+        if (until)
+            until[t] = (int32_t)t;
+        if (sequence)
+            sequence[t] = 0;
     }
-    for (int64_t r = row; r < n->R; r++) {
+    for (int64_t r = w->row; r < n->R; r++) {
         rows[r] = -1;
-        if (n->targets)
-            ((int32_t *)engine_input(e, n->targets))[r] = -1;
+        if (targets)
+            targets[r] = -1;
+        if (weights)
+            weights[r] = 0;
     }
+    if (n->order)
+        sort_slots(input(w, n->order), id, n->T);
 }
 
 void batch_write(struct engine *e, const struct net *n, const struct data *data, const struct batch *batch)
 {
-    int32_t *rows = engine_input(e, n->rows), *targets = engine_input(e, n->targets);
-    int64_t slot = 0, row = 0;
+    struct writer w = {.e = e, .n = n};
     for (int64_t r = batch->first; r < batch->first + batch->count; r++) {
-        int64_t begin = data->rows[r].begin, count = data->rows[r].count;
-        batch_place(e, n, slot, data->ids + begin, count);
-        for (int64_t i = 1; i < count; i++)
-            if (data->mask[begin + i]) {
-                rows[row] = (int32_t)(slot + i - 1);                    /* the token before predicts this one */
-                targets[row++] = data->ids[begin + i];
-            }
-        slot += count;
+        struct sequence s = batch_sequence(data, r, 0);
+        batch_put(&w, &s);
     }
-    batch_pad(e, n, slot, row);
+    batch_end(&w);
 }

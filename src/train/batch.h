@@ -15,16 +15,40 @@ struct batch {
 /* Cuts a data set into batches of at most `slots` tokens; each row must fit. *batches is allocated. */
 enum status batch_cut(const struct data *data, int64_t slots, struct batch **batches, int64_t *count);
 
-/* The capacity for loss rows that a batch needs in a program of T slots: T/8, T/4, T/2 or T. */
+/* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */
 int64_t batch_rows(int64_t T, int64_t trained);
 
-/* Lays sequence `count` tokens of `ids` into slots from `slot` on. */
-void batch_place(struct engine *e, const struct net *n, int64_t slot, const int32_t *ids, int64_t count);
+/* A sequence, and which of its tokens are targets: those of the mask, each counting 1, or with weights those whose weight is not 0. */
+struct sequence {
+    const int32_t *ids;
+    const uint8_t *mask;
+    const float *weights;               /* NULL: the mask decides */
+    int64_t count;
+    int64_t number;                     /* in the optimizer step; decides what dropout draws */
+};
 
-/* Fills the slots from `slot` to the end, and the rows from `row` to the end, with what changes nothing. */
-void batch_pad(struct engine *e, const struct net *n, int64_t slot, int64_t row);
+struct sequence batch_sequence(const struct data *data, int64_t row, int64_t number);
 
-/* A whole batch into a loss program: tokens, rows and targets. */
+/* How much token i counts as a target; 0 of the first, which nothing predicts. */
+float sequence_weight(const struct sequence *s, int64_t i);
+
+/* A program's inputs being written: batch_put for each sequence, then batch_end. */
+struct writer {
+    struct engine *e;
+    const struct net *n;
+    int64_t slot, row;                  /* used so far */
+};
+
+/* Lays a sequence into the next slots. */
+void batch_place(struct writer *w, const struct sequence *s);
+
+/* The same, and asks for the losses of its targets. */
+void batch_put(struct writer *w, const struct sequence *s);
+
+/* Fills the slots and rows that are left with what changes nothing. */
+void batch_end(struct writer *w);
+
+/* A whole batch into a loss program. */
 void batch_write(struct engine *e, const struct net *n, const struct data *data, const struct batch *batch);
 
 #endif

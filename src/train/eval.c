@@ -46,49 +46,47 @@ static enum status add_losses(const struct data *data, const struct batch *batch
     return OK;
 }
 
-static enum status run_batches(struct session *s, const struct data *data, const struct batch *batches, const int64_t *program,
-                               int64_t count, float *losses, eval_progress *progress, void *context, struct eval_result *result)
+enum status eval_open(struct evaluation *v, struct session *s, const struct data *data, int64_t slots)
+{
+    int64_t largest;
+    enum status status;
+    *v = (struct evaluation){.data = data};
+    TRY_GOTO(eval_add(s, slots, &largest), failed);
+    TRY_GOTO(batch_cut(data, slots, &v->batches, &v->count), failed);
+    v->program = memory_alloc(v->count * (int64_t)sizeof *v->program);
+    v->losses = memory_alloc(slots * (int64_t)sizeof *v->losses);
+    if (!v->program || !v->losses)
+        TRY_GOTO(ERR_MEMORY, failed);
+    for (int64_t b = 0; b < v->count; b++)
+        TRY_GOTO(add_bucket(s, slots, &v->batches[b], &v->program[b]), failed);
+    return OK;
+failed:
+    eval_close(v);
+    return status;
+}
+
+void eval_close(struct evaluation *v)
+{
+    memory_free(v->batches);
+    memory_free(v->program);
+    memory_free(v->losses);
+    *v = (struct evaluation){0};
+}
+
+enum status eval_run(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)
 {
     double start = clock_seconds(), sum = 0;
     int64_t tokens = 0;
-    for (int64_t b = 0; b < count; b++) {
-        const struct net *n = s->nets[program[b]];
-        batch_write(&s->engine, n, data, &batches[b]);
-        TRY(engine_run(&s->engine, program[b]));
-        TRY(engine_read(&s->engine, n->result, losses));
-        TRY(add_losses(data, &batches[b], losses, &sum));
-        tokens += batches[b].tokens;
-        if (progress && !progress(context, b + 1, count, tokens, clock_seconds() - start))
-            return fail(ERR_STOPPED, "stopped after %lld of %lld batches", (long long)(b + 1), (long long)count);
+    for (int64_t b = 0; b < v->count; b++) {
+        const struct net *n = s->nets[v->program[b]];
+        batch_write(&s->engine, n, v->data, &v->batches[b]);
+        TRY(engine_run(&s->engine, v->program[b]));
+        TRY(engine_read(&s->engine, n->result, v->losses));
+        TRY(add_losses(v->data, &v->batches[b], v->losses, &sum));
+        tokens += v->batches[b].tokens;
+        if (progress && !progress(context, b + 1, v->count, tokens, clock_seconds() - start))
+            return fail(ERR_STOPPED, "stopped after %lld of %lld batches", (long long)(b + 1), (long long)v->count);
     }
-    result->seconds = clock_seconds() - start;
-    result->loss = sum / (double)data->trained;
+    *loss = sum / (double)v->data->trained;
     return OK;
-}
-
-enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context,
-                     struct eval_result *result)
-{
-    struct batch *batches = NULL;
-    int64_t count = 0, largest, *program = NULL;
-    float *losses = NULL;
-    enum status status;
-    *result = (struct eval_result){.rows = data->row_count, .tokens = data->tokens, .trained_tokens = data->trained};
-    TRY_GOTO(eval_add(s, slots, &largest), done);
-    TRY_GOTO(batch_cut(data, slots, &batches, &count), done);
-    program = memory_alloc(count * (int64_t)sizeof *program);
-    losses = memory_alloc(slots * (int64_t)sizeof *losses);
-    if (!program || !losses)
-        TRY_GOTO(ERR_MEMORY, done);
-    for (int64_t b = 0; b < count; b++)
-        TRY_GOTO(add_bucket(s, slots, &batches[b], &program[b]), done);
-    TRY_GOTO(session_plan(s), done);
-    TRY_GOTO(session_prepare(s), done);
-    result->startup_seconds = clock_since_start();
-    status = run_batches(s, data, batches, program, count, losses, progress, context, result);
-done:
-    memory_free(batches);
-    memory_free(program);
-    memory_free(losses);
-    return status;
 }

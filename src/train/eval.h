@@ -5,11 +5,13 @@
 #include "train/batch.h"
 #include "train/session.h"
 
-struct eval_result {
-    double loss;                        /* mean over all trained tokens, never a mean of means */
-    int64_t rows, tokens, trained_tokens;
-    double startup_seconds;             /* from the process's start to the first program's */
-    double seconds;                     /* of the runs */
+/* A data set cut into batches, each with its program. */
+struct evaluation {
+    const struct data *data;
+    struct batch *batches;
+    int64_t *program;
+    int64_t count;
+    float *losses;                      /* of a batch */
 };
 
 /* Told after every batch; false stops with ERR_STOPPED. */
@@ -21,8 +23,11 @@ int64_t eval_slots(int64_t asked, int64_t longest);
 /* The programs of an evaluation with this many slots: always the largest one, so that the plan depends on the slots alone. */
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest);
 
-/* Adds the programs, plans, prepares and runs. */
-enum status eval_run(struct session *s, const struct data *data, int64_t slots, eval_progress *progress, void *context,
-                     struct eval_result *result);
+/* Cuts the data and adds the programs; then session_plan, session_prepare, and any number of runs. */
+enum status eval_open(struct evaluation *v, struct session *s, const struct data *data, int64_t slots);
+void eval_close(struct evaluation *v);
+
+/* The mean loss over all trained tokens, never a mean of means. `progress` may be NULL. */
+enum status eval_run(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss);
 
 #endif

@@ -39,7 +39,7 @@ static enum status feed(struct generator *g, int64_t program, const int32_t *ids
         first[i] = 0;
     }
     row[0] = (int32_t)(count - 1);
-    batch_pad(e, n, count, 1);
+    batch_end(&(struct writer){.e = e, .n = n, .slot = count, .row = 1});
     TRY(engine_run(e, program));
     g->used += count;
     return engine_read(e, n->result, g->logits);

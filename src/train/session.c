@@ -20,9 +20,10 @@ enum status session_open(struct session *s, const struct session_options *option
     *s = (struct session){0};
     TRY(device_open(&s->device, options->device));
     device_info(s->device, &s->info);
-    enum status status = model_open(&s->model, options->dir, options->weights);
+    enum status status = model_open(&s->model, options->dir, options->adapter, options->weights);
     if (status == OK) {
         s->opened = true;
+        s->tuning.lora = s->model.adapted ? &s->model.adapter : NULL;
         engine_init(&s->engine, s->device, &s->model.store);
         status = choose_run(s, options->dtype);
     }
@@ -37,41 +38,72 @@ void session_close(struct session *s)
         engine_free(&s->engine);
         model_close(&s->model);
     }
-    for (int64_t i = 0; i < s->net_count; i++) {
-        net_free(s->nets[i]);
-        memory_free(s->nets[i]);
-    }
+    for (int64_t i = 0; i < s->net_count; i++)
+        if (s->nets[i]) {
+            net_free(s->nets[i]);
+            memory_free(s->nets[i]);
+        }
     memory_free(s->nets);
     device_close(s->device);
     *s = (struct session){0};
+}
+
+static enum status build(struct session *s, struct net *n, enum net_goal goal, int64_t T, int64_t R, int64_t S)
+{
+    return net_build(n, &s->model.store, s->model.family, &s->model.config, &s->tuning, s->run, goal, T, R, S);
+}
+
+/* Nets are numbered as the engine does. */
+static enum status add_program(struct session *s, struct net *n, struct program *p, int64_t *index)
+{
+    struct net **nets = memory_resize(s->nets, (s->net_count + 1) * (int64_t)sizeof *nets);
+    if (!nets)
+        return ERR_MEMORY;
+    s->nets = nets;
+    TRY(engine_add(&s->engine, p, index));
+    s->nets[s->net_count++] = n;
+    return OK;
 }
 
 enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index)
 {
     for (int64_t i = 0; i < s->net_count; i++) {
         const struct net *n = s->nets[i];
-        if (n->goal == goal && n->T == T && n->R == R && n->S == S) {
+        if (n && n->goal == goal && n->T == T && n->R == R && n->S == S) {
             *index = i;
             return OK;
         }
     }
-    struct net **nets = memory_resize(s->nets, (s->net_count + 1) * (int64_t)sizeof *nets);
-    if (!nets)
-        return ERR_MEMORY;
-    s->nets = nets;
     struct net *n = memory_alloc(sizeof *n);
     if (!n)
         return ERR_MEMORY;
-    enum status status = net_build(n, &s->model.store, s->model.family, &s->model.config, s->run, goal, T, R, S);
+    enum status status = build(s, n, goal, T, R, S);
     if (status == OK)
-        status = engine_add(&s->engine, &n->program, index);
+        status = add_program(s, n, &n->program, index);
     if (status != OK) {
         net_free(n);
         memory_free(n);
-        return status;
     }
-    s->nets[s->net_count++] = n;                        /* numbered as the engine does */
-    return OK;
+    return status;
+}
+
+enum status session_add_program(struct session *s, struct program *p, int64_t *index)
+{
+    return add_program(s, NULL, p, index);
+}
+
+enum status session_measure(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t bytes[LIFE_COUNT])
+{
+    struct net n;
+    struct lowering l = {0};
+    enum status status = build(s, &n, goal, T, R, 0);
+    if (status == OK)
+        status = lower_program(&l, &n.program, s->device);
+    if (status == OK)
+        status = plan_program(&l, bytes);
+    lower_free(&l);
+    net_free(&n);
+    return status;
 }
 
 enum status session_plan(struct session *s)

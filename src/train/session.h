@@ -13,13 +13,15 @@ struct session {
     struct model model;
     enum run_type run;
     struct engine engine;
-    struct net **nets;                  /* by program number */
+    struct tuning tuning;               /* of all programs: set it before the first session_add */
+    struct net **nets;                  /* by program number; NULL: a program that is no net */
     int64_t net_count;
     bool opened;
 };
 
 struct session_options {
     const char *dir, *device, *dtype;   /* dtype: float32, bfloat16 or auto */
+    const char *adapter;                /* a directory in PEFT's layout, or NULL */
     bool weights;                       /* false: only to plan */
 };
 
@@ -28,6 +30,12 @@ void session_close(struct session *s);
 
 /* Adds a program, or finds the same one. */
 enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index);
+
+/* A program of the caller's, which must outlive the session. */
+enum status session_add_program(struct session *s, struct program *p, int64_t *index);
+
+/* What a program would need beside the weights, without adding it. */
+enum status session_measure(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t bytes[LIFE_COUNT]);
 
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);

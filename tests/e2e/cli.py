@@ -6,62 +6,26 @@
 Without --large: tiny models, every message and exit code. With it: SmolLM2, the plan against measured memory, and start-up.
 """
 import json
-import os
 import pathlib
 import re
 import shutil
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-HONE, ASSETS, DATA = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-TINY, SMOL = ASSETS / "models/tiny-llama", ASSETS / "models/smollm2"
-CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}]}
+from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, run
+
 # What Llama-2-70B and Llama-3-70B say of themselves.
 SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
                num_attention_heads=64, num_key_value_heads=8, vocab_size=128256, max_position_embeddings=131072, rms_norm_eps=1e-5,
                rope_theta=500000.0, torch_dtype="bfloat16", tie_word_embeddings=False, hidden_act="silu")
 
 
-def run(*args, **options):
-    return subprocess.run([HONE, *map(str, args)], capture_output=True, text=True, timeout=600, **options)
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.dir = pathlib.Path(self.folder.name)
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def write(self, name, *rows):
-        path = self.dir / name
-        path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
-        return path
-
-    def ok(self, *args):
-        result = run(*args)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-    def fails(self, code, *args, says=()):
-        result = run(*args)
-        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-        self.assertTrue(result.stderr.startswith("hone: "), result.stderr)
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        for text in says:
-            self.assertIn(text, result.stderr)
-
-
 class Tiny(Case):
     def test_help_and_version(self):
         self.assertRegex(self.ok("--version"), r"^hone \d+\.\d+\.\d+\n$")
         overview = self.ok("--help")
-        for command in ("eval", "generate", "plan", "inspect", "devices"):
+        for command in ("train", "eval", "generate", "plan", "inspect", "devices"):
             self.assertIn(command, overview)
             self.assertIn("--", self.ok(command, "--help"))
         self.assertEqual(run().returncode, 2)
@@ -192,7 +156,7 @@ class Large(Case):
             for tokens, count in ((512, 12), (4096, 80)):
                 data = self.write("chats.jsonl", *rows[:count])
                 args = ("--model", SMOL, "--dtype", dtype, "--micro-batch-tokens", tokens, "--json")
-                plan = json.loads(self.ok("plan", *args))
+                plan = json.loads(self.ok("plan", "--for", "eval", *args))
                 out = json.loads(self.ok("eval", *args, "--data", data))
                 self.assertEqual(plan["allocated_bytes"], out["allocated_bytes"])
                 self.assertEqual(plan["mapped_bytes"], out["mapped_bytes"])
@@ -213,5 +177,4 @@ class Large(Case):
 
 
 if __name__ == "__main__":
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Large if "--large" in sys.argv else Tiny)
-    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
+    main(Tiny, Large)

@@ -61,6 +61,8 @@ void case_fill(struct op_case *c)
             philox_normal(r.word[0], r.word[1], pair);
             for (int64_t j = 0; j < 2 && i + j < count; j++) {
                 double x = scale * (double)pair[j];
+                if (c->example->adjust)
+                    x = c->example->adjust(v->name, i + j, x);
                 dtype_convert((char *)to + (i + j) * dtype_size(v->dtype), v->dtype, &x, DTYPE_F64, 1);
             }
         }
@@ -91,6 +93,8 @@ enum status case_read(struct op_case *c, const struct value *v, double **out)
         return ERR_MEMORY;
     enum status status = engine_read(&c->engine, v, raw);
     dtype_convert(*out, DTYPE_F64, raw, v->dtype, value_elements(v));
+    for (int64_t i = 0; v->dtype == DTYPE_I32 && i < value_elements(v); i++)
+        (*out)[i] = ((const int32_t *)raw)[i];
     memory_free(raw);
     return status;
 }

@@ -35,7 +35,8 @@ static enum status agree(struct session *s)
     const struct net *n = s->nets[whole];
     for (int i = 0; i < AGREE_TOKENS; i++)
         ids[i] = (int32_t)((i * 7919 + 13) % V);
-    batch_place(&s->engine, n, 0, ids, AGREE_TOKENS);
+    struct writer w = {.e = &s->engine, .n = n};
+    batch_place(&w, &(struct sequence){.ids = ids, .count = AGREE_TOKENS});
     for (int i = 0; i < AGREE_TOKENS; i++)
         ((int32_t *)engine_input(&s->engine, n->rows))[i] = i;
     TRY_GOTO(engine_run(&s->engine, whole), done);

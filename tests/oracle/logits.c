@@ -1,9 +1,9 @@
 /* Writes the logits of every position of every chat, for comparison with transformers.
  *
- *     logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS
+ *     logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS [ADAPTER_DIR]
  *
  * Rows are packed several to a micro-batch of TOKENS slots, in float32. For every row in order: int32 n, int32 ids[n],
- * float32 logits[n][V].
+ * float32 logits[n][V]. An adapter is in PEFT's layout.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +17,14 @@ static enum status write_batch(struct session *s, const struct data *data, const
     const struct net *n = s->nets[index];
     int32_t *rows = engine_input(&s->engine, n->rows);
     int64_t slot = 0, V = s->model.config.vocabulary;
+    struct writer w = {.e = &s->engine, .n = n};
     for (int64_t r = b->first; r < b->first + b->count; r++) {
-        batch_place(&s->engine, n, slot, data->ids + data->rows[r].begin, data->rows[r].count);
-        slot += data->rows[r].count;
+        struct sequence sequence = batch_sequence(data, r, 0);
+        batch_place(&w, &sequence);
     }
-    batch_pad(&s->engine, n, slot, 0);
-    for (int64_t t = 0; t < slot; t++)
-        rows[t] = (int32_t)t;
+    for (w.row = 0; w.row < w.slot; w.row++)
+        rows[w.row] = (int32_t)w.row;
+    batch_end(&w);
     TRY(engine_run(&s->engine, index));
     TRY(engine_read(&s->engine, n->result, logits));
     slot = 0;
@@ -37,7 +38,7 @@ static enum status write_batch(struct session *s, const struct data *data, const
     return ferror(out) ? fail(ERR_IO, "cannot write the logits") : OK;
 }
 
-static enum status run(const char *dir, const char *path, FILE *out, int64_t tokens)
+static enum status run(const char *dir, const char *adapter, const char *path, FILE *out, int64_t tokens)
 {
     struct session s;
     struct chat *chat = NULL;
@@ -46,11 +47,10 @@ static enum status run(const char *dir, const char *path, FILE *out, int64_t tok
     float *logits = NULL;
     int64_t index, count;
     enum status status;
-    struct session_options options = {.dir = dir, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .dtype = "float32", .weights = true};
     TRY(session_open(&s, &options));
-    TRY_GOTO(chat_open(&chat, dir), done);
-    struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary};
-    TRY_GOTO(data_open(&data, path, chat, &limits), done);
+    struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
+    TRY_GOTO(data_open(&data, path, &chat, &limits), done);
     TRY_GOTO(batch_cut(&data, tokens, &batches, &count), done);
     TRY_GOTO(session_add(&s, NET_LOGITS, tokens, tokens, 0, &index), done);
     TRY_GOTO(session_plan(&s), done);
@@ -71,12 +71,12 @@ done:
 
 int main(int argc, char **argv)
 {
-    FILE *out = argc == 5 ? fopen(argv[3], "wb") : NULL;
+    FILE *out = argc == 5 || argc == 6 ? fopen(argv[3], "wb") : NULL;
     if (!out) {
-        fprintf(stderr, "usage: logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS\n");
+        fprintf(stderr, "usage: logits MODEL_DIR ROWS.jsonl OUT.bin TOKENS [ADAPTER_DIR]\n");
         return (int)ERR_ARGUMENT;
     }
-    enum status status = run(argv[1], argv[2], out, strtoll(argv[4], NULL, 10));
+    enum status status = run(argv[1], argc == 6 ? argv[5] : NULL, argv[2], out, strtoll(argv[4], NULL, 10));
     if (fclose(out) != 0 && status == OK)
         status = fail(ERR_IO, "%s: cannot write", argv[3]);
     if (status != OK)

@@ -1,10 +1,11 @@
-/* base: memory, files, maps, random numbers, parallel loops. */
+/* base: memory, files, hashes, maps, random numbers, parallel loops. */
 #include "test.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/parallel.h"
@@ -175,6 +176,28 @@ static void json_errors_say_where(void **state)
     assert_fails(json_parse(&tree, "[1,\n 2", 6, "here"), ERR_FORMAT, "line 2");
 }
 
+static void a_hash_does_not_depend_on_the_pieces(void **state)
+{
+    (void)state;
+    static uint8_t bytes[5000];
+    struct hash whole, pieces;
+    char text[HASH_TEXT];
+    hash_init(&whole);
+    digest_text(hash_end(&whole), text);
+    assert_string_equal(text, "99aa06d3014798d86001c324468d497f");      /* XXH3's hash of nothing */
+    for (int i = 0; i < 5000; i++)
+        bytes[i] = (uint8_t)(i * 7);
+    hash_add(&whole, bytes, 5000);
+    for (int64_t size = 1; size < 5000; size = size * 3 + 1) {
+        hash_init(&pieces);
+        for (int64_t at = 0; at < 5000; at += size)
+            hash_add(&pieces, bytes + at, 5000 - at < size ? 5000 - at : size);
+        assert_true(digest_equal(hash_end(&pieces), hash_end(&whole)));
+    }
+    hash_add(&pieces, bytes, 1);
+    assert_false(digest_equal(hash_end(&pieces), hash_end(&whole)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +210,7 @@ int main(void)
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(parallel_loops_visit_each_index_once),
         cmocka_unit_test(json_errors_say_where),
+        cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,6 +65,10 @@ static void defaults_are_those_of_the_table(void **state)
     assert_string_equal(options.device, "auto");
     assert_int_equal(options.max_new_tokens, 256);
     assert_int_equal(options.seed, 42);
+    assert_true(options.learning_rate == 2e-4 && options.adam_epsilon == 1e-8);
+    assert_string_equal(options.finetuning_type, "lora");
+    assert_string_equal(options.run_kind, "train");
+    assert_true(options.shuffle && options.eval_on_start);
     assert_true(options.temperature == 0 && options.top_p == 1);
     assert_false(options.json);
     for (int i = 0; i < OPTIONS; i++)
@@ -155,8 +159,9 @@ static void flags_of_other_commands_say_whose_they_are(void **state)
 {
     (void)state;
     assert_fails(parse(GENERATE, "--data", "x"),
-                 ERR_ARGUMENT, "--data is not an option of hone generate: it belongs to hone eval");
-    assert_fails(parse(DEVICES, "--micro-batch-tokens=3"), ERR_ARGUMENT, "it belongs to hone eval, hone plan");
+                 ERR_ARGUMENT, "--data is not an option of hone generate: it belongs to hone train, hone eval, hone plan");
+    assert_fails(parse(DEVICES, "--micro-batch-tokens=3"), ERR_ARGUMENT, "it belongs to hone train, hone eval, hone plan");
+    assert_fails(parse(TRAIN, "--for", "eval"), ERR_ARGUMENT, "--for is not an option of hone train: it belongs to hone plan");
     assert_fails(options_set(&options, COMMAND_DEVICES, "prompt", "x", "a test"),
                  ERR_ARGUMENT, "a test: prompt is not an option of hone devices");
 }
@@ -188,6 +193,16 @@ static void bad_values_say_what_is_allowed(void **state)
     for (size_t i = 0; i < sizeof not_number / sizeof *not_number; i++)
         assert_fails(parse(GENERATE, "--top-p", not_number[i]), ERR_ARGUMENT, "it takes a number above 0, up to 1");
     assert_fails(parse(GENERATE, "--temperature=-0.1"), ERR_ARGUMENT, "it takes a number of at least 0");
+    static char *const not_below[] = {"-0.1", "1", "1.5", "1e0"};
+    for (size_t i = 0; i < sizeof not_below / sizeof *not_below; i++)
+        assert_fails(parse(TRAIN, "--lora-dropout", not_below[i]), ERR_ARGUMENT, "it takes a number from 0 to below 1");
+    assert_ok(parse(TRAIN, "--lora-dropout=0", "--adam-beta1", "0.999999", "-r", "65536"));
+    assert_int_equal(options.lora_r, 65536);
+    assert_fails(parse(TRAIN, "--num-train-epochs", "0"),
+                 ERR_ARGUMENT, "--num-train-epochs cannot be '0': it takes a number above 0");
+    assert_ok(parse(TRAIN, "--num-train-epochs", "0.5"));
+    assert_fails(parse(TRAIN, "--lora-r", "65537"), ERR_ARGUMENT, "it takes a whole number from 1 to 65536");
+    assert_fails(parse(TRAIN, "--recompute", "some"), ERR_ARGUMENT, "it takes none, selective, full or auto");
     assert_ok(parse(GENERATE, "--seed", "9223372036854775807", "--top-p=1"));
     assert_int_equal(options.seed, INT64_MAX);
 }
@@ -212,6 +227,8 @@ static void a_needed_option_is_asked_for(void **state)
     (void)state;
     assert_fails(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path),
                  ERR_ARGUMENT, "hone eval needs --model DIR: a model directory");
+    assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir),
+                 ERR_ARGUMENT, "hone train needs --output DIR: where the adapter or model");
     assert_fails(options_need(&options, COMMAND_GENERATE, OPTION_prompt), ERR_ARGUMENT, "hone generate needs --prompt TEXT");
     assert_ok(options_need(&options, COMMAND_EVAL, OPTION_dtype));
     assert_ok(options_set(&options, COMMAND_EVAL, "model", "dir", "a test"));
@@ -246,6 +263,12 @@ static void yaml_sets_options(void **state)
     assert_ok(load(COMMAND_GENERATE, "system: 'null'\nprompt: |\n  two\n  lines\n"));
     assert_string_equal(options.system, "null");
     assert_string_equal(options.prompt, "two\nlines\n");
+    assert_ok(load(COMMAND_TRAIN, "learning_rate: 1e-3\nr: 8\nlora_target_modules: q_proj,v_proj\n"
+                                  "rank_pattern: q_proj=8,layers.0.mlp.up_proj=4\noutput: out\nshuffle: false\n"));
+    assert_true(options.learning_rate == 1e-3 && options.lora_r == 8 && !options.shuffle);
+    assert_string_equal(options.lora_target_modules, "q_proj,v_proj");
+    assert_string_equal(options.rank_pattern, "q_proj=8,layers.0.mlp.up_proj=4");
+    assert_string_equal(options.output_dir, "out");
     assert_ok(load(COMMAND_EVAL, ""));
     assert_ok(load(COMMAND_EVAL, "# nothing\n"));
     assert_ok(load(COMMAND_EVAL, "---\n"));
@@ -395,6 +418,7 @@ static void help_is_grouped_and_wrapped(void **state)
     struct buffer text = {0};
     assert_ok(options_help(COMMAND_GENERATE, &text));
     assert_non_null(strstr(text.data, "Usage: hone generate --model DIR --prompt TEXT [options]\n"));
+    assert_non_null(strstr(text.data, "\n\nPrint a model's answer to a prompt, as it is made.\n"));
     assert_non_null(strstr(text.data, "\nGeneration:\n  --prompt TEXT "));
     assert_non_null(strstr(text.data, "\n  --model-name-or-path, --model DIR\n"));
     assert_non_null(strstr(text.data, "(default 256)"));
@@ -422,6 +446,8 @@ static void bash_completes(void **state)
         {"hone ev", "eval"},
         {"hone eval --max", "--max-length"},
         {"hone eval --dtype f", "float32"},
+        {"hone train --lora-t", "--lora-target-modules"},
+        {"hone train --recompute s", "selective"},
         {"hone plan --device c", "cpu cuda"},
         {"hone inspect --model docs/opt", "docs/options.md"},
         {"hone generate --prompt x", ""},

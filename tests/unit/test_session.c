@@ -88,12 +88,13 @@ static void the_plan_is_what_is_allocated(void **state)
         }
 }
 
-static void write_tokens(struct session *s, const struct net *n, int64_t slot, int32_t seed, int64_t count)
+static void put_tokens(struct writer *w, int32_t seed, int64_t count)
 {
     int32_t ids[512];
     for (int64_t i = 0; i < count; i++)
         ids[i] = (int32_t)((seed * 31 + i * 17) % TINY_VOCABULARY);
-    batch_place(&s->engine, n, slot, ids, count);
+    struct sequence sequence = {.ids = ids, .count = count};
+    batch_place(w, &sequence);
 }
 
 /* Counters after the first run of each program stay as they are. */
@@ -114,12 +115,13 @@ static void a_run_allocates_nothing(void **state)
     struct device_counters before = {0};
     for (int round = 0; round < 8; round++) {
         const struct net *n = s.nets[loss];
-        write_tokens(&s, n, 0, round, 30);
+        struct writer w = {.e = &s.engine, .n = n, .row = 10};
+        put_tokens(&w, round, 30);
         for (int r = 0; r < 10; r++) {
             ((int32_t *)engine_input(&s.engine, n->rows))[r] = r;
             ((int32_t *)engine_input(&s.engine, n->targets))[r] = r;
         }
-        batch_pad(&s.engine, n, 30, 10);
+        batch_end(&w);
         assert_ok(engine_run(&s.engine, loss));
         assert_ok(engine_read(&s.engine, n->result, losses));
         generate_reset(&g);
@@ -154,13 +156,15 @@ static void packed_sequences_do_not_see_each_other(void **state)
     float *alone = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY), *packed = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY);
     for (int t = 0; t < 96; t++)
         ((int32_t *)engine_input(&s.engine, n->rows))[t] = t;
-    write_tokens(&s, n, 0, 3, 20);
-    batch_pad(&s.engine, n, 20, 96);
+    struct writer one = {.e = &s.engine, .n = n, .row = 96}, three = one;
+    put_tokens(&one, 3, 20);
+    batch_end(&one);
     assert_ok(engine_run(&s.engine, index));
     assert_ok(engine_read(&s.engine, n->result, alone));
-    write_tokens(&s, n, 0, 9, 41);
-    write_tokens(&s, n, 41, 3, 20);
-    write_tokens(&s, n, 61, 8, 35);
+    put_tokens(&three, 9, 41);
+    put_tokens(&three, 3, 20);
+    put_tokens(&three, 8, 35);
+    batch_end(&three);
     assert_ok(engine_run(&s.engine, index));
     assert_ok(engine_read(&s.engine, n->result, packed));
     for (int64_t i = 0; i < 20 * V; i++)
@@ -243,9 +247,10 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     (void)state;
     struct tiny_model m;
     struct session s;
-    struct chat *chat;
+    struct chat *chat = NULL;
     struct data data;
-    struct eval_result result;
+    struct evaluation v;
+    double loss;
     char path[128];
     tiny_model_make(&m, true);
     snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
@@ -259,10 +264,13 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
                "\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n");
     snprintf(path, sizeof path, "%s/chats.jsonl", m.dir);
     open_tiny(&s, &m, "float32");
-    assert_ok(chat_open(&chat, m.dir));
-    struct data_limits limits = {.most_tokens = 512, .vocabulary = TINY_VOCABULARY};
-    assert_ok(data_open(&data, path, chat, &limits));
-    assert_fails(eval_run(&s, &data, 64, NULL, NULL, &result), ERR_DATA, "line 2 is not finite");
+    struct data_limits limits = {.most_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = m.dir};
+    assert_ok(data_open(&data, path, &chat, &limits));
+    assert_ok(eval_open(&v, &s, &data, 64));
+    assert_ok(session_plan(&s));
+    assert_ok(session_prepare(&s));
+    assert_fails(eval_run(&v, &s, NULL, NULL, &loss), ERR_DATA, "line 2 is not finite");
+    eval_close(&v);
     data_close(&data);
     chat_close(chat);
     session_close(&s);

@@ -1,0 +1,127 @@
+"""Draws the losses of a training run.
+
+    plot_loss.py METRICS.jsonl OUT.svg
+
+Training loss: every step faintly, and its running mean. Validation loss: a dot for each validation. The first line of the file
+is a header; lines with "loss" are steps, lines with "eval_loss" are validations.
+"""
+import json
+import math
+import sys
+
+WIDTH, HEIGHT = 720, 360
+LEFT, RIGHT, TOP, BOTTOM = 58, 18, 46, 48  # margins of the field
+PAPER, INK, QUIET, GRID = "#fcfcfb", "#1f2328", "#656d76", "#e4e6e8"
+TRAIN, VALID = "#4c83c3", "#d1572b"
+DOTTED = 'stroke-width="1.2" stroke-linecap="round" stroke-dasharray="1 4"'
+REACH = 5  # of the running mean, in steps to either side
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file if line.strip()][1:]
+    return ([(line["step"], line["loss"]) for line in lines if "loss" in line],
+            [(line["step"], line["eval_loss"]) for line in lines if "eval_loss" in line])
+
+
+def running_mean(points):
+    """Of each step and those around it, as many on either side, so that a falling loss is not shown late."""
+    means = []
+    for i, (step, _) in enumerate(points):
+        reach = min(REACH, i, len(points) - 1 - i)
+        near = points[i - reach:i + reach + 1]
+        means.append((step, sum(loss for _, loss in near) / len(near)))
+    return means
+
+
+def ticks(low, high, most):
+    """Multiples of 1, 2 or 5 times a power of ten, the first at or below low and the last at or above high."""
+    rough = max(high - low, 1e-9) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, max(first + 1, last) + 1)]
+
+
+class Drawing:
+    def __init__(self, steps, evals):
+        points = steps + evals
+        self.last = max(x for x, _ in points)
+        self.xs = [x for x in ticks(0, self.last, 8) if x <= self.last]
+        self.ys = ticks(min(y for _, y in points), max(y for _, y in points), 6)
+        self.parts = []
+
+    def x(self, step):
+        return LEFT + (WIDTH - LEFT - RIGHT) * step / self.last
+
+    def y(self, loss):
+        return TOP + (HEIGHT - TOP - BOTTOM) * (self.ys[-1] - loss) / (self.ys[-1] - self.ys[0])
+
+    def text(self, x, y, words, colour=QUIET, anchor="middle", more=""):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{words}</text>')
+
+    def line(self, points, colour, look):
+        path = " ".join(f"{self.x(step):.1f},{self.y(loss):.1f}" for step, loss in points)
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-linejoin="round" {look}/>')
+
+    def dots(self, points, colour):
+        for step, loss in points:
+            self.parts.append(f'<circle cx="{self.x(step):.1f}" cy="{self.y(loss):.1f}" r="4" fill="{colour}" stroke="{PAPER}"'
+                              f' stroke-width="1.5"/>')
+
+    def axes(self):
+        places = max(0, -math.floor(math.log10(self.ys[1] - self.ys[0]) + 1e-9))  # that tell one tick from the next
+        for tick in self.ys:
+            y = self.y(tick)
+            self.parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
+            self.text(LEFT - 9, y + 4.5, f"{tick:.{places}f}", anchor="end")
+        bottom = HEIGHT - BOTTOM
+        self.parts.append(f'<path d="M{LEFT} {bottom}H{WIDTH - RIGHT}" stroke="{QUIET}"/>')
+        for tick in self.xs:
+            self.parts.append(f'<path d="M{self.x(tick):.1f} {bottom}v5" stroke="{QUIET}"/>')
+            self.text(self.x(tick), bottom + 19, f"{tick:g}")
+        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 9, "step")
+        middle = (TOP + bottom) / 2
+        self.text(17, middle, "loss", more=f' transform="rotate(-90 17 {middle:.1f})"')
+
+    def legend(self, with_evals):
+        y, x = TOP - 21, LEFT
+        self.parts.append(f'<path d="M{x} {y}h22" stroke="{TRAIN}" stroke-width="2" stroke-linecap="round"/>')
+        self.text(x + 29, y + 4, "training", INK, "start")
+        if with_evals:
+            x += 108
+            self.parts.append(f'<path d="M{x} {y}h22" stroke="{VALID}" {DOTTED}/>')
+            self.parts.append(f'<circle cx="{x + 11}" cy="{y}" r="4" fill="{VALID}" stroke="{PAPER}" stroke-width="1.5"/>')
+            self.text(x + 29, y + 4, "validation", INK, "start")
+
+    def svg(self):
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
+                f' font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">\n'
+                f'<title>Training and validation loss by step</title>\n'
+                f'<rect width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{PAPER}"/>\n' + "\n".join(self.parts) + "\n</svg>\n")
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    steps, evals = read(sys.argv[1])
+    if not steps:
+        raise SystemExit(f"{sys.argv[1]}: no steps")
+    drawing = Drawing(steps, evals)
+    drawing.axes()
+    drawing.line(steps, TRAIN, 'stroke-width="1" opacity="0.45"')
+    drawing.line(running_mean(steps), TRAIN, 'stroke-width="1.8"')
+    if evals:
+        drawing.line(evals, VALID, DOTTED)
+        drawing.dots(evals, VALID)
+        halo = f' font-weight="600" stroke="{PAPER}" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+        (first, high), (last, low) = evals[0], evals[-1]
+        drawing.text(drawing.x(first) + 10, drawing.y(high) - 8, f"{high:.2f}", VALID, "start", halo)
+        if last > first:
+            drawing.text(drawing.x(last) + 2, drawing.y(low) - 12, f"{low:.2f}", VALID, "end", halo)
+    drawing.legend(bool(evals))
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write(drawing.svg())
+
+
+main()

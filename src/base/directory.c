@@ -1,0 +1,182 @@
+/* Directories through POSIX calls. */
+#include "base/directory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* A copy without slashes at the end: they would make a link its target, and a name beside the path a name inside. */
+static char *without_slashes(const char *path)
+{
+    int64_t n = (int64_t)strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    char *copy = memory_alloc(n + 1);
+    if (copy)
+        memcpy(copy, path, (size_t)n);
+    return copy;
+}
+
+static enum status make_one(const char *path)
+{
+    if (mkdir(path, 0777) == 0)
+        return OK;
+    int cause = errno;
+    if (file_is_directory(path))
+        return OK;
+    errno = cause;
+    return file_fail(path, "make the directory");
+}
+
+enum status directory_make(const char *path)
+{
+    char *copy = without_slashes(path);
+    if (!copy)
+        return ERR_MEMORY;
+    enum status status = OK;
+    for (char *slash = strchr(copy + (*copy != 0), '/'); status == OK && slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        status = make_one(copy);
+        *slash = '/';
+    }
+    if (status == OK)
+        status = make_one(copy);
+    memory_free(copy);
+    return status;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
+{
+    (void)st, (void)kind, (void)place;
+    return remove(path) == 0 || errno == ENOENT ? 0 : (int)file_fail(path, "remove");
+}
+
+enum status directory_remove(const char *path)
+{
+    char *copy = without_slashes(path);
+    if (!copy)
+        return ERR_MEMORY;
+    int result = nftw(copy, remove_one, 32, FTW_DEPTH | FTW_PHYS);
+    enum status status = (enum status)result;
+    if (result < 0)
+        status = errno == ENOENT ? OK : file_fail(copy, "remove");
+    memory_free(copy);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum status read_names(struct arena *arena, DIR *dir, const char *path, const char ***names, int64_t *count)
+{
+    int64_t capacity = 0;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry)
+            return errno ? file_fail(path, "read the directory") : OK;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        TRY(memory_grow(names, &capacity, *count + 1, (int64_t)sizeof **names));
+        (*names)[*count] = arena_text(arena, entry->d_name, (int64_t)strlen(entry->d_name));
+        if (!(*names)[*count])
+            return ERR_MEMORY;
+        ++*count;
+    }
+}
+
+enum status directory_list(struct arena *arena, const char *path, const char ***names, int64_t *count)
+{
+    const char **grown = NULL;
+    *names = NULL;
+    *count = 0;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return file_fail(path, "read the directory");
+    enum status status = read_names(arena, dir, path, &grown, count);
+    closedir(dir);
+    if (status == OK) {
+        *names = arena_array(arena, *count, (int64_t)sizeof **names);
+        if (!*names)
+            status = ERR_MEMORY;
+    }
+    if (status == OK && *count) {
+        memcpy(*names, grown, (size_t)*count * sizeof **names);
+        qsort(*names, (size_t)*count, sizeof **names, by_name);
+    }
+    memory_free(grown);
+    return status;
+}
+
+static enum status sync_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail(path, "open the directory");
+    /* some file systems have no sync of directories */
+    enum status status = fsync(fd) == 0 || errno == EINVAL ? OK : file_fail(path, "sync the directory");
+    close(fd);
+    return status;
+}
+
+enum status directory_sync_parent(const char *path)
+{
+    char *dir = without_slashes(path);
+    if (!dir)
+        return ERR_MEMORY;
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = 0;
+    enum status status = sync_directory(slash ? dir : ".");
+    memory_free(dir);
+    return status;
+}
+
+/* Moves what is at `path` out of the way; *moved says whether there was something. */
+static enum status put_aside(const char *path, const char *aside, bool *moved)
+{
+    struct stat st;
+    *moved = lstat(path, &st) == 0;
+    if (!*moved)
+        return errno == ENOENT ? OK : file_fail(path, "replace");
+    if (!file_is_directory(path) && !S_ISLNK(st.st_mode))
+        return fail(ERR_IO, "%s: is there and is not a directory, so a directory cannot take its place", path);
+    TRY(directory_remove(aside));
+    return rename(path, aside) == 0 ? OK : file_fail(path, "move aside");
+}
+
+enum status directory_replace(const char *part, const char *path)
+{
+    struct arena arena = {0};
+    bool moved = false;
+    enum status status = ERR_MEMORY;
+    char *name = without_slashes(path);
+    char *aside = name ? arena_format(&arena, "%s.%ld.old", name, (long)getpid()) : NULL;
+    if (!aside)
+        goto done;
+    TRY_GOTO(sync_directory(part), done);
+    TRY_GOTO(put_aside(name, aside, &moved), done);
+    if (rename(part, name) != 0) {
+        status = file_fail(name, "replace");
+        if (moved)
+            rename(aside, name);                        /* the old one back; if that fails too, nothing is lost */
+        goto done;
+    }
+    TRY_GOTO(directory_sync_parent(name), done);
+    if (moved)
+        status = directory_remove(aside);
+done:
+    memory_free(name);
+    arena_free(&arena);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* Directories: making, listing, removing, and publishing a whole one at once.
+ *
+ *     TRY(directory_make("out/checkpoint-10.part"));          write the files into it, then
+ *     TRY(directory_replace("out/checkpoint-10.part", "out/checkpoint-10"));
+ */
+#ifndef BASE_DIRECTORY_H
+#define BASE_DIRECTORY_H
+
+#include <stdint.h>
+
+#include "base/memory.h"
+
+/* The directory and all that are missing above it. One that is there already is fine. */
+enum status directory_make(const char *path);
+
+/* The whole tree; of a link only the link, wherever it points. Nothing there is fine. */
+enum status directory_remove(const char *path);
+
+/* The plain names of what is in it, sorted by their bytes, without "." and ".."; all in the arena. */
+enum status directory_list(struct arena *arena, const char *path, const char ***names, int64_t *count);
+
+/* Gives the complete directory `part` the name `path`, in place of the directory (or the link to one) that may be there. Both
+ * have the same parent, and what was written into part by base/file.h is durable. A crash leaves the old or the new directory
+ * under the name, or for a moment none while both are there under other names (`part`, and path.PID.old): never a half. */
+enum status directory_replace(const char *part, const char *path);
+
+/* Makes a new name in the directory that holds `path` durable: until then a crash may undo a rename. */
+enum status directory_sync_parent(const char *path);
+
+#endif

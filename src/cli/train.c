@@ -1,0 +1,241 @@
+/* hone train: what will be done, then every step as the library's events tell of it, then what has come of it and how to try it.
+ * All that is progress goes to standard error; standard output has the result alone. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/progress.h"
+
+struct run {
+    hone_trainer *trainer;
+    const hone_trainer_info *info;
+    const char *prompt;                 /* answered at every validation; "" for none */
+    int64_t sample_length;
+    int64_t first;                      /* the steps that were done when this process began */
+    double smoothed, share;             /* the loss over about ten steps, and how much of it steps have filled */
+    double first_eval;                  /* NaN until there is one */
+    int evals;
+};
+
+/* Ends a run at the next event once somebody has asked for it. */
+static int go_on(const hone_event *e)
+{
+    static bool said;
+    if (!cli_interrupted())
+        return 0;
+    if (!said)
+        progress_say("stopping after step %lld and saving the state", (long long)e->step);
+    said = true;
+    return 1;
+}
+
+static void show_step(struct run *run, const hone_event *e)
+{
+    const hone_step *last = e->last;
+    if (!last->applied)
+        progress_say("step %lld: the gradient is not finite (loss %g), so nothing was changed", (long long)e->step, last->loss);
+    if (isfinite(last->loss)) {
+        run->smoothed = 0.9 * run->smoothed + 0.1 * last->loss;
+        run->share = 0.9 * run->share + 0.1;
+    }
+    bool due = progress_due(e->seconds), end = e->step == run->first + 1 || e->step == e->steps;
+    if (!due && !end)
+        return;
+    char passed[32], left[32];
+    double step = e->seconds / (double)(e->step - run->first);
+    progress_tell("step %lld/%lld, epoch %.2f, loss %.4f, %.0f tok/s, %s, ETA %s", (long long)e->step, (long long)e->steps,
+                  last->epoch, run->share > 0 ? run->smoothed / run->share : last->loss, e->tokens_per_second,
+                  progress_time(passed, e->seconds), progress_time(left, step * (double)(e->steps - e->step)));
+}
+
+/* A piece of the answer, its lines indented; the context says whether one begins. */
+static int print_sample(void *context, const char *text, size_t length)
+{
+    bool *begins = context;
+    for (size_t n; length; text += n, length -= n) {
+        const char *end = memchr(text, '\n', length);
+        n = end ? (size_t)(end - text) + 1 : length;
+        fprintf(stderr, "%s%.*s", *begins ? "    " : "", (int)n, text);
+        *begins = end;
+    }
+    return cli_interrupted();
+}
+
+static void show_sample(const struct run *run, int64_t step)
+{
+    bool begins = true;
+    hone_generate_result r = {.size = sizeof r};
+    progress_say("step %lld: the answer to \"%s\" is", (long long)step, run->prompt);
+    progress_clear();
+    hone_status status = hone_trainer_sample(run->trainer, run->prompt, run->sample_length, print_sample, &begins, &r);
+    if (!begins)
+        fputs("\n", stderr);
+    progress_again();
+    if (status != HONE_OK && status != HONE_ERR_STOPPED)
+        progress_say("hone: warning: --sample-prompt cannot be answered: %s", hone_error());
+}
+
+/* "512", "134.5 million". */
+static const char *count(char text[static 32], int64_t n)
+{
+    if (n < 1000000)
+        snprintf(text, 32, "%lld", (long long)n);
+    else if (n < 1000000000)
+        snprintf(text, 32, "%.1f million", (double)n * 1e-6);
+    else
+        snprintf(text, 32, "%.2f billion", (double)n * 1e-9);
+    return text;
+}
+
+static void print_start(const hone_trainer_info *i)
+{
+    char all[32], some[32];
+    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", count(all, i->parameters),
+                 count(some, i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters, i->method);
+    progress_say("data        %lld rows, %lld tokens, %lld trained; the longest row has %lld", (long long)i->rows,
+                 (long long)i->tokens, (long long)i->trained_tokens, (long long)i->longest_row);
+    if (i->eval_rows)
+        progress_say("validation  %lld rows", (long long)i->eval_rows);
+    progress_say("run         %lld steps, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
+                 (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
+    progress_say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
+    if (i->resumed_from[0])
+        progress_say("resumed     from %s, after %lld of %lld steps", i->resumed_from, (long long)i->step, (long long)i->steps);
+    progress_say("started after %.2f s", i->startup_seconds);
+}
+
+static int show(void *context, const hone_event *e)
+{
+    struct run *run = context;
+    switch (e->kind) {
+    case HONE_EVENT_START:              /* the first sign that nothing is wrong with the options and files */
+        print_start(run->info);
+        if (cli_terminal())
+            progress_tell("step %lld/%lld", (long long)e->step, (long long)e->steps);
+        break;
+    case HONE_EVENT_STEP:
+        show_step(run, e);
+        break;
+    case HONE_EVENT_EVAL:
+        if (!run->evals++)
+            run->first_eval = e->eval_loss;
+        progress_say("step %lld: validation loss %.4f%s", (long long)e->step, e->eval_loss,
+                     e->best && run->evals > 1 ? ", the lowest so far" : "");
+        if (run->prompt[0])
+            show_sample(run, e->step);
+        break;
+    case HONE_EVENT_SAVE:
+        progress_say("step %lld: saved %s", (long long)e->step, e->path);
+        break;
+    }
+    return go_on(e);
+}
+
+static void print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
+{
+    json_t *out = json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
+        cli_number(r->loss), "first_eval_loss", cli_number(run->first_eval), "eval_loss", cli_number(r->eval_loss),
+        "best_eval_loss", cli_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
+        r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
+        (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
+        r->checkpoint, "best_checkpoint", r->best_checkpoint);
+    json_t *info = json_pack(
+        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I}", "method", i->method, "recompute",
+        i->recompute, "dtype", i->dtype, "device", i->device, "steps_per_epoch", (json_int_t)i->steps_per_epoch, "parameters",
+        (json_int_t)i->parameters, "trainable_parameters", (json_int_t)i->trainable_parameters, "micro_batch_tokens",
+        (json_int_t)i->micro_batch_tokens, "vocabulary", (json_int_t)i->vocabulary, "planned_bytes", (json_int_t)i->planned_bytes,
+        "allocated_bytes", (json_int_t)i->allocated_bytes, "mapped_bytes", (json_int_t)i->mapped_bytes, "peak_bytes",
+        (json_int_t)i->peak_bytes, "peak_rss_bytes", (json_int_t)i->peak_rss_bytes, "startup_seconds", i->startup_seconds,
+        "resumed_from", i->resumed_from, "resumed_step", (json_int_t)run->first);
+    json_t *data = json_pack("{s:I, s:I, s:I, s:I, s:I}", "rows", (json_int_t)i->rows, "tokens", (json_int_t)i->tokens,
+                             "trained_tokens", (json_int_t)i->trained_tokens, "longest_row", (json_int_t)i->longest_row,
+                             "eval_rows", (json_int_t)i->eval_rows);
+    json_object_update(out, info);
+    json_object_set_new(out, "data", data);
+    json_decref(info);
+    cli_print_json(out);
+}
+
+/* What a shell needs around a word that is to stay one. */
+static const char *quote(const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%=";
+    return word[strspn(word, plain)] ? "'" : "";
+}
+
+static void print_text(const struct run *run, const char *model, const hone_trainer_info *i, const hone_train_result *r)
+{
+    char text[32];
+    bool full = !strcmp(i->method, "full");
+    if (run->first < r->steps)
+        printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
+    else
+        printf("loss        no step was left to do: all %lld were done before\n", (long long)r->steps);
+    if (run->evals > 1)
+        printf("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
+               r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
+    else if (run->evals)
+        printf("validation  %.4f\n", r->eval_loss);
+    if (r->skipped_steps)
+        printf("skipped     %lld steps, whose gradients were not finite\n", (long long)r->skipped_steps);
+    printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
+    printf("memory      %s at most", cli_bytes(text, (double)i->peak_rss_bytes));
+    printf(" (%s were planned)\n", cli_bytes(text, (double)i->peak_bytes));
+    printf("%-11s %s\n", full ? "model" : "adapter", r->output);
+    const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
+    printf("try it      hone generate --model %s%s%s", q, named, q);
+    if (!full)
+        printf(" --adapter %s%s%s", p, r->output, p);
+    puts(" --prompt \"...\"");
+}
+
+/* The message of a run that was stopped: where its state is, and how to go on. */
+static hone_status stopped(hone_options *options, const hone_train_result *r)
+{
+    const char *resume;
+    hone_status status = hone_options_get(options, "resume", &resume);
+    if (status != HONE_OK || !r->checkpoint[0])
+        return status != HONE_OK ? status : HONE_ERR_STOPPED;
+    return (hone_status)fail(
+        ERR_STOPPED, "stopped after step %lld; the state is in %s. Go on with: hone train ... (the same command%s)",
+        (long long)r->steps, r->checkpoint,
+        strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
+}
+
+hone_status cli_train(hone_options *options)
+{
+    struct run run = {.first_eval = NAN};
+    hone_trainer_info info = {.size = sizeof info};
+    hone_train_result result = {.size = sizeof result};
+    const char *length, *model;
+    hone_status status = hone_options_get(options, "sample_prompt", &run.prompt);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "sample_length", &length);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "model", &model);
+    if (status == HONE_OK) {
+        run.sample_length = strtoll(length, NULL, 10);
+        status = hone_trainer_open(&run.trainer, options, run.prompt[0] ? HONE_TRAINER_SAMPLE : 0);
+    }
+    if (status == HONE_OK)
+        status = hone_trainer_get_info(run.trainer, &info);
+    if (status == HONE_OK) {
+        run.info = &info;
+        run.first = info.step;
+        cli_catch_signals();            /* until here nothing is lost by an end at once */
+        status = hone_train(run.trainer, show, &run, &result);
+        progress_clear();
+    }
+    if (status == HONE_ERR_STOPPED)
+        status = stopped(options, &result);
+    else if (status == HONE_OK)
+        status = hone_trainer_get_info(run.trainer, &info);     /* once more for the peak */
+    if (status == HONE_OK && cli_flag(options, "json"))
+        print_json(&run, &info, &result);
+    else if (status == HONE_OK)
+        print_text(&run, model, &info, &result);
+    hone_trainer_close(run.trainer);
+    return status;
+}

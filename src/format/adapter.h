@@ -1,0 +1,75 @@
+/* adapter_config.json of PEFT's LoRA adapters: which modules have a pair of matrices, of which rank and scale.
+ *
+ * Modules have the names of transformers ("model.layers.0.self_attn.q_proj"). Which name in the file means which module follows
+ * PEFT 0.21 to the letter, where three lists match in three ways:
+ *
+ *     target_modules              a whole name, or its end at a dot; letter by letter
+ *     rank_pattern, alpha_pattern the same, but a dot stands for any character, '^' in front asks for the whole name, and the
+ *                                 first of the list that matches wins
+ *     modules_to_save             any end of a name, dot or not: "norm" means "input_layernorm" too
+ *
+ * Tensors in adapter_model.safetensors are named ADAPTER_PREFIX + module + ".lora_A.weight" [rank, in] and ".lora_B.weight"
+ * [out, rank], and ADAPTER_PREFIX + module + ".weight" for every module that modules_to_save means: PEFT fails if one is missing.
+ */
+#ifndef FORMAT_ADAPTER_H
+#define FORMAT_ADAPTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/memory.h"
+
+#define ADAPTER_PREFIX "base_model.model."
+
+enum { ADAPTER_MAX_RANK = 65536 };
+
+struct adapter_pattern {
+    const char *module;                 /* letters, digits and "_.-", with '^' in front or not */
+    double value;
+};
+
+struct adapter_config {
+    struct arena arena;                 /* owns the texts and lists that were read */
+    const char *base_model;             /* or NULL */
+    int64_t rank;
+    double alpha, dropout;
+    bool rslora;
+    bool all_linear;                    /* "all-linear": every module but "lm_head"; then there are no targets */
+    bool whole;                         /* target_modules is one text, not a list: a pattern of the whole name */
+    const char **targets;
+    int64_t target_count;
+    struct adapter_pattern *rank_pattern, *alpha_pattern;
+    int64_t rank_patterns, alpha_patterns;
+    const char **saved;                 /* modules_to_save */
+    int64_t saved_count;
+};
+
+/* Reads dir/adapter_config.json. What PEFT can do and hone cannot is ERR_UNSUPPORTED with the key's name; keys that no PEFT
+ * known here has are said as a warning. A missing key has PEFT's default. */
+enum status adapter_config_open(struct adapter_config *config, const char *dir);
+void adapter_config_free(struct adapter_config *config);
+
+/* Writes dir/adapter_config.json, old or new content and never a part. Patterns keep their order, for the first match wins. */
+enum status adapter_config_write(const struct adapter_config *config, const char *dir);
+
+/* Ranks are whole and from 1 to ADAPTER_MAX_RANK, alphas finite, the dropout in [0, 1), and something is targeted. For a config
+ * that was filled from options; open and write check it too. Fails with `code`, and `where` in front. */
+enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where);
+
+/* Whether a linear module has a LoRA pair. One that modules_to_save means, or that lies below such a one, has none. */
+bool adapter_targets(const struct adapter_config *config, const char *module);
+
+/* Whether a module is stored whole, because modules_to_save means it. */
+bool adapter_saves(const struct adapter_config *config, const char *module);
+
+int64_t adapter_rank(const struct adapter_config *config, const char *module);
+double adapter_scale(const struct adapter_config *config, const char *module); /* alpha / r, or alpha / sqrt(r) with rsLoRA */
+
+/* "q_proj=8,layers.0.mlp.up_proj=4", in the arena. ERR_ARGUMENT names the option and the piece. */
+enum status adapter_parse_patterns(struct arena *arena, const char *text, const char *option, struct adapter_pattern **out,
+                                   int64_t *count);
+
+/* "all-linear" in any case, or names with commas between them: sets the targets, in the config's arena. */
+enum status adapter_parse_targets(struct adapter_config *config, const char *text, const char *option);
+
+#endif

@@ -1,0 +1,191 @@
+/* Which names mean which modules, and the options that give such names. PEFT matches patterns as regular expressions; of names
+ * without special characters only the dot is left of that, and it stands for any character. */
+#include "format/adapter_match.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/adapter.h"
+
+bool adapter_is_plain(const char *name, bool caret)
+{
+    name += caret && *name == '^';
+    const char *at = name;
+    while (isascii((unsigned char)*at) && (isalnum((unsigned char)*at) || (*at && strchr("_.-", *at))))
+        at++;
+    return at > name && !*at;
+}
+
+bool adapter_is_all_linear(const char *text)
+{
+    static const char ALL[] = "all-linear";
+    size_t n = 0;
+    while (ALL[n] && tolower((unsigned char)text[n]) == ALL[n])
+        n++;
+    return !ALL[n] && !text[n];
+}
+
+/* The first n characters of both, where a dot of the pattern stands for any. */
+static bool alike(const char *pattern, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (pattern[i] != text[i] && pattern[i] != '.')
+            return false;
+    return true;
+}
+
+/* (.*\.)?(pattern)$ */
+static bool pattern_matches(const char *pattern, const char *module)
+{
+    bool whole = *pattern == '^';
+    pattern += whole;
+    size_t n = strlen(pattern), length = strlen(module);
+    if (n > length || !alike(pattern, module + length - n, n))
+        return false;
+    return n == length || (!whole && module[length - n - 1] == '.');
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(end), length = strlen(name);
+    return n <= length && memcmp(name + length - n, end, n) == 0;
+}
+
+static bool is_target(const char *target, const char *module)
+{
+    size_t n = strlen(target), length = strlen(module);
+    return ends_with(module, target) && (n == length || module[length - n - 1] == '.');
+}
+
+/* (^|.*\.)name($|\..*) */
+static bool lies_below(const char *name, const char *module)
+{
+    size_t n = strlen(name), length = strlen(module);
+    for (size_t at = 0; at + n <= length; at++)
+        if ((at == 0 || module[at - 1] == '.') && (at + n == length || module[at + n] == '.') && alike(name, module + at, n))
+            return true;
+    return false;
+}
+
+bool adapter_targets(const struct adapter_config *config, const char *module)
+{
+    for (int64_t i = 0; i < config->saved_count; i++)
+        if (lies_below(config->saved[i], module))
+            return false;
+    if (config->all_linear)
+        return strcmp(module, "lm_head") != 0;
+    if (config->whole)
+        return strlen(config->targets[0]) == strlen(module) && alike(config->targets[0], module, strlen(module));
+    for (int64_t i = 0; i < config->target_count; i++)
+        if (is_target(config->targets[i], module))
+            return true;
+    return false;
+}
+
+bool adapter_saves(const struct adapter_config *config, const char *module)
+{
+    for (int64_t i = 0; i < config->saved_count; i++)
+        if (ends_with(module, config->saved[i]))
+            return true;
+    return false;
+}
+
+static double by_pattern(const struct adapter_pattern *patterns, int64_t count, const char *module, double otherwise)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (pattern_matches(patterns[i].module, module))
+            return patterns[i].value;
+    return otherwise;
+}
+
+int64_t adapter_rank(const struct adapter_config *config, const char *module)
+{
+    return (int64_t)by_pattern(config->rank_pattern, config->rank_patterns, module, (double)config->rank);
+}
+
+double adapter_scale(const struct adapter_config *config, const char *module)
+{
+    double alpha = by_pattern(config->alpha_pattern, config->alpha_patterns, module, config->alpha);
+    double rank = (double)adapter_rank(config, module);
+    return alpha / (config->rslora ? sqrt(rank) : rank);
+}
+
+static int64_t count_pieces(const char *text)
+{
+    int64_t n = 1;
+    for (; *text; text++)
+        n += *text == ',';
+    return n;
+}
+
+/* The piece up to the next comma, without the spaces around it, as a copy; *text moves behind the comma, or becomes NULL. */
+static char *next_piece(struct arena *arena, const char **text)
+{
+    const char *begin = *text, *end = strchr(begin, ',');
+    *text = end ? end + 1 : NULL;
+    if (!end)
+        end = begin + strlen(begin);
+    while (begin < end && *begin == ' ')
+        begin++;
+    while (end > begin && end[-1] == ' ')
+        end--;
+    return arena_text(arena, begin, end - begin);
+}
+
+static enum status parse_pattern(char *piece, const char *option, struct adapter_pattern *pattern)
+{
+    char *equals = strrchr(piece, '='), *end = NULL;
+    double value = equals ? strtod(equals + 1, &end) : 0;
+    if (!equals || end == equals + 1 || *end || !isfinite(value))
+        return fail(ERR_ARGUMENT, "%s: \"%s\" must be a module's name, '=' and a number, as in q_proj=8", option, piece);
+    *equals = 0;
+    if (!adapter_is_plain(piece, true))
+        return fail(ERR_ARGUMENT, "%s: \"%s\" is not a module's name or the end of one", option, piece);
+    *pattern = (struct adapter_pattern){piece, value};
+    return OK;
+}
+
+enum status adapter_parse_patterns(struct arena *arena, const char *text, const char *option, struct adapter_pattern **out,
+                                   int64_t *count)
+{
+    *count = 0;
+    *out = arena_array(arena, count_pieces(text), (int64_t)sizeof **out);
+    if (!*out)
+        return ERR_MEMORY;
+    for (text = *text ? text : NULL; text;) {
+        char *piece = next_piece(arena, &text);
+        if (!piece)
+            return ERR_MEMORY;
+        struct adapter_pattern *pattern = &(*out)[*count];
+        TRY(parse_pattern(piece, option, pattern));
+        for (int64_t i = 0; i < *count; i++)
+            if (strcmp((*out)[i].module, pattern->module) == 0)
+                return fail(ERR_ARGUMENT, "%s: \"%s\" is there twice", option, pattern->module);
+        ++*count;
+    }
+    return OK;
+}
+
+enum status adapter_parse_targets(struct adapter_config *config, const char *text, const char *option)
+{
+    config->all_linear = adapter_is_all_linear(text);
+    config->whole = false;
+    config->target_count = 0;
+    if (config->all_linear)
+        return OK;
+    config->targets = arena_array(&config->arena, count_pieces(text), (int64_t)sizeof *config->targets);
+    if (!config->targets)
+        return ERR_MEMORY;
+    while (text) {
+        const char *piece = next_piece(&config->arena, &text);
+        if (!piece)
+            return ERR_MEMORY;
+        if (!adapter_is_plain(piece, false))
+            return fail(ERR_ARGUMENT, "%s: \"%s\" is not a module's name: give all-linear, or names as in q_proj,v_proj", option,
+                        piece);
+        config->targets[config->target_count++] = piece;
+    }
+    return OK;
+}

@@ -1,0 +1,146 @@
+/* Writing adapter_config.json as Python's json.dumps(..., indent=2, sort_keys=True) lays it out, but for the patterns: sorted,
+ * they could match in another order than the adapter was trained with. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "format/adapter.h"
+
+/* Takes over `value`; NULL is text that is not UTF-8, or no memory. */
+static enum status put_json(struct buffer *out, json_t *value, size_t flags)
+{
+    char *text = value ? json_dumps(value, flags | JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+    json_decref(value);
+    enum status status = text ? buffer_append(out, text, (int64_t)strlen(text))
+                              : fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8, or memory is short");
+    free(text);
+    return status;
+}
+
+static enum status put_text(struct buffer *out, const char *text)
+{
+    return put_json(out, json_string(text), 0);
+}
+
+/* Through Jansson both ways, which has a decimal point in every locale. */
+static bool is_exact(double number, size_t digits)
+{
+    json_t *value = json_real(number);
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+    json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+    bool same = json_is_real(back) && json_real_value(back) == number;
+    json_decref(back);
+    free(text);
+    json_decref(value);
+    return same;
+}
+
+static enum status put_real(struct buffer *out, double number)
+{
+    size_t digits = 1;
+    while (digits < 17 && !is_exact(number, digits))
+        digits++;
+    return put_json(out, json_real(number), JSON_REAL_PRECISION(digits));
+}
+
+/* A whole number without a fraction, as PEFT writes it. */
+static enum status put_number(struct buffer *out, double number)
+{
+    return number == floor(number) && fabs(number) < 1e15 ? buffer_format(out, "%lld", (long long)number) : put_real(out, number);
+}
+
+static enum status put_names(struct buffer *out, const char *const *names, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        TRY(buffer_format(out, i ? ",\n    " : "[\n    "));
+        TRY(put_text(out, names[i]));
+    }
+    return buffer_format(out, count ? "\n  ]" : "[]");
+}
+
+static enum status put_patterns(struct buffer *out, const struct adapter_pattern *patterns, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        TRY(buffer_format(out, i ? ",\n    " : "{\n    "));
+        TRY(put_text(out, patterns[i].module));
+        TRY(buffer_format(out, ": "));
+        TRY(put_number(out, patterns[i].value));
+    }
+    return buffer_format(out, count ? "\n  }" : "{}");
+}
+
+static enum status put_targets(struct buffer *out, const struct adapter_config *config)
+{
+    if (config->all_linear || config->whole)
+        return put_text(out, config->all_linear ? "all-linear" : config->targets[0]);
+    return put_names(out, config->targets, config->target_count);
+}
+
+static enum status put_ours(struct buffer *out, const struct adapter_config *config, const char *key)
+{
+    if (strcmp(key, "alpha_pattern") == 0)
+        return put_patterns(out, config->alpha_pattern, config->alpha_patterns);
+    if (strcmp(key, "base_model_name_or_path") == 0)
+        return config->base_model ? put_text(out, config->base_model) : buffer_format(out, "null");
+    if (strcmp(key, "init_lora_weights") == 0)
+        return buffer_format(out, "true");
+    if (strcmp(key, "lora_alpha") == 0)
+        return put_number(out, config->alpha);
+    if (strcmp(key, "lora_dropout") == 0)
+        return put_real(out, config->dropout);
+    if (strcmp(key, "modules_to_save") == 0)
+        return config->saved_count ? put_names(out, config->saved, config->saved_count) : buffer_format(out, "null");
+    if (strcmp(key, "r") == 0)
+        return buffer_format(out, "%lld", (long long)config->rank);
+    if (strcmp(key, "rank_pattern") == 0)
+        return put_patterns(out, config->rank_pattern, config->rank_patterns);
+    if (strcmp(key, "target_modules") == 0)
+        return put_targets(out, config);
+    if (strcmp(key, "use_rslora") == 0)
+        return buffer_format(out, config->rslora ? "true" : "false");
+    return fail(ERR_INTERNAL, "adapter_config.json: nothing writes \"%s\"", key);
+}
+
+static enum status put_config(struct buffer *out, const struct adapter_config *config)
+{
+    static const struct {
+        const char *name;
+        enum { OURS, UNSET, FIXED, FREE } rule;
+        const char *written;
+    } KEYS[] = {
+#define KEY(name, rule, written) {#name, rule, written},
+#include "format/adapter.def"
+#undef KEY
+    };
+    const char *before = "{\n  ";
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        if (KEYS[i].rule != OURS && !KEYS[i].written)
+            continue;
+        TRY(buffer_format(out, "%s\"%s\": ", before, KEYS[i].name));
+        TRY(KEYS[i].rule == OURS ? put_ours(out, config, KEYS[i].name) : buffer_format(out, "%s", KEYS[i].written));
+        before = ",\n  ";
+    }
+    return buffer_format(out, "\n}\n");
+}
+
+enum status adapter_config_write(const struct adapter_config *config, const char *dir)
+{
+    struct arena arena = {0};
+    struct buffer out = {0};
+    enum status status = ERR_MEMORY;
+    const char *path = file_join(&arena, dir, "adapter_config.json");
+    if (!path)
+        goto done;
+    TRY_GOTO(adapter_config_check(config, ERR_ARGUMENT, path), done);
+    status = put_config(&out, config);
+    if (status != OK)
+        fail_at(status, "%s: ", path);
+    else
+        status = file_replace(path, out.data, out.size);
+done:
+    buffer_free(&out);
+    arena_free(&arena);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* Pairs beside linear layers. */
+#include "models/lora.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+
+enum { NAME_SIZE = 192 };
+
+static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
+
+struct value *lora_add(struct net *n, struct value *y, struct value *x, const char *module)
+{
+    struct program *p = &n->program;
+    const struct adapter_config *c = n->tuning->lora;
+    char name[NAME_SIZE + sizeof a_part];
+    bool trained = n->tuning->train;
+    int64_t rank = adapter_rank(c, module);
+    if (!x || !y)
+        return NULL;
+    snprintf(name, sizeof name, "%s%s", module, a_part);
+    struct value *a = net_weight(n, name, trained, 2, rank, x->shape[1]);
+    snprintf(name, sizeof name, "%s%s", module, b_part);
+    struct value *b = net_weight(n, name, trained, 2, y->shape[1], rank);
+    if (n->draw)
+        x = dropout(p, x, n->sequence, n->positions, n->draw, c->dropout, n->dropouts++);
+    return linear_add(p, y, scale(p, linear(p, x, a), adapter_scale(c, module)), b);
+}
+
+static bool ends_with(const char *name, const char *part)
+{
+    size_t length = strlen(name), tail = strlen(part);
+    return length > tail && !strcmp(name + length - tail, part);
+}
+
+bool lora_owns(const struct tensor *t)
+{
+    return ends_with(t->name, a_part) || ends_with(t->name, b_part);
+}
+
+/* The same adapter for the same seed, whatever order or subset the tensors come in: the stream is the name's. */
+static void draw(float *to, const struct tensor *t, uint64_t seed)
+{
+    struct hash hash;
+    hash_init(&hash);
+    hash_add(&hash, t->name, (int64_t)strlen(t->name));
+    uint64_t stream = hash_end(&hash).low;
+    float most = 1 / sqrtf((float)t->shape[1]);
+    for (int64_t i = 0; i < tensor_elements(t); i++)
+        to[i] = (2 * philox_uniform(philox(seed, stream, (uint64_t)i).word[0]) - 1) * most;
+}
+
+enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
+{
+    for (int64_t i = 0; i < m->store.count; i++) {
+        const struct tensor *t = m->store.tensor[i];
+        if (t->lifetime != LIFE_TRAINABLE || !ends_with(t->name, a_part) || model_source(m, t))
+            continue;
+        float *values = memory_alloc(tensor_elements(t) * (int64_t)sizeof *values);
+        if (!values)
+            return ERR_MEMORY;
+        draw(values, t, seed);
+        enum status status = engine_upload(e, t, values, DTYPE_F32);
+        if (status == OK && t->master)
+            status = engine_upload(e, t->master, values, DTYPE_F32);
+        memory_free(values);
+        TRY(status);
+    }
+    return OK;
+}
+
+/* A target is a module's whole name or its end behind a dot. */
+static bool is_target(const char *tensor, const char *target)
+{
+    char name[NAME_SIZE + sizeof a_part];
+    snprintf(name, sizeof name, ".%s%s", target, a_part);
+    return ends_with(tensor, name) || !strcmp(tensor, name + 1);
+}
+
+/* The last parts of the names of linear layers, each once: "q_proj, k_proj, ...". */
+static void list_linear(const struct model *m, char *text, size_t size)
+{
+    *text = 0;
+    for (int64_t i = 0; i < m->store.count; i++) {
+        const struct tensor *t = m->store.tensor[i];
+        char last[NAME_SIZE];
+        if (t->rank != 2 || strncmp(t->name, "model.layers.", 13) != 0 || !ends_with(t->name, ".weight") || lora_owns(t))
+            continue;
+        snprintf(last, sizeof last, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
+        const char *dot = strrchr(last, '.');
+        size_t used = strlen(text);
+        if (dot && !strstr(text, dot + 1))
+            snprintf(text + used, size - used, "%s%s", used ? ", " : "", dot + 1);
+    }
+}
+
+enum status lora_check(const struct model *m, const struct adapter_config *config)
+{
+    for (int64_t k = 0; k < config->target_count; k++) {
+        bool found = false;
+        for (int64_t i = 0; i < m->store.count && !found; i++)
+            found = is_target(m->store.tensor[i]->name, config->targets[k]);
+        char known[512];
+        list_linear(m, known, sizeof known);
+        if (!found)
+            return fail(ERR_ARGUMENT, "\"%s\" is no linear layer of this model for LoRA; it has %s (--lora-target-modules)",
+                        config->targets[k], known);
+    }
+    return OK;
+}

@@ -1,0 +1,305 @@
+/* Writing, finding and loading checkpoints. */
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+
+enum { MOST_STATE = 1 << 20, STATE_TENSORS = 4 };
+
+#define STATE_FILE "state.safetensors"
+#define PLACE_FILE "trainer_state.json"
+#define NAME_START "checkpoint-"
+
+/* What a run's numbers depend on. */
+static const enum option settings[] = {
+    OPTION_finetuning_type, OPTION_lora_r, OPTION_lora_alpha, OPTION_lora_dropout, OPTION_lora_target_modules, OPTION_use_rslora,
+    OPTION_rank_pattern, OPTION_alpha_pattern, OPTION_train_norms, OPTION_learning_rate, OPTION_lr_scheduler_type, OPTION_warmup_ratio,
+    OPTION_warmup_steps, OPTION_weight_decay, OPTION_adam_beta1, OPTION_adam_beta2, OPTION_adam_epsilon, OPTION_max_grad_norm,
+    OPTION_per_device_train_batch_size, OPTION_gradient_accumulation_steps, OPTION_num_train_epochs, OPTION_max_steps, OPTION_packing,
+    OPTION_shuffle, OPTION_seed, OPTION_max_length, OPTION_train_on_inputs, OPTION_val_set_size, OPTION_dtype,
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
+
+static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens"};
+enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
+
+static int64_t data_number(const struct trainer *t, int key)
+{
+    return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : t->data.trained;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+static json_t *number_or_null(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *describe(const struct trainer *t)
+{
+    const struct trainer_place *p = &t->place;
+    json_t *chosen = json_object();
+    for (size_t i = 0; i < SETTINGS; i++) {
+        struct buffer text = {0};
+        if (options_get(t->options, settings[i], &text) == OK)
+            json_object_set_new(chosen, options_name(settings[i]), json_string(text.data ? text.data : ""));
+        buffer_free(&text);
+    }
+    for (int i = 0; i < DATA_KEYS; i++)
+        json_object_set_new(chosen, data_keys[i], json_integer((json_int_t)data_number(t, i)));
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
+                     "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
+                     (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step", (json_int_t)p->best_step,
+                     "best_loss", number_or_null(p->best_loss), "eval_loss", number_or_null(p->eval_loss), "settings", chosen);
+}
+
+static enum status write_place(const struct trainer *t, const char *path)
+{
+    json_t *tree = describe(t);
+    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail(ERR_MEMORY, "%s: out of memory", path);
+    free(text);
+    json_decref(tree);
+    return status;
+}
+
+struct state {
+    struct trainer *trainer;
+    const struct tensor *tensor[STATE_TENSORS];
+    struct safetensors_tensor file[STATE_TENSORS];
+};
+
+static void list_state(struct trainer *t, struct state *s)
+{
+    static const char *const names[] = {"weights", "moment1", "moment2", "count"};
+    const struct optimizer *o = &t->optimizer;
+    *s = (struct state){.trainer = t, .tensor = {o->master, o->moment1, o->moment2, o->count}};
+    for (int i = 0; i < STATE_TENSORS; i++)
+        s->file[i] = (struct safetensors_tensor){
+            .name = names[i], .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32, .rank = 1,
+            .shape = {s->tensor[i]->shape[0]}, .bytes = tensor_bytes(s->tensor[i])};
+}
+
+static enum status read_state(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
+{
+    const struct state *s = context;
+    return engine_download(&s->trainer->session.engine, s->tensor[tensor], offset, to, bytes);
+}
+
+static enum status write_all(struct trainer *t, struct arena *arena, const char *dir)
+{
+    struct state s;
+    const char *state = file_join(arena, dir, STATE_FILE), *place = file_join(arena, dir, PLACE_FILE);
+    if (!state || !place)
+        return ERR_MEMORY;
+    list_state(t, &s);
+    TRY(trainer_save(t, dir));
+    TRY(safetensors_write_from(state, s.file, STATE_TENSORS, NULL, read_state, &s));
+    return write_place(t, place);
+}
+
+enum status checkpoint_save(struct trainer *t, const char *dir)
+{
+    struct arena arena = {0};
+    const char *part = arena_format(&arena, "%s.part", dir);
+    enum status status = part ? directory_remove(part) : ERR_MEMORY;
+    if (status == OK)
+        status = directory_make(part);
+    if (status == OK)
+        status = write_all(t, &arena, part);
+    if (status == OK)
+        status = directory_replace(part, dir);
+    arena_free(&arena);
+    return status;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------------ */
+
+static enum status read_double(const json_t *tree, const char *key, double *out, const char *path)
+{
+    *out = NAN;
+    return json_get_real(tree, key, out, path);
+}
+
+static enum status read_place(struct trainer_place *p, const json_t *tree, const char *path)
+{
+    int64_t version = 0;
+    TRY(json_need_int(tree, "version", &version, path));
+    if (version != 1)
+        return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version 1", path, (long long)version);
+    TRY(json_need_int(tree, "step", &p->step, path));
+    TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
+    TRY(json_get_int(tree, "tokens", &p->tokens, path));
+    TRY(json_get_int(tree, "skipped_steps", &p->skipped, path));
+    TRY(json_get_int(tree, "skipped_in_row", &p->skipped_in_row, path));
+    TRY(json_get_int(tree, "best_step", &p->best_step, path));
+    TRY(read_double(tree, "best_loss", &p->best_loss, path));
+    TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
+    if (p->step < 0 || p->slots < 1)
+        return fail(ERR_FORMAT, "%s: no place that a run can be at", path);
+    return OK;
+}
+
+static enum status differs(const char *dir, const char *what, const char *was, const char *is)
+{
+    return fail(ERR_ARGUMENT,
+                "%s is of a run with %s %s, this one has %s: use the same settings to go on, --resume none to start anew, or another "
+                "--output",
+                dir, what, *was ? was : "(none)", *is ? is : "(none)");
+}
+
+static enum status check_settings(const struct trainer *t, const json_t *tree, const char *dir)
+{
+    const json_t *chosen = json_object_get(tree, "settings");
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const char *name = options_name(settings[i]), *was = json_string_value(json_object_get(chosen, name));
+        struct buffer text = {0};
+        enum status status = options_get(t->options, settings[i], &text);
+        const char *is = text.data ? text.data : "";
+        if (status == OK && was && strcmp(was, is) != 0)
+            status = differs(dir, name, was, is);
+        buffer_free(&text);
+        TRY(status);
+    }
+    for (int i = 0; i < DATA_KEYS; i++) {
+        const json_t *was = json_object_get(chosen, data_keys[i]);
+        if (was && json_integer_value(was) != data_number(t, i))
+            return fail(ERR_ARGUMENT,
+                        "%s is of a run on other data (%s was %lld and is %lld): use the same data to go on, --resume none to start "
+                        "anew, or another --output",
+                        dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
+    }
+    return OK;
+}
+
+static enum status read_json(struct arena *arena, const char *dir, json_t **tree, const char **path)
+{
+    *path = file_join(arena, dir, PLACE_FILE);
+    if (!*path)
+        return ERR_MEMORY;
+    if (!file_exists(*path))
+        return fail(ERR_IO, "%s is no checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N", dir);
+    return json_parse_file(tree, *path, MOST_STATE);
+}
+
+static int64_t step_of(const char *name)
+{
+    size_t start = strlen(NAME_START);
+    const char *digits = name + start;
+    bool named = !strncmp(name, NAME_START, start) && *digits && !digits[strspn(digits, "0123456789")] && strlen(digits) < 18;
+    return named ? strtoll(digits, NULL, 10) : -1;
+}
+
+char *checkpoint_path(struct arena *arena, const char *output, int64_t step)
+{
+    char *name = arena_format(arena, NAME_START "%lld", (long long)step);
+    return name ? file_join(arena, output, name) : NULL;
+}
+
+static enum status find_newest(struct trainer *t, const char **dir)
+{
+    const char **names = NULL;
+    int64_t count = 0, newest = -1;
+    *dir = NULL;
+    if (!file_is_directory(t->options->output_dir))
+        return OK;
+    TRY(directory_list(&t->arena, t->options->output_dir, &names, &count));
+    for (int64_t i = 0; i < count; i++)
+        newest = step_of(names[i]) > newest ? step_of(names[i]) : newest;
+    if (newest < 0)
+        return OK;
+    *dir = checkpoint_path(&t->arena, t->options->output_dir, newest);
+    return *dir ? OK : ERR_MEMORY;
+}
+
+enum status checkpoint_find(struct trainer *t)
+{
+    const char *resume = t->options->resume, *dir = resume, *path;
+    json_t *tree = NULL;
+    if (!strcmp(resume, "none"))
+        return OK;
+    if (!strcmp(resume, "auto"))
+        TRY(find_newest(t, &dir));
+    if (!dir)
+        return OK;
+    enum status status = read_json(&t->arena, dir, &tree, &path);
+    if (status == OK)
+        status = check_settings(t, tree, dir);
+    if (status == OK)
+        status = read_place(&t->place, tree, path);
+    json_decref(tree);
+    t->resume = arena_text(&t->arena, dir, (int64_t)strlen(dir));
+    return status != OK || t->resume ? status : ERR_MEMORY;
+}
+
+static enum status load_tensors(struct trainer *t, const char *path)
+{
+    struct safetensors *files;
+    struct state s;
+    const struct optimizer *o = &t->optimizer;
+    struct engine *e = &t->session.engine;
+    TRY(safetensors_open(&files, path));
+    enum status status = OK;
+    list_state(t, &s);
+    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {
+        const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
+        if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
+            status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);
+        else
+            status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);
+        if (status == OK && i == 0 && o->master != o->weights)
+            status = engine_upload(e, o->weights, f->data, o->master->dtype);
+        if (status == OK)
+            file_map_drop(f->map, f->offset, f->bytes);
+    }
+    safetensors_close(files);
+    return status;
+}
+
+enum status checkpoint_load(struct trainer *t, const char *dir)
+{
+    struct arena arena = {0};
+    json_t *tree = NULL;
+    const char *path, *state = file_join(&arena, dir, STATE_FILE);
+    struct trainer_place place = t->place;
+    enum status status = state ? read_json(&arena, dir, &tree, &path) : ERR_MEMORY;
+    if (status == OK)
+        status = check_settings(t, tree, dir);
+    if (status == OK)
+        status = read_place(&place, tree, path);
+    if (status == OK)
+        status = load_tensors(t, state);
+    json_decref(tree);
+    arena_free(&arena);
+    TRY(status);
+    place.slots = t->place.slots;
+    t->place = place;
+    t->sum = t->weight = 0;
+    t->tokens = t->targets = t->sequences = 0;
+    return OK;
+}
+
+enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep)
+{
+    struct arena arena = {0};
+    const char **names = NULL;
+    int64_t count = 0;
+    enum status status = directory_list(&arena, output, &names, &count);
+    for (int64_t i = 0; i < count && status == OK; i++) {
+        int64_t step = step_of(names[i]), newer = 0;
+        for (int64_t k = 0; k < count; k++)
+            newer += step_of(names[k]) > step;
+        if (step < 0 || newer < keep || step == t->place.best_step)
+            continue;
+        const char *path = checkpoint_path(&arena, output, step);
+        status = path ? directory_remove(path) : ERR_MEMORY;
+    }
+    arena_free(&arena);
+    return status;
+}

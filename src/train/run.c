@@ -1,0 +1,275 @@
+/* The loop over steps. */
+#include "train/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/directory.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "train/checkpoint.h"
+
+enum { RATE_STEPS = 16, SKIPPED_MOST = 10, MOST_METRICS = 1 << 30, LINE_SIZE = 1024 };
+
+struct run {
+    struct trainer *t;
+    run_listener *listener;
+    void *context;
+    struct run_result *result;
+    struct sequence *sequences;         /* of a step */
+    const char *metrics;                /* path */
+    double start;
+    struct trainer_step last;
+    double seconds[RATE_STEPS];         /* of the last steps, and their tokens */
+    int64_t tokens[RATE_STEPS];
+    int64_t steps_here;
+    bool stopped;
+};
+
+/* --- metrics ------------------------------------------------------------------------------------------------------------ */
+
+/* A line without its end: numbers that JSON cannot say are null. */
+static int put_number(char *line, int at, const char *key, double x)
+{
+    size_t left = (size_t)(LINE_SIZE - at);
+    return at + (isfinite(x) ? snprintf(line + at, left, ", \"%s\": %.9g", key, x) : snprintf(line + at, left, ", \"%s\": null", key));
+}
+
+static enum status write_line(const struct run *r, char *line, int length)
+{
+    line[length] = '\n';
+    return file_append(r->metrics, line, length + 1);
+}
+
+static enum status write_header(const struct run *r)
+{
+    const struct trainer *t = r->t;
+    json_t *header = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event", t->resume ? "resume" : "start",
+                               "model", t->options->model_name_or_path, "method", t->options->finetuning_type, "dtype",
+                               session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
+                               recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
+                               "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows", (json_int_t)t->data.row_count, "data_tokens",
+                               (json_int_t)t->data.tokens, "data_trained_tokens", (json_int_t)t->data.trained, "longest_row",
+                               (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count, "parameters",
+                               (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
+                               "micro_batch_tokens", (json_int_t)t->place.slots, "startup_seconds", clock_since_start(), "resumed_from", t->resume);
+    char *text = header ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    struct buffer line = {0};
+    enum status status = text ? buffer_format(&line, "%s\n", text) : fail(ERR_MEMORY, "out of memory: the header of the metrics");
+    if (status == OK)
+        status = file_append(r->metrics, line.data, line.size);
+    buffer_free(&line);
+    free(text);
+    json_decref(header);
+    return status;
+}
+
+static enum status write_step(const struct run *r)
+{
+    const struct trainer_step *s = &r->last;
+    char line[LINE_SIZE];
+    int n = snprintf(line, sizeof line, "{\"step\": %lld", (long long)s->step);
+    n = put_number(line, n, "epoch", s->epoch);
+    n = put_number(line, n, "loss", s->loss);
+    n = put_number(line, n, "grad_norm", s->norm);
+    n = put_number(line, n, "learning_rate", s->rate);
+    n += snprintf(line + n, sizeof line - (size_t)n, ", \"tokens\": %lld, \"trained_tokens\": %lld", (long long)s->tokens,
+                  (long long)s->targets);
+    n = put_number(line, n, "tokens_per_second", (double)s->tokens / s->seconds);
+    n = put_number(line, n, "step_seconds", s->seconds);
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s}", s->applied ? "" : ", \"skipped\": true");
+    return write_line(r, line, n);
+}
+
+static enum status write_eval(const struct run *r, double loss, double seconds)
+{
+    char line[LINE_SIZE];
+    int n = snprintf(line, sizeof line, "{\"event\": \"eval\", \"step\": %lld", (long long)r->t->place.step);
+    n = put_number(line, n, "eval_loss", loss);
+    n = put_number(line, n, "eval_seconds", seconds);
+    n += snprintf(line + n, sizeof line - (size_t)n, "}");
+    return write_line(r, line, n);
+}
+
+/* Keeps of an earlier file what was before the checkpoint; without one the file begins anew. */
+static enum status cut_metrics(const struct run *r)
+{
+    struct buffer old = {0}, kept = {0};
+    enum status status = OK;
+    if (r->t->resume && file_exists(r->metrics))
+        status = file_read(&old, r->metrics, MOST_METRICS);
+    for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        if (!end)                                       /* cut off by a crash */
+            break;
+        json_t *tree = NULL;
+        int64_t step = 0;
+        bool good = json_parse(&tree, line, end - line, r->metrics) == OK && json_get_int(tree, "step", &step, r->metrics) == OK;
+        if (good && step <= r->t->place.step)
+            status = buffer_append(&kept, line, end - line + 1);
+        json_decref(tree);
+    }
+    if (status == OK)
+        status = file_replace(r->metrics, kept.data ? kept.data : "", kept.size);
+    buffer_free(&old);
+    buffer_free(&kept);
+    return status;
+}
+
+/* --- events ------------------------------------------------------------------------------------------------------------- */
+
+static double recent_rate(const struct run *r)
+{
+    double seconds = 0, tokens = 0;
+    for (int64_t i = 0; i < RATE_STEPS && i < r->steps_here; i++) {
+        seconds += r->seconds[i];
+        tokens += (double)r->tokens[i];
+    }
+    return seconds > 0 ? tokens / seconds : 0;
+}
+
+static void tell(struct run *r, struct run_event event)
+{
+    event.seconds = clock_seconds() - r->start;
+    event.tokens_per_second = recent_rate(r);
+    event.last = r->steps_here ? &r->last : NULL;
+    if (r->listener && !r->listener(r->context, &event))
+        r->stopped = true;
+}
+
+static enum status save(struct run *r)
+{
+    struct trainer *t = r->t;
+    const char *path = checkpoint_path(&t->arena, t->options->output_dir, t->place.step);
+    if (!path)
+        return ERR_MEMORY;
+    TRY(checkpoint_save(t, path));
+    r->result->checkpoint = path;
+    TRY(checkpoint_thin(t, t->options->output_dir, t->options->save_total_limit));
+    tell(r, (struct run_event){.kind = RUN_SAVE, .path = path});
+    return OK;
+}
+
+/* *best: the state deserves to be kept. */
+static enum status validate(struct run *r, bool *best)
+{
+    struct trainer *t = r->t;
+    double start = clock_seconds(), loss;
+    TRY(eval_run(&t->evaluation, &t->session, NULL, NULL, &loss));
+    t->place.eval_loss = loss;
+    *best = t->place.step > 0 && !(loss >= t->place.best_loss);
+    if (*best || t->place.step == 0) {
+        t->place.best_loss = loss;
+        t->place.best_step = t->place.step;
+    }
+    TRY(write_eval(r, loss, clock_seconds() - start));
+    tell(r, (struct run_event){.kind = RUN_EVAL, .eval_loss = loss, .best = *best});
+    return OK;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------------- */
+
+/* A step that was not applied names its rows: one of them, or the learning rate, made the numbers overflow. */
+static enum status report_skipped(const struct run *r, const int64_t *rows, int64_t count)
+{
+    const struct trainer *t = r->t;
+    char lines[256] = "";
+    size_t used = 0;
+    for (int64_t i = 0; i < count && used + 32 < sizeof lines; i++)
+        used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)t->data.rows[rows[i]].line);
+    log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Rows of lines %s%s of %s", (long long)t->place.step,
+                lines, used + 32 < sizeof lines ? "" : ", ...", t->options->dataset_path);
+    if (t->place.skipped_in_row < SKIPPED_MOST)
+        return OK;
+    return fail(ERR_DATA,
+                "%d steps in a row had gradients that are not finite: lower --learning-rate, or use --dtype float32 if the weights "
+                "are too large for this type",
+                (int)SKIPPED_MOST);
+}
+
+static enum status one_step(struct run *r)
+{
+    struct trainer *t = r->t;
+    const int64_t *rows;
+    int64_t count;
+    double sum, weight;
+    TRY(sampler_step(&t->sampler, t->place.step, &rows, &count));
+    for (int64_t i = 0; i < count; i++)
+        r->sequences[i] = batch_sequence(&t->data, rows[i], i);
+    TRY(trainer_add(t, r->sequences, count, &sum, &weight));
+    if (weight > 0)
+        TRY(trainer_step(t, -1, &r->last));
+    else
+        return fail(ERR_DATA, "%s: step %lld has no token to train: its rows have no assistant text", t->options->dataset_path,
+                    (long long)t->place.step + 1);
+    r->seconds[r->steps_here % RATE_STEPS] = r->last.seconds;
+    r->tokens[r->steps_here++ % RATE_STEPS] = r->last.tokens;
+    r->result->loss = r->last.loss;
+    r->result->tokens += r->last.tokens;
+    r->result->targets += r->last.targets;
+    TRY(write_step(r));
+    if (!r->last.applied)
+        TRY(report_skipped(r, rows, count));
+    tell(r, (struct run_event){.kind = RUN_STEP});
+    return OK;
+}
+
+static bool due(int64_t step, int64_t every, int64_t last)
+{
+    return step == last || (every && step % every == 0);
+}
+
+static enum status all_steps(struct run *r)
+{
+    struct trainer *t = r->t;
+    const struct options *o = t->options;
+    bool best = false;
+    if (t->eval_data.row_count && o->eval_on_start && t->place.step == 0)
+        TRY(validate(r, &best));
+    while (t->place.step < t->steps && !r->stopped) {
+        best = false;
+        TRY(one_step(r));
+        if (t->eval_data.row_count && due(t->place.step, o->eval_steps, t->steps) && !r->stopped)
+            TRY(validate(r, &best));
+        if (best || r->stopped || due(t->place.step, o->save_steps, t->steps))
+            TRY(save(r));
+    }
+    return OK;
+}
+
+static enum status find_most_rows(const struct trainer *t, int64_t *most)
+{
+    *most = 1;
+    for (int64_t step = 0; step < t->steps_per_epoch; step++) {
+        const int64_t *rows;
+        int64_t count;
+        TRY(sampler_step((struct sampler *)&t->sampler, step, &rows, &count));
+        *most = count > *most ? count : *most;
+    }
+    return OK;
+}
+
+enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)
+{
+    struct run r = {.t = t, .listener = listener, .context = context, .result = result};
+    const char *output = t->options->output_dir;
+    int64_t most;
+    *result = (struct run_result){.loss = NAN};
+    TRY(directory_make(output));
+    r.metrics = file_join(&t->arena, output, "metrics.jsonl");
+    TRY(find_most_rows(t, &most));
+    r.sequences = arena_array(&t->arena, most, sizeof *r.sequences);
+    if (!r.metrics || !r.sequences)
+        return ERR_MEMORY;
+    TRY(cut_metrics(&r));
+    TRY(write_header(&r));
+    r.start = clock_seconds();
+    tell(&r, (struct run_event){.kind = RUN_START});
+    TRY(all_steps(&r));
+    result->seconds = clock_seconds() - r.start;
+    if (r.stopped && t->place.step < t->steps)
+        return fail(ERR_STOPPED, "stopped after step %lld of %lld", (long long)t->place.step, (long long)t->steps);
+    return trainer_save(t, output);
+}

@@ -1,0 +1,18 @@
+/* The learning rate of each step: up in even steps while warming up, then constant, or down to nothing by a line or a cosine. */
+#ifndef TRAIN_SCHEDULE_H
+#define TRAIN_SCHEDULE_H
+
+#include <stdint.h>
+
+enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+
+struct schedule {
+    enum schedule_kind kind;
+    double rate;                        /* the highest */
+    int64_t warmup, steps;              /* warmup is a part of steps */
+};
+
+/* Of the step `step`, 1 for the first: no step has a rate of 0 unless `rate` is. */
+double schedule_rate(const struct schedule *s, int64_t step);
+
+#endif

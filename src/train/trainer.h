@@ -1,0 +1,90 @@
+/* A trainer: a model, what of it is trained, the optimizer, and the data, with every program prepared.
+ *
+ *     trainer_open → { trainer_add(sequences) … → trainer_step } … → trainer_save → trainer_close
+ *
+ * trainer_add runs micro programs, which add unnormalised gradient sums; trainer_step runs the optimizer's program, which divides by
+ * the weight of all losses since the step before. How sequences are packed into micro-batches changes nothing but rounding.
+ * Programs are keyed by (T, R): four sizes of token slots, four capacities for losses, of which those that the data need are there.
+ */
+#ifndef TRAIN_TRAINER_H
+#define TRAIN_TRAINER_H
+
+#include "config/options.h"
+#include "train/eval.h"
+#include "train/generate.h"
+#include "train/optimizer.h"
+#include "train/sampler.h"
+#include "train/schedule.h"
+
+enum { TRAINER_SIZES = 4 };
+
+enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4 };        /* PLAN: no weights, no data */
+
+/* Where a run stands; what a checkpoint keeps beside tensors. */
+struct trainer_place {
+    int64_t step;                       /* optimizer steps done */
+    int64_t slots;                      /* token slots of the largest micro-batch */
+    int64_t tokens;                     /* so far */
+    int64_t skipped;                    /* steps that were not applied, and how many of them lately in a row */
+    int64_t skipped_in_row;
+    int64_t best_step;                  /* of the lowest validation loss; 0: none yet */
+    double best_loss, eval_loss;        /* NAN: none yet */
+};
+
+struct trainer {
+    const struct options *options;
+    struct session session;
+    struct adapter_config lora;         /* made from the options, unless an adapter is taken over */
+    struct chat *chat;                  /* NULL while nobody needed it */
+    struct data data, eval_data;        /* row_count 0: none */
+    struct sampler sampler;
+    struct optimizer optimizer;
+    struct evaluation evaluation;
+    struct generator generator;         /* session NULL: not ready to sample */
+    struct schedule schedule;
+    struct arena arena;
+    int64_t micro[TRAINER_SIZES][TRAINER_SIZES];        /* programs by size of T and of R; -1: none */
+    int64_t logits, logits_backward;    /* programs of trainer_add_with; -1: none */
+    float *losses;                      /* of a micro-batch */
+    float *seen;                        /* its logits, of trainer_add_with */
+    struct trainer_place place;
+    int64_t steps_per_epoch, steps;     /* 0 without data */
+    const char *resume;                 /* the checkpoint that it goes on from, or NULL */
+    int64_t process_bytes;              /* resident before the blocks were allocated */
+
+    /* Since the last step. */
+    double sum, weight;                 /* of losses and of their weights */
+    int64_t tokens, targets, sequences;
+    double started;                     /* when the first of them came */
+};
+
+enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
+void trainer_close(struct trainer *t);
+
+/* What the run will take, for people: "selective". */
+const char *recompute_name(enum recompute recompute);
+
+/* Adds the gradients of these sequences, and their losses to sum and weight. */
+enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight);
+
+/* The same with the caller's gradient of the logits (rows, V) behind tokens [first, first + rows) of a sequence. */
+typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
+                             float *gradient, double *loss);
+enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
+                             void *context, double *sum, double *weight);
+
+struct trainer_step {
+    int64_t step;
+    double epoch, loss, norm, rate;
+    int64_t tokens, targets;
+    double seconds;
+    bool applied;
+};
+
+/* A negative rate: the schedule's. ERR_ARGUMENT where nothing was added since the step before. */
+enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step);
+
+/* The adapter, or the whole model, in a directory. */
+enum status trainer_save(struct trainer *t, const char *dir);
+
+#endif

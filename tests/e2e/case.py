@@ -1,0 +1,50 @@
+"""What the end-to-end tests share: SCRIPT HONE ASSETS DATA [--large], a folder for each test, and the program run in it."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HONE, ASSETS, DATA = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+TINY, SMOL = ASSETS / "models/tiny-llama", ASSETS / "models/smollm2"
+CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}]}
+
+
+def run(*args, **options):
+    return subprocess.run([HONE, *map(str, args)], capture_output=True, text=True, timeout=600, **options)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+        os.environ["XDG_CACHE_HOME"] = str(self.dir / "cache")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, *rows):
+        path = self.dir / name
+        path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+        return path
+
+    def ok(self, *args):
+        result = run(*args)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def fails(self, code, *args, says=()):
+        result = run(*args)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertTrue(result.stderr.startswith("hone: "), result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for text in says:
+            self.assertIn(text, result.stderr)
+        return result.stderr
+
+
+def main(tiny, large):
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(large if "--large" in sys.argv else tiny)
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())

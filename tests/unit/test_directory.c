@@ -1,0 +1,222 @@
+/* base/directory and file_copy: trees are made, listed, removed without following links, and replaced whole. */
+#include "test.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+
+static char root[64], path_text[8][256];
+
+static int make_root(void **state)
+{
+    (void)state;
+    snprintf(root, sizeof root, "/tmp/hone-test-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    return directory_remove(root) == OK && !file_exists(root) ? 0 : -1;
+}
+
+/* root/name; the last eight stay. */
+static const char *at(const char *name)
+{
+    static int next;
+    char *text = path_text[next++ % 8];
+    snprintf(text, sizeof *path_text, "%s/%s", root, name);
+    return text;
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_ok(file_replace(at(name), text, (int64_t)strlen(text)));
+}
+
+static void assert_content(const char *name, const char *text)
+{
+    struct buffer b = {0};
+    assert_ok(file_read(&b, at(name), 1 << 20));
+    assert_string_equal(b.data, text);
+    buffer_free(&b);
+}
+
+static int64_t count_names(const char *path)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count;
+    assert_ok(directory_list(&arena, path, &names, &count));
+    arena_free(&arena);
+    return count;
+}
+
+static void missing_directories_above_are_made(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("a/b//c/d/")));
+    assert_true(file_is_directory(at("a/b/c/d")));
+    assert_ok(directory_make(at("a/b")));
+    assert_ok(directory_make("/"));
+    put("a/file", "x");
+    assert_fails(directory_make(at("a/file")), ERR_IO, "a/file: cannot make the directory: File exists");
+    assert_fails(directory_make(at("a/file/below")), ERR_IO, "a/file: cannot make the directory: File exists");
+    assert_fails(directory_make(""), ERR_IO, "cannot make the directory");
+    assert_int_equal(chdir(root), 0);
+    assert_ok(directory_make("relative/one"));
+    assert_true(file_is_directory(at("relative/one")));
+}
+
+static void names_are_listed_in_order(void **state)
+{
+    (void)state;
+    static const char *const want[] = {"1", "10", "2", "B", "a"};
+    assert_ok(directory_make(at("list/2")));
+    put("list/a", "");
+    put("list/10", "");
+    put("list/B", "");
+    put("list/1", "");
+    struct arena arena = {0};
+    const char **names;
+    int64_t count;
+    assert_ok(directory_list(&arena, at("list"), &names, &count));
+    assert_int_equal(count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(names[i], want[i]);
+    assert_ok(directory_make(at("list/empty")));
+    assert_ok(directory_list(&arena, at("list/empty"), &names, &count));
+    assert_int_equal(count, 0);
+    assert_fails(directory_list(&arena, at("list/no"), &names, &count), ERR_IO,
+                 "list/no: cannot read the directory: No such file");
+    arena_free(&arena);
+}
+
+static void removing_does_not_follow_links(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("kept")));
+    put("kept/file", "x");
+    assert_ok(directory_make(at("tree/deep/er")));
+    put("tree/deep/er/file", "x");
+    assert_int_equal(symlink(at("kept"), at("tree/link")), 0);
+    assert_int_equal(symlink("nowhere", at("tree/broken")), 0);
+    assert_ok(directory_remove(at("tree/")));
+    assert_false(file_exists(at("tree")));
+    assert_content("kept/file", "x");
+    assert_int_equal(symlink(at("kept"), at("link")), 0);
+    assert_ok(directory_remove(at("link/")));
+    assert_false(file_exists(at("link")));
+    assert_content("kept/file", "x");
+    assert_ok(directory_remove(at("kept/file")));
+    assert_int_equal(count_names(at("kept")), 0);
+    assert_ok(directory_remove(at("was/never/there")));
+}
+
+static void a_directory_is_replaced_whole(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("r/run.part/sub")));
+    put("r/run.part/sub/file", "old");
+    assert_ok(directory_replace(at("r/run.part"), at("r/run")));
+    assert_content("r/run/sub/file", "old");
+    assert_ok(directory_make(at("r/run.part")));
+    put("r/run.part/file", "new");
+    assert_ok(directory_replace(at("r/run.part/"), at("r/run/")));
+    assert_content("r/run/file", "new");
+    assert_false(file_exists(at("r/run/sub")));
+    assert_int_equal(count_names(at("r")), 1);
+
+    assert_fails(directory_replace(at("r/run.part"), at("r/run")), ERR_IO, "r/run.part: cannot open the directory");
+    assert_content("r/run/file", "new");
+    put("r/plain", "x");
+    assert_ok(directory_make(at("r/run.part")));
+    assert_fails(directory_replace(at("r/run.part"), at("r/plain")), ERR_IO, "r/plain: is there and is not a directory");
+    assert_fails(directory_replace(at("r/run.part"), at("no/run")), ERR_IO, "no/run: cannot replace: No such file");
+    assert_fails(directory_replace(at("r"), at("r/run")), ERR_IO, "r/run: cannot replace");
+    assert_content("r/run/file", "new");
+    assert_int_equal(count_names(at("r")), 3);
+
+    assert_int_equal(symlink("run", at("r/latest")), 0);
+    assert_ok(directory_replace(at("r/run.part"), at("r/latest")));
+    assert_int_equal(count_names(at("r/latest")), 0);
+    assert_content("r/run/file", "new");
+}
+
+static void a_file_is_copied_whole(void **state)
+{
+    (void)state;
+    enum { SIZE = 700 * 1000 };
+    char *bytes = memory_alloc(SIZE);
+    for (int i = 0; i < SIZE; i++)
+        bytes[i] = (char)(i * 7 + i / 251);
+    assert_ok(directory_make(at("copy")));
+    assert_ok(file_replace(at("copy/from"), bytes, SIZE));
+    put("copy/to", "old");
+    assert_ok(file_copy(at("copy/from"), at("copy/to")));
+    struct file_map map;
+    assert_ok(file_map(&map, at("copy/to")));
+    assert_int_equal(map.size, SIZE);
+    assert_memory_equal(map.data, bytes, SIZE);
+    file_unmap(&map);
+    memory_free(bytes);
+    put("copy/from", "");
+    assert_ok(file_copy(at("copy/from"), at("copy/to")));
+    assert_content("copy/to", "");
+    put("copy/from", "itself");
+    assert_ok(file_copy(at("copy/from"), at("copy/from")));
+    assert_content("copy/from", "itself");
+    assert_fails(file_copy(at("copy/no"), at("copy/to")), ERR_IO, "copy/no: cannot open: No such file");
+    assert_fails(file_copy(at("copy"), at("copy/to")), ERR_IO, "is a directory");
+    assert_fails(file_copy(at("copy/from"), at("no/to")), ERR_IO, "cannot create");
+    assert_int_equal(count_names(at("copy")), 2);
+}
+
+static enum status all_calls(void)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count;
+    enum status status;
+    TRY(directory_make(at("m/run.part")));
+    TRY(file_replace(at("m/file"), "x", 1));
+    TRY(file_copy(at("m/file"), at("m/run.part/file")));
+    TRY_GOTO(directory_list(&arena, at("m/run.part"), &names, &count), done);
+    TRY_GOTO(directory_replace(at("m/run.part"), at("m/run")), done);
+    status = directory_remove(at("m"));
+done:
+    arena_free(&arena);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    int64_t before = memory_count(), n;
+    assert_ok(all_calls());
+    n = memory_count() - before;
+    assert_true(n > 5);
+    for (int64_t i = 0; i < n; i++) {
+        memory_fail_after(i);
+        enum status status = all_calls();
+        memory_fail_after(-1);
+        assert_int_equal(status, ERR_MEMORY);
+        assert_ok(directory_remove(at("m")));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missing_directories_above_are_made),
+        cmocka_unit_test(names_are_listed_in_order),
+        cmocka_unit_test(removing_does_not_follow_links),
+        cmocka_unit_test(a_directory_is_replaced_whole),
+        cmocka_unit_test(a_file_is_copied_whole),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}

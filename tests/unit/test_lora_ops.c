@@ -1,0 +1,89 @@
+/* The way back through a low-rank adapter and a head with wide logits, in both types of run. */
+#include "test.h"
+
+#include "base/rng.h"
+#include "ops/ops.h"
+#include "tensor/engine.h"
+
+enum { T = 24, C = 32, R = 4, V = 48, TENSORS = 4 };
+
+static float random_number(uint64_t key, int64_t i)
+{
+    float pair[2];
+    struct philox r = philox(key, 0, (uint64_t)i);
+    philox_normal(r.word[0], r.word[1], pair);
+    return bf16_to_f32(bf16_from_f32(0.3f * pair[0]));
+}
+
+/* h = x · wᵀ + 2 · (x · aᵀ) · bᵀ, logits = h · headᵀ; w is frozen, the gradients of a, b and head come back. */
+static void run(enum run_type type, float gradients[TENSORS][V * C])
+{
+    static const char *const names[][2] = {{"w", "dw"}, {"a", "da"}, {"b", "db"}, {"head", "dhead"}};
+    static const int64_t shapes[][2] = {{C, C}, {R, C}, {C, R}, {V, C}};
+    struct device *device;
+    struct store store;
+    struct program p;
+    struct engine e;
+    struct tensor *t[TENSORS], *g[TENSORS];
+    int64_t index;
+    assert_ok(device_open(&device, "cpu"));
+    assert_ok(store_init(&store));
+    for (int i = 0; i < TENSORS; i++) {
+        assert_ok(store_tensor(&t[i], &store, names[i][0], LIFE_TRAINABLE, run_types[type][ROLE_WEIGHT], 2, shapes[i]));
+        assert_ok(store_tensor(&g[i], &store, names[i][1], LIFE_GRADIENTS, DTYPE_F32, 2, shapes[i]));
+        t[i]->gradient = i ? g[i] : NULL;
+    }
+    program_init(&p, ops_table, type);
+    struct value *x = program_input(&p, "x", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
+    struct value *d = program_input(&p, "d", ROLE_STATISTIC, 2, (int64_t)T, (int64_t)V);
+    struct value *h = linear(&p, x, program_tensor(&p, t[0]));
+    h = linear_add(&p, h, scale(&p, linear(&p, x, program_tensor(&p, t[1])), 2), program_tensor(&p, t[2]));
+    struct value *logits = linear_wide(&p, h, program_tensor(&p, t[3]));
+    assert_ok(program_gradient(&p, &logits, &d, 1));
+    engine_init(&e, device, &store);
+    assert_ok(engine_add(&e, &p, &index));
+    assert_ok(engine_place(&e));
+    assert_ok(engine_prepare(&e));
+    float values[V * C];
+    for (int i = 0; i < TENSORS; i++) {
+        for (int64_t k = 0; k < tensor_elements(t[i]); k++)
+            values[k] = random_number((uint64_t)i, k);
+        assert_ok(engine_upload(&e, t[i], values, DTYPE_F32));
+    }
+    for (int64_t k = 0; k < T * C; k++)
+        values[k] = random_number(8, k);
+    assert_int_equal(dtype_convert(engine_input(&e, x), x->dtype, values, DTYPE_F32, T * C), 1);
+    for (int64_t k = 0; k < T * V; k++)
+        ((float *)engine_input(&e, d))[k] = random_number(9, k);
+    assert_ok(engine_run(&e, index));
+    for (int i = 0; i < TENSORS; i++) {
+        struct operand from = {e.blocks[g[i]->place.block].block, g[i]->place.offset};
+        assert_ok(device_read(device, gradients[i], from, tensor_bytes(g[i])));
+    }
+    engine_free(&e);
+    program_free(&p);
+    store_free(&store);
+    device_close(device);
+}
+
+static void gradients_agree_in_both_types(void **state)
+{
+    (void)state;
+    static float wide[TENSORS][V * C], narrow[TENSORS][V * C];
+    run(RUN_FLOAT32, wide);
+    run(RUN_BFLOAT16, narrow);
+    for (int i = 0; i < TENSORS; i++) {
+        double error = 0, size = 0;
+        for (int k = 0; k < V * C; k++) {
+            error += ((double)wide[i][k] - (double)narrow[i][k]) * ((double)wide[i][k] - (double)narrow[i][k]);
+            size += (double)wide[i][k] * (double)wide[i][k];
+        }
+        assert_true(i ? size > 0.1 && error < 1e-3 * size : size == 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree_in_both_types)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
