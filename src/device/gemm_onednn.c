@@ -1,7 +1,10 @@
 /* Matrix products by oneDNN, the only file that knows it: Debian's 2.6 and the 3.x API, told apart by the version macro.
  *
- * A plan is a matmul primitive with its memory objects; a run only sets their addresses. The scratchpad is ours, so that
+ * A plan is a list of matmul primitives with their memory objects; a run only sets their addresses. The scratchpad is ours, so that
  * the memory plan knows every byte.
+ *
+ * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
+ * cost four digits. So float32 products are cut along k into pieces that add to C one after the other.
  */
 #include <dnnl.h>
 #include <stdio.h>
@@ -13,10 +16,18 @@ struct state {
     dnnl_stream_t stream;
 };
 
+enum { CHAIN = 128, PIECES = 3 };       /* the first piece, those in the middle, and the last, which may be shorter */
+
+struct piece {
+    dnnl_primitive_t primitive;             /* NULL: there is no such piece */
+    dnnl_memory_t memory[GEMM_OPERANDS];    /* the workspace's is NULL where none is needed */
+};
+
 struct gemm_plan {
     struct state *state;
-    dnnl_primitive_t primitive;
-    dnnl_memory_t memory[GEMM_OPERANDS];    /* the workspace's is NULL where none is needed */
+    struct piece piece[PIECES];
+    int64_t count;                          /* of pieces */
+    int64_t step_a, step_b;                 /* bytes from one piece to the next */
 };
 
 static enum status translate(dnnl_status_t code, const char *what)
@@ -65,10 +76,9 @@ static dnnl_data_type_t data_type(enum dtype dtype)
 typedef const_dnnl_memory_desc_t desc_view;
 #define VIEW(desc) (desc)
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t columns, enum dtype dtype, bool transposed)
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype, const dnnl_dims_t strides)
 {
-    const dnnl_dims_t dims = {rows, columns};
-    return dnnl_memory_desc_create_with_tag(desc, 2, dims, data_type(dtype), transposed ? dnnl_ba : dnnl_ab);
+    return dnnl_memory_desc_create_with_strides(desc, 2, dims, data_type(dtype), strides);
 }
 
 static void forget(dnnl_memory_desc_t *desc)
@@ -91,10 +101,9 @@ static dnnl_status_t append_sum(dnnl_post_ops_t post)
 typedef const dnnl_memory_desc_t *desc_view;
 #define VIEW(desc) (&(desc))
 
-static dnnl_status_t describe(dnnl_memory_desc_t *desc, int64_t rows, int64_t columns, enum dtype dtype, bool transposed)
+static dnnl_status_t describe(dnnl_memory_desc_t *desc, const dnnl_dims_t dims, enum dtype dtype, const dnnl_dims_t strides)
 {
-    const dnnl_dims_t dims = {rows, columns};
-    return dnnl_memory_desc_init_by_tag(desc, 2, dims, data_type(dtype), transposed ? dnnl_ba : dnnl_ab);
+    return dnnl_memory_desc_init_by_strides(desc, 2, dims, data_type(dtype), strides);
 }
 
 static void forget(dnnl_memory_desc_t *desc)
@@ -118,11 +127,13 @@ static dnnl_status_t append_sum(dnnl_post_ops_t post)
 
 static void destroy(struct gemm_plan *plan)
 {
-    for (int i = 0; i < GEMM_OPERANDS; i++)
-        if (plan->memory[i])
-            dnnl_memory_destroy(plan->memory[i]);
-    if (plan->primitive)
-        dnnl_primitive_destroy(plan->primitive);
+    for (int i = 0; i < PIECES; i++) {
+        for (int m = 0; m < GEMM_OPERANDS; m++)
+            if (plan->piece[i].memory[m])
+                dnnl_memory_destroy(plan->piece[i].memory[m]);
+        if (plan->piece[i].primitive)
+            dnnl_primitive_destroy(plan->piece[i].primitive);
+    }
     memory_free(plan);
 }
 
@@ -145,16 +156,47 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, bool a
 }
 
 /* The primitive and the memory objects of a product that has been chosen. */
-static dnnl_status_t finish(struct gemm_plan *plan, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3],
+static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3],
                             int64_t *workspace)
 {
-    dnnl_status_t code = dnnl_primitive_create(&plan->primitive, pd);
+    dnnl_status_t code = dnnl_primitive_create(&piece->primitive, pd);
     for (int i = 0; i < 3 && code == dnnl_success; i++)
-        code = dnnl_memory_create(&plan->memory[i], VIEW(desc[i]), plan->state->engine, DNNL_MEMORY_NONE);
+        code = dnnl_memory_create(&piece->memory[i], VIEW(desc[i]), state->engine, DNNL_MEMORY_NONE);
     desc_view scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    *workspace = scratchpad ? (int64_t)dnnl_memory_desc_get_size(scratchpad) : 0;
-    if (code == dnnl_success && *workspace)
-        code = dnnl_memory_create(&plan->memory[GEMM_WORKSPACE], scratchpad, plan->state->engine, DNNL_MEMORY_NONE);
+    int64_t bytes = scratchpad ? (int64_t)dnnl_memory_desc_get_size(scratchpad) : 0;
+    if (code == dnnl_success && bytes)
+        code = dnnl_memory_create(&piece->memory[GEMM_WORKSPACE], scratchpad, state->engine, DNNL_MEMORY_NONE);
+    *workspace = bytes > *workspace ? bytes : *workspace;
+    return code;
+}
+
+/* A product over `k` of the g->k columns of A and rows of B. */
+static dnnl_status_t create_piece(const struct state *state, const struct gemm *g, int64_t k, bool accumulate, struct piece *piece,
+                                  int64_t *workspace)
+{
+    const dnnl_dims_t a = {g->m, k}, b = {k, g->n}, c = {g->m, g->n}, by_row_c = {g->n, 1};
+    const dnnl_dims_t stride_a = {g->transpose_a ? 1 : g->k, g->transpose_a ? g->m : 1};
+    const dnnl_dims_t stride_b = {g->transpose_b ? 1 : g->n, g->transpose_b ? g->k : 1};
+    dnnl_memory_desc_t desc[3] = {0};
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_status_t code = describe(&desc[0], a, g->a, stride_a);
+    if (code == dnnl_success)
+        code = describe(&desc[1], b, g->b, stride_b);
+    if (code == dnnl_success)
+        code = describe(&desc[2], c, g->c, by_row_c);
+    if (code == dnnl_success)
+        code = attributes_create(&attributes, accumulate);
+    if (code == dnnl_success)
+        code = choose(&pd, state->engine, desc, attributes);
+    if (code == dnnl_success)
+        code = finish(state, piece, pd, desc, workspace);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    if (attributes)
+        dnnl_primitive_attr_destroy(attributes);
+    for (int i = 0; i < 3; i++)
+        forget(&desc[i]);
     return code;
 }
 
@@ -163,27 +205,18 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     struct gemm_plan *plan = memory_alloc(sizeof *plan);
     if (!plan)
         return ERR_MEMORY;
+    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
+    int64_t pieces = cut ? (g->k + CHAIN - 1) / CHAIN : 1, k = (g->k + pieces - 1) / pieces;
     plan->state = state;
-    dnnl_memory_desc_t desc[3] = {0};
-    dnnl_primitive_attr_t attributes = NULL;
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t code = describe(&desc[0], g->m, g->k, g->a, g->transpose_a);
-    if (code == dnnl_success)
-        code = describe(&desc[1], g->k, g->n, g->b, g->transpose_b);
-    if (code == dnnl_success)
-        code = describe(&desc[2], g->m, g->n, g->c, false);
-    if (code == dnnl_success)
-        code = attributes_create(&attributes, g->accumulate);
-    if (code == dnnl_success)
-        code = choose(&pd, plan->state->engine, desc, attributes);
-    if (code == dnnl_success)
-        code = finish(plan, pd, desc, workspace);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    if (attributes)
-        dnnl_primitive_attr_destroy(attributes);
-    for (int i = 0; i < 3; i++)
-        forget(&desc[i]);
+    plan->count = (g->k + k - 1) / k;
+    plan->step_a = k * dtype_size(g->a) * (g->transpose_a ? g->m : 1);
+    plan->step_b = k * dtype_size(g->b) * (g->transpose_b ? 1 : g->n);
+    *workspace = 0;
+    dnnl_status_t code = create_piece(state, g, k, g->accumulate, &plan->piece[0], workspace);
+    if (code == dnnl_success && plan->count > 2)
+        code = create_piece(state, g, k, true, &plan->piece[1], workspace);
+    if (code == dnnl_success && plan->count > 1)
+        code = create_piece(state, g, g->k - k * (plan->count - 1), true, &plan->piece[2], workspace);
     if (code != dnnl_success) {
         destroy(plan);
         char what[160];
@@ -195,17 +228,26 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     return OK;
 }
 
+static enum status run_piece(const struct gemm_plan *plan, const struct piece *piece, void *const address[GEMM_OPERANDS])
+{
+    const dnnl_exec_arg_t args[] = {
+        {DNNL_ARG_SRC, piece->memory[GEMM_A]}, {DNNL_ARG_WEIGHTS, piece->memory[GEMM_B]}, {DNNL_ARG_DST, piece->memory[GEMM_C]},
+        {DNNL_ARG_SCRATCHPAD, piece->memory[GEMM_WORKSPACE]},
+    };
+    int count = piece->memory[GEMM_WORKSPACE] ? 4 : 3;
+    for (int i = 0; i < count; i++)
+        dnnl_memory_set_data_handle(piece->memory[i], address[i]);
+    return translate(dnnl_primitive_execute(piece->primitive, plan->state->stream, count, args), "running a product");
+}
+
 static enum status run(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace)
 {
-    void *address[GEMM_OPERANDS] = {(void *)a, (void *)b, c, workspace};
-    dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC, plan->memory[GEMM_A]}, {DNNL_ARG_WEIGHTS, plan->memory[GEMM_B]}, {DNNL_ARG_DST, plan->memory[GEMM_C]},
-        {DNNL_ARG_SCRATCHPAD, plan->memory[GEMM_WORKSPACE]},
-    };
-    int count = plan->memory[GEMM_WORKSPACE] ? 4 : 3;
-    for (int i = 0; i < count; i++)
-        dnnl_memory_set_data_handle(plan->memory[i], address[i]);
-    return translate(dnnl_primitive_execute(plan->primitive, plan->state->stream, count, args), "running a product");
+    for (int64_t i = 0; i < plan->count; i++) {
+        int which = i == 0 ? 0 : i + 1 < plan->count ? 1 : 2;
+        void *address[] = {(char *)a + i * plan->step_a, (char *)b + i * plan->step_b, c, workspace};
+        TRY(run_piece(plan, &plan->piece[which], address));
+    }
+    return OK;
 }
 
 static bool has_bf16(void)

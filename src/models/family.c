@@ -72,6 +72,8 @@ enum status family_read(const struct family **family, struct model_config *confi
     if (config->heads % config->kv_heads)
         return fail(ERR_FORMAT, "%s: %lld heads cannot share %lld key/value heads", hf->path, (long long)config->heads,
                     (long long)config->kv_heads);
+    config->padding = -1;
+    TRY(hf_config_int(hf, "pad_token_id", &config->padding));
     TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
     return (*family)->check(hf, config);
 }

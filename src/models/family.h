@@ -17,6 +17,7 @@ struct net;
 struct model_config {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
     int64_t window;                     /* the most positions the model was made for */
+    int64_t padding;                    /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     bool tied, attention_bias, mlp_bias;
     struct rope_config rope;

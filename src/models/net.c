@@ -62,7 +62,7 @@ struct value *net_embedding(struct net *n, const char *name)
     char full[NAME_SIZE];
     struct value *w = net_weight(n, full_name(full, name, 0, ".weight"), trains_all(n), 2, n->config->vocabulary,
                                  n->config->channels);
-    return embedding(&n->program, n->ids, w, n->order);
+    return embedding(&n->program, n->ids, w, n->order, n->config->padding);
 }
 
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)

@@ -1,13 +1,15 @@
 /* embedding: y[t] = w[ids[t]], rows of a table.
  *
  * Way back: dw[v] += Σ dy[t] over the tokens t with ids[t] = v. `order` lists the slots sorted by id (equal ids in token order),
- * so that one row of the grid sums one id's run in a fixed order and no two write the same row.
+ * so that one row of the grid sums one id's run in a fixed order and no two write the same row. One id may be left out: models
+ * that name a padding token are trained so elsewhere.
  */
 #include "ops/op.h"
 
 enum { IDS, W, ORDER };
 enum { Y };
 enum { T, C };
+enum { FIXED };                         /* number: 1 + the id that gets no gradient; 0: none */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tw, enum dtype ty)
 {
@@ -46,14 +48,14 @@ static enum status gradient(struct program *p, const struct node *n)
         return OK;
     if (!n->in[ORDER])
         return fail(ERR_INTERNAL, "embedding: its gradient needs the order of the ids");
-    NODE(p, embedding_bwd, n->in[IDS], n->in[ORDER], gradient_of(n, Y), gradient_sum(p, n, W));
+    NODE_WITH(p, embedding_bwd, n->number[FIXED], n->in[IDS], n->in[ORDER], gradient_of(n, Y), gradient_sum(p, n, W));
     return program_status(p);
 }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
     return embedding(p, program_input(p, "ids", ROLE_INDEX, 1, d[0]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
-                     program_input(p, "order", ROLE_INDEX, 1, d[0]));
+                     program_input(p, "order", ROLE_INDEX, 1, d[0]), -1);
 }
 
 /* The order by counting: quadratic, and right by its shortness. */
@@ -90,11 +92,11 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     const int32_t *ids = c->data[BWD_IDS], *order = c->data[BWD_ORDER];
     const void *dy = c->data[BWD_DY];
     void *dw = c->data[BWD_DW];
-    int64_t channels = c->dim[C], tokens = c->dim[T];
+    int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED] - 1;
     for (int64_t r = begin; r < end; r++) {
         int32_t id = ids[order[r]];
-        if (r > 0 && ids[order[r - 1]] == id)
-            continue;                                                   /* in the middle of a run */
+        if ((r > 0 && ids[order[r - 1]] == id) || id == fixed)          /* in the middle of a run */
+            continue;
         for (int64_t s = r; s < tokens && ids[order[s]] == id; s++) {
             int64_t from = order[s] * channels, to = id * channels;
             INDEPENDENT
@@ -122,12 +124,13 @@ static enum status shape_bwd(struct program *p, struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, embedding_bwd, program_input(p, "ids", ROLE_INDEX, 1, d[0]), program_input(p, "order", ROLE_INDEX, 1, d[0]),
-                program_input(p, "dy", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
+    return NODE_WITH(p, embedding_bwd, (double)(d[3] - 1), program_input(p, "ids", ROLE_INDEX, 1, d[0]),
+                     program_input(p, "order", ROLE_INDEX, 1, d[0]), program_input(p, "dy", ROLE_RESIDUAL, 2, d[0], d[1]),
+                     program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
 }
 
 static const struct op_example examples_bwd[] = {
-    {.build = build_bwd, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}}}, {0},
+    {.build = build_bwd, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}, {"fixed", {1, 4}}}}, {0},
 };
 
 const struct op OP(embedding_bwd) = {

@@ -20,8 +20,8 @@ static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
     return rows < most ? rows : most;
 }
 
-/* Σ exp(z − most), in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
-static ALWAYS_INLINE real sum_of_exp(const real *z, int64_t count, real most)
+/* Σ z, in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
+static ALWAYS_INLINE real sum_in_blocks(const real *z, int64_t count)
 {
     real total = 0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
@@ -29,14 +29,23 @@ static ALWAYS_INLINE real sum_of_exp(const real *z, int64_t count, real most)
         real lane[LANES] = {0}, block = 0;
         for (; i + LANES <= end; i += LANES)
             for (int l = 0; l < LANES; l++)
-                lane[l] += real_exp(z[i + l] - most);
+                lane[l] += z[i + l];
         for (int l = 0; l < LANES; l++)
             block += lane[l];
         for (; i < end; i++)
-            block += real_exp(z[i] - most);
+            block += z[i];
         total += block;
     }
     return total;
+}
+
+/* The row's logits become their exponentials below the largest one, whose sum is returned. */
+static ALWAYS_INLINE real to_exponentials(real *z, int64_t count, real most)
+{
+    INDEPENDENT
+    for (int64_t i = 0; i < count; i++)
+        z[i] = real_exp(z[i] - most);
+    return sum_in_blocks(z, count);
 }
 
 static ALWAYS_INLINE real largest(const real *z, int64_t count)
@@ -61,9 +70,9 @@ KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64
     const int32_t *targets = c->data[1];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
-        const real *z = (const real *)c->data[0] + r * vocabulary;
-        real most = largest(z, vocabulary), log_sum = real_log(sum_of_exp(z, vocabulary, most));
-        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : log_sum - (z[targets[r]] - most);
+        real *z = (real *)c->data[0] + r * vocabulary, most = largest(z, vocabulary);
+        real target = targets[r] < 0 ? 0 : z[targets[r]] - most;
+        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : real_log(to_exponentials(z, vocabulary, most)) - target;
     }
 }
 
@@ -148,23 +157,26 @@ const struct op OP(linear_cross_entropy) = {
 enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW };
 enum { BWD_DX, BWD_LOSS };
 
-/* Operands: z, targets, dloss, dz, loss */
+/* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit, because
+ * what they add up to beyond it points the same way in every row and does not average out in the weights' gradients.
+ * Operands: z, which is used up, targets, dloss, dz, loss */
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const int32_t *targets = c->data[1];
     void *dz = c->data[3];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
-        const real *z = (const real *)c->data[0] + r * vocabulary;
-        real most = largest(z, vocabulary), log_sum = real_log(sum_of_exp(z, vocabulary, most));
-        real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[2])[r];
+        real *z = (real *)c->data[0] + r * vocabulary, most = largest(z, vocabulary);
         real target = targets[r] < 0 ? 0 : z[targets[r]] - most;        /* dz may lie where z does */
-        ((real *)c->data[4])[r] = targets[r] < 0 ? 0 : log_sum - target;
+        real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[2])[r];
+        real total = to_exponentials(z, vocabulary, most), share = 1 / total;
+        ((real *)c->data[4])[r] = targets[r] < 0 ? 0 : real_log(total) - target;
+        real at_target = targets[r] < 0 ? 0 : z[targets[r]] * share - 1;
         INDEPENDENT
         for (int64_t i = 0; i < vocabulary; i++)
-            store(dt, dz, r * vocabulary + i, dloss * real_exp(z[i] - most - log_sum));
+            store(dt, dz, r * vocabulary + i, dloss * (z[i] * share));
         if (targets[r] >= 0)
-            store(dt, dz, r * vocabulary + targets[r], dloss * (real_exp(target - log_sum) - 1));
+            store(dt, dz, r * vocabulary + targets[r], dloss * at_target);
     }
 }
 

@@ -32,10 +32,11 @@ static inline struct value *add(struct program *p, struct value *x, struct value
     return NODE(p, add, x, d);
 }
 
-/* Rows of the table w (V, C) by ids (T). `order` (T, may be NULL without gradients): token slots sorted by id. */
-static inline struct value *embedding(struct program *p, struct value *ids, struct value *w, struct value *order)
+/* Rows of the table w (V, C) by ids (T). `order` (T, may be NULL without gradients): token slots sorted by id. The row of the id
+ * `fixed` (-1: none) gets no gradient. */
+static inline struct value *embedding(struct program *p, struct value *ids, struct value *w, struct value *order, int64_t fixed)
 {
-    return NODE(p, embedding, ids, w, order);
+    return NODE_WITH(p, embedding, (double)(1 + fixed), ids, w, order);
 }
 
 /* x (T, C) with root mean square 1, times g (C). */

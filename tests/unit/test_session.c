@@ -302,7 +302,7 @@ static void chain_gradients(enum run_type run, float *table, float *weight)
     program_init(&p, ops_table, run);
     struct value *ids = program_input(&p, "ids", ROLE_INDEX, 1, (int64_t)T), *order = program_input(&p, "order", ROLE_INDEX, 1, (int64_t)T);
     struct value *targets = program_input(&p, "targets", ROLE_INDEX, 1, (int64_t)T), *d = program_input(&p, "d", ROLE_STATISTIC, 1, (int64_t)T);
-    struct value *x = embedding(&p, ids, program_tensor(&p, t[0]), order);
+    struct value *x = embedding(&p, ids, program_tensor(&p, t[0]), order, -1);
     struct value *h = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
     x = add(&p, x, bias(&p, linear(&p, h, program_tensor(&p, t[2])), program_tensor(&p, t[3])));
     struct value *y = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
