@@ -21,11 +21,8 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
 {
     TRY(adapter_config_open(&m->adapter, dir));
     m->adapted = true;
-    struct arena arena = {0};
-    const char *path = file_join(&arena, dir, "adapter_model.safetensors");
-    enum status status = !path ? ERR_MEMORY : weights ? safetensors_open(&m->adapter_files, path) : OK;
-    arena_free(&arena);
-    return status;
+    m->adapter_path = file_join(&m->adapter.arena, dir, "adapter_model.safetensors");
+    return !m->adapter_path ? ERR_MEMORY : weights ? safetensors_open(&m->adapter_files, m->adapter_path) : OK;
 }
 
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
@@ -125,8 +122,8 @@ static enum status check_shape(const struct model *m, const struct tensor *t, co
     shape_text(is, f->rank, f->shape);
     shape_text(want, t->rank, t->shape);
     if (f == in_adapter(m, t))
-        return fail(ERR_FORMAT, "the adapter's tensor %s has shape %s, %s asks for %s: was it made for another model?", f->name, is,
-                    m->hf.path, want);
+        return fail(ERR_FORMAT, "%s: tensor %s has shape %s, %s asks for %s: was the adapter made for another model?",
+                    m->adapter_path, f->name, is, m->hf.path, want);
     return fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, t->name, is, want);
 }
 
@@ -141,8 +138,8 @@ static enum status attach(struct model *m, struct tensor *t, const struct device
     }
     const struct safetensors_tensor *f = model_source(m, t);
     if (!f && lora_owns(t))
-        return m->adapter_files ? fail(ERR_FORMAT, "the adapter has no tensor " ADAPTER_PREFIX "%s, which its configuration asks for",
-                                       t->name)
+        return m->adapter_files ? fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
+                                       m->adapter_path, t->name)
                                 : OK;
     if (!f)
         return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name,
@@ -161,7 +158,8 @@ static enum status check_adapter(const struct model *m)
     for (int64_t i = 0; m->adapter_files && i < safetensors_count(m->adapter_files); i++) {
         const char *name = safetensors_at(m->adapter_files, i)->name;
         if (strncmp(name, ADAPTER_PREFIX, prefix) != 0 || !store_find(&m->store, name + prefix))
-            return fail(ERR_FORMAT, "the adapter's tensor %s belongs to nothing in %s: was it made for another model?", name, m->hf.path);
+            return fail(ERR_FORMAT, "%s: tensor %s belongs to nothing in %s: was the adapter made for another model?",
+                        m->adapter_path, name, m->hf.path);
     }
     return OK;
 }

@@ -13,6 +13,7 @@ struct model {
     struct safetensors *files;          /* NULL: opened for planning, without weights */
     bool adapted;                       /* by the adapter below */
     struct adapter_config adapter;
+    const char *adapter_path;           /* of its tensors */
     struct safetensors *adapter_files;
     struct store store;
     int64_t parameters;                 /* set by model_attach: elements of all weights */

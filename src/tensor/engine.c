@@ -41,6 +41,11 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     return OK;
 }
 
+void engine_drop(struct engine *e)
+{
+    lower_free(&e->programs[--e->program_count].lowering);
+}
+
 static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
                              int32_t *number)
 {

@@ -41,6 +41,9 @@ void engine_free(struct engine *e);
 /* Lowers and plans a program, which must outlive the engine. *index names it from then on. */
 enum status engine_add(struct engine *e, struct program *p, int64_t *index);
 
+/* Forgets the program that was added last; before engine_place. */
+void engine_drop(struct engine *e);
+
 /* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
 enum status engine_place(struct engine *e);
 

@@ -23,6 +23,7 @@ void program_init(struct program *p, const struct op *const *ops, enum run_type 
 
 void program_free(struct program *p)
 {
+    map_free(&p->tensors);
     arena_free(&p->arena);
     *p = (struct program){0};
 }
@@ -126,15 +127,17 @@ struct value *program_tensor(struct program *p, struct tensor *tensor)
 {
     if (!tensor)
         return program_fail(p, fail(ERR_INTERNAL, "a value on a tensor that is not there"));
-    for (struct value *v = p->values; v; v = v->next)
-        if (v->tensor == tensor)
-            return v;
+    int64_t length = (int64_t)strlen(tensor->name), there = p->tensors.capacity ? map_get(&p->tensors, tensor->name, length) : -1;
+    if (there >= 0)
+        return (struct value *)(intptr_t)there;
+    if (!p->tensors.capacity && map_init(&p->tensors, 64) != OK)
+        return program_fail(p, ERR_MEMORY);
     struct value *v = new_root(p, tensor->lifetime, tensor->dtype, tensor->rank, tensor->shape);
-    if (v) {
-        v->tensor = tensor;
-        v->name = tensor->name;
-        v->wants_gradient = tensor->gradient != NULL;
-    }
+    if (!v || map_put(&p->tensors, tensor->name, length, (int64_t)(intptr_t)v, NULL) != OK)
+        return program_fail(p, ERR_MEMORY);
+    v->tensor = tensor;
+    v->name = tensor->name;
+    v->wants_gradient = tensor->gradient != NULL;
     return v;
 }
 

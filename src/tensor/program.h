@@ -90,6 +90,7 @@ struct program {
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
+    struct map tensors;                 /* the value on each tensor, by its name */
     int64_t segment;                    /* of nodes that are added now; 0: none */
     enum recompute recompute;           /* of program_gradient */
 };

@@ -87,6 +87,21 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     return status;
 }
 
+enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index)
+{
+    const struct engine_program *programs;
+    int64_t before = s->net_count;
+    TRY(session_add(s, goal, T, R, 0, index));
+    programs = s->engine.programs;
+    if (s->net_count == before || programs[*index].bytes[LIFE_ACTIVATIONS] <= programs[most].bytes[LIFE_ACTIVATIONS])
+        return OK;
+    engine_drop(&s->engine);
+    net_free(s->nets[--s->net_count]);
+    memory_free(s->nets[s->net_count]);
+    *index = -1;
+    return OK;
+}
+
 enum status session_add_program(struct session *s, struct program *p, int64_t *index)
 {
     return add_program(s, NULL, p, index);

@@ -31,6 +31,9 @@ void session_close(struct session *s);
 /* Adds a program, or finds the same one. */
 enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index);
 
+/* The same unless it would need more activations than program `most`: then *index is -1 and nothing is added. */
+enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index);
+
 /* A program of the caller's, which must outlive the session. */
 enum status session_add_program(struct session *s, struct program *p, int64_t *index);
 

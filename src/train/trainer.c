@@ -12,6 +12,7 @@
 #include "train/checkpoint.h"
 #include "train/token_cache.h"
 
+enum { UNKNOWN = -2 };                   /* a program that nobody has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
 static const char *const recompute_names[RECOMPUTE_COUNT] = {"none", "selective", "full"};
@@ -270,20 +271,24 @@ static int64_t take(const struct trainer *t, const struct sequence *sequences, i
     return n;
 }
 
+/* A smaller program that happens to need more memory than the largest is not taken: the plan is that of the largest. */
 static enum status want(struct trainer *t, int size, int rows)
 {
-    int64_t T = size_of(t, size);
-    return t->micro[size][rows] >= 0
-               ? OK
-               : session_add(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, 0, &t->micro[size][rows]);
+    int64_t T = size_of(t, size), *program = &t->micro[size][rows], largest = t->micro[0][0];
+    if (*program != UNKNOWN)
+        return OK;
+    return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
 }
 
 /* The programs that the steps of this run will need, found by packing them all; of a very long run, all there can be. */
-static enum status add_micro(struct trainer *t)
+static enum status add_micro(struct trainer *t, bool planning)
 {
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
-    memset(t->micro, -1, sizeof t->micro);
-    TRY(want(t, 0, 0));                                 /* the plan depends on it alone */
+    for (int i = 0; i < TRAINER_SIZES * TRAINER_SIZES; i++)
+        t->micro[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
+    TRY(session_add(&t->session, NET_TRAIN, t->place.slots, t->place.slots, 0, &t->micro[0][0]));
+    if (planning)
+        return OK;
     for (int size = 0; all && size < TRAINER_SIZES; size++)
         for (int rows = 0; rows < TRAINER_SIZES; rows++)
             TRY(want(t, size, rows));
@@ -335,7 +340,7 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
     const struct options *o = t->options;
     struct optimizer_options optimizer = {o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay};
     t->logits = t->logits_backward = -1;
-    TRY(add_micro(t));
+    TRY(add_micro(t, ready_for & TRAINER_PLAN));
     if (t->session.tuning.lora)
         TRY(lora_check(&t->session.model, t->session.tuning.lora));
     if (t->eval_data.row_count)

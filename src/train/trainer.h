@@ -43,7 +43,7 @@ struct trainer {
     struct generator generator;         /* session NULL: not ready to sample */
     struct schedule schedule;
     struct arena arena;
-    int64_t micro[TRAINER_SIZES][TRAINER_SIZES];        /* programs by size of T and of R; -1: none */
+    int64_t micro[TRAINER_SIZES][TRAINER_SIZES];        /* programs by size of T and of R; negative: none */
     int64_t logits, logits_backward;    /* programs of trainer_add_with; -1: none */
     float *losses;                      /* of a micro-batch */
     float *seen;                        /* its logits, of trainer_add_with */
