@@ -203,6 +203,7 @@ typedef enum hone_event_kind {
     HONE_EVENT_STEP,                    /* after every step: `step` */
     HONE_EVENT_EVAL,                    /* after every validation: `eval_loss`, `best` */
     HONE_EVENT_SAVE,                    /* after every checkpoint: `path` */
+    HONE_EVENT_WAIT,                    /* between the batches of a validation, so that the run can be ended there too */
 } hone_event_kind;
 
 typedef struct hone_event {

@@ -213,7 +213,8 @@ struct listener {
 static bool pass_on(void *context, const struct run_event *e)
 {
     static const hone_event_kind kinds[] = {[RUN_START] = HONE_EVENT_START, [RUN_STEP] = HONE_EVENT_STEP,
-                                            [RUN_EVAL] = HONE_EVENT_EVAL, [RUN_SAVE] = HONE_EVENT_SAVE};
+                                            [RUN_EVAL] = HONE_EVENT_EVAL, [RUN_SAVE] = HONE_EVENT_SAVE,
+                                            [RUN_WAIT] = HONE_EVENT_WAIT};
     const struct listener *l = context;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
     hone_event event = {

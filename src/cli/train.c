@@ -14,6 +14,7 @@ struct run {
     int64_t sample_length;
     int64_t first;                      /* the steps that were done when this process began */
     double smoothed, share;             /* the loss over about ten steps, and how much of it steps have filled */
+    double pace, paced;                 /* the same of a step's seconds: validations are no steps */
     double first_eval;                  /* NaN until there is one */
     int evals;
 };
@@ -39,14 +40,15 @@ static void show_step(struct run *run, const hone_event *e)
         run->smoothed = 0.9 * run->smoothed + 0.1 * last->loss;
         run->share = 0.9 * run->share + 0.1;
     }
+    run->pace = 0.9 * run->pace + 0.1 * last->seconds;
+    run->paced = 0.9 * run->paced + 0.1;
     bool due = progress_due(e->seconds), end = e->step == run->first + 1 || e->step == e->steps;
     if (!due && !end)
         return;
     char passed[32], left[32];
-    double step = e->seconds / (double)(e->step - run->first);
     progress_tell("step %lld/%lld, epoch %.2f, loss %.4f, %.0f tok/s, %s, ETA %s", (long long)e->step, (long long)e->steps,
                   last->epoch, run->share > 0 ? run->smoothed / run->share : last->loss, e->tokens_per_second,
-                  progress_time(passed, e->seconds), progress_time(left, step * (double)(e->steps - e->step)));
+                  progress_time(passed, e->seconds), progress_time(left, run->pace / run->paced * (double)(e->steps - e->step)));
 }
 
 /* A piece of the answer, its lines indented; the context says whether one begins. */
@@ -124,6 +126,8 @@ static int show(void *context, const hone_event *e)
                      e->best && run->evals > 1 ? ", the lowest so far" : "");
         if (run->prompt[0])
             show_sample(run, e->step);
+        break;
+    case HONE_EVENT_WAIT:
         break;
     case HONE_EVENT_SAVE:
         progress_say("step %lld: saved %s", (long long)e->step, e->path);

@@ -152,12 +152,23 @@ static enum status save(struct run *r)
     return OK;
 }
 
-/* *best: the state deserves to be kept. */
+static bool wait(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
+{
+    struct run *r = context;
+    (void)done, (void)batches, (void)tokens, (void)seconds;
+    tell(r, (struct run_event){.kind = RUN_WAIT});
+    return !r->stopped;
+}
+
+/* *best: the state deserves to be kept. A validation that is stopped has no result. */
 static enum status validate(struct run *r, bool *best)
 {
     struct trainer *t = r->t;
     double start = clock_seconds(), loss;
-    TRY(eval_run(&t->evaluation, &t->session, NULL, NULL, &loss));
+    enum status status = eval_run(&t->evaluation, &t->session, wait, r, &loss);
+    if (r->stopped)
+        return OK;
+    TRY(status);
     t->place.eval_loss = loss;
     *best = t->place.step > 0 && !(loss >= t->place.best_loss);
     if (*best || t->place.step == 0) {

@@ -8,7 +8,7 @@
 
 #include "train/trainer.h"
 
-enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE };
+enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE, RUN_WAIT };
 
 struct run_event {
     enum run_event_kind kind;

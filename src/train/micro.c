@@ -1,0 +1,352 @@
+/* Micro-batches of a trainer: how many tokens they have, which programs there are for them, and running them. */
+#include "train/micro.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { UNKNOWN = -2 };                  /* a program that nobody has asked for */
+enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
+
+static const char *const recompute_names[RECOMPUTE_COUNT] = {"none", "selective", "full"};
+
+const char *recompute_name(enum recompute recompute)
+{
+    return recompute_names[recompute];
+}
+
+static int64_t round_up(int64_t n, int64_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+/* --- sizes -------------------------------------------------------------------------------------------------------------- */
+
+/* The tokens of the largest of the next steps: a micro-batch need not hold more. */
+static enum status largest_step(struct trainer *t, int64_t *most)
+{
+    int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
+    *most = 0;
+    for (int64_t step = 0; step < steps && *most < SLOTS_USUAL; step++) {
+        const int64_t *rows;
+        int64_t count, tokens = 0;
+        TRY(sampler_step(&t->sampler, step, &rows, &count));
+        for (int64_t i = 0; i < count; i++)
+            tokens += t->data.rows[rows[i]].count;
+        *most = tokens > *most ? tokens : *most;
+    }
+    return OK;
+}
+
+/* What the weights, gradients and the optimizer take; their tensors are there once a program was measured. */
+static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
+{
+    const struct session *s = &t->session;
+    const enum dtype *types = run_types[s->run];
+    enum dtype in_files;
+    *bytes = 0;
+    TRY(model_dtype(&s->model, &in_files));
+    bool in_place = s->info.host_memory && in_files == types[ROLE_WEIGHT];
+    int64_t state = 2 * dtype_size(types[ROLE_GRADIENT]);
+    if (types[ROLE_WEIGHT] != types[ROLE_GRADIENT])
+        state += dtype_size(types[ROLE_GRADIENT]);
+    for (int64_t i = 0; i < s->model.store.count; i++) {
+        const struct tensor *tensor = s->model.store.tensor[i];
+        if (tensor->lifetime == LIFE_WEIGHTS)
+            *bytes += in_place ? 0 : tensor_bytes(tensor);
+        else
+            *bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) : 0);
+    }
+    return OK;
+}
+
+static enum status fits(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
+{
+    struct session *s = &t->session;
+    int64_t bytes[LIFE_COUNT], total;
+    s->tuning.recompute = recompute;
+    TRY(session_measure(s, NET_TRAIN, slots, slots, bytes));
+    TRY(fixed_bytes(t, &total));
+    for (int life = 0; life < LIFE_COUNT; life++)
+        total += bytes[life];
+    *fit = !s->info.memory_free || (double)total <= 0.9 * (double)s->info.memory_free;
+    return OK;
+}
+
+/* The fastest that fits into the memory that is free: first recompute more, then take fewer tokens at once. What was asked for
+ * stays; if nothing fits, session_prepare says so. */
+enum status micro_size(struct trainer *t)
+{
+    const struct options *o = t->options;
+    int64_t least = SLOTS_STEP, most = SLOTS_USUAL, step = 0;
+    least = t->data.longest > least ? t->data.longest : least;
+    least = t->eval_data.longest > least ? t->eval_data.longest : least;
+    least = t->sampler.window > least ? t->sampler.window : least;
+    if (t->data.row_count) {
+        TRY(largest_step(t, &step));
+        most = step < most ? step : most;
+    }
+    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : most;
+    least = round_up(least, SLOTS_STEP);
+    slots = slots > least ? round_up(slots, SLOTS_STEP) : least;
+    int first = RECOMPUTE_NONE, last = RECOMPUTE_FULL;
+    for (int i = 0; i < RECOMPUTE_COUNT; i++)
+        if (!strcmp(o->recompute, recompute_names[i]))
+            first = last = i;
+    bool fit = false;
+    for (;;) {
+        for (int i = first; i <= last && !fit; i++)
+            TRY(fits(t, slots, (enum recompute)i, &fit));
+        int64_t fewer = round_up(slots / 2 > least ? slots / 2 : least, SLOTS_STEP);
+        if (fit || asked || fewer >= slots)
+            break;
+        slots = fewer;
+    }
+    t->place.slots = slots;
+    return OK;
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------------- */
+
+/* Token slots of a size: the largest, three quarters, a half, a quarter of it. */
+static int64_t size_of(const struct trainer *t, int size)
+{
+    return round_up(t->place.slots * (TRAINER_SIZES - size) / TRAINER_SIZES, SIZE_STEP);
+}
+
+static int smallest_size(const struct trainer *t, int64_t tokens)
+{
+    int size = 0;
+    while (size + 1 < TRAINER_SIZES && tokens <= size_of(t, size + 1))
+        size++;
+    return size;
+}
+
+static int rows_size(int64_t T, int64_t targets)
+{
+    return TRAINER_SIZES - (int)(batch_rows(T, targets) * TRAINER_SIZES / T);
+}
+
+static int64_t targets_of(const struct sequence *s)
+{
+    int64_t count = 0;
+    for (int64_t i = 1; i < s->count; i++)
+        count += sequence_weight(s, i) != 0;
+    return count;
+}
+
+/* How many of the sequences go into the next micro-batch, as they come. */
+static int64_t take(const struct trainer *t, const struct sequence *sequences, int64_t count, int64_t *tokens, int64_t *targets)
+{
+    int64_t n = 0;
+    *tokens = *targets = 0;
+    while (n < count && *tokens + sequences[n].count <= t->place.slots) {
+        *tokens += sequences[n].count;
+        *targets += targets_of(&sequences[n]);
+        n++;
+    }
+    return n;
+}
+
+/* A smaller program that happens to need more memory than the largest is not taken: the plan is that of the largest. */
+static enum status want(struct trainer *t, int size, int rows)
+{
+    int64_t T = size_of(t, size), *program = &t->micro[size][rows], largest = t->micro[0][0];
+    if (*program != UNKNOWN)
+        return OK;
+    return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
+}
+
+/* The programs that the steps of this run will need, found by packing them all; of a very long run, all there can be. */
+enum status micro_add(struct trainer *t, bool planning)
+{
+    bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
+    for (int i = 0; i < TRAINER_SIZES * TRAINER_SIZES; i++)
+        t->micro[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
+    TRY(session_add(&t->session, NET_TRAIN, t->place.slots, t->place.slots, 0, &t->micro[0][0]));
+    if (planning)
+        return OK;
+    for (int size = 0; all && size < TRAINER_SIZES; size++)
+        for (int rows = 0; rows < TRAINER_SIZES; rows++)
+            TRY(want(t, size, rows));
+    for (int64_t step = 0; !all && step < t->steps; step++) {
+        const int64_t *rows;
+        int64_t count, tokens = 0, targets = 0;
+        TRY(sampler_step(&t->sampler, step, &rows, &count));
+        for (int64_t i = 0; i <= count; i++) {
+            const struct data_row *row = i < count ? &t->data.rows[rows[i]] : NULL;
+            if (!row || tokens + row->count > t->place.slots) {
+                int size = smallest_size(t, tokens);
+                TRY(want(t, size, rows_size(size_of(t, size), targets)));
+                tokens = targets = 0;
+            }
+            tokens += row ? row->count : 0;
+            targets += row ? row->trained : 0;
+        }
+    }
+    return OK;
+}
+
+/* The smallest program that holds so much. */
+static int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t targets)
+{
+    for (int size = smallest_size(t, tokens); size > 0; size--)
+        for (int rows = rows_size(size_of(t, size), targets); rows >= 0; rows--)
+            if (t->micro[size][rows] >= 0)
+                return t->micro[size][rows];
+    int rows = rows_size(size_of(t, 0), targets);
+    while (t->micro[0][rows] < 0)
+        rows--;
+    return t->micro[0][rows];
+}
+
+enum status micro_add_logits(struct trainer *t)
+{
+    int64_t V = t->session.model.config.vocabulary, rows = LOGITS_BYTES / 4 / V;
+    rows = rows < 1 ? 1 : rows < t->place.slots ? rows : t->place.slots;
+    if (t->session.tuning.lora && t->session.tuning.lora->dropout > 0)
+        return fail(ERR_UNSUPPORTED, "gradients of the caller's own loss and --lora-dropout do not go together: set it to 0");
+    TRY(session_add(&t->session, NET_LOGITS, t->place.slots, rows, 0, &t->logits));
+    TRY(session_add(&t->session, NET_TRAIN_LOGITS, t->place.slots, rows, 0, &t->logits_backward));
+    t->seen = memory_alloc(rows * V * (int64_t)sizeof *t->seen);
+    return t->seen ? OK : ERR_MEMORY;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------------ */
+
+static void write_draw(const struct trainer *t, const struct net *n)
+{
+    if (!n->draw)
+        return;
+    uint64_t seed = (uint64_t)t->options->seed;
+    int32_t *draw = engine_input((struct engine *)&t->session.engine, n->draw);
+    draw[0] = (int32_t)(uint32_t)seed;
+    draw[1] = (int32_t)(uint32_t)(seed >> 32);
+    draw[2] = (int32_t)t->place.step;
+    draw[3] = 0;
+}
+
+static enum status check_sequence(const struct trainer *t, const struct sequence *s)
+{
+    if (s->count < 1 || s->count > t->place.slots)
+        return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
+                    (long long)s->count, (long long)t->place.slots);
+    return data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
+}
+
+static void begin(struct trainer *t)
+{
+    if (!t->sequences)
+        t->started = clock_seconds();
+}
+
+enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight)
+{
+    struct engine *e = &t->session.engine;
+    *sum = *weight = 0;
+    begin(t);
+    for (int64_t i = 0; i < count; i++)
+        TRY(check_sequence(t, &sequences[i]));
+    for (int64_t done = 0, n; done < count; done += n) {
+        int64_t tokens, targets, row = 0;
+        n = take(t, sequences + done, count - done, &tokens, &targets);
+        int64_t program = micro_program(t, tokens, targets);
+        struct writer w = {.e = e, .n = t->session.nets[program]};
+        for (int64_t i = done; i < done + n; i++) {
+            struct sequence s = sequences[i];
+            s.number = t->sequences++;
+            batch_put(&w, &s);
+        }
+        batch_end(&w);
+        write_draw(t, w.n);
+        TRY(engine_run(e, program));
+        TRY(engine_read(e, w.n->result, t->losses));
+        for (int64_t i = done; i < done + n; i++)
+            for (int64_t k = 1; k < sequences[i].count; k++) {
+                double each = (double)sequence_weight(&sequences[i], k);
+                if (each == 0)
+                    continue;
+                *sum += each * (double)t->losses[row++];
+                *weight += each;
+            }
+        t->tokens += tokens;
+        t->targets += targets;
+    }
+    t->sum += *sum;
+    t->weight += *weight;
+    return OK;
+}
+
+/* The forward pass twice: once for the logits that the caller sees, once with the way back from its gradient. */
+static enum status add_rows(struct trainer *t, const struct sequence *s, int64_t index, int64_t first, int64_t rows,
+                            logits_gradient *gradient, void *context, double *sum)
+{
+    struct engine *e = &t->session.engine;
+    int64_t program[] = {t->logits, t->logits_backward}, V = t->session.model.config.vocabulary;
+    for (int pass = 0; pass < 2; pass++) {
+        const struct net *n = t->session.nets[program[pass]];
+        struct writer w = {.e = e, .n = n};
+        int32_t *row = engine_input(e, n->rows);
+        for (int64_t i = 0; i < rows; i++)
+            row[i] = (int32_t)(first + i);
+        w.row = rows;
+        batch_place(&w, s);
+        batch_end(&w);
+        if (pass == 1) {
+            float *d = engine_input(e, n->dlogits);
+            memset(d, 0, (size_t)(n->R * V) * sizeof *d);
+            if (!gradient(context, index, first, rows, V, t->seen, d, sum))
+                return fail(ERR_STOPPED, "stopped by the caller's loss");
+        }
+        TRY(engine_run(e, program[pass]));
+        if (pass == 0)
+            TRY(engine_read(e, n->result, t->seen));
+    }
+    return OK;
+}
+
+enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
+                             void *context, double *sum, double *weight)
+{
+    *sum = *weight = 0;
+    if (t->logits < 0)
+        return fail(ERR_ARGUMENT, "this trainer was not opened for the caller's own losses (HONE_TRAINER_LOGITS)");
+    begin(t);
+    for (int64_t i = 0; i < count; i++) {
+        const struct sequence *s = &sequences[i];
+        int64_t most = t->session.nets[t->logits]->R;
+        TRY(check_sequence(t, s));
+        for (int64_t first = 0; first < s->count; first += most)
+            TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, sum));
+        for (int64_t k = 1; k < s->count; k++)
+            *weight += (double)sequence_weight(s, k);
+        t->sequences++;
+        t->tokens += s->count;
+        t->targets += targets_of(s);
+    }
+    t->sum += *sum;
+    t->weight += *weight;
+    return OK;
+}
+
+enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step)
+{
+    struct optimizer_result result;
+    if (!t->sequences)
+        return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
+    int64_t number = t->place.step + 1;
+    rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate;
+    TRY(optimizer_step(&t->optimizer, &t->session, t->weight, t->options->max_grad_norm, rate, &result));
+    *step = (struct trainer_step){
+        .step = number, .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0, .loss = t->sum / t->weight,
+        .norm = result.norm, .rate = rate, .tokens = t->tokens, .targets = t->targets, .seconds = clock_seconds() - t->started,
+        .applied = result.applied,
+    };
+    t->place.step = number;
+    t->place.tokens += t->tokens;
+    t->place.skipped += !result.applied;
+    t->place.skipped_in_row = result.applied ? 0 : t->place.skipped_in_row + 1;
+    t->sum = t->weight = 0;
+    t->tokens = t->targets = t->sequences = 0;
+    return OK;
+}
