@@ -93,9 +93,8 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
 {
     const struct options *values = &m->options->values;
     struct evaluation v;
-    int64_t now, peak, bytes[LIFE_COUNT], mapped;
+    int64_t now, bytes[LIFE_COUNT], mapped;
     double loss = 0, started = 0, start = 0;
-    process_memory(&now, &peak);
     TRY(eval_open(&v, s, data, eval_slots(values->micro_batch_tokens, data->longest)));
     enum status status = session_plan(s);
     if (status == OK)
@@ -112,7 +111,7 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     *result = (hone_eval_result){
         .loss = loss, .perplexity = exp(loss), .rows = data->row_count, .tokens = data->tokens, .trained_tokens = data->trained,
         .startup_seconds = started, .seconds = clock_seconds() - start, .planned_bytes = total - mapped, .mapped_bytes = mapped,
-        .allocated_bytes = s->device->counters.bytes, .peak_bytes = total + now,
+        .allocated_bytes = s->device->counters.bytes, .peak_bytes = total + s->process_bytes,
     };
     process_memory(&now, &result->peak_rss_bytes);
     snprintf(result->dtype, sizeof result->dtype, "%s", session_dtype(s));

@@ -49,10 +49,10 @@ static enum status count_chat(struct chat **chat, const char *dir)
     return status;
 }
 
-static enum status report_plan(const struct session *s, int64_t slots, const char *run, const char *recompute, char **json)
+static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, char **json)
 {
-    int64_t now, peak, bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
-    process_memory(&now, &peak);
+    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
+    int64_t now = session_shrink(s);
     int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
     return json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes",
                                  (json_int_t)(total + now), "table", rows_of(s, now), "allocated_bytes",

@@ -57,7 +57,7 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .eval_rows = t->eval_data.row_count, .steps = t->steps, .steps_per_epoch = t->steps_per_epoch, .step = t->place.step,
         .parameters = s->model.parameters, .trainable_parameters = t->optimizer.parameters, .micro_batch_tokens = t->place.slots,
         .vocabulary = s->model.config.vocabulary, .planned_bytes = total - mapped, .allocated_bytes = s->device->counters.bytes,
-        .mapped_bytes = mapped, .peak_bytes = total + t->process_bytes, .startup_seconds = handle->startup_seconds,
+        .mapped_bytes = mapped, .peak_bytes = total + s->process_bytes, .startup_seconds = handle->startup_seconds,
     };
     process_memory(&now, &filled.peak_rss_bytes);
     snprintf(filled.method, sizeof filled.method, "%s", t->options->finetuning_type);

@@ -150,6 +150,16 @@ enum status engine_prepare(struct engine *e)
     return OK;
 }
 
+void engine_shrink(struct engine *e)
+{
+    for (int64_t i = 0; i < e->program_count; i++) {
+        struct lowering *l = &e->programs[i].lowering;
+        if (l->program)
+            program_shrink(l->program);
+        lower_free(l);
+    }
+}
+
 static struct operand tensor_on_device(const struct engine *e, const struct tensor *tensor)
 {
     return (struct operand){e->blocks[tensor->place.block].block, tensor->place.offset};

@@ -53,6 +53,9 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
 /* Allocates the blocks, zeroed, and prepares all programs. */
 enum status engine_prepare(struct engine *e);
 
+/* After engine_prepare: gives back what only building and planning needed. Values other than inputs and outputs are gone. */
+void engine_shrink(struct engine *e);
+
 /* Fills a tensor from the host, converting. */
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
 

@@ -25,6 +25,7 @@ void program_free(struct program *p)
 {
     map_free(&p->tensors);
     arena_free(&p->arena);
+    arena_free(&p->kept);
     *p = (struct program){0};
 }
 
@@ -67,7 +68,7 @@ static struct value *new_value(struct program *p, enum lifetime lifetime, enum d
         if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MOST)
             return program_fail(p, fail(ERR_ARGUMENT, "a value of impossible size, beyond 16 TB: dimension %d is %lld", i,
                                   (long long)shape[i]));
-    struct value *v = p->status == OK ? arena_alloc(&p->arena, sizeof *v) : NULL;
+    struct value *v = p->status == OK ? arena_alloc(lifetime == LIFE_INPUTS ? &p->kept : &p->arena, sizeof *v) : NULL;
     if (!v)
         return program_fail(p, ERR_MEMORY);
     v->lifetime = lifetime;
@@ -262,12 +263,38 @@ struct value *program_rows(struct program *p, struct value *v, int64_t begin, in
 
 struct value *program_output(struct program *p, struct value *v, const char *name)
 {
-    (void)p;
-    if (v) {
-        value_root(v)->lifetime = v->lifetime = LIFE_OUTPUTS;
-        v->name = name;
+    struct value *kept = v ? arena_alloc(&p->kept, sizeof *kept) : NULL;
+    if (!kept)
+        return v ? program_fail(p, ERR_MEMORY) : NULL;
+    value_root(v)->lifetime = v->lifetime = LIFE_OUTPUTS;
+    v->name = name;
+    *kept = *v;
+    kept->base = value_root(v);
+    kept->next = p->outputs;
+    p->outputs = kept;
+    return kept;
+}
+
+void program_shrink(struct program *p)
+{
+    for (struct value *v = p->outputs; v; v = v->next) {
+        v->place.offset = v->base->place.offset + v->base_offset;
+        v->base = NULL;
+        v->base_offset = 0;
+        v->gradient = NULL;
+        v->producer = NULL;
     }
-    return v;
+    for (struct value *v = p->values, *next; v; v = next) {
+        next = v->next;
+        if (v->lifetime == LIFE_INPUTS) {
+            v->gradient = NULL;
+            v->next = NULL;
+        }
+    }
+    p->values = p->values_end = p->outputs = NULL;
+    p->first = p->last = NULL;
+    map_free(&p->tensors);
+    arena_free(&p->arena);
 }
 
 static struct value *set_output(struct node *n, int index, struct value *v)

@@ -87,6 +87,8 @@ struct program {
     const struct op *const *ops;        /* by enum op_id */
     const enum dtype *types;            /* run_types[...] */
     struct arena arena;
+    struct arena kept;                  /* inputs and outputs, which the host needs as long as the program runs */
+    struct value *outputs;              /* the list of those */
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
@@ -127,8 +129,11 @@ struct value *program_scratch(struct program *p, enum dtype dtype, int rank, con
 /* Rows [begin, begin + count) of the first dimension. */
 struct value *program_rows(struct program *p, struct value *v, int64_t begin, int64_t count);
 
-/* Keeps a value for the host to read. */
+/* Keeps a value for the host to read: what is returned is for engine_read. */
 struct value *program_output(struct program *p, struct value *v, const char *name);
+
+/* Once the program is prepared: gives back all memory but that of inputs and outputs. It can only be run from then on. */
+void program_shrink(struct program *p);
 
 struct value *value_root(struct value *v);
 int64_t value_elements(const struct value *v);

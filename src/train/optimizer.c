@@ -90,7 +90,7 @@ static enum status make_program(struct optimizer *o, const struct optimizer_opti
         o->ranges, o->master != o->weights ? program_tensor(p, o->weights) : NULL,
     };
     program_node(p, OP_adamw, 8, to_step, 3, (double[]){options->beta1, options->beta2, options->epsilon});
-    program_output(p, o->control, "control");
+    o->control = program_output(p, o->control, "control");
     return program_status(p);
 }
 

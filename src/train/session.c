@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 
 static enum status choose_run(struct session *s, const char *dtype)
 {
@@ -136,6 +137,15 @@ int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_
     return total;
 }
 
+int64_t session_shrink(struct session *s)
+{
+    int64_t now, peak;
+    engine_shrink(&s->engine);
+    process_trim();
+    process_memory(&now, &peak);
+    return now;
+}
+
 enum status session_prepare(struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
@@ -146,6 +156,7 @@ enum status session_prepare(struct session *s)
                     s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
+    s->process_bytes = session_shrink(s);
     double prepared = clock_seconds();
     TRY(model_upload(&s->model, &s->engine));
     log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count,

@@ -16,6 +16,7 @@ struct session {
     struct tuning tuning;               /* of all programs: set it before the first session_add */
     struct net **nets;                  /* by program number; NULL: a program that is no net */
     int64_t net_count;
+    int64_t process_bytes;              /* resident before the blocks were touched: what a run takes beside them */
     bool opened;
 };
 
@@ -42,6 +43,10 @@ enum status session_measure(struct session *s, enum net_goal goal, int64_t T, in
 
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);
+
+/* Gives back what building the programs took; returns what the process still has. For a session that only plans, and for
+ * session_prepare. */
+int64_t session_shrink(struct session *s);
 
 /* Checks that it fits, allocates, prepares every program, uploads the weights. */
 enum status session_prepare(struct session *s);

@@ -172,8 +172,6 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     if (!t->losses)
         return ERR_MEMORY;
     TRY(session_plan(&t->session));
-    int64_t peak;
-    process_memory(&t->process_bytes, &peak);
     if (planning)
         return OK;
     TRY(session_prepare(&t->session));

@@ -50,7 +50,6 @@ struct trainer {
     struct trainer_place place;
     int64_t steps_per_epoch, steps;     /* 0 without data */
     const char *resume;                 /* the checkpoint that it goes on from, or NULL */
-    int64_t process_bytes;              /* resident before the blocks were allocated */
 
     /* Since the last step. */
     double sum, weight;                 /* of losses and of their weights */
