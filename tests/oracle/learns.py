@@ -31,7 +31,7 @@ def main():
         oracle.run(hone, "train", "--model", os.path.join(assets, "models", "smollm2"),
                    "--data", os.path.join(data, "train.jsonl"), "--eval-data", os.path.join(data, "valid.jsonl"),
                    "--output", out, "--cache-dir", os.path.join(folder, "cache"),
-                   "--max-steps", str(STEPS), "--eval-steps", str(EVERY))
+                   "--max-steps", str(STEPS), "--eval-steps", str(EVERY), "--per-device-train-batch-size", "8")
         steps, evals = read_metrics(os.path.join(out, "metrics.jsonl"))
 
     print(f"{'step':>6} {'training':>10} {'validation':>10}")
