@@ -34,8 +34,6 @@ static int go_on(const hone_event *e)
 static void show_step(struct run *run, const hone_event *e)
 {
     const hone_step *last = e->last;
-    if (!last->applied)
-        progress_say("step %lld: the gradient is not finite (loss %g), so nothing was changed", (long long)e->step, last->loss);
     if (isfinite(last->loss)) {
         run->smoothed = 0.9 * run->smoothed + 0.1 * last->loss;
         run->share = 0.9 * run->share + 0.1;

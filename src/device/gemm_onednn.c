@@ -17,6 +17,7 @@ struct state {
 };
 
 enum { CHAIN = 128, PIECES = 3 };       /* the first piece, those in the middle, and the last, which may be shorter */
+enum { ROWS_LEAST = 16 };               /* below, a product is as fast as B is read, and pieces of its rows are read badly */
 
 struct piece {
     dnnl_primitive_t primitive;             /* NULL: there is no such piece */
@@ -205,8 +206,8 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     struct gemm_plan *plan = memory_alloc(sizeof *plan);
     if (!plan)
         return ERR_MEMORY;
-    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
-    int64_t pieces = cut ? (g->k + CHAIN - 1) / CHAIN : 1, k = (g->k + pieces - 1) / pieces;
+    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m >= ROWS_LEAST;
+    int64_t k = cut && g->k > CHAIN ? CHAIN : g->k;
     plan->state = state;
     plan->count = (g->k + k - 1) / k;
     plan->step_a = k * dtype_size(g->a) * (g->transpose_a ? g->m : 1);

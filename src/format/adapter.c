@@ -195,7 +195,9 @@ enum status adapter_config_open(struct adapter_config *config, const char *dir)
     json_t *tree = NULL;
     enum status status = ERR_MEMORY;
     const char *path = file_join(&config->arena, dir, "adapter_config.json");
-    if (path)
+    if (path && !file_exists(path))
+        status = fail(ERR_IO, "%s: no adapter there; name a folder with adapter_config.json and adapter_model.safetensors", dir);
+    else if (path)
         status = json_parse_file(&tree, path, FILE_MAX);
     if (status == OK)
         status = read_tree(config, tree, path);

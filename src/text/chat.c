@@ -282,8 +282,11 @@ static enum status check_row(const json_t *row)
     if (!json_is_object(row))
         return fail(ERR_DATA, "the row is not an object with \"messages\"");
     const json_t *messages = json_object_get(row, "messages"), *tools = json_object_get(row, "tools"), *message;
-    if (!messages)
-        return fail(ERR_DATA, "the row has no \"messages\"");
+    if (!messages) {
+        const char *key = json_object_iter_key(json_object_iter((json_t *)row));
+        return fail(ERR_DATA, "the row has no \"messages\" but %s%.40s%s; it should be {\"messages\": [{\"role\": \"user\", "
+                    "\"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]}", key ? "\"" : "", key ? key : "no key", key ? "\"" : "");
+    }
     if (!json_is_array(messages))
         return fail(ERR_DATA, "\"messages\" is not a list");
     if (json_array_size(messages) == 0)

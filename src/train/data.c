@@ -100,6 +100,8 @@ enum status data_open(struct data *data, const char *path, struct chat **chat, c
 {
     struct file_map file;
     *data = (struct data){0};
+    if (!file_exists(path))
+        return fail(ERR_IO, "%s: no such file; name a file of chats on this machine, one JSON object a line", path);
     TRY(file_map(&file, path));
     enum status status = limits->cache_dir ? open_cached(data, &file, path, chat, limits)
                                            : encode(data, &file, path, chat, limits);
