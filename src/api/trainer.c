@@ -84,16 +84,24 @@ static bool ask(void *context, int64_t sequence, int64_t first, int64_t rows, in
     return h->call(h->context, h->first + sequence, first, rows, vocabulary, logits, gradient, loss) == 0;
 }
 
+static struct sequence private_sequence(const hone_sequence *s)
+{
+    return (struct sequence){.ids = s->ids, .weights = s->weights, .count = s->count};
+}
+
 static enum status add_sequences(struct trainer *t, const hone_sequence *sequences, int64_t count, struct hook *hook, hone_loss *filled)
 {
+    for (int64_t i = 0; i < count; i++) {               /* all of them, before the first is added */
+        struct sequence s = private_sequence(&sequences[i]);
+        TRY(trainer_check(t, &s));
+    }
     for (int64_t done = 0; done < count; done += SEQUENCES_AT_ONCE) {
         struct sequence piece[SEQUENCES_AT_ONCE];
         int64_t n = count - done < SEQUENCES_AT_ONCE ? count - done : SEQUENCES_AT_ONCE;
         double sum, weight;
         for (int64_t i = 0; i < n; i++) {
-            const hone_sequence *s = &sequences[done + i];
-            piece[i] = (struct sequence){.ids = s->ids, .weights = s->weights, .count = s->count};
-            filled->tokens += s->count;
+            piece[i] = private_sequence(&sequences[done + i]);
+            filled->tokens += piece[i].count;
         }
         hook->first = done;
         TRY(hook->call ? trainer_add_with(t, piece, n, ask, hook, &sum, &weight) : trainer_add(t, piece, n, &sum, &weight));
@@ -121,6 +129,8 @@ hone_status hone_trainer_forward_backward(hone_trainer *t, const hone_sequence *
 hone_status hone_trainer_forward_backward_with(hone_trainer *t, const hone_sequence *sequences, int64_t count,
                                                hone_logits_gradient gradient, void *context, hone_loss *loss)
 {
+    if (!gradient)
+        return (hone_status)fail(ERR_ARGUMENT, "the function that gives the gradient of the loss is missing");
     return forward_backward(t, sequences, count, (struct hook){gradient, context, 0}, loss);
 }
 

@@ -24,7 +24,7 @@ static bool same_shape(const struct value *a, const struct value *b)
 
 static struct value *in_shape_of(struct program *p, struct value *v, const struct value *like)
 {
-    return same_shape(v, like) ? v : program_view_as(p, v, like->rank, like->shape);
+    return !v || same_shape(v, like) ? v : program_view_as(p, v, like->rank, like->shape);
 }
 
 static enum status add_to_root(struct program *p, struct value *v, struct value *gradient)

@@ -41,18 +41,31 @@ static json_t *number_or_null(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+/* NULL: out of memory, or a setting that is not UTF-8. */
+static json_t *describe_settings(const struct trainer *t)
+{
+    json_t *chosen = json_object();
+    bool whole = chosen;
+    for (size_t i = 0; i < SETTINGS && whole; i++) {
+        struct buffer text = {0};
+        whole = options_get(t->options, settings[i], &text) == OK &&
+                json_object_set_new(chosen, options_name(settings[i]), json_string(text.data ? text.data : "")) == 0;
+        buffer_free(&text);
+    }
+    for (int i = 0; i < DATA_KEYS && whole; i++)
+        whole = json_object_set_new(chosen, data_keys[i], json_integer((json_int_t)data_number(t, i))) == 0;
+    if (whole)
+        return chosen;
+    json_decref(chosen);
+    return NULL;
+}
+
 static json_t *describe(const struct trainer *t)
 {
     const struct trainer_place *p = &t->place;
-    json_t *chosen = json_object();
-    for (size_t i = 0; i < SETTINGS; i++) {
-        struct buffer text = {0};
-        if (options_get(t->options, settings[i], &text) == OK)
-            json_object_set_new(chosen, options_name(settings[i]), json_string(text.data ? text.data : ""));
-        buffer_free(&text);
-    }
-    for (int i = 0; i < DATA_KEYS; i++)
-        json_object_set_new(chosen, data_keys[i], json_integer((json_int_t)data_number(t, i)));
+    json_t *chosen = describe_settings(t);
+    if (!chosen)
+        return NULL;
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
                      "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
                      (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step", (json_int_t)p->best_step,
@@ -141,7 +154,8 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(json_get_int(tree, "best_step", &p->best_step, path));
     TRY(read_double(tree, "best_loss", &p->best_loss, path));
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
-    if (p->step < 0 || p->slots < 1)
+    bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->skipped_in_row >= 0 && p->best_step >= 0;
+    if (!counts || p->slots < 1 || p->slots > INT32_MAX)
         return fail(ERR_FORMAT, "%s: no place that a run can be at", path);
     return OK;
 }
@@ -157,6 +171,8 @@ static enum status differs(const char *dir, const char *what, const char *was, c
 static enum status check_settings(const struct trainer *t, const json_t *tree, const char *dir)
 {
     const json_t *chosen = json_object_get(tree, "settings");
+    if (!json_is_object(chosen))
+        return fail(ERR_FORMAT, "%s/" PLACE_FILE ": \"settings\" is missing", dir);
     for (size_t i = 0; i < SETTINGS; i++) {
         const char *name = options_name(settings[i]), *was = json_string_value(json_object_get(chosen, name));
         struct buffer text = {0};
@@ -247,12 +263,14 @@ static enum status load_tensors(struct trainer *t, const char *path)
     TRY(safetensors_open(&files, path));
     enum status status = OK;
     list_state(t, &s);
-    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {
+    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {           /* all of them, before the first is taken */
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
             status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);
-        else
-            status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);
+    }
+    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {
+        const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
+        status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);
         if (status == OK && i == 0 && o->master != o->weights)
             status = engine_upload(e, o->weights, f->data, o->master->dtype);
         if (status == OK)

@@ -226,7 +226,7 @@ static void write_draw(const struct trainer *t, const struct net *n)
     draw[3] = 0;
 }
 
-static enum status check_sequence(const struct trainer *t, const struct sequence *s)
+enum status trainer_check(const struct trainer *t, const struct sequence *s)
 {
     if (s->count < 1 || s->count > t->place.slots)
         return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
@@ -246,7 +246,7 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
     *sum = *weight = 0;
     begin(t);
     for (int64_t i = 0; i < count; i++)
-        TRY(check_sequence(t, &sequences[i]));
+        TRY(trainer_check(t, &sequences[i]));
     for (int64_t done = 0, n; done < count; done += n) {
         int64_t tokens, targets, row = 0;
         n = take(t, sequences + done, count - done, &tokens, &targets);
@@ -312,10 +312,11 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
     if (t->logits < 0)
         return fail(ERR_ARGUMENT, "this trainer was not opened for the caller's own losses (HONE_TRAINER_LOGITS)");
     begin(t);
+    for (int64_t i = 0; i < count; i++)
+        TRY(trainer_check(t, &sequences[i]));
     for (int64_t i = 0; i < count; i++) {
         const struct sequence *s = &sequences[i];
         int64_t most = t->session.nets[t->logits]->R;
-        TRY(check_sequence(t, s));
         for (int64_t first = 0; first < s->count; first += most)
             TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, sum));
         for (int64_t k = 1; k < s->count; k++)

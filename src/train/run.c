@@ -46,7 +46,7 @@ static enum status write_line(const struct run *r, char *line, int length)
 static enum status write_header(const struct run *r)
 {
     const struct trainer *t = r->t;
-    json_t *header = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event", t->resume ? "resume" : "start",
+    json_t *header = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event", t->place.step ? "resume" : "start",
                                "model", t->options->model_name_or_path, "method", t->options->finetuning_type, "dtype",
                                session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
                                recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
@@ -93,12 +93,12 @@ static enum status write_eval(const struct run *r, double loss, double seconds)
     return write_line(r, line, n);
 }
 
-/* Keeps of an earlier file what was before the checkpoint; without one the file begins anew. */
+/* Keeps of an earlier file the lines up to the step that the run is at; at the start the file begins anew. */
 static enum status cut_metrics(const struct run *r)
 {
     struct buffer old = {0}, kept = {0};
     enum status status = OK;
-    if (r->t->resume && file_exists(r->metrics))
+    if (r->t->place.step && file_exists(r->metrics))
         status = file_read(&old, r->metrics, MOST_METRICS);
     for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
         end = strchr(line, '\n');

@@ -63,7 +63,10 @@ void trainer_close(struct trainer *t);
 /* What the run will take, for people: "selective". */
 const char *recompute_name(enum recompute recompute);
 
-/* Adds the gradients of these sequences, and their losses to sum and weight. */
+/* Fails where a sequence does not fit into a micro-batch, or has a token that the model does not know. */
+enum status trainer_check(const struct trainer *t, const struct sequence *s);
+
+/* Adds the gradients of these sequences, and their losses to sum and weight; of none if one of them cannot be used. */
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight);
 
 /* The same with the caller's gradient of the logits (rows, V) behind tokens [first, first + rows) of a sequence. */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/rng.h"
 #include "format/safetensors.h"
@@ -143,16 +144,22 @@ static inline void tiny_model_make(struct tiny_model *m, bool tied)
     tiny_weights(m);
 }
 
+/* Chats of different lengths, one a line. */
+static inline void tiny_chats(const struct tiny_model *m, int rows)
+{
+    static char text[16384];
+    int n = 0;
+    for (int i = 0; i < rows; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"%d?\"}, {\"role\": \"assistant\", "
+                      "\"content\": \"%.*s\"}]}\n",
+                      i, 3 + i * 5 % 11, "The sharp edge.");
+    tiny_write(m, "chats.jsonl", text);
+}
+
 static inline void tiny_model_remove(const struct tiny_model *m)
 {
-    static const char *const files[] = {"config.json",         "tokenizer.json",    "tokenizer_config.json",
-                                        "chat_template.jinja", "model.safetensors", "chats.jsonl"};
-    char path[128];
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", m->dir, files[i]);
-        unlink(path);
-    }
-    rmdir(m->dir);
+    assert_ok(directory_remove(m->dir));
 }
 
 #endif

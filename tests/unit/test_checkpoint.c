@@ -1,0 +1,244 @@
+/* Checkpoints: going on from them, what is refused, which are kept; and memory that runs out between opening and saving. */
+#include "test.h"
+
+#include "trainer_rig.h"
+#include "train/checkpoint.h"
+
+/* A run of three steps, saved as the third's checkpoint. */
+static void save_checkpoint(struct rig *r, const char *const *settings)
+{
+    assert_ok(directory_remove(output_dir));
+    open_rig(r, &tied, 0, settings);
+    for (int i = 0; i < 3; i++)
+        step_once(&r->t, -1);
+    r->t.place.best_step = 2;
+    r->t.place.best_loss = 1.25;
+    assert_ok(directory_make(output_dir));
+    assert_ok(checkpoint_save(&r->t, checkpoint_dir));
+}
+
+static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    for (int i = 0; i < METHODS * 2; i++) {
+        struct rig a, b, c;
+        const char *settings[32] = {0}, *const *from = join(i / 2, SETTINGS("dtype", dtypes[i % 2], "data", data_path));
+        for (int k = 0; from[k]; k++)
+            settings[k] = from[k];
+        save_checkpoint(&a, settings);
+        open_rig(&b, &tied, 0, settings);               /* loads it */
+        step_once(&b.t, 0.5);
+        assert_ok(checkpoint_load(&b.t, checkpoint_dir));
+        int n = 0;
+        while (settings[n])
+            n++;
+        settings[n++] = "output";
+        settings[n++] = output_dir;
+        open_rig(&c, &tied, 0, settings);               /* finds it */
+        assert_string_equal(c.t.resume, checkpoint_dir);
+        struct trainer *both[] = {&b.t, &c.t};
+        for (int k = 0; k < 2; k++) {
+            assert_memory_equal(&both[k]->place, &a.t.place, offsetof(struct trainer_place, best_loss));
+            assert_true(both[k]->place.best_loss == 1.25 && isnan(both[k]->place.eval_loss));
+            assert_same_state(&a.t, both[k]);
+        }
+        for (int step = 0; step < 3; step++) {
+            struct trainer_step x = step_once(&a.t, -1), y = step_once(&b.t, -1), z = step_once(&c.t, -1);
+            assert_same_step(&x, &y);
+            assert_same_step(&x, &z);
+        }
+        assert_same_state(&a.t, &b.t);
+        assert_same_state(&a.t, &c.t);
+        close_rig(&a);
+        close_rig(&b);
+        close_rig(&c);
+    }
+}
+
+static void a_checkpoint_with_other_settings_is_refused(void **state)
+{
+    (void)state;
+    static const char *const other[][2] = {
+        {"finetuning_type", "full"}, {"lora_r", "8"}, {"lora_dropout", "0.2"}, {"learning_rate", "0.5"}, {"seed", "7"},
+        {"dtype", "bfloat16"}, {"max_grad_norm", "0"}, {"lr_scheduler_type", "linear"}, {"packing", "true"}, {"rank_pattern", "q_proj=2"},
+    };
+    struct rig r, wrong;
+    save_checkpoint(&r, SETTINGS("data", data_path));
+    close_rig(&r);
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+        const char *const *settings = SETTINGS("data", data_path, other[i][0], other[i][1]);
+        open_rig(&wrong, &tied, 0, settings);
+        assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, other[i][0]);
+        close_rig(&wrong);
+        set_options(&wrong, &tied, SETTINGS("data", data_path, other[i][0], other[i][1], "output", output_dir));
+        assert_fails(trainer_open(&wrong.t, &wrong.options, 0), ERR_ARGUMENT, other[i][0]);
+        arena_free(&wrong.arena);
+    }
+    open_rig(&wrong, &tied, 0, SETTINGS("lora_r", "4"));
+    assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, "data_rows");
+    assert_fails(checkpoint_load(&wrong.t, tied.dir), ERR_IO, "is no checkpoint");
+    close_rig(&wrong);
+}
+
+/* Loading fails in both ways, and the trainer that failed to load is as it was. */
+static void assert_refused(struct rig *loads, struct rig *like)
+{
+    struct rig finds;
+    struct trainer_place place = loads->t.place;
+    enum status status = checkpoint_load(&loads->t, checkpoint_dir);
+    if (status != ERR_FORMAT && status != ERR_UNSUPPORTED)
+        fail_msg("status %d: %s", status, status_message());
+    assert_memory_equal(&place, &loads->t.place, sizeof place);
+    assert_same_state(&loads->t, &like->t);
+    set_options(&finds, &tied, SETTINGS("output", output_dir));
+    status = trainer_open(&finds.t, &finds.options, 0);
+    if (status != ERR_FORMAT && status != ERR_UNSUPPORTED)
+        fail_msg("status %d: %s", status, status_message());
+    arena_free(&finds.arena);
+}
+
+static void replace(char *text, const char *word, const char *by)
+{
+    char *at = strstr(text, word);
+    assert_non_null(at);
+    memcpy(at, by, strlen(by));
+}
+
+static void a_damaged_checkpoint_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const words[][2] = {{"\"version\": 1", "\"version\": 2"},   {"\"version\": 1", "\"version\":[]"},
+                                           {"\"step\": 3", "\"step\":-3"},         {"\"step\": 3", "\"stop\": 3"},
+                                           {"\"tokens\": ", "\"tokens\":-"},       {"_tokens\": 64", "_tokens\": -4"},
+                                           {"_tokens\": 64,", "_tokens\":9e9,"},   {"\"settings\"", "\"sittings\""},
+                                           {"\"best_loss\": 1.25", "\"best_loss\": \"25\""}};
+    struct rig saved, loads;
+    struct buffer tensors = {0}, place = {0};
+    char tensors_path[160], place_path[160], text[8192];
+    save_checkpoint(&saved, SETTINGS("lora_r", "4"));
+    close_rig(&saved);
+    open_rig(&saved, &tied, 0, SETTINGS("lora_r", "4"));
+    open_rig(&loads, &tied, 0, SETTINGS("lora_r", "4"));
+    snprintf(tensors_path, sizeof tensors_path, "%s/state.safetensors", checkpoint_dir);
+    snprintf(place_path, sizeof place_path, "%s/trainer_state.json", checkpoint_dir);
+    assert_ok(file_read(&tensors, tensors_path, 1 << 24));
+    assert_ok(file_read(&place, place_path, sizeof text - 1));
+    for (int64_t cut = 0; cut < place.size; cut += 1 + place.size / 12) {
+        assert_ok(file_replace(place_path, place.data, cut));
+        assert_refused(&loads, &saved);
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        strcpy(text, place.data);
+        replace(text, words[i][0], words[i][1]);
+        assert_ok(file_replace(place_path, text, place.size));
+        assert_refused(&loads, &saved);
+    }
+    assert_ok(file_replace(place_path, place.data, place.size));
+    for (int64_t cut = 0; cut < tensors.size; cut += 1 + (cut < 16 ? 3 : tensors.size / 6)) {
+        assert_ok(file_replace(tensors_path, tensors.data, cut));
+        assert_refused(&loads, &saved);
+    }
+    tensors.data[7] = 0x7f;                             /* a header of 2^62 bytes */
+    assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_refused(&loads, &saved);
+    tensors.data[7] = 0;
+    replace(tensors.data + 8, "moment2", "moment3");    /* the last one that is looked for but one */
+    assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_refused(&loads, &saved);
+    replace(tensors.data + 8, "moment3", "moment2");
+    assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_ok(checkpoint_load(&loads.t, checkpoint_dir));
+    buffer_free(&tensors);
+    buffer_free(&place);
+    close_rig(&saved);
+    close_rig(&loads);
+}
+
+static void thinning_keeps_the_newest_and_the_best(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct arena arena = {0};
+    const char **names;
+    int64_t count;
+    save_checkpoint(&r, SETTINGS("lora_r", "4"));
+    for (int64_t step = 1; step <= 12; step++)
+        assert_ok(directory_make(checkpoint_path(&arena, output_dir, step)));
+    assert_ok(directory_make(file_join(&arena, output_dir, "checkpoint-x")));
+    assert_ok(checkpoint_thin(&r.t, output_dir, 2));
+    assert_ok(directory_list(&arena, output_dir, &names, &count));
+    assert_int_equal(count, 4);
+    static const char *const left[] = {"checkpoint-11", "checkpoint-12", "checkpoint-2", "checkpoint-x"};
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(names[i], left[i]);
+    arena_free(&arena);
+    close_rig(&r);
+}
+
+/* --- failures ------------------------------------------------------------------------------------------------------------- */
+
+static enum status train_and_save(struct rig *r, unsigned ready_for, int64_t fail_after)
+{
+    struct trainer_step step;
+    double sum, weight;
+    memory_fail_after(fail_after);
+    enum status status = trainer_open(&r->t, &r->options, ready_for);
+    if (status == OK)
+        status = trainer_add(&r->t, sequences(), SEQUENCES, &sum, &weight);
+    if (status == OK)
+        status = trainer_step(&r->t, -1, &step);
+    if (status == OK)
+        status = checkpoint_save(&r->t, checkpoint_dir);
+    memory_fail_after(-1);
+    trainer_close(&r->t);
+    return status;
+}
+
+/* Each allocation fails once. What succeeds all the same has left nothing out. */
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    for (int method = 0; method < METHODS; method++) {
+        struct rig r;
+        struct buffer whole = {0}, now = {0};
+        char path[160];
+        unsigned ready_for = method ? TRAINER_LOGITS : TRAINER_SAMPLE;
+        snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
+        set_options(&r, &tied, join(method, SETTINGS("data", data_path, "val_set_size", "2", "output", output_dir, "resume", "none",
+                                                     "max_steps", "1", "sample_length", "16")));
+        assert_ok(train_and_save(&r, ready_for, -1));
+        assert_ok(file_read(&whole, path, 1 << 20));
+        int64_t before = memory_count(), done_without = 0;
+        assert_ok(train_and_save(&r, ready_for, -1));
+        int64_t count = memory_count() - before;
+        for (int64_t after = 0; after < count; after++) {
+            enum status status = train_and_save(&r, ready_for, after);
+            if (status != OK && status != ERR_MEMORY)
+                fail_msg("allocation %lld: status %d: %s", (long long)after, (int)status, status_message());
+            if (status != OK)
+                continue;
+            done_without++;
+            now.size = 0;
+            assert_ok(file_read(&now, path, 1 << 20));
+            assert_string_equal(now.data, whole.data);
+        }
+        print_message("%lld allocations, %lld of them can be done without\n", (long long)count, (long long)done_without);
+        assert_true(done_without <= 20);
+        buffer_free(&whole);
+        buffer_free(&now);
+        arena_free(&r.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_goes_on_as_if_nothing_had_happened),
+        cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
+        cmocka_unit_test(a_damaged_checkpoint_is_an_error),
+        cmocka_unit_test(thinning_keeps_the_newest_and_the_best),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}

@@ -1,0 +1,355 @@
+/* Trainers from inside: what a step allocates, recompute, places, the plan, gradients, steps that are skipped, rates. */
+#include "test.h"
+
+#include "places.h"
+#include "trainer_rig.h"
+#include "train/run.h"
+
+/* --- memory --------------------------------------------------------------------------------------------------------------- */
+
+struct counts {
+    int64_t memory;
+    struct device_counters device;
+};
+
+static void assert_nothing_new(const struct trainer *t, const struct counts *before)
+{
+    const struct device_counters *now = &t->session.device->counters, *then = &before->device;
+    assert_int_equal(memory_count(), before->memory);
+    assert_int_equal(now->allocations, then->allocations);
+    assert_int_equal(now->gemms, then->gemms);
+    assert_int_equal(now->kernels, then->kernels);
+    assert_int_equal(now->prepared, then->prepared);
+    assert_true(now->runs > then->runs);
+}
+
+/* From the very first step on. */
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    for (int method = 0; method < METHODS; method++) {
+        struct rig r;
+        struct sequence list[ROWS];
+        open_rig(&r, &tied, 0, join(method, SETTINGS("data", data_path, "per_device_train_batch_size", "3", "num_train_epochs", "2")));
+        assert_int_equal(r.t.steps, 8);
+        struct counts before = {memory_count(), r.t.session.device->counters};
+        for (int64_t step = 0; step < r.t.steps; step++) {
+            const int64_t *rows;
+            int64_t count;
+            double sum, weight;
+            struct trainer_step done;
+            assert_ok(sampler_step(&r.t.sampler, step, &rows, &count));
+            for (int64_t i = 0; i < count; i++)
+                list[i] = batch_sequence(&r.t.data, rows[i], i);
+            assert_ok(trainer_add(&r.t, list, count, &sum, &weight));
+            assert_ok(trainer_step(&r.t, -1, &done));
+            assert_true(done.applied);
+            assert_nothing_new(&r.t, &before);
+        }
+        close_rig(&r);
+    }
+}
+
+struct watch {
+    const struct trainer *t;
+    struct counts before;
+    int steps;
+};
+
+static bool watch_steps(void *context, const struct run_event *event)
+{
+    struct watch *w = context;
+    if (event->kind == RUN_STEP && w->steps++)
+        assert_nothing_new(w->t, &w->before);
+    w->before = (struct counts){memory_count(), w->t->session.device->counters};
+    return true;
+}
+
+static void a_run_allocates_nothing_between_steps(void **state)
+{
+    (void)state;
+    for (int method = 0; method < METHODS; method++) {
+        struct rig r;
+        struct run_result result;
+        char output[128];
+        snprintf(output, sizeof output, "%s/watched-%d", tied.dir, method);
+        open_rig(&r, &tied, 0, join(method, SETTINGS("data", data_path, "output", output, "per_device_train_batch_size", "2",
+                                                     "save_steps", "0")));
+        struct watch w = {.t = &r.t};
+        assert_ok(run_all(&r.t, watch_steps, &w, &result));
+        assert_int_equal(w.steps, ROWS / 2);
+        close_rig(&r);
+    }
+}
+
+static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    for (int i = 0; i < METHODS * 2; i++) {
+        struct rig r[RECOMPUTE_COUNT];
+        int64_t bytes[RECOMPUTE_COUNT];
+        for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
+            struct rig *one = &r[mode];
+            open_rig(one, &tied, 0, join(i / 2, SETTINGS("recompute", recompute_name((enum recompute)mode), "dtype", dtypes[i % 2],
+                                                         "micro_batch_tokens", "128")));
+            bytes[mode] = one->t.session.engine.programs[one->t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
+            step_once(&one->t, 0.05);                   /* so that no B is zero */
+            add_all(&one->t);
+        }
+        for (int mode = 1; mode < RECOMPUTE_COUNT; mode++) {
+            for (int64_t k = 0; k < r[0].t.session.model.store.count; k++) {
+                const struct tensor *a = r[0].t.session.model.store.tensor[k];
+                if (a->gradient)
+                    assert_same_tensor(&r[0].t, a->gradient, &r[mode].t, store_find(&r[mode].t.session.model.store, a->name)->gradient);
+            }
+            assert_same_state(&r[0].t, &r[mode].t);
+            assert_true(bytes[mode] < bytes[mode - 1]);
+        }
+        for (int mode = 0; mode < RECOMPUTE_COUNT; mode++)
+            close_rig(&r[mode]);
+    }
+}
+
+static void values_never_overlap(void **state)
+{
+    (void)state;
+    for (int method = 0; method < METHODS; method++)
+        for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
+            struct rig r;
+            open_rig(&r, &untied, TRAINER_PLAN | (method ? TRAINER_LOGITS : 0),
+                     join(method, SETTINGS("recompute", recompute_name((enum recompute)mode))));
+            for (int size = 1; size <= 4 * 4; size++) {
+                int64_t index, T = 64 * ((size - 1) / 4 + 1), R = T / 4 * ((size - 1) % 4 + 1);
+                assert_ok(session_add(&r.t.session, NET_TRAIN, T, R, 0, &index));
+                check_places(&r.t.session.engine.programs[index].lowering);
+            }
+            for (int64_t i = 0; i < r.t.session.net_count; i++)
+                if (r.t.session.nets[i])
+                    check_places(&r.t.session.engine.programs[i].lowering);
+            close_rig(&r);
+        }
+}
+
+/* The sums by lifetime, and what the device has. */
+static int64_t planned(const char *const *settings, unsigned ready_for, int64_t bytes[LIFE_COUNT])
+{
+    struct rig r;
+    int64_t mapped;
+    open_rig(&r, &untied, ready_for, settings);
+    int64_t total = session_bytes(&r.t.session, bytes, &mapped);
+    assert_int_equal(r.t.session.device->counters.bytes, ready_for & TRAINER_PLAN ? 0 : total - mapped);
+    close_rig(&r);
+    return total;
+}
+
+static void the_plan_is_what_is_allocated(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"float32", "bfloat16"}, *const sizes[] = {"64", "256"}, *const held[] = {"0", "3"};
+    int64_t before = 0;
+    for (int i = 0; i < METHODS * RECOMPUTE_COUNT * 4; i++) {
+        const char *const *settings =
+            join(i % 2, SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)), "micro_batch_tokens",
+                                 sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2], "sample_length", "40"));
+        unsigned ready_for = TRAINER_SAMPLE | (i % 2 ? TRAINER_LOGITS : 0);            /* not with dropout */
+        int64_t plan[LIFE_COUNT], real[LIFE_COUNT], total = planned(settings, ready_for, real);
+        assert_int_equal(planned(settings, ready_for | TRAINER_PLAN, plan), total);
+        assert_memory_equal(plan, real, sizeof plan);
+        assert_true(real[LIFE_TRAINABLE] > 0 && real[LIFE_GRADIENTS] > 0 && real[LIFE_STATE] > 0);
+        assert_int_not_equal(total, before);
+        before = total;
+    }
+}
+
+/* --- gradients ------------------------------------------------------------------------------------------------------------ */
+
+/* The loss with weights w + h · d. */
+static double loss_at(struct trainer *t, const float *w, const float *d, double h)
+{
+    int64_t n = t->optimizer.elements;
+    float *moved = test_malloc((size_t)n * sizeof *moved);
+    for (int64_t i = 0; i < n; i++)
+        moved[i] = (float)((double)w[i] + h * (double)d[i]);
+    assert_ok(engine_upload(&t->session.engine, t->optimizer.weights, moved, DTYPE_F32));
+    test_free(moved);
+    return add_all(t);
+}
+
+/* The slope of the loss along d is the gradient's part of it. `size` is what the slope is measured by. */
+static void check_slope(struct trainer *t, const float *w, const float *g, const float *d, double size)
+{
+    double slope = 0, norm = 0;
+    for (int64_t i = 0; i < t->optimizer.elements; i++) {
+        slope += (double)g[i] * (double)d[i];
+        norm += (double)d[i] * (double)d[i];
+    }
+    double h = 0.005 / sqrt(norm), found = (loss_at(t, w, d, h) - loss_at(t, w, d, -h)) / (2 * h);
+    if (!(fabs(found - slope) < 5e-3 * size))
+        fail_msg("the slope is %g, the gradient says %g (measured by %g)", found, slope, size);
+}
+
+/* Random directions over all that is trained, and the direction of each tensor's own gradient. */
+static void check_gradients(const struct tiny_model *m, const char *const *settings)
+{
+    struct rig r;
+    open_rig(&r, m, 0, settings);
+    for (int i = 0; i < 3; i++)
+        step_once(&r.t, 0.005);                         /* B is no longer zero */
+    const struct optimizer *o = &r.t.optimizer;
+    const struct store *store = &r.t.session.model.store;
+    float *w = download(&r.t, o->weights), *d = test_calloc((size_t)o->elements, sizeof *d), pair[2];
+    add_all(&r.t);
+    float *g = download(&r.t, o->gradients);
+    double size = 0;
+    for (int64_t i = 0; i < o->elements; i++)
+        size += (double)g[i] * (double)g[i];
+    for (int round = 0; round < 4; round++) {
+        for (int64_t i = 0; i < o->elements; i++) {
+            struct philox p = philox(3, (uint64_t)round, (uint64_t)i);
+            philox_normal(p.word[0], p.word[1], pair);
+            d[i] = pair[0];
+        }
+        check_slope(&r.t, w, g, d, sqrt(size));
+    }
+    for (int64_t k = 0; k < store->count; k++) {
+        const struct tensor *t = store->tensor[k];
+        if (t->lifetime != LIFE_TRAINABLE || t->assembled)
+            continue;
+        int64_t first = t->part / 4, count = tensor_elements(t);
+        double own = 0;
+        memset(d, 0, (size_t)o->elements * sizeof *d);
+        memcpy(d + first, g + first, (size_t)count * sizeof *d);
+        for (int64_t i = first; i < first + count; i++)
+            own += (double)g[i] * (double)g[i];
+        assert_true(own > 0);
+        check_slope(&r.t, w, g, d, own);
+    }
+    test_free(w);
+    test_free(d);
+    test_free(g);
+    close_rig(&r);
+}
+
+static void gradients_are_the_slopes_of_the_loss(void **state)
+{
+    (void)state;
+    check_gradients(&tied, SETTINGS("lora_alpha", "8", "lora_dropout", "0.1"));
+    check_gradients(&untied, SETTINGS("lora_alpha", "8", "train_norms", "true", "rank_pattern", "q_proj=2", "use_rslora", "true"));
+    check_gradients(&tied, SETTINGS("finetuning_type", "full"));
+    check_gradients(&untied, SETTINGS("finetuning_type", "full"));
+}
+
+static void sequences_one_by_one_add_up_to_all_at_once(void **state)
+{
+    (void)state;
+    for (int method = 0; method < METHODS; method++) {
+        struct rig at_once, one_by_one;
+        double sum = 0, weight;
+        open_rig(&at_once, &tied, 0, methods[method]);
+        open_rig(&one_by_one, &tied, 0, methods[method]);
+        double all = add_all(&at_once.t);
+        for (int i = 0; i < SEQUENCES; i++) {
+            double each;
+            assert_ok(trainer_add(&one_by_one.t, &sequences()[i], 1, &each, &weight));
+            sum += each;
+        }
+        assert_true(fabs(sum - all) < 1e-6 * all);
+        assert_true(fabs(at_once.t.weight - one_by_one.t.weight) < 1e-9);
+        float *a = download(&at_once.t, at_once.t.optimizer.gradients), *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
+        double error = 0, size = 0;
+        for (int64_t i = 0; i < at_once.t.optimizer.elements; i++) {
+            error += pow((double)a[i] - (double)b[i], 2);
+            size += pow((double)a[i], 2);
+        }
+        assert_true(size > 0 && error < 1e-12 * size);
+        test_free(a);
+        test_free(b);
+        close_rig(&at_once);
+        close_rig(&one_by_one);
+    }
+}
+
+/* --- steps ---------------------------------------------------------------------------------------------------------------- */
+
+static void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
+{
+    int32_t count[2];
+    assert_ok(engine_download(&t->session.engine, t->optimizer.count, 0, count, sizeof count));
+    assert_int_equal(count[0], applied);
+    assert_int_equal(count[1], skipped);
+}
+
+/* A trainer that had a bad step in between goes on as one that never had it. */
+static void a_gradient_that_is_not_finite_skips_the_step(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    float weights[32] = {0};
+    struct sequence broken = sequences()[0];
+    broken.weights = weights;
+    for (int i = 0; i < 4; i++) {
+        struct rig good, hit;
+        struct trainer_step step;
+        double sum, weight;
+        const char *const *settings = i / 2 ? SETTINGS("finetuning_type", "full", "dtype", dtypes[i % 2]) : SETTINGS("dtype", dtypes[i % 2]);
+        open_rig(&good, &tied, 0, settings);
+        open_rig(&hit, &tied, 0, settings);
+        step_once(&good.t, 0.01);
+        step_once(&hit.t, 0.01);
+        for (int k = 0; k < 3; k++) {
+            weights[5] = bad[k];
+            assert_ok(trainer_add(&hit.t, &broken, 1, &sum, &weight));
+            assert_ok(trainer_step(&hit.t, 0.01, &step));
+            assert_false(step.applied || isfinite(step.norm));
+            assert_same_state(&good.t, &hit.t);
+        }
+        assert_count(&hit.t, 1, 3);
+        assert_int_equal(hit.t.place.skipped, 3);
+        assert_int_equal(hit.t.place.skipped_in_row, 3);
+        struct trainer_step a = step_once(&good.t, 0.01), b = step_once(&hit.t, 0.01);
+        assert_same_step(&a, &b);
+        assert_same_state(&good.t, &hit.t);
+        assert_count(&hit.t, 2, 3);
+        assert_int_equal(hit.t.place.skipped_in_row, 0);
+        close_rig(&good);
+        close_rig(&hit);
+    }
+}
+
+static void schedules_warm_up_and_go_down(void **state)
+{
+    (void)state;
+    const double half = sqrt(0.5);
+    static const double up[] = {0.5, 1.0, 1.5, 2.0};
+    const double after[][5] = {{2, 2, 2, 2, 2}, {2, 1.5, 1, 0.5, 0}, {2, 1 + half, 1, 1 - half, 0}};
+    for (int kind = SCHEDULE_CONSTANT; kind <= SCHEDULE_COSINE; kind++) {
+        struct schedule s = {(enum schedule_kind)kind, 2, 4, 8};
+        for (int i = 0; i < 4; i++)
+            assert_true(fabs(schedule_rate(&s, 1 + i) - up[i]) < 1e-12);
+        for (int i = 0; i < 5; i++)                     /* the last one is behind the end of the run */
+            assert_true(fabs(schedule_rate(&s, 5 + i) - after[kind][i]) < 1e-12);
+        assert_true(fabs(schedule_rate(&s, 1000) - after[kind][4]) < 1e-12);
+        s = (struct schedule){(enum schedule_kind)kind, 2, 0, 4};
+        assert_true(schedule_rate(&s, 1) == 2);
+        s.steps = 0;                                    /* a trainer without data */
+        assert_true(schedule_rate(&s, 1) == 2 && schedule_rate(&s, 99) == 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(a_run_allocates_nothing_between_steps),
+        cmocka_unit_test(every_way_of_recomputing_gives_the_same_bytes_in_less_memory),
+        cmocka_unit_test(values_never_overlap),
+        cmocka_unit_test(the_plan_is_what_is_allocated),
+        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(sequences_one_by_one_add_up_to_all_at_once),
+        cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
+        cmocka_unit_test(schedules_warm_up_and_go_down),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}

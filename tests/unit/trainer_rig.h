@@ -1,0 +1,157 @@
+/* Trainers on tiny models, from inside, and sequences to train on. */
+#ifndef TESTS_UNIT_TRAINER_RIG_H
+#define TESTS_UNIT_TRAINER_RIG_H
+
+#include <math.h>
+
+#include "tiny_model.h"
+#include "train/trainer.h"
+
+enum { ROWS = 12, SEQUENCES = 4 };
+
+static struct tiny_model tied, untied;
+static char data_path[128], output_dir[128], checkpoint_dir[128];
+
+/* A trainer with the options that it needs as long as it lives. */
+struct rig {
+    struct arena arena;
+    struct options options;
+    struct trainer t;
+};
+
+static inline void set_options(struct rig *r, const struct tiny_model *m, const char *const *settings)
+{
+    const char *const usual[] = {"model",   m->dir,    "cache_dir",          m->dir, "device",        "cpu", "dtype", "float32",
+                                 "lora_r", "4",       "micro_batch_tokens", "64",   "learning_rate", "0.01", NULL};
+    const char *const *both[] = {usual, settings};
+    *r = (struct rig){.arena = {0}};
+    options_init(&r->options, &r->arena);
+    for (int i = 0; i < 2; i++)
+        for (const char *const *s = both[i]; *s; s += 2)
+            assert_ok(options_set(&r->options, COMMAND_TRAIN, s[0], s[1], "test"));
+}
+
+static inline void open_rig(struct rig *r, const struct tiny_model *m, unsigned ready_for, const char *const *settings)
+{
+    set_options(r, m, settings);
+    assert_ok(trainer_open(&r->t, &r->options, ready_for));
+}
+
+static inline void close_rig(struct rig *r)
+{
+    trainer_close(&r->t);
+    arena_free(&r->arena);
+}
+
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* What most tests look at: pairs with dropout, and all weights. */
+static const char *const *const methods[] = {SETTINGS("lora_dropout", "0.1"), SETTINGS("finetuning_type", "full")};
+enum { METHODS = 2 };
+
+/* The settings of a method and some more. */
+static inline const char *const *join(int method, const char *const *more)
+{
+    static const char *list[32];
+    int n = 0;
+    for (const char *const *s = methods[method]; *s; s++)
+        list[n++] = *s;
+    for (; *more; more++)
+        list[n++] = *more;
+    list[n] = NULL;
+    return list;
+}
+
+/* --- sequences and arrays ------------------------------------------------------------------------------------------------- */
+
+/* Four sequences that fill 59 slots; the second one with weights. */
+static inline const struct sequence *sequences(void)
+{
+    static const int64_t lengths[SEQUENCES] = {20, 13, 9, 17};
+    static int32_t ids[SEQUENCES][32];
+    static float weights[32];
+    static struct sequence list[SEQUENCES];
+    for (int s = 0; s < SEQUENCES; s++) {
+        for (int i = 0; i < 32; i++)
+            ids[s][i] = (s * 41 + i * i * 7 + i) % TINY_VOCABULARY;
+        list[s] = (struct sequence){.ids = ids[s], .count = lengths[s]};
+    }
+    for (int i = 0; i < 32; i++)
+        weights[i] = (float)(i % 3) * 0.75f;
+    list[1].weights = weights;
+    return list;
+}
+
+/* Adds them as if they were the first of the step, and returns the sum of their losses. */
+static inline double add_all(struct trainer *t)
+{
+    double sum, weight;
+    t->sequences = 0;                                   /* so that dropout draws the same */
+    assert_ok(trainer_add(t, sequences(), SEQUENCES, &sum, &weight));
+    assert_true(isfinite(sum) && weight > 0);
+    return sum;
+}
+
+static inline struct trainer_step step_once(struct trainer *t, double rate)
+{
+    struct trainer_step step;
+    add_all(t);
+    assert_ok(trainer_step(t, rate, &step));
+    return step;
+}
+
+/* A float32 tensor's bytes, to be freed with test_free. */
+static inline float *download(struct trainer *t, const struct tensor *tensor)
+{
+    float *values = test_malloc((size_t)tensor_bytes(tensor));
+    assert_ok(engine_download(&t->session.engine, tensor, 0, values, tensor_bytes(tensor)));
+    return values;
+}
+
+static inline void assert_same_tensor(struct trainer *a, const struct tensor *x, struct trainer *b, const struct tensor *y)
+{
+    float *p = download(a, x), *q = download(b, y);
+    assert_int_equal(tensor_bytes(x), tensor_bytes(y));
+    assert_memory_equal(p, q, (size_t)tensor_bytes(x));
+    test_free(p);
+    test_free(q);
+}
+
+/* Weights, moments and masters; the sums of gradients too, which a step clears. */
+static inline void assert_same_state(struct trainer *a, struct trainer *b)
+{
+    const struct optimizer *o = &a->optimizer, *p = &b->optimizer;
+    assert_same_tensor(a, o->weights, b, p->weights);
+    assert_same_tensor(a, o->master, b, p->master);
+    assert_same_tensor(a, o->moment1, b, p->moment1);
+    assert_same_tensor(a, o->moment2, b, p->moment2);
+    assert_same_tensor(a, o->gradients, b, p->gradients);
+}
+
+static inline void assert_same_step(const struct trainer_step *a, const struct trainer_step *b)
+{
+    assert_true(a->loss == b->loss && a->norm == b->norm && a->rate == b->rate);
+    assert_true(a->applied && b->applied);
+}
+
+static inline int make_models(void **state)
+{
+    (void)state;
+    tiny_model_make(&tied, true);
+    tiny_model_make(&untied, false);
+    tiny_chats(&tied, ROWS);
+    snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tied.dir);
+    snprintf(output_dir, sizeof output_dir, "%s/out", tied.dir);
+    snprintf(checkpoint_dir, sizeof checkpoint_dir, "%s/out/checkpoint-3", tied.dir);
+    return 0;
+}
+
+static inline int remove_models(void **state)
+{
+    (void)state;
+    tiny_model_remove(&tied);
+    tiny_model_remove(&untied);
+    return 0;
+}
+
+#endif
