@@ -124,8 +124,10 @@ static enum status open_and_eval(struct hone_model *m, struct session *s, struct
     const struct options *values = &m->options->values;
     struct arena arena = {0};
     struct data data;
-    struct data_limits limits = {.vocabulary = s->model.config.vocabulary, .all_tokens = values->train_on_inputs,
-                                 .model_dir = values->model_name_or_path, .cache_dir = cache_directory(&arena, values->cache_dir)};
+    struct data_limits limits = {.vocabulary = s->model.config.vocabulary,
+                                 .all_tokens = values->train_on_inputs,
+                                 .model_dir = values->model_name_or_path,
+                                 .cache_dir = cache_directory(&arena, values->cache_dir)};
     TRY(most_tokens(s, values, &limits.most_tokens));
     enum status status = data_open(&data, values->dataset_path, &m->chat, &limits);
     arena_free(&arena);

@@ -54,14 +54,13 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
     int64_t now = session_shrink(s);
     int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
-    return json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes",
-                                 (json_int_t)(total + now), "table", rows_of(s, now), "allocated_bytes",
-                                 (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
-                                 (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
-                                 "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name,
-                                 "micro_batch_tokens", (json_int_t)slots, "fits",
-                                 !s->info.memory_free || total - mapped <= s->info.memory_free),
-                       json);
+    return json_result(
+        json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes", (json_int_t)(total + now),
+                  "table", rows_of(s, now), "allocated_bytes", (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped,
+                  "parameters", (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
+                  "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name, "micro_batch_tokens",
+                  (json_int_t)slots, "fits", !s->info.memory_free || total - mapped <= s->info.memory_free),
+        json);
 }
 
 static enum status plan_eval(const struct options *values, char **json)
@@ -89,7 +88,8 @@ static enum status plan_train(const struct options *values, char **json)
     TRY(trainer_open(&t, values, TRAINER_PLAN));
     enum status status = count_chat(&t.chat, values->model_name_or_path);
     if (status == OK)
-        status = report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute), json);
+        status =
+            report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute), json);
     trainer_close(&t);
     return status;
 }

@@ -89,7 +89,8 @@ static struct sequence private_sequence(const hone_sequence *s)
     return (struct sequence){.ids = s->ids, .weights = s->weights, .count = s->count};
 }
 
-static enum status add_sequences(struct trainer *t, const hone_sequence *sequences, int64_t count, struct hook *hook, hone_loss *filled)
+static enum status add_sequences(struct trainer *t, const hone_sequence *sequences, int64_t count, struct hook *hook,
+                                 hone_loss *filled)
 {
     for (int64_t i = 0; i < count; i++) {               /* all of them, before the first is added */
         struct sequence s = private_sequence(&sequences[i]);
@@ -111,7 +112,8 @@ static enum status add_sequences(struct trainer *t, const hone_sequence *sequenc
     return OK;
 }
 
-static hone_status forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, struct hook hook, hone_loss *loss)
+static hone_status forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, struct hook hook,
+                                    hone_loss *loss)
 {
     hone_loss filled = {0};
     enum status status = check_size(loss->size);
@@ -228,8 +230,15 @@ static bool pass_on(void *context, const struct run_event *e)
     const struct listener *l = context;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
     hone_event event = {
-        .size = sizeof event, .kind = kinds[e->kind], .step = l->trainer->place.step, .steps = l->trainer->steps, .seconds = e->seconds,
-        .tokens_per_second = e->tokens_per_second, .last = e->last ? &last : NULL, .eval_loss = e->eval_loss, .best = e->best,
+        .size = sizeof event,
+        .kind = kinds[e->kind],
+        .step = l->trainer->place.step,
+        .steps = l->trainer->steps,
+        .seconds = e->seconds,
+        .tokens_per_second = e->tokens_per_second,
+        .last = e->last ? &last : NULL,
+        .eval_loss = e->eval_loss,
+        .best = e->best,
         .path = e->path,
     };
     return l->call(l->context, &event) == 0;

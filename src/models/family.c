@@ -65,7 +65,8 @@ enum status family_read(const struct family **family, struct model_config *confi
         config->head_size = config->channels / config->heads;
     }
     if (config->layers > LAYERS_MOST)
-        return fail(ERR_FORMAT, "%s: \"num_hidden_layers\" is %lld, more than any model has", hf->path, (long long)config->layers);
+        return fail(ERR_FORMAT, "%s: \"num_hidden_layers\" is %lld, more than any model has", hf->path,
+                    (long long)config->layers);
     if (config->head_size % 2)
         return fail(ERR_FORMAT, "%s: a head size of %lld is odd, and rotary positions turn pairs", hf->path,
                     (long long)config->head_size);

@@ -138,9 +138,10 @@ static enum status attach(struct model *m, struct tensor *t, const struct device
     }
     const struct safetensors_tensor *f = model_source(m, t);
     if (!f && lora_owns(t))
-        return m->adapter_files ? fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
-                                       m->adapter_path, t->name)
-                                : OK;
+        return m->adapter_files
+                   ? fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
+                          m->adapter_path, t->name)
+                   : OK;
     if (!f)
         return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name,
                     m->family->model_type);

@@ -97,7 +97,8 @@ enum status engine_place(struct engine *e)
             if (e->programs[i].bytes[life] > most)
                 most = e->programs[i].bytes[life];
         if (most > info.most_block)
-            return fail(ERR_DEVICE, "%s take %lld bytes, the device allocates at most %lld in one piece: use fewer tokens at once",
+            return fail(ERR_DEVICE,
+                        "%s take %lld bytes, the device allocates at most %lld in one piece: use fewer tokens at once",
                         lifetime_name((enum lifetime)life), (long long)most, (long long)info.most_block);
         TRY(add_block(e, (enum lifetime)life, most, NULL, &e->life_block[life]));
     }

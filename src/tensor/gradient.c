@@ -35,7 +35,8 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
     if (value_elements(v) != value_elements(root))
         return fail(ERR_INTERNAL, "a gradient for a part of a value");
     if (root->tensor)
-        return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it", root->tensor->name);
+        return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it",
+                    root->tensor->name);
     if (gradient->dtype != root->dtype)                 /* 16-bit activations beside a wider residual stream */
         gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){gradient, root}, 0, NULL);
     if (!gradient)

@@ -54,7 +54,8 @@ enum status store_init(struct store *store);
 void store_free(struct store *store);
 
 /* The tensor of that name, made if it is new; an error if its shape differs from the earlier one. */
-enum status store_tensor(struct tensor **out, struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape);
+enum status store_tensor(struct tensor **out, struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype,
+                         int rank, const int64_t *shape);
 struct tensor *store_find(const struct store *store, const char *name);
 
 int64_t tensor_elements(const struct tensor *tensor);

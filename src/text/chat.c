@@ -36,7 +36,8 @@ static enum status out_of_memory(void)
 /* Takes the special tokens that templates may name, a string or an object with its content, unless there already. */
 static enum status take_specials(struct chat *chat, const json_t *config)
 {
-    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                       "pad_token", "cls_token", "mask_token"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *key = keys[i];
         const json_t *value = json_object_get(config, key);
@@ -119,7 +120,8 @@ static enum status find_eos(struct chat *chat, const char *dir)
     if (token) {
         int32_t id = tokenizer_id(chat->tokenizer, json_string_value(token), (int64_t)json_string_length(token));
         if (id < 0)
-            return fail(ERR_UNSUPPORTED, "%s: tokenizer_config.json names the eos_token \"%.40s\", which tokenizer.json does not have", dir,
+            return fail(ERR_UNSUPPORTED,
+                        "%s: tokenizer_config.json names the eos_token \"%.40s\", which tokenizer.json does not have", dir,
                         json_string_value(token));
         TRY(add_eos(chat, id));
     }
@@ -150,7 +152,8 @@ static enum status read_config(json_t **out, const char *path)
     json_error_t error;
     enum status status = file_read(&text, path, MOST_CONFIG);
     if (status == OK) {
-        *out = json_loadb(text.data, (size_t)text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+        *out = json_loadb(text.data, (size_t)text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+        * &error);
         if (!*out)
             status = fail(ERR_FORMAT, "%s: line %d, column %d: %s", path, error.line, error.column, error.text);
     }
@@ -284,8 +287,10 @@ static enum status check_row(const json_t *row)
     const json_t *messages = json_object_get(row, "messages"), *tools = json_object_get(row, "tools"), *message;
     if (!messages) {
         const char *key = json_object_iter_key(json_object_iter((json_t *)row));
-        return fail(ERR_DATA, "the row has no \"messages\" but %s%.40s%s; it should be {\"messages\": [{\"role\": \"user\", "
-                    "\"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]}", key ? "\"" : "", key ? key : "no key", key ? "\"" : "");
+        return fail(ERR_DATA,
+                    "the row has no \"messages\" but %s%.40s%s; it should be {\"messages\": [{\"role\": \"user\", "
+                    "\"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]}",
+                    key ? "\"" : "", key ? key : "no key", key ? "\"" : "");
     }
     if (!json_is_array(messages))
         return fail(ERR_DATA, "\"messages\" is not a list");
@@ -353,8 +358,9 @@ static enum status make_context(const struct chat *chat, const json_t *row, bool
 enum status chat_need_template(const struct chat *chat)
 {
     return chat->template ? OK
-                          : fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in "
-                                                  "tokenizer_config.json: take a model that was tuned for conversations, or put a template there");
+                          : fail(ERR_UNSUPPORTED,
+                                 "the model has no chat template, neither in chat_template.jinja nor in "
+                                 "tokenizer_config.json: take a model that was tuned for conversations, or put a template there");
 }
 
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out)
@@ -403,10 +409,12 @@ static bool white(const char *text, int64_t begin, int64_t end)
 
 /* The end of a turn, in the template's own bytes behind an assistant's last ones: white space, which the model must say too, and
  * the special token. Nothing, where there is no such token. */
-static void train_end(const struct chat *chat, const struct jinja_output *text, int64_t next_span, int64_t token, struct chat_row *row)
+static void train_end(const struct chat *chat, const struct jinja_output *text, int64_t next_span, int64_t token,
+                      struct chat_row *row)
 {
     const struct tokens *tokens = &row->tokens;
-    int64_t end = token, limit = next_span < text->span_count && text->span[next_span].message < 0 ? text->span[next_span].end : -1;
+    int64_t end = token,
+            limit = next_span < text->span_count && text->span[next_span].message < 0 ? text->span[next_span].end : -1;
     while (end < tokens->count && tokens->end[end] <= limit && !tokenizer_is_special(chat->tokenizer, tokens->id[end]) &&
            white(text->text.data, tokens->begin[end], tokens->end[end]))
         end++;

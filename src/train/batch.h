@@ -18,7 +18,8 @@ enum status batch_cut(const struct data *data, int64_t slots, struct batch **bat
 /* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */
 int64_t batch_rows(int64_t T, int64_t trained);
 
-/* A sequence, and which of its tokens are targets: those of the mask, each counting 1, or with weights those whose weight is not 0. */
+/* A sequence, and which of its tokens are targets: those of the mask, each counting 1, or with weights those whose weight is
+ * not 0. */
 struct sequence {
     const int32_t *ids;
     const uint8_t *mask;

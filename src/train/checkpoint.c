@@ -18,11 +18,35 @@ enum { MOST_STATE = 1 << 20, STATE_TENSORS = 4 };
 
 /* What a run's numbers depend on. */
 static const enum option settings[] = {
-    OPTION_finetuning_type, OPTION_lora_r, OPTION_lora_alpha, OPTION_lora_dropout, OPTION_lora_target_modules, OPTION_use_rslora,
-    OPTION_rank_pattern, OPTION_alpha_pattern, OPTION_train_norms, OPTION_learning_rate, OPTION_lr_scheduler_type, OPTION_warmup_ratio,
-    OPTION_warmup_steps, OPTION_weight_decay, OPTION_adam_beta1, OPTION_adam_beta2, OPTION_adam_epsilon, OPTION_max_grad_norm,
-    OPTION_per_device_train_batch_size, OPTION_gradient_accumulation_steps, OPTION_num_train_epochs, OPTION_max_steps, OPTION_packing,
-    OPTION_shuffle, OPTION_seed, OPTION_max_length, OPTION_train_on_inputs, OPTION_val_set_size, OPTION_dtype,
+    OPTION_finetuning_type,
+    OPTION_lora_r,
+    OPTION_lora_alpha,
+    OPTION_lora_dropout,
+    OPTION_lora_target_modules,
+    OPTION_use_rslora,
+    OPTION_rank_pattern,
+    OPTION_alpha_pattern,
+    OPTION_train_norms,
+    OPTION_learning_rate,
+    OPTION_lr_scheduler_type,
+    OPTION_warmup_ratio,
+    OPTION_warmup_steps,
+    OPTION_weight_decay,
+    OPTION_adam_beta1,
+    OPTION_adam_beta2,
+    OPTION_adam_epsilon,
+    OPTION_max_grad_norm,
+    OPTION_per_device_train_batch_size,
+    OPTION_gradient_accumulation_steps,
+    OPTION_num_train_epochs,
+    OPTION_max_steps,
+    OPTION_packing,
+    OPTION_shuffle,
+    OPTION_seed,
+    OPTION_max_length,
+    OPTION_train_on_inputs,
+    OPTION_val_set_size,
+    OPTION_dtype,
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -68,8 +92,9 @@ static json_t *describe(const struct trainer *t)
         return NULL;
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
                      "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
-                     (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step", (json_int_t)p->best_step,
-                     "best_loss", number_or_null(p->best_loss), "eval_loss", number_or_null(p->eval_loss), "settings", chosen);
+                     (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step",
+                     (json_int_t)p->best_step, "best_loss", number_or_null(p->best_loss), "eval_loss",
+                     number_or_null(p->eval_loss), "settings", chosen);
 }
 
 static enum status write_place(const struct trainer *t, const char *path)
@@ -162,10 +187,11 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
 
 static enum status differs(const char *dir, const char *what, const char *was, const char *is)
 {
-    return fail(ERR_ARGUMENT,
-                "%s is of a run with %s %s, this one has %s: use the same settings to go on, --resume none to start anew, or another "
-                "--output",
-                dir, what, *was ? was : "(none)", *is ? is : "(none)");
+    return fail(
+        ERR_ARGUMENT,
+        "%s is of a run with %s %s, this one has %s: use the same settings to go on, --resume none to start anew, or another "
+        "--output",
+        dir, what, *was ? was : "(none)", *is ? is : "(none)");
 }
 
 static enum status check_settings(const struct trainer *t, const json_t *tree, const char *dir)
@@ -186,10 +212,11 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
     for (int i = 0; i < DATA_KEYS; i++) {
         const json_t *was = json_object_get(chosen, data_keys[i]);
         if (was && json_integer_value(was) != data_number(t, i))
-            return fail(ERR_ARGUMENT,
-                        "%s is of a run on other data (%s was %lld and is %lld): use the same data to go on, --resume none to start "
-                        "anew, or another --output",
-                        dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
+            return fail(
+                ERR_ARGUMENT,
+                "%s is of a run on other data (%s was %lld and is %lld): use the same data to go on, --resume none to start "
+                "anew, or another --output",
+                dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
     }
     return OK;
 }
@@ -200,7 +227,8 @@ static enum status read_json(struct arena *arena, const char *dir, json_t **tree
     if (!*path)
         return ERR_MEMORY;
     if (!file_exists(*path))
-        return fail(ERR_IO, "%s is no checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N", dir);
+        return fail(ERR_IO, "%s is no checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N",
+                    dir);
     return json_parse_file(tree, *path, MOST_STATE);
 }
 

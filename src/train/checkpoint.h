@@ -4,8 +4,8 @@
  *     state.safetensors                           float32 weights, both moments, the optimizer's counts
  *     trainer_state.json                          where the run stands, and the settings that it depends on
  *
- * A checkpoint appears under its name only when it is complete. A run that goes on from one gives the same bytes as a run that was
- * never interrupted; so the settings must be the same, and a difference is an error that names it.
+ * A checkpoint appears under its name only when it is complete. A run that goes on from one gives the same bytes as a run that
+ * was never interrupted; so the settings must be the same, and a difference is an error that names it.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

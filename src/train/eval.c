@@ -37,10 +37,11 @@ static enum status add_losses(const struct data *data, const struct batch *batch
             if (!data->mask[data->rows[r].begin + i])
                 continue;
             if (!isfinite(losses[at]))
-                return fail(ERR_DATA,
-                            "the loss of token %lld of the row in line %lld is not finite: the weights are broken, or too large for this "
-                            "type (try --dtype float32)",
-                            (long long)i, (long long)data->rows[r].line);
+                return fail(
+                    ERR_DATA,
+                    "the loss of token %lld of the row in line %lld is not finite: the weights are broken, or too large for this "
+                    "type (try --dtype float32)",
+                    (long long)i, (long long)data->rows[r].line);
             *sum += (double)losses[at++];
         }
     return OK;

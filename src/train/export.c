@@ -117,8 +117,14 @@ static enum status write_config(struct list *list, const char *from, const char 
 
 static enum status write_model(struct list *list, const char *dir)
 {
-    static const char *const beside[] = {"generation_config.json",  "tokenizer.json",     "tokenizer_config.json", "tokenizer.model",
-                                         "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",   "vocab.json",
+    static const char *const beside[] = {"generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "tokenizer.model",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
                                          "merges.txt"};
     const char *base = list->trainer->options->model_name_or_path;
     TRY(write_tensors(list, dir, "model.safetensors", false));

@@ -86,8 +86,14 @@ static enum status make_program(struct optimizer *o, const struct optimizer_opti
     struct value *to_clip[] = {parts, o->scalars, program_tensor(p, o->count)};
     o->control = program_node(p, OP_clip, 3, to_clip, 2, (double[]){log(options->beta1), log(options->beta2)});
     struct value *to_step[] = {
-        program_tensor(p, o->master), gradients, program_tensor(p, o->moment1), program_tensor(p, o->moment2), o->control, o->rates,
-        o->ranges, o->master != o->weights ? program_tensor(p, o->weights) : NULL,
+        program_tensor(p, o->master),
+        gradients,
+        program_tensor(p, o->moment1),
+        program_tensor(p, o->moment2),
+        o->control,
+        o->rates,
+        o->ranges,
+        o->master != o->weights ? program_tensor(p, o->weights) : NULL,
     };
     program_node(p, OP_adamw, 8, to_step, 3, (double[]){options->beta1, options->beta2, options->epsilon});
     o->control = program_output(p, o->control, "control");

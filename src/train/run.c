@@ -34,7 +34,8 @@ struct run {
 static int put_number(char *line, int at, const char *key, double x)
 {
     size_t left = (size_t)(LINE_SIZE - at);
-    return at + (isfinite(x) ? snprintf(line + at, left, ", \"%s\": %.9g", key, x) : snprintf(line + at, left, ", \"%s\": null", key));
+    return at +
+           (isfinite(x) ? snprintf(line + at, left, ", \"%s\": %.9g", key, x) : snprintf(line + at, left, ", \"%s\": null", key));
 }
 
 static enum status write_line(const struct run *r, char *line, int length)
@@ -46,15 +47,16 @@ static enum status write_line(const struct run *r, char *line, int length)
 static enum status write_header(const struct run *r)
 {
     const struct trainer *t = r->t;
-    json_t *header = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event", t->place.step ? "resume" : "start",
-                               "model", t->options->model_name_or_path, "method", t->options->finetuning_type, "dtype",
-                               session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
-                               recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
-                               "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows", (json_int_t)t->data.row_count, "data_tokens",
-                               (json_int_t)t->data.tokens, "data_trained_tokens", (json_int_t)t->data.trained, "longest_row",
-                               (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count, "parameters",
-                               (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
-                               "micro_batch_tokens", (json_int_t)t->place.slots, "startup_seconds", clock_since_start(), "resumed_from", t->resume);
+    json_t *header = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event",
+        t->place.step ? "resume" : "start", "model", t->options->model_name_or_path, "method", t->options->finetuning_type,
+        "dtype", session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
+        recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
+        "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows", (json_int_t)t->data.row_count, "data_tokens",
+        (json_int_t)t->data.tokens, "data_trained_tokens", (json_int_t)t->data.trained, "longest_row",
+        (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count, "parameters",
+        (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
+        "micro_batch_tokens", (json_int_t)t->place.slots, "startup_seconds", clock_since_start(), "resumed_from", t->resume);
     char *text = header ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     struct buffer line = {0};
     enum status status = text ? buffer_format(&line, "%s\n", text) : fail(ERR_MEMORY, "out of memory: the header of the metrics");
@@ -189,15 +191,17 @@ static enum status report_skipped(const struct run *r, const int64_t *rows, int6
     char lines[256] = "";
     size_t used = 0;
     for (int64_t i = 0; i < count && used + 32 < sizeof lines; i++)
-        used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)t->data.rows[rows[i]].line);
-    log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Rows of lines %s%s of %s", (long long)t->place.step,
-                lines, used + 32 < sizeof lines ? "" : ", ...", t->options->dataset_path);
+        used +=
+            (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)t->data.rows[rows[i]].line);
+    log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Rows of lines %s%s of %s",
+                (long long)t->place.step, lines, used + 32 < sizeof lines ? "" : ", ...", t->options->dataset_path);
     if (t->place.skipped_in_row < SKIPPED_MOST)
         return OK;
-    return fail(ERR_DATA,
-                "%d steps in a row had gradients that are not finite: lower --learning-rate, or use --dtype float32 if the weights "
-                "are too large for this type",
-                (int)SKIPPED_MOST);
+    return fail(
+        ERR_DATA,
+        "%d steps in a row had gradients that are not finite: lower --learning-rate, or use --dtype float32 if the weights "
+        "are too large for this type",
+        (int)SKIPPED_MOST);
 }
 
 static enum status one_step(struct run *r)

@@ -24,9 +24,11 @@ static enum status check_taken_over(const struct trainer *t)
     static const enum option shape[] = {OPTION_lora_r,      OPTION_lora_alpha,   OPTION_lora_target_modules,
                                         OPTION_use_rslora, OPTION_rank_pattern, OPTION_alpha_pattern};
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
-        bool same = (shape[i] == OPTION_lora_r && o->lora_r == c->rank) || (shape[i] == OPTION_lora_alpha && o->lora_alpha == c->alpha);
+        bool same =
+            (shape[i] == OPTION_lora_r && o->lora_r == c->rank) || (shape[i] == OPTION_lora_alpha && o->lora_alpha == c->alpha);
         if (o->source[shape[i]] && !same)
-            return fail(ERR_ARGUMENT, "%s cannot be given with --init-adapter: the adapter's own shape holds (rank %lld, alpha %g)",
+            return fail(ERR_ARGUMENT,
+                        "%s cannot be given with --init-adapter: the adapter's own shape holds (rank %lld, alpha %g)",
                         o->source[shape[i]], (long long)c->rank, c->alpha);
     }
     return OK;

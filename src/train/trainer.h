@@ -2,9 +2,10 @@
  *
  *     trainer_open → { trainer_add(sequences) … → trainer_step } … → trainer_save → trainer_close
  *
- * trainer_add runs micro programs, which add unnormalised gradient sums; trainer_step runs the optimizer's program, which divides by
- * the weight of all losses since the step before. How sequences are packed into micro-batches changes nothing but rounding.
- * Programs are keyed by (T, R): four sizes of token slots, four capacities for losses, of which those that the data need are there.
+ * trainer_add runs micro programs, which add unnormalised gradient sums; trainer_step runs the optimizer's program, which
+ * divides by the weight of all losses since the step before. How sequences are packed into micro-batches changes nothing but
+ * rounding. Programs are keyed by (T, R): four sizes of token slots, four capacities for losses, of which those that the data
+ * need are there.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -70,8 +71,8 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s);
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight);
 
 /* The same with the caller's gradient of the logits (rows, V) behind tokens [first, first + rows) of a sequence. */
-typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
-                             float *gradient, double *loss);
+typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
+                             const float *logits, float *gradient, double *loss);
 enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
                              void *context, double *sum, double *weight);
 

@@ -232,7 +232,8 @@ static enum status gradient_case(int op, const struct op_example *e, const int64
     TRY_GOTO(program_gradient(&c.program, &c.result, &ct, 1), done);
     const struct node *n = c.result->producer;
     for (int i = 0; i < n->in_count; i++)
-        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype == DTYPE_F64 && !n->in[i]->gradient)
+        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype == DTYPE_F64 &&
+            !n->in[i]->gradient)
             TRY_GOTO(fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]), done);
     for (int k = 0; k < c.input_count; k++)
         if (c.input[k]->gradient && value_root(c.input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)

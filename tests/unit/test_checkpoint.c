@@ -60,8 +60,16 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
 {
     (void)state;
     static const char *const other[][2] = {
-        {"finetuning_type", "full"}, {"lora_r", "8"}, {"lora_dropout", "0.2"}, {"learning_rate", "0.5"}, {"seed", "7"},
-        {"dtype", "bfloat16"}, {"max_grad_norm", "0"}, {"lr_scheduler_type", "linear"}, {"packing", "true"}, {"rank_pattern", "q_proj=2"},
+        {"finetuning_type", "full"},
+        {"lora_r", "8"},
+        {"lora_dropout", "0.2"},
+        {"learning_rate", "0.5"},
+        {"seed", "7"},
+        {"dtype", "bfloat16"},
+        {"max_grad_norm", "0"},
+        {"lr_scheduler_type", "linear"},
+        {"packing", "true"},
+        {"rank_pattern", "q_proj=2"},
     };
     struct rig r, wrong;
     save_checkpoint(&r, SETTINGS("data", data_path));
@@ -205,8 +213,9 @@ static void memory_may_run_out_anywhere(void **state)
         char path[160];
         unsigned ready_for = method ? TRAINER_LOGITS : TRAINER_SAMPLE;
         snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
-        set_options(&r, &tied, join(method, SETTINGS("data", data_path, "val_set_size", "2", "output", output_dir, "resume", "none",
-                                                     "max_steps", "1", "sample_length", "16")));
+        set_options(&r, &tied,
+                    join(method, SETTINGS("data", data_path, "val_set_size", "2", "output", output_dir, "resume", "none",
+                                          "max_steps", "1", "sample_length", "16")));
         assert_ok(train_and_save(&r, ready_for, -1));
         assert_ok(file_read(&whole, path, 1 << 20));
         int64_t before = memory_count(), done_without = 0;

@@ -189,9 +189,10 @@ static void wrong_files_are_named(void **state)
     assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
     assert_fails(session_plan(&s), ERR_FORMAT, "model.embed_tokens.weight");
     session_close(&s);
-    tiny_write(&m, "config.json",
-               "{\"model_type\": \"llama\", \"hidden_size\": 2147483644, \"intermediate_size\": 2147483647, \"num_hidden_layers\": 999, "
-               "\"num_attention_heads\": 2, \"vocab_size\": 2147483647}");
+    tiny_write(
+        &m, "config.json",
+        "{\"model_type\": \"llama\", \"hidden_size\": 2147483644, \"intermediate_size\": 2147483647, \"num_hidden_layers\": 999, "
+        "\"num_attention_heads\": 2, \"vocab_size\": 2147483647}");
     options.weights = false;
     assert_ok(session_open(&s, &options));
     assert_fails(session_add(&s, NET_LOSS, 1 << 24, 1 << 24, 0, &index), ERR_ARGUMENT, "beyond 16 TB");
@@ -264,8 +265,10 @@ static void chain_gradients(enum run_type run, float *table, float *weight)
         t[i]->gradient = g[i];
     }
     program_init(&p, ops_table, run);
-    struct value *ids = program_input(&p, "ids", ROLE_INDEX, 1, (int64_t)T), *order = program_input(&p, "order", ROLE_INDEX, 1, (int64_t)T);
-    struct value *targets = program_input(&p, "targets", ROLE_INDEX, 1, (int64_t)T), *d = program_input(&p, "d", ROLE_STATISTIC, 1, (int64_t)T);
+    struct value *ids = program_input(&p, "ids", ROLE_INDEX, 1, (int64_t)T),
+                 *order = program_input(&p, "order", ROLE_INDEX, 1, (int64_t)T);
+    struct value *targets = program_input(&p, "targets", ROLE_INDEX, 1, (int64_t)T),
+                 *d = program_input(&p, "d", ROLE_STATISTIC, 1, (int64_t)T);
     struct value *x = embedding(&p, ids, program_tensor(&p, t[0]), order, -1);
     struct value *h = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
     x = add(&p, x, bias(&p, linear(&p, h, program_tensor(&p, t[2])), program_tensor(&p, t[3])));

@@ -171,8 +171,8 @@ static void the_callers_cross_entropy_is_the_built_in_one(void **state)
     }
 }
 
-static int stop(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits, float *gradient,
-                double *loss)
+static int stop(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
+                float *gradient, double *loss)
 {
     (void)context, (void)sequence, (void)first, (void)rows, (void)vocabulary, (void)logits, (void)gradient, (void)loss;
     return 1;
@@ -227,8 +227,8 @@ static void samples_need_a_trainer_that_is_ready_for_them(void **state)
         train_once(t, 1, 0.05);
     check(hone_trainer_sample(t, "Hi", 8, collect, after, &r));
     assert_string_not_equal(before, after);             /* with the model as it is now */
-    check_fails(hone_trainer_sample(t, "A prompt that is much too long for so few tokens", 8, collect, unused, &r), HONE_ERR_ARGUMENT,
-                "--sample-length");
+    check_fails(hone_trainer_sample(t, "A prompt that is much too long for so few tokens", 8, collect, unused, &r),
+                HONE_ERR_ARGUMENT, "--sample-length");
     hone_trainer_close(t);
     t = open_trainer(0, plain);
     check_fails(hone_trainer_sample(t, "Hi", 8, collect, unused, &r), HONE_ERR_ARGUMENT, "HONE_TRAINER_SAMPLE");
@@ -319,7 +319,8 @@ static void structs_without_a_size_are_refused(void **state)
     hone_trainer *t = open_trainer(HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGITS, SETTINGS("sample_length", "32"));
     check_fails(hone_trainer_get_info(t, &(hone_trainer_info){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_trainer_forward_backward(t, sequences(1), 1, &(hone_loss){0}), HONE_ERR_ARGUMENT, "size");
-    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, cross_entropy, &seen, &(hone_loss){0}), HONE_ERR_ARGUMENT, "size");
+    check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, cross_entropy, &seen, &(hone_loss){0}), HONE_ERR_ARGUMENT,
+                "size");
     check_fails(hone_trainer_optim_step(t, 0.1, &(hone_step){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_trainer_sample(t, "Hi", 4, collect, text, &(hone_generate_result){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_train(t, NULL, NULL, &(hone_train_result){0}), HONE_ERR_ARGUMENT, "size");
@@ -341,8 +342,10 @@ static void errors_name_remedies(void **state)
     hone_train_result result = {.size = sizeof result};
     hone_trainer *t = open_trainer(0, plain);
     check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 65}, 1, &loss), HONE_ERR_ARGUMENT, "micro_batch_tokens");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 0}, 1, &loss), HONE_ERR_ARGUMENT, "sequence of 0 tokens");
+    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 65}, 1, &loss), HONE_ERR_ARGUMENT,
+                "micro_batch_tokens");
+    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 0}, 1, &loss), HONE_ERR_ARGUMENT,
+                "sequence of 0 tokens");
     check_fails(hone_trainer_forward_backward(t, &(hone_sequence){unknown, NULL, 3}, 1, &loss), HONE_ERR_DATA, "vocabulary");
     check_fails(hone_trainer_forward_backward(t, &(hone_sequence){negative, NULL, 2}, 1, &loss), HONE_ERR_DATA, "vocabulary");
     hone_sequence last_is_wrong[100];
@@ -407,8 +410,8 @@ static int listen(void *context, const hone_event *e)
 
 static hone_trainer *open_run(const char *output)
 {
-    return open_trainer(0, SETTINGS("data", data_path, "output", output, "per_device_train_batch_size", "2", "lora_dropout", "0.1",
-                                    "learning_rate", "0.01", "save_steps", "0"));
+    return open_trainer(0, SETTINGS("data", data_path, "output", output, "per_device_train_batch_size", "2", "lora_dropout",
+                                    "0.1", "learning_rate", "0.01", "save_steps", "0"));
 }
 
 static void read_output(struct buffer *to, const char *output, const char *name)

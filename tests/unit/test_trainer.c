@@ -30,7 +30,8 @@ static void a_step_allocates_nothing(void **state)
     for (int method = 0; method < METHODS; method++) {
         struct rig r;
         struct sequence list[ROWS];
-        open_rig(&r, &tied, 0, join(method, SETTINGS("data", data_path, "per_device_train_batch_size", "3", "num_train_epochs", "2")));
+        open_rig(&r, &tied, 0,
+                 join(method, SETTINGS("data", data_path, "per_device_train_batch_size", "3", "num_train_epochs", "2")));
         assert_int_equal(r.t.steps, 8);
         struct counts before = {memory_count(), r.t.session.device->counters};
         for (int64_t step = 0; step < r.t.steps; step++) {
@@ -91,8 +92,9 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
         int64_t bytes[RECOMPUTE_COUNT];
         for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
             struct rig *one = &r[mode];
-            open_rig(one, &tied, 0, join(i / 2, SETTINGS("recompute", recompute_name((enum recompute)mode), "dtype", dtypes[i % 2],
-                                                         "micro_batch_tokens", "128")));
+            open_rig(one, &tied, 0,
+                     join(i / 2, SETTINGS("recompute", recompute_name((enum recompute)mode), "dtype", dtypes[i % 2],
+                                          "micro_batch_tokens", "128")));
             bytes[mode] = one->t.session.engine.programs[one->t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
             step_once(&one->t, 0.05);                   /* so that no B is zero */
             add_all(&one->t);
@@ -101,7 +103,8 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             for (int64_t k = 0; k < r[0].t.session.model.store.count; k++) {
                 const struct tensor *a = r[0].t.session.model.store.tensor[k];
                 if (a->gradient)
-                    assert_same_tensor(&r[0].t, a->gradient, &r[mode].t, store_find(&r[mode].t.session.model.store, a->name)->gradient);
+                    assert_same_tensor(&r[0].t, a->gradient, &r[mode].t,
+                                       store_find(&r[mode].t.session.model.store, a->name)->gradient);
             }
             assert_same_state(&r[0].t, &r[mode].t);
             assert_true(bytes[mode] < bytes[mode - 1]);
@@ -150,8 +153,9 @@ static void the_plan_is_what_is_allocated(void **state)
     int64_t before = 0;
     for (int i = 0; i < METHODS * RECOMPUTE_COUNT * 4; i++) {
         const char *const *settings =
-            join(i % 2, SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)), "micro_batch_tokens",
-                                 sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2], "sample_length", "40"));
+            join(i % 2,
+                 SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)), "micro_batch_tokens",
+                          sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2], "sample_length", "40"));
         unsigned ready_for = TRAINER_SAMPLE | (i % 2 ? TRAINER_LOGITS : 0);            /* not with dropout */
         int64_t plan[LIFE_COUNT], real[LIFE_COUNT], total = planned(settings, ready_for, real);
         assert_int_equal(planned(settings, ready_for | TRAINER_PLAN, plan), total);
@@ -235,7 +239,8 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
 {
     (void)state;
     check_gradients(&tied, SETTINGS("lora_alpha", "8", "lora_dropout", "0.1"));
-    check_gradients(&untied, SETTINGS("lora_alpha", "8", "train_norms", "true", "rank_pattern", "q_proj=2", "use_rslora", "true"));
+    check_gradients(&untied,
+                    SETTINGS("lora_alpha", "8", "train_norms", "true", "rank_pattern", "q_proj=2", "use_rslora", "true"));
     check_gradients(&tied, SETTINGS("finetuning_type", "full"));
     check_gradients(&untied, SETTINGS("finetuning_type", "full"));
 }
@@ -256,7 +261,8 @@ static void sequences_one_by_one_add_up_to_all_at_once(void **state)
         }
         assert_true(fabs(sum - all) < 1e-6 * all);
         assert_true(fabs(at_once.t.weight - one_by_one.t.weight) < 1e-9);
-        float *a = download(&at_once.t, at_once.t.optimizer.gradients), *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
+        float *a = download(&at_once.t, at_once.t.optimizer.gradients),
+              *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
         double error = 0, size = 0;
         for (int64_t i = 0; i < at_once.t.optimizer.elements; i++) {
             error += pow((double)a[i] - (double)b[i], 2);
@@ -293,7 +299,8 @@ static void a_gradient_that_is_not_finite_skips_the_step(void **state)
         struct rig good, hit;
         struct trainer_step step;
         double sum, weight;
-        const char *const *settings = i / 2 ? SETTINGS("finetuning_type", "full", "dtype", dtypes[i % 2]) : SETTINGS("dtype", dtypes[i % 2]);
+        const char *const *settings =
+            i / 2 ? SETTINGS("finetuning_type", "full", "dtype", dtypes[i % 2]) : SETTINGS("dtype", dtypes[i % 2]);
         open_rig(&good, &tied, 0, settings);
         open_rig(&hit, &tied, 0, settings);
         step_once(&good.t, 0.01);
