@@ -158,13 +158,14 @@ typedef struct hone_loss {
 } hone_loss;
 
 /* Adds the gradients of the sequences' losses to the sums that the next hone_trainer_optim_step divides by the sum of all weights
- * since the one before. May be called any number of times; the sequences are packed into micro-batches as they fit. */
+ * since the one before. May be called any number of times; the sequences are packed into micro-batches as they fit. If one of
+ * them cannot be used, none is added. */
 HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
                                                    hone_loss *loss);
 
 /* The same with the caller's own loss: `gradient` is told the logits (rows, vocabulary) behind the tokens [first, first + rows)
  * of a sequence and writes the gradient of its loss by them (zeroed before) and adds the loss itself to *loss. The optimizer's
- * divisor grows by the weight of the sequences as above. Return 0 to go on. */
+ * divisor grows by the weight of the sequences as above. Return 0 to go on; what was added until then stays in the sums. */
 typedef int (*hone_logits_gradient)(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
                                     const float *logits, float *gradient, double *loss);
 HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,

@@ -152,8 +152,8 @@ static enum status read_config(json_t **out, const char *path)
     json_error_t error;
     enum status status = file_read(&text, path, MOST_CONFIG);
     if (status == OK) {
-        *out = json_loadb(text.data, (size_t)text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
-        * &error);
+        size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
+        *out = json_loadb(text.data, (size_t)text.size, flags, &error);
         if (!*out)
             status = fail(ERR_FORMAT, "%s: line %d, column %d: %s", path, error.line, error.column, error.text);
     }

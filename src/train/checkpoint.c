@@ -251,7 +251,7 @@ static enum status find_newest(struct trainer *t, const char **dir)
     const char **names = NULL;
     int64_t count = 0, newest = -1;
     *dir = NULL;
-    if (!file_is_directory(t->options->output_dir))
+    if (!t->options->output_dir || !file_is_directory(t->options->output_dir))
         return OK;
     TRY(directory_list(&t->arena, t->options->output_dir, &names, &count));
     for (int64_t i = 0; i < count; i++)
@@ -286,7 +286,8 @@ static enum status load_tensors(struct trainer *t, const char *path)
 {
     struct safetensors *files;
     struct state s;
-    const struct optimizer *o = &t->optimizer;
+    struct optimizer *o = &t->optimizer;
+    struct optimizer_result cleared;
     struct engine *e = &t->session.engine;
     TRY(safetensors_open(&files, path));
     enum status status = OK;
@@ -296,6 +297,8 @@ static enum status load_tensors(struct trainer *t, const char *path)
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
             status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);
     }
+    if (status == OK) /* a step that is skipped only clears the sums and counts */
+        status = optimizer_step(o, &t->session, 0, 0, 0, &cleared);
     for (int i = 0; i < STATE_TENSORS && status == OK; i++) {
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);

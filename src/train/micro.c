@@ -317,16 +317,19 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
     for (int64_t i = 0; i < count; i++) {
         const struct sequence *s = &sequences[i];
         int64_t most = t->session.nets[t->logits]->R;
-        for (int64_t first = 0; first < s->count; first += most)
-            TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, sum));
+        double loss = 0, each = 0;
         for (int64_t k = 1; k < s->count; k++)
-            *weight += (double)sequence_weight(s, k);
+            each += (double)sequence_weight(s, k);
         t->sequences++;
         t->tokens += s->count;
         t->targets += targets_of(s);
+        t->weight += each;
+        for (int64_t first = 0; first < s->count; first += most)
+            TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, &loss));
+        t->sum += loss;
+        *sum += loss;
+        *weight += each;
     }
-    t->sum += *sum;
-    t->weight += *weight;
     return OK;
 }
 

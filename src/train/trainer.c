@@ -163,7 +163,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     TRY(open_data(t));
     TRY(open_sampler(t));
     make_schedule(t);
-    if (!planning && o->output_dir)
+    if (!planning)
         TRY(checkpoint_find(t));
     TRY(micro_size(t));
     if ((ready_for & TRAINER_SAMPLE) && !t->chat)

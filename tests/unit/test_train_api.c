@@ -337,15 +337,14 @@ static void errors_name_remedies(void **state)
 {
     (void)state;
     int32_t many[65] = {0}, unknown[] = {5, TINY_VOCABULARY, 6}, negative[] = {5, -1};
+    hone_sequence too_long = {many, NULL, 65}, empty = {many, NULL, 0};
     hone_loss loss = {.size = sizeof loss};
     hone_step step = {.size = sizeof step};
     hone_train_result result = {.size = sizeof result};
     hone_trainer *t = open_trainer(0, plain);
     check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 65}, 1, &loss), HONE_ERR_ARGUMENT,
-                "micro_batch_tokens");
-    check_fails(hone_trainer_forward_backward(t, &(hone_sequence){many, NULL, 0}, 1, &loss), HONE_ERR_ARGUMENT,
-                "sequence of 0 tokens");
+    check_fails(hone_trainer_forward_backward(t, &too_long, 1, &loss), HONE_ERR_ARGUMENT, "micro_batch_tokens");
+    check_fails(hone_trainer_forward_backward(t, &empty, 1, &loss), HONE_ERR_ARGUMENT, "sequence of 0 tokens");
     check_fails(hone_trainer_forward_backward(t, &(hone_sequence){unknown, NULL, 3}, 1, &loss), HONE_ERR_DATA, "vocabulary");
     check_fails(hone_trainer_forward_backward(t, &(hone_sequence){negative, NULL, 2}, 1, &loss), HONE_ERR_DATA, "vocabulary");
     hone_sequence last_is_wrong[100];
