@@ -362,8 +362,8 @@ class Tiny(TrainCase):
 
     def test_mistakes_in_files(self):
         good = self.command("out")
-        self.fails(3, *good, "--data", self.dir / "none.jsonl", says=["none.jsonl", "No such file"])
-        self.fails(3, *good, "--eval-data", self.dir / "none.jsonl", says=["none.jsonl", "No such file"])
+        self.fails(3, *good, "--data", self.dir / "none.jsonl", says=["none.jsonl", "no such file"])
+        self.fails(3, *good, "--eval-data", self.dir / "none.jsonl", says=["none.jsonl", "no such file"])
         self.fails(3, *good, "--model", self.dir / "none", says=[str(self.dir / "none"), "no such directory"])
         self.fails(3, *good, "--resume", self.dir / "none", says=[str(self.dir / "none"), "checkpoint"])
         (self.dir / "empty").mkdir()
