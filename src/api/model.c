@@ -128,8 +128,9 @@ static enum status open_and_eval(struct hone_model *m, struct session *s, struct
                                  .all_tokens = values->train_on_inputs,
                                  .model_dir = values->model_name_or_path,
                                  .cache_dir = cache_directory(&arena, values->cache_dir)};
-    TRY(most_tokens(s, values, &limits.most_tokens));
-    enum status status = data_open(&data, values->dataset_path, &m->chat, &limits);
+    enum status status = most_tokens(s, values, &limits.most_tokens);
+    if (status == OK)
+        status = data_open(&data, values->dataset_path, &m->chat, &limits);
     arena_free(&arena);
     TRY(status);
     status = run_eval(m, s, &data, progress, result);

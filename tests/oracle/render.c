@@ -33,8 +33,8 @@ static enum status run_template(const struct jinja *jinja, const json_t *context
     for (int64_t i = 0; i < out.span_count; i++)
         json_array_append_new(spans, json_pack("[I, I, I]", (json_int_t)out.span[i].begin, (json_int_t)out.span[i].end,
                                                (json_int_t)out.span[i].message));
-    *result = json_pack("{s:o, s:o}", "text", json_stringn(out.text.data ? out.text.data : "", (size_t)out.text.size), "spans",
-    * spans);
+    json_t *text = json_stringn(out.text.data ? out.text.data : "", (size_t)out.text.size);
+    *result = json_pack("{s:o, s:o}", "text", text, "spans", spans);
     jinja_output_free(&out);
     return status;
 }
@@ -50,8 +50,8 @@ static enum status run_chat(const struct chat *chat, const json_t *row, struct c
         json_array_append_new(ids, json_integer(made->tokens.id[i]));
         json_array_append_new(mask, json_integer(made->mask[i]));
     }
-    *result = json_pack("{s:o, s:o, s:o}", "text", json_stringn(out.text.data ? out.text.data : "", (size_t)out.text.size),
-    * "ids", ids, "mask", mask);
+    json_t *text = json_stringn(out.text.data ? out.text.data : "", (size_t)out.text.size);
+    *result = json_pack("{s:o, s:o, s:o}", "text", text, "ids", ids, "mask", mask);
     jinja_output_free(&out);
     return status;
 }
