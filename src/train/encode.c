@@ -131,7 +131,7 @@ enum status encode_rows(struct data *data, const struct file_map *file, const ch
     round->path = path;
     round->chat = chat;
     round->limits = limits;
-    round->next = (const char *)file->data;
+    round->next = file->size ? (const char *)file->data : "";
     round->end = round->next + file->size;
     while (round->next < round->end && status == OK) {
         take_lines(round);
