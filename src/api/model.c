@@ -5,18 +5,19 @@
 
 #include "api/handles.h"
 #include "api/answer.h"
+#include "base/cache.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "train/eval.h"
-#include "train/token_cache.h"
 
 enum status open_session(struct session *s, const struct options *values, bool weights)
 {
     parallel_set_threads((int)values->threads);
     struct session_options options = {.dir = values->model_name_or_path, .device = values->device, .dtype = values->dtype,
-                                      .adapter = values->adapter, .weights = weights};
+                                      .adapter = values->adapter, .weights = weights, .tf32 = values->tf32,
+                                      .on_device = {values->cuda_code, values->cuda_graph}};
     return session_open(s, &options);
 }
 

@@ -81,8 +81,9 @@ enum status cpu_open(struct device **out, const struct gemm_engine *engine)
     return OK;
 }
 
-static enum status open_with_onednn(struct device **out)
+static enum status open_with_onednn(struct device **out, bool automatic)
 {
+    (void)automatic;
     return cpu_open(out, &gemm_onednn);
 }
 

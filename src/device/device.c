@@ -3,14 +3,43 @@
 
 #include <string.h>
 
-static const struct device_class *const classes[] = {&device_cpu};
+#include "base/log.h"
+
+/* The best ones first. */
+static const struct device_class *const classes[] = {&device_cuda, &device_opencl, &device_cpu};
+
+enum { CLASSES = sizeof classes / sizeof classes[0] };
+
+/* The best that is there. One that is there and cannot be used is an error: what was paid for should not idle in silence. */
+static enum status open_best(struct device **out)
+{
+    for (size_t i = 0; i < CLASSES && !*out; i++) {
+        enum status status = classes[i]->open(out, true);
+        if (status != OK)
+            return fail_at(status, "there is a device for %s, but it cannot be used (--device cpu would go on without it): ",
+                           classes[i]->name);
+    }
+    if (!*out)
+        return fail(ERR_DEVICE, "no device is usable");
+    struct device_info info;
+    device_info(*out, &info);
+    if ((*out)->class == classes[0])
+        log_message(LOG_INFO, "device %s: %s", (*out)->class->name, info.name);
+    else
+        log_message(LOG_INFO, "device %s: %s (no %s device was found)", (*out)->class->name, info.name,
+                    (*out)->class == classes[1] ? "CUDA" : "CUDA and no OpenCL GPU");
+    return OK;
+}
 
 enum status device_open(struct device **out, const char *name)
 {
-    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (!strcmp(name, "auto") || !strcmp(name, classes[i]->name))
-            return classes[i]->open(out);
-    return fail(ERR_DEVICE, "device '%s' is not in this build of hone: use --device cpu (or leave it out)", name);
+    *out = NULL;
+    if (!strcmp(name, "auto"))
+        return open_best(out);
+    for (size_t i = 0; i < CLASSES; i++)
+        if (!strcmp(name, classes[i]->name))
+            return classes[i]->open(out, false);
+    return fail(ERR_DEVICE, "there is no device '%s': use cpu, opencl, cuda or auto", name);
 }
 
 void device_close(struct device *device)

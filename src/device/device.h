@@ -34,11 +34,22 @@ struct call {
     double number[NUMBERS];
 };
 
-/* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. */
+/* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. On the host it is a function, on other
+ * devices the function `name` in the text src/ops/<file>.kl, compiled as device/kernel.h says. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
+    const char *file;
+    int operands;                       /* that are passed to the function, from the first on */
+    int sizes, numbers;                 /* the same of the launch's dims and numbers */
+    int group, rows;                    /* work-items of a work-group, and how many rows of the grid it takes */
+    int width;                          /* 1 + the dim that the text knows as WIDTH, rounded up; 0: none */
+    const char *defines;                /* what else the text must know, made by DEFINE; NULL: nothing */
 };
+
+/* A constant of the host's source in the text of a kernel: #define TILE 32 there is DEFINE(TILE) here. */
+#define DEFINE(name) " -D" #name "=" DEFINE_TEXT(name)
+#define DEFINE_TEXT(value) #value
 
 struct launch {
     const struct kernel *kernel;
@@ -54,6 +65,7 @@ struct gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
     enum dtype a, b, c;
+    bool tf32;                          /* float32 inputs may be rounded to TF32 where that is faster */
 };
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_WORKSPACE, GEMM_OPERANDS };
@@ -80,10 +92,19 @@ struct device_info {
     int threads;
 };
 
-/* What has happened since the device was opened. After prepare, the first four must not change any more. */
+/* What has happened since the device was opened. After prepare, only `runs` and what is behind `bytes` changes. */
 struct device_counters {
     int64_t allocations, gemms, kernels, prepared, runs;    /* kernels: launches made ready */
+    int64_t compiled, loaded;           /* kernels made from their text, and taken from the cache on disk */
     int64_t bytes;                      /* allocated now */
+    int64_t launches, graph_launches;   /* commands issued one by one, and lists issued as one */
+    int64_t writes, written, reads, read;                   /* copies in and out, and their bytes */
+    int64_t syncs;                      /* times that the host had to wait for the device, by a read for example */
+};
+
+/* What a user may choose of a device, as the options of the same names; NULL is auto. The texts outlive the device. */
+struct device_options {
+    const char *cuda_code, *cuda_graph;
 };
 
 struct device;
@@ -91,7 +112,8 @@ struct prepared;
 
 struct device_class {
     const char *name;
-    enum status (*open)(struct device **out);
+    bool compiles;                      /* runs kernels from their text; otherwise their host functions */
+    enum status (*open)(struct device **out, bool automatic);   /* automatic: OK and *out NULL where it is not worth while */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
@@ -109,9 +131,11 @@ struct device_class {
 struct device {
     const struct device_class *class;
     struct device_counters counters;
+    struct device_options options;      /* may be set between device_open and the first device_prepare */
+    bool sealed;                        /* all is prepared: whatever would have to be compiled from now on is an error */
 };
 
-extern const struct device_class device_cpu;
+extern const struct device_class device_cpu, device_opencl, device_cuda;
 
 /* By name: cpu, opencl, cuda, auto. ERR_DEVICE with what is missing and how to get it. */
 enum status device_open(struct device **out, const char *name);
@@ -131,7 +155,7 @@ enum status device_read(struct device *device, void *to, struct operand from, in
 /* How many bytes of workspace a product needs; needs no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
 
-/* All blocks must have been allocated. The commands are copied. */
+/* All blocks must have been allocated and still hold zeros: products may be run once on them. The commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
 enum status device_run(struct device *device, struct prepared *prepared);
 void device_discard(struct device *device, struct prepared *prepared);                  /* NULL is fine */

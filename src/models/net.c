@@ -216,6 +216,7 @@ enum status net_build(struct net *n, struct store *store, const struct family *f
     struct program *p = &n->program;
     char head[NAME_SIZE];
     program_init(p, ops_table, run);
+    p->tf32 = tuning->tf32;
     make_inputs(n);
     struct value *frequencies =
         on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 1, (int64_t[]){config->head_size / 2});

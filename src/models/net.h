@@ -19,6 +19,7 @@ struct tuning {
     bool train;                         /* the pairs, or without them all weights */
     bool norms;                         /* the norms' weights too, beside the pairs */
     enum recompute recompute;
+    bool tf32;                          /* products of the way forward may round float32 to TF32 */
 };
 
 struct net {

@@ -12,9 +12,10 @@
 enum { W, G, M, V, CONTROL, RATES, RANGES, COPY };
 enum { W_AFTER, M_AFTER, V_AFTER, G_AFTER, COPY_AFTER };
 enum { N, K };
-enum { BETA1, BETA2, EPS };             /* numbers */
+enum { BETA1, BETA2, EPS, REST1, REST2 };       /* numbers; the rest is 1 − beta, which float32 cannot take from a rounded beta */
 
-enum { PIECE = 128, BLOCK = 128 };
+enum { BLOCK = 128 };
+#define PIECE 128                       /* and work-items of a group */
 
 /* The first range that ends behind a piece; the last one, if none does. */
 static int64_t range_of(const int32_t *ranges, int64_t count, int64_t piece)
@@ -36,8 +37,8 @@ static ALWAYS_INLINE void update(const struct call *c, int64_t begin, int64_t en
     real *w = c->data[W], *g = c->data[G], *m = c->data[M], *v = c->data[V];
     const real *control = c->data[CONTROL];
     real scale = control[0], step = rates[0] / control[3], root = 1 / control[4], decay = rates[0] * rates[1];
-    real beta1 = (real)c->number[BETA1], rest1 = (real)(1 - c->number[BETA1]);
-    real beta2 = (real)c->number[BETA2], rest2 = (real)(1 - c->number[BETA2]), eps = (real)c->number[EPS];
+    real beta1 = (real)c->number[BETA1], rest1 = (real)c->number[REST1];
+    real beta2 = (real)c->number[BETA2], rest2 = (real)c->number[REST2], eps = (real)c->number[EPS];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++) {
         real grad = g[i] * scale, mean = beta1 * m[i] + rest1 * grad, square = beta2 * v[i] + rest2 * grad * grad;
@@ -68,7 +69,8 @@ KERNEL_BODY static void adamw_forward(const struct call *c, int64_t begin, int64
     }
 }
 
-static const struct kernel kernel = {"adamw", adamw_forward};
+static const struct kernel kernel = {"adamw", adamw_forward, .file = "adamw",
+                                     .operands = 8, .sizes = 2, .numbers = 5, .group = 128, .rows = 1, .defines = DEFINE(PIECE)};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -80,6 +82,8 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, RATES, 2, SHAPE(-1, 2)));
     TRY(node_expect(n, RANGES, 2, SHAPE(-1, 2)));
     n->size[K] = n->in[RANGES]->shape[0];
+    n->number[REST1] = 1 - n->number[BETA1];
+    n->number[REST2] = 1 - n->number[BETA2];
     n->rows = (n->size[N] + PIECE - 1) / PIECE;
     node_alias(p, n, W_AFTER, W);
     node_alias(p, n, M_AFTER, M);

@@ -47,5 +47,6 @@ static const struct op_example examples[] = {
 
 const struct op OP(add) = {
     .name = "add", .formula = "y = x + d", .inputs = {"x", "d"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"add", add_forward}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .kernel = {"add", add_forward, .file = "add",
+               .operands = 3, .group = 256, .rows = 256}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
 };

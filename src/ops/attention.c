@@ -79,12 +79,12 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
     for (int64_t i = 0; i < rows.count; i++) {
         real inverse = 1 / rows.sum[i];
         for (int64_t d = 0; d < D; d++)
-            store(dt, c->data[UNTIL + 1], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
-        ((real *)c->data[UNTIL + 2])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
+            store(dt, c->data[LAST + 1], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
+        ((real *)c->data[LAST + 2])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
     }
 }
 
-/* A row of the grid is one head of one tile of queries. */
+/* A row of the grid is one head of one tile of queries. Operands: q, k, v, first, last, y, lse */
 KERNEL_BODY static void attention_forward(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
@@ -126,15 +126,16 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
 }
 
-static const struct kernel kernel = {"attention", attention_forward};
+static const struct kernel kernel = {"attention", attention_forward, .file = "attention", .operands = 7, .sizes = 5, .numbers = 1,
+                                     .group = 128, .rows = 1, .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct value *const *in = n->in, *const *out = n->out;
     if (n->size[AT_T] < SPLIT_QUERIES)
         return split_lower(l, n);
-    struct value *values[] = {in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], out[Y], out[LSE]};
-    return lower_launch(l, &kernel, 8, values, n->size, n->number, n->rows, 1);
+    struct value *values[] = {in[Q], in[K], in[V], in[FIRST], in[LAST], out[Y], out[LSE]};
+    return lower_launch(l, &kernel, 7, values, n->size, n->number, n->rows, 1);
 }
 
 static double flops(const struct node *n)

@@ -139,9 +139,14 @@ KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t 
         SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
-static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta},
-                           kernel_q = {"attention_bwd_q", attention_bwd_backward_q},
-                           kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv};
+static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta, .file = "attention_bwd", .operands = 3,
+                                           .sizes = 3, .group = 64, .rows = 64};
+static const struct kernel kernel_q = {"attention_bwd_q", attention_bwd_backward_q, .file = "attention_bwd",
+                                       .operands = 9, .sizes = 5, .numbers = 1, .group = 256, .rows = 1,
+                                       .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv, .file = "attention_bwd",
+                                        .operands = 11, .sizes = 5, .numbers = 1, .group = 256, .rows = 1,
+                                        .width = 1 + AT_D, .defines = DEFINE(TILE_K)};
 
 static enum status shape(struct program *p, struct node *n)
 {

@@ -10,7 +10,8 @@
 
 #include "ops/attention_tile.h"
 
-enum { SPLIT_KEYS = 128, SPLIT_QUERIES = 4 };
+enum { SPLIT_QUERIES = 4 };
+#define SPLIT_KEYS 128                  /* and work-items of a group */
 
 /* A part of one head: D values, m, sum. */
 static inline int64_t split_width(const int64_t *size)
@@ -160,8 +161,10 @@ KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int
         SPECIALISE(c->dtype[1], split_join, c, row);
 }
 
-static const struct kernel split_kernel = {"attention_split", split_parts_body},
-                           join_kernel = {"attention_join", split_join_body};
+static const struct kernel split_kernel = {"attention_split", split_parts_body, .file = "attention", .operands = 6, .sizes = 5, .numbers = 1,
+                                           .group = SPLIT_KEYS, .rows = 1, .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)},
+                           join_kernel = {"attention_join", split_join_body, .file = "attention", .operands = 3, .sizes = 4,
+                                          .group = 64, .rows = 1, .defines = DEFINE(SPLIT_KEYS)};
 
 /* Lowers an attention node: inputs q, k, v, first, last; outputs y, lse. */
 static inline enum status split_lower(struct lowering *l, const struct node *n)

@@ -7,11 +7,9 @@
 
 #include "ops/op.h"
 
-enum {
-    TILE_Q = 32,                        /* queries of a tile */
-    TILE_K = 64,                        /* keys of a tile */
-    HEAD_MOST = 256,                    /* largest head size */
-};
+#define TILE_Q 32                       /* queries of a tile */
+#define TILE_K 64                       /* keys of a tile */
+#define HEAD_MOST 256                   /* largest head size */
 
 enum { AT_T, AT_H, AT_D, AT_S, AT_K };  /* size[]: queries, heads, head size, keys, kv-heads */
 

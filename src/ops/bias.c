@@ -50,7 +50,8 @@ static const struct op_example examples[] = {{.build = build, .axes = SIZES}, {0
 
 const struct op OP(bias) = {
     .name = "bias", .formula = "y = x + b", .inputs = {"x", "b"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"bias", bias_forward}, .block = 8, .in_place = 1 + X, .examples = examples,
+    .kernel = {"bias", bias_forward, .file = "bias",
+               .operands = 3, .sizes = 2, .group = 256, .rows = 1}, .block = 8, .in_place = 1 + X, .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -94,5 +95,6 @@ static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SI
 
 const struct op OP(bias_bwd) = {
     .name = "bias_bwd", .formula = "db += Σ over rows of dy", .inputs = {"dy", "db"}, .outputs = {"db"}, .shape = shape_bwd,
-    .kernel = {"bias_bwd", bias_backward}, .block = 64, .examples = examples_bwd,
+    .kernel = {"bias_bwd", bias_backward, .file = "bias",
+               .operands = 2, .sizes = 2, .group = 64, .rows = 64}, .block = 64, .examples = examples_bwd,
 };

@@ -51,7 +51,7 @@ const struct op OP(cache_write) = {
     .inputs = {"cache", "x", "slots"},
     .outputs = {"cache"},
     .shape = shape,
-    .kernel = {"cache_write", forward},
+    .kernel = {"cache_write", forward, .file = "cache_write", .operands = 3, .sizes = 2, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };

@@ -18,7 +18,7 @@ KERNEL_BODY static void cast_forward(const struct call *c, int64_t begin, int64_
     SPECIALISE2(c->dtype[X], c->dtype[1], body, c, begin, end);
 }
 
-static const struct kernel kernel = {"cast", cast_forward};
+static const struct kernel kernel = {"cast", cast_forward, .file = "cast", .operands = 2, .group = 256, .rows = 256};
 
 static enum status shape(struct program *p, struct node *n)
 {

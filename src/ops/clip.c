@@ -110,7 +110,7 @@ const struct op OP(clip) = {
     .inputs = {"parts", "scalars", "count"},
     .outputs = {"control", "count"},
     .shape = shape,
-    .kernel = {"clip", forward},
+    .kernel = {"clip", forward, .file = "clip", .operands = 4, .sizes = 1, .numbers = 2, .group = 256, .rows = 1},
     .block = 1,
     .examples = examples,
 };

@@ -9,8 +9,8 @@
 
 enum { X, SEQUENCE, POSITIONS, DRAW };
 enum { Y };
-enum { T, C };
-enum { PROBABILITY, ID };               /* numbers */
+enum { T, C, LEAST, ID };               /* least: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
+enum { FACTOR, PROBABILITY, NUMBER };   /* numbers: 1 / (1 − p), p, the id */
 enum { SEED_LOW, SEED_HIGH, STEP };     /* of draw */
 
 enum { COUNTERS = 16, CHANNELS = 4 * COUNTERS };
@@ -30,9 +30,9 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     const void *x = c->data[X];
     void *y = c->data[4];
     uint64_t key = ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) +
-                   (uint64_t)c->number[ID] * 0x9E3779B97F4A7C15u;
-    int32_t least = (int32_t)ceil(c->number[PROBABILITY] * 0x1p24);     /* of the upper 24 bits: philox_uniform, exactly */
-    real factor = (real)(1 / (1 - c->number[PROBABILITY]));
+                   (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
+    int32_t least = (int32_t)c->dim[LEAST];
+    real factor = (real)c->number[FACTOR];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         uint64_t high = (uint32_t)sequence[t] | (uint64_t)(uint32_t)draw[STEP] << 32;
@@ -65,6 +65,8 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, DRAW, 1, SHAPE(4)));
     if (!(n->number[PROBABILITY] >= 0 && n->number[PROBABILITY] < 1))
         return fail(ERR_ARGUMENT, "dropout with probability %g, it must be at least 0 and below 1", n->number[PROBABILITY]);
+    n->size[LEAST] = (int64_t)ceil(n->number[PROBABILITY] * 0x1p24);
+    n->size[ID] = (int64_t)n->number[NUMBER];
     node_output(p, n, Y, n->in[X]->dtype, 2, n->in[X]->shape);
     return program_status(p);
 }
@@ -72,7 +74,7 @@ static enum status shape(struct program *p, struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *inputs[] = {gradient_of(n, Y), n->in[SEQUENCE], n->in[POSITIONS], n->in[DRAW]};
-    return gradient_add(p, n, X, program_node(p, OP_dropout, 4, inputs, 2, n->number));
+    return gradient_add(p, n, X, program_node(p, OP_dropout, 4, inputs, 3, n->number));
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -104,7 +106,7 @@ const struct op OP(dropout) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"dropout", dropout_forward},
+    .kernel = {"dropout", dropout_forward, .file = "dropout", .operands = 5, .sizes = 4, .numbers = 1, .group = 64, .rows = 1},
     .block = 8,
     .in_place = 1 + X,
     .cheap = true,

@@ -80,7 +80,8 @@ static const struct op_example examples[] = {
 
 const struct op OP(embedding) = {
     .name = "embedding", .formula = "y[t] = w[ids[t]]", .inputs = {"ids", "w", "order?"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"embedding", embedding_forward}, .block = 16, .examples = examples,
+    .gradient = gradient, .kernel = {"embedding", embedding_forward, .file = "embedding",
+                                     .operands = 4, .sizes = 2, .group = 128, .rows = 1}, .block = 16, .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -139,7 +140,8 @@ const struct op OP(embedding_bwd) = {
     .inputs = {"ids", "order", "dy", "dw"},
     .outputs = {"dw"},
     .shape = shape_bwd,
-    .kernel = {"embedding_bwd", embedding_backward},
+    .kernel = {"embedding_bwd", embedding_backward, .file = "embedding",
+               .operands = 4, .sizes = 2, .numbers = 1, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples_bwd,
 };

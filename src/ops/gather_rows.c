@@ -63,7 +63,7 @@ const struct op OP(gather_rows) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"gather_rows", forward},
+    .kernel = {"gather_rows", forward, .file = "gather_rows", .operands = 3, .sizes = 2, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };
@@ -83,7 +83,8 @@ static void backward(const struct call *c, int64_t begin, int64_t end)
             memcpy(dx + (size_t)rows[r] * bytes, dy + (size_t)r * bytes, bytes);
 }
 
-static const struct kernel kernel_bwd = {"scatter_rows", backward};
+static const struct kernel kernel_bwd = {"scatter_rows", backward, .file = "gather_rows",
+                                         .operands = 3, .sizes = 2, .group = 128, .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {

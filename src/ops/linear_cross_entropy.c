@@ -76,7 +76,8 @@ KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64
     }
 }
 
-static const struct kernel kernel = {"cross_entropy", linear_cross_entropy_forward};
+static const struct kernel kernel = {"cross_entropy", linear_cross_entropy_forward, .file = "linear_cross_entropy",
+                                     .operands = 3, .sizes = 3, .group = 256, .rows = 1};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -185,7 +186,8 @@ KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int6
     SPECIALISE(c->dtype[3], body_bwd, c, begin, end);
 }
 
-static const struct kernel kernel_bwd = {"cross_entropy_bwd", linear_cross_entropy_backward};
+static const struct kernel kernel_bwd = {"cross_entropy_bwd", linear_cross_entropy_backward, .file = "linear_cross_entropy",
+                                         .operands = 5, .sizes = 3, .group = 256, .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {

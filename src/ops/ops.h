@@ -63,6 +63,30 @@ static inline struct value *linear_add(struct program *p, struct value *y, struc
     return NODE(p, linear_add, y, x, w);
 }
 
+/* A frozen weight (out, in) in NF4, format/nf4.h: packed (out, in / 8), codes, scales and map as that says; in % 64 == 0. */
+struct nf4_weight {
+    struct value *packed, *codes, *scales, *map;
+};
+
+/* Rows [begin, end) of such a weight in the run's type. */
+static inline struct value *nf4_expand(struct program *p, struct nf4_weight w, int64_t begin, int64_t end)
+{
+    return program_node(p, OP_nf4_expand, 4, (struct value *[]){w.packed, w.codes, w.scales, w.map}, 2,
+                        (double[]){(double)begin, (double)end});
+}
+
+/* x (T, in) times the transpose of such a weight. */
+static inline struct value *linear_nf4(struct program *p, struct value *x, struct nf4_weight w)
+{
+    return NODE(p, linear_nf4, x, w.packed, w.codes, w.scales, w.map);
+}
+
+/* The same for two weights of one map, which may have different numbers of rows; the second result is ->producer->out[1]. */
+static inline struct value *linear_nf4_pair(struct program *p, struct value *x, struct nf4_weight w1, struct nf4_weight w2)
+{
+    return NODE(p, linear_nf4_pair, x, w1.packed, w1.codes, w1.scales, w2.packed, w2.codes, w2.scales, w1.map);
+}
+
 /* s · x */
 static inline struct value *scale(struct program *p, struct value *x, double s)
 {
@@ -105,8 +129,8 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
 static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
                                     struct value *draw, double probability, int64_t id)
 {
-    return program_node(p, OP_dropout, 4, (struct value *[]){x, sequence, positions, draw}, 2,
-                        (double[]){probability, (double)id});
+    return program_node(p, OP_dropout, 4, (struct value *[]){x, sequence, positions, draw}, 3,
+                        (double[]){1 / (1 - probability), probability, (double)id});
 }
 
 /* Rows (R) of x (T, C); an index of -1 gives zeros. */

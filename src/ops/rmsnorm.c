@@ -75,7 +75,7 @@ const struct op OP(rmsnorm) = {
     .outputs = {"y", "r"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"rmsnorm", rmsnorm_forward},
+    .kernel = {"rmsnorm", rmsnorm_forward, .file = "rmsnorm", .operands = 4, .sizes = 2, .numbers = 1, .group = 256, .rows = 1},
     .block = 8,
     .cheap = true,
     .flops = flops,
@@ -140,22 +140,25 @@ const struct op OP(rmsnorm_bwd_x) = {
     .inputs = {"x", "g", "r", "dy"},
     .outputs = {"dx"},
     .shape = shape_bwd_x,
-    .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x},
+    .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x, .file = "rmsnorm", .operands = 5, .sizes = 2, .group = 256, .rows = 1},
     .block = 8,
     .examples = examples_bwd_x,
 };
 
 /* --- dg: groups of rows side by side, then the groups in order -------------------------------------------------------------- */
 
-enum { BG_X, BG_R, BG_DY, BG_DG, BG_PART };
-enum { GROUP_ROWS = 64, CHANNEL_BLOCK = 64 };
+enum { BG_X, BG_R, BG_DY, BG_DG };
+enum { CHANNEL_BLOCK = 64 };
+#define GROUP_ROWS 64
+
+/* Operands: x, r, dy, part */
 
 static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
     const void *x = c->data[BG_X], *dy = c->data[BG_DY];
     int64_t channels = c->dim[C], rows = c->dim[T];
     for (int64_t group = begin; group < end; group++) {
-        real *part = (real *)c->data[BG_PART] + group * channels;
+        real *part = (real *)c->data[3] + group * channels;
         memset(part, 0, (size_t)channels * sizeof *part);
         for (int64_t t = group * GROUP_ROWS; t < rows && t < (group + 1) * GROUP_ROWS; t++) {
             real r = ((const real *)c->data[BG_R])[t];
@@ -171,20 +174,24 @@ KERNEL_BODY static void rmsnorm_backward_g(const struct call *c, int64_t begin, 
     SPECIALISE2(c->dtype[BG_X], c->dtype[BG_DY], body_bwd_g, c, begin, end);
 }
 
+/* Operands: part, dg */
 KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, int64_t end)
 {
     int64_t channels = c->dim[C], groups = (c->dim[T] + GROUP_ROWS - 1) / GROUP_ROWS;
-    real *sum = c->data[BG_DG];
+    const real *part = c->data[0];
+    real *sum = c->data[1];
     for (int64_t i = begin; i < end; i++) {
         real total = 0;
         for (int64_t group = 0; group < groups; group++)
-            total += ((const real *)c->data[BG_PART])[group * channels + i];
+            total += part[group * channels + i];
         sum[i] += total;
     }
 }
 
-static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g},
-                           kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups};
+static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g, .file = "rmsnorm",
+                                            .operands = 4, .sizes = 2, .group = 256, .rows = 1, .defines = DEFINE(GROUP_ROWS)},
+                           kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups, .file = "rmsnorm",
+                                         .operands = 2, .sizes = 2, .group = 64, .rows = 64, .defines = DEFINE(GROUP_ROWS)};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {
@@ -200,10 +207,10 @@ static enum status lower_bwd_g(struct lowering *l, const struct node *n)
 {
     int64_t groups = (n->size[T] + GROUP_ROWS - 1) / GROUP_ROWS;
     struct value *part = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(groups, n->size[C]));
-    struct value *values[] = {n->in[BG_X], n->in[BG_R], n->in[BG_DY], n->in[BG_DG], part};
+    struct value *values[] = {n->in[BG_X], n->in[BG_R], n->in[BG_DY], part};
     TRY(program_status(l->program));
-    TRY(lower_launch(l, &kernel_groups, 5, values, n->size, n->number, groups, 1));
-    return lower_launch(l, &kernel_sum, 5, values, n->size, n->number, n->size[C], CHANNEL_BLOCK);
+    TRY(lower_launch(l, &kernel_groups, 4, values, n->size, n->number, groups, 1));
+    return lower_launch(l, &kernel_sum, 2, (struct value *[]){part, n->in[BG_DG]}, n->size, n->number, n->size[C], CHANNEL_BLOCK);
 }
 
 static struct value *build_bwd_g(struct program *p, const int64_t *d)

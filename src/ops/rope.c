@@ -56,7 +56,7 @@ const struct op OP(rope_table) = {
     .inputs = {"positions", "frequencies"},
     .outputs = {"y"},
     .shape = table_shape,
-    .kernel = {"rope_table", table},
+    .kernel = {"rope_table", table, .file = "rope", .operands = 3, .sizes = 3, .group = 64, .rows = 1},
     .block = 16,
     .examples = table_examples,
 };
@@ -129,7 +129,7 @@ const struct op OP(rope) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"rope", rope_rotate},
+    .kernel = {"rope", rope_rotate, .file = "rope", .operands = 3, .sizes = 3, .numbers = 1, .group = 128, .rows = 1},
     .block = 8,
     .in_place = 1 + X,
     .flops = flops,

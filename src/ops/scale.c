@@ -46,5 +46,7 @@ static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1,
 
 const struct op OP(scale) = {
     .name = "scale", .formula = "y = s · x", .inputs = {"x"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"scale", scale_forward}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .kernel = {"scale", scale_forward, .file = "scale",
+        .operands = 2, .numbers = 1, .group = 256, .rows = 256},
+    .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
 };

@@ -6,7 +6,7 @@ enum { G };
 enum { PARTS };
 enum { N };
 
-enum { PIECE = 16384 };
+#define PIECE 16384
 
 KERNEL_BODY static void squared_sum_forward(const struct call *c, int64_t begin, int64_t end)
 {
@@ -46,5 +46,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(squared_sum) = {
     .name = "squared_sum", .formula = "parts[i] = Σ g², over the i-th 16384 elements", .inputs = {"g"}, .outputs = {"parts"},
-    .shape = shape, .kernel = {"squared_sum", squared_sum_forward}, .block = 1, .flops = flops, .examples = examples,
+    .shape = shape, .kernel = {"squared_sum", squared_sum_forward, .file = "squared_sum",
+        .operands = 2, .sizes = 1, .group = 256, .rows = 1, .defines = DEFINE(PIECE)},
+    .block = 1, .flops = flops, .examples = examples,
 };

@@ -17,6 +17,8 @@ void engine_free(struct engine *e)
     for (int64_t i = 0; i < e->block_count; i++)
         if (e->blocks[i].block >= 0)
             device_release(e->device, e->blocks[i].block);
+    if (e->device)
+        e->device->sealed = false;
     memory_free(e->programs);
     memory_free(e->blocks);
     memory_free(e->staging);
@@ -148,6 +150,7 @@ enum status engine_prepare(struct engine *e)
         return ERR_MEMORY;
     for (int64_t i = 0; i < e->program_count; i++)
         TRY(prepare_program(e, &e->programs[i]));
+    e->device->sealed = true;
     return OK;
 }
 

@@ -56,6 +56,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         .a = a->dtype,
         .b = b->dtype,
         .c = c->dtype,
+        .tf32 = l->program->tf32 && l->node->op->gradient,
     };
     if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
         return fail(ERR_INTERNAL, "%s: a product of matrices that do not fit", l->node->op->name);

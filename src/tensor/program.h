@@ -67,6 +67,7 @@ struct op {
     struct kernel kernel;
     int64_t block;                                                         /* rows that one piece of work takes */
     int in_place; /* output 0 may take this input's memory: 1 + its index */
+    int frozen;   /* inputs from this one on are constants without gradients: 1 + its index */
     bool cheap;                                                            /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);
     const struct op_example *examples;                                     /* cases of the op tests */
@@ -95,6 +96,7 @@ struct program {
     struct map tensors;                 /* the value on each tensor, by its name */
     int64_t segment;                    /* of nodes that are added now; 0: none */
     enum recompute recompute;           /* of program_gradient */
+    bool tf32;                          /* ops that have a gradient, the way forward, may multiply in TF32 */
 };
 
 void program_init(struct program *p, const struct op *const *ops, enum run_type run);

@@ -20,6 +20,8 @@ enum status session_open(struct session *s, const struct session_options *option
 {
     *s = (struct session){0};
     TRY(device_open(&s->device, options->device));
+    s->device->options = options->on_device;
+    s->tuning.tf32 = options->tf32;
     device_info(s->device, &s->info);
     enum status status = model_open(&s->model, options->dir, options->adapter, options->weights);
     if (status == OK) {
@@ -158,6 +160,11 @@ enum status session_prepare(struct session *s)
     TRY(engine_prepare(&s->engine));
     s->process_bytes = session_shrink(s);
     double prepared = clock_seconds();
+    const struct device_counters *counters = &s->device->counters;
+    if (counters->compiled + counters->loaded)
+        log_message(LOG_INFO, "%lld kernels ready in %.1f s: %lld compiled, %lld from the cache",
+                    (long long)(counters->compiled + counters->loaded), prepared - start, (long long)counters->compiled,
+                    (long long)counters->loaded);
     TRY(model_upload(&s->model, &s->engine));
     log_message(LOG_DEBUG, "%lld programs prepared in %.3f s, weights uploaded in %.3f s", (long long)s->net_count,
                 prepared - start, clock_seconds() - prepared);

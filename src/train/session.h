@@ -24,6 +24,8 @@ struct session_options {
     const char *dir, *device, *dtype;   /* dtype: float32, bfloat16 or auto */
     const char *adapter;                /* a directory in PEFT's layout, or NULL */
     bool weights;                       /* false: only to plan */
+    bool tf32;                          /* products of the way forward may round float32 to TF32 */
+    struct device_options on_device;    /* its texts outlive the session */
 };
 
 enum status session_open(struct session *s, const struct session_options *options);

@@ -4,7 +4,6 @@
  */
 #include "train/token_cache.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/directory.h"
@@ -27,18 +26,6 @@ _Static_assert(sizeof(struct header) == ALIGN && sizeof(struct data_row) == 32, 
 struct layout {
     int64_t ids, mask, end;             /* offsets; rows are behind the header */
 };
-
-const char *cache_directory(struct arena *arena, const char *asked)
-{
-    const char *own = getenv("HONE_CACHE"), *caches = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (asked)
-        return asked;
-    if (own && *own)
-        return own;
-    if (caches && *caches == '/')                       /* the XDG rule: a relative path is as good as none */
-        return file_join(arena, caches, "hone");
-    return home && *home ? file_join(arena, home, ".cache/hone") : NULL;
-}
 
 enum status token_cache_open(struct token_cache *cache, const struct file_map *file, const struct data_limits *limits)
 {

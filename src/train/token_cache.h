@@ -9,10 +9,6 @@
 #include "base/hash.h"
 #include "train/data.h"
 
-/* The directory for caches: asked, or $HONE_CACHE, or $XDG_CACHE_HOME/hone, or $HOME/.cache/hone, or NULL. In the arena, or
- * the caller's or the environment's own text. */
-const char *cache_directory(struct arena *arena, const char *asked);
-
 struct token_cache {
     struct arena arena;
     const char *dir, *path;

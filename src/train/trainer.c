@@ -4,13 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/cache.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/micro.h"
-#include "train/token_cache.h"
 
 enum { WINDOW_USUAL = 1024 };           /* of packing */
 
@@ -156,7 +156,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     const struct options *o = t->options;
     bool planning = ready_for & TRAINER_PLAN;
     struct session_options options = {.dir = o->model_name_or_path, .device = o->device, .dtype = o->dtype,
-                                      .adapter = o->init_adapter, .weights = !planning};
+                                      .adapter = o->init_adapter, .weights = !planning, .tf32 = o->tf32,
+                                      .on_device = {o->cuda_code, o->cuda_graph}};
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
     TRY(choose_method(t));

@@ -1,9 +1,10 @@
 /* The op driver. Every case is declared once, beside its op, and used four ways:
  *
- *     ops forward [OP]     each case in float32 and bfloat16 against the double-precision reference
- *     ops gradient [OP]    gradients in double against differences of the forward pass
- *     ops perf [OP]        the time of each op's largest case
- *     ops docs             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
+ *     ops forward [--device NAME] [OP]     each case in float32 and bfloat16 against the double-precision reference
+ *     ops gradient [OP]                    gradients in double against differences of the forward pass
+ *     ops gradient --device NAME [OP]      gradients in float32 on a device against the same in double
+ *     ops perf [--device NAME] [OP]        the time of each op's largest case
+ *     ops docs                             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,20 +79,19 @@ static uint64_t seed_of(int op, const int64_t *d)
 static double worst_nmse[RUN_COUNT];
 
 /* NMSE is a mean: cases with few elements are run with several random inputs until there are enough. */
-enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, INPUTS_MOST = 1 << 18 };
+enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, DEVICE_REPEATS_MOST = 8, INPUTS_MOST = 1 << 18 };
 
 struct sums {
     double error, size;
 };
 
-static enum status add_output(struct op_case *c, struct op_case *ref, int output, struct sums *sums)
+static enum status add_value(struct op_case *c, const struct value *v, struct op_case *ref, const struct value *r, struct sums *sums)
 {
-    const struct node *n = c->result->producer, *m = ref->result->producer;
     double *got = NULL, *want = NULL;
-    enum status status = case_read(c, n->out[output], &got);
+    enum status status = case_read(c, v, &got);
     if (status == OK)
-        status = case_read(ref, m->out[output], &want);
-    for (int64_t i = 0; status == OK && i < value_elements(n->out[output]); i++) {
+        status = case_read(ref, r, &want);
+    for (int64_t i = 0; status == OK && i < value_elements(v); i++) {
         sums->error += (got[i] - want[i]) * (got[i] - want[i]);
         sums->size += want[i] * want[i] + 1e-20;                        /* what is zero but for rounding */
     }
@@ -107,7 +107,7 @@ static enum status run_both(struct op_case *c, struct op_case *ref, struct sums 
     TRY(engine_run(&c->engine, c->index));
     TRY(engine_run(&ref->engine, ref->index));
     for (int i = 0; i < c->result->producer->out_count; i++)
-        TRY(add_output(c, ref, i, &sums[i]));
+        TRY(add_value(c, c->result->producer->out[i], ref, ref->result->producer->out[i], &sums[i]));
     return OK;
 }
 
@@ -210,12 +210,32 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
 static void want_inputs(struct op_case *c)
 {
     for (int k = 0; k < c->input_count; k++)
-        if (c->input[k]->dtype == DTYPE_F64)
+        if (c->input[k]->dtype != DTYPE_I32)
             program_want(&c->program, c->input[k]);
     for (const struct node *n = c->program.first; n; n = n->next)
         for (int i = 0; i < n->in_count && n->op->gradient; i++)
             for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
                 n->out[o]->wants_gradient = true;
+}
+
+/* The case with the way back from a random cotangent, which is its last input. */
+static enum status build_gradient(struct op_case *c, int op, const struct op_example *e, const int64_t *d,
+                                  const struct op *const *table, enum run_type run)
+{
+    TRY(case_build(c, e, d, seed_of(op, d), table, run));
+    want_inputs(c);
+    struct value *ct = program_input(&c->program, "cotangent", ROLE_STATISTIC, 1, value_elements(c->result));
+    c->input[c->input_count++] = ct;
+    TRY(program_gradient(&c->program, &c->result, &ct, 1));
+    const struct node *n = c->result->producer;
+    for (int i = 0; i < n->in_count; i++)
+        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype != DTYPE_I32 &&
+            !n->in[i]->gradient && !(n->op->frozen && i + 1 >= n->op->frozen))
+            return fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]);
+    for (int k = 0; k < c->input_count; k++)
+        if (c->input[k]->gradient && value_root(c->input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)
+            program_output(&c->program, c->input[k]->gradient, "gradient");
+    return OK;
 }
 
 static enum status gradient_case(int op, const struct op_example *e, const int64_t *d)
@@ -225,28 +245,74 @@ static enum status gradient_case(int op, const struct op_example *e, const int64
     struct op_case c;
     double *cotangent = NULL;
     enum status status;
-    TRY_GOTO(case_build(&c, e, d, seed_of(op, d), ops_table_double, RUN_FLOAT64), done);
-    want_inputs(&c);
-    struct value *ct = program_input(&c.program, "cotangent", ROLE_STATISTIC, 1, value_elements(c.result));
-    c.input[c.input_count++] = ct;
-    TRY_GOTO(program_gradient(&c.program, &c.result, &ct, 1), done);
-    const struct node *n = c.result->producer;
-    for (int i = 0; i < n->in_count; i++)
-        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype == DTYPE_F64 &&
-            !n->in[i]->gradient)
-            TRY_GOTO(fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]), done);
-    for (int k = 0; k < c.input_count; k++)
-        if (c.input[k]->gradient && value_root(c.input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)
-            program_output(&c.program, c.input[k]->gradient, "gradient");
+    TRY_GOTO(build_gradient(&c, op, e, d, ops_table_double, RUN_FLOAT64), done);
     TRY_GOTO(case_prepare(&c, reference), done);
     case_fill(&c);
-    cotangent = case_input_values(&c, ct);
+    cotangent = case_input_values(&c, c.input[c.input_count - 1]);
     for (int k = 0; k < c.input_count && status == OK; k++)
         if (c.input[k]->gradient)
             status = check_input(&c, c.input[k], cotangent, seed_of(op, d));
 done:
     memory_free(cotangent);
     case_free(&c);
+    return status;
+}
+
+/* The gradients of one round of random inputs, by input; the cotangent's is its own size. */
+static enum status compare_gradients(struct op_case *c, struct op_case *ref, struct sums *sums)
+{
+    int last = ref->input_count - 1;
+    case_fill(c);
+    case_copy_inputs(ref, c);
+    TRY(engine_run(&c->engine, c->index));
+    TRY(engine_run(&ref->engine, ref->index));
+    for (int k = 0; k < c->input_count; k++)
+        if (c->input[k]->gradient)
+            TRY(add_value(c, c->input[k]->gradient, ref, ref->input[k]->gradient, &sums[k]));
+    double *cotangent = case_input_values(ref, ref->input[last]);
+    for (int64_t i = 0; cotangent && i < value_elements(ref->input[last]); i++)
+        sums[last].size += cotangent[i] * cotangent[i];
+    memory_free(cotangent);
+    return cotangent ? OK : ERR_MEMORY;
+}
+
+/* NMSE of a gradient. Where its squares are 1e-5 of those that flow in or less (the softmax of one key, the norm of one channel), it is
+ * the rounding of larger terms that cancel, on every device: it is measured by those. */
+static double gradient_nmse(const struct op_case *c, const struct sums *sums, int k)
+{
+    int last = c->input_count - 1;
+    double flow = sums[last].size / (double)value_elements(c->input[last]) * (double)value_elements(c->input[k]);
+    return sums[k].error / (sums[k].size < 1e-5 * flow ? 1e-2 * flow : sums[k].size);
+}
+
+/* Devices have no doubles to take differences in: their gradients are held against the reference's, which has. */
+static enum status device_gradient_case(int op, const struct op_example *e, const int64_t *d)
+{
+    if (!ops_table[op]->gradient || e->forward_only)
+        return OK;
+    struct op_case c, ref = {0};
+    struct sums sums[CASE_VALUES] = {0};
+    enum status status;
+    TRY_GOTO(build_gradient(&c, op, e, d, ops_table, RUN_FLOAT32), done);
+    TRY_GOTO(case_prepare(&c, fast), done);
+    TRY_GOTO(build_gradient(&ref, op, e, d, ops_table_double, RUN_FLOAT64), done);
+    TRY_GOTO(case_prepare(&ref, reference), done);
+    int64_t elements = value_elements(c.result);
+    for (int i = 0; i == 0 || (i < DEVICE_REPEATS_MOST && i * elements < ELEMENTS_LEAST); i++, c.seed += 1000)
+        TRY_GOTO(compare_gradients(&c, &ref, sums), done);
+    for (int k = 0; k < c.input_count; k++) {
+        if (!c.input[k]->gradient)
+            continue;
+        double nmse = gradient_nmse(&c, sums, k);
+        gradient_checks++;
+        worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
+        if (!(nmse <= nmse_most[RUN_FLOAT32]))
+            status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c.input[k]->name, nmse,
+                          nmse_most[RUN_FLOAT32]);
+    }
+done:
+    case_free(&c);
+    case_free(&ref);
     return status;
 }
 
@@ -278,9 +344,12 @@ static enum status time_op(int op, enum run_type run)
     TRY_GOTO(case_prepare(&c, fast), done);
     case_fill(&c);
     double best = 1e9, flops = 0;
+    struct operand inputs = {c.engine.blocks[c.engine.life_block[LIFE_INPUTS]].block, 0};
     for (int i = 0; i < 7; i++) {
+        int32_t word;
         double start = clock_seconds();
         TRY_GOTO(engine_run(&c.engine, c.index), done);
+        TRY_GOTO(device_read(fast, &word, inputs, sizeof word), done);  /* waits for the run */
         double time = clock_seconds() - start;
         best = time < best ? time : best;
     }
@@ -348,14 +417,31 @@ static enum status docs(void)
 
 /* ------------------------------------------------------------------------------------------------------------------------ */
 
-static enum status run_mode(const char *mode, const char *only, int64_t *failed)
+static void print_counts(const char *mode, const char *device, int64_t count)
+{
+    const struct device_counters *c = &fast->counters;
+    if (!strcmp(mode, "forward"))
+        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count,
+               (int)OP_COUNT, worst_nmse[RUN_FLOAT32], worst_nmse[RUN_BFLOAT16]);
+    if (!strcmp(mode, "gradient") && device)
+        printf("%lld gradients in float32, worst NMSE %.1e, ", (long long)gradient_checks, worst_nmse[RUN_FLOAT32]);
+    if (!strcmp(mode, "gradient") && !device)
+        printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
+    if (device)
+        printf("on %s with %lld kernels compiled and %lld from the cache, ", device, (long long)c->compiled, (long long)c->loaded);
+}
+
+static enum status run_mode(const char *mode, const char *device, const char *only, int64_t *failed)
 {
     if (!strcmp(mode, "docs"))
         return docs();
-    visit *each = !strcmp(mode, "forward") ? forward_case : !strcmp(mode, "gradient") ? gradient_case : NULL;
+    visit *each = !strcmp(mode, "forward")    ? forward_case
+                  : strcmp(mode, "gradient") ? NULL
+                  : device                   ? device_gradient_case
+                                             : gradient_case;
     if (!each && strcmp(mode, "perf"))
-        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|perf|docs [OP]");
-    TRY(cpu_open(&fast, &gemm_onednn));
+        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|perf|docs [--device NAME] [OP]");
+    TRY(device ? device_open(&fast, device) : cpu_open(&fast, &gemm_onednn));
     TRY(cpu_open(&reference, &gemm_double));
     double start = clock_seconds();
     int64_t count = 0;
@@ -367,11 +453,7 @@ static enum status run_mode(const char *mode, const char *only, int64_t *failed)
         else
             TRY(perf_op(op));
     }
-    if (each == forward_case)
-        printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count,
-               (int)OP_COUNT, worst_nmse[RUN_FLOAT32], worst_nmse[RUN_BFLOAT16]);
-    if (each == gradient_case)
-        printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
+    print_counts(mode, device, count);
     printf("%.1f s\n", clock_seconds() - start);
     if (each == forward_case && !only && count < CASES_LEAST)
         return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_LEAST);
@@ -381,7 +463,9 @@ static enum status run_mode(const char *mode, const char *only, int64_t *failed)
 int main(int argc, char **argv)
 {
     int64_t failed = 0;
-    enum status status = run_mode(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL, &failed);
+    bool named = argc > 3 && !strcmp(argv[2], "--device");
+    int rest = named ? 4 : 2;
+    enum status status = run_mode(argc > 1 ? argv[1] : "", named ? argv[3] : NULL, argc > rest ? argv[rest] : NULL, &failed);
     device_close(fast);
     device_close(reference);
     if (status != OK)

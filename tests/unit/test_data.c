@@ -3,6 +3,7 @@
 
 #include <ftw.h>
 
+#include "base/cache.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parallel.h"

@@ -1,0 +1,334 @@
+/* The CUDA device: blocks are allocations, a prepared list is launches with the values of their arguments and products with their
+ * addresses, a run puts it all onto one stream, as one graph where that works, and waits for nothing.
+ */
+#include "device/cuda.h"
+
+#include <stdio.h>
+
+static struct cuda *cuda_of(struct device *device)
+{
+    return (struct cuda *)device;
+}
+
+static enum status enter(struct cuda *c)
+{
+    return cuda_check(cu.cuCtxSetCurrent(c->context), "using the context");
+}
+
+enum status cuda_wait(struct cuda *c)
+{
+    if (!c->busy)
+        return OK;
+    c->device.counters.syncs++;
+    TRY(cuda_check(cu.cuStreamSynchronize(c->stream), "waiting for the device"));
+    c->busy = false;
+    for (int i = 0; i < CUDA_RING; i++)
+        c->in_flight[i] = false;
+    return OK;
+}
+
+CUdeviceptr cuda_address(const struct cuda *c, struct operand operand)
+{
+    if (operand.block < 0 || !c->blocks[operand.block])
+        return 0;
+    return c->blocks[operand.block] + (CUdeviceptr)operand.offset;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------------ */
+
+static enum status read_capability(struct cuda *c)
+{
+    int major = 0, minor = -1;
+    TRY(cuda_check(cu.cuDeviceGet(&c->number, 0), "asking for the first device"));
+    TRY(cuda_check(cu.cuDeviceGetName(c->name, (int)sizeof c->name, c->number), "asking for the device's name"));
+    CUresult code = cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->number);
+    if (code == CUDA_SUCCESS)
+        code = cu.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, c->number);
+    TRY(cuda_check(code, "reading the compute capability"));
+    if (major < 1 || major > 99 || minor < 0 || minor > 9)
+        return fail(ERR_DEVICE, "CUDA: %s says that its compute capability is %d.%d, which cannot be", c->name, major, minor);
+    c->target = major * 10 + minor;
+    return OK;
+}
+
+static enum status connect(struct cuda *c)
+{
+    TRY(read_capability(c));
+    TRY(cuda_compile_open(c));
+    TRY(cuda_check(cu.cuDevicePrimaryCtxRetain(&c->context, c->number), "creating a context"));
+    TRY(enter(c));
+    TRY(cuda_check(cu.cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream"));
+    TRY(cuda_copy_open(c));
+    return cuda_gemm_open(c);
+}
+
+static void release_block(struct device *device, int32_t block)
+{
+    struct cuda *c = cuda_of(device);
+    if (c->blocks[block] && enter(c) == OK) {
+        cuda_wait(c);
+        cu.cuMemFree(c->blocks[block]);
+        device->counters.bytes -= c->block_bytes[block];
+    }
+    c->blocks[block] = 0;
+}
+
+static void close_cuda(struct device *device)
+{
+    struct cuda *c = cuda_of(device);
+    if (c->context && enter(c) == OK) {
+        cuda_wait(c);
+        for (int32_t i = 0; i < c->block_count; i++)
+            release_block(device, i);
+        cuda_gemm_close(c);
+        cuda_copy_close(c);
+        cuda_compile_close(c);
+        if (c->stream)
+            cu.cuStreamDestroy(c->stream);
+        cu.cuDevicePrimaryCtxRelease(c->number);
+    } else
+        kernel_cache_close(&c->cache);
+    memory_free(c->blocks);
+    memory_free(c->block_bytes);
+    memory_free(c);
+}
+
+static enum status open_cuda(struct device **out, bool automatic)
+{
+    int count;
+    *out = NULL;
+    TRY(cuda_load_driver(&count));
+    if (!count)
+        return automatic ? OK : ERR_DEVICE;             /* the message says what is missing */
+    struct cuda *c = memory_alloc(sizeof *c);
+    if (!c)
+        return ERR_MEMORY;
+    c->device.class = &device_cuda;
+    enum status status = connect(c);
+    if (status != OK) {
+        close_cuda(&c->device);
+        return status;
+    }
+    *out = &c->device;
+    return OK;
+}
+
+static void info(struct device *device, struct device_info *out)
+{
+    struct cuda *c = cuda_of(device);
+    size_t left = 0, total = 0;
+    int units = 0;
+    if (enter(c) != OK || cu.cuMemGetInfo(&left, &total) != CUDA_SUCCESS)
+        left = total = 0;
+    cu.cuDeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number);
+    *out = (struct device_info){
+        .memory = (int64_t)total, .memory_free = (int64_t)left, .most_block = total ? (int64_t)total : INT64_MAX,
+        .bf16 = c->target >= 80, .threads = units,
+    };
+    snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------------------------- */
+
+static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    struct cuda *c = cuda_of(device);
+    CUdeviceptr address = 0;
+    TRY(enter(c));
+    CUdeviceptr *blocks = memory_resize(c->blocks, (c->block_count + 1) * (int64_t)sizeof *blocks);
+    if (!blocks)
+        return ERR_MEMORY;
+    c->blocks = blocks;
+    int64_t *sizes = memory_resize(c->block_bytes, (c->block_count + 1) * (int64_t)sizeof *sizes);
+    if (!sizes)
+        return ERR_MEMORY;
+    c->block_bytes = sizes;
+    if (bytes > 0) {
+        char what[64];
+        snprintf(what, sizeof what, "allocating a block of %lld bytes", (long long)bytes);
+        TRY(cuda_check(cu.cuMemAlloc(&address, (size_t)bytes), what));
+        c->busy = true;
+        enum status status = cuda_check(cu.cuMemsetD8Async(address, 0, (size_t)bytes, c->stream), "filling with zeros");
+        if (status != OK) {
+            cu.cuMemFree(address);
+            return status;
+        }
+        device->counters.bytes += bytes;
+    }
+    blocks[c->block_count] = address;
+    sizes[c->block_count] = bytes;
+    device->counters.allocations++;
+    *number = c->block_count++;
+    return OK;
+}
+
+static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
+{
+    (void)device;
+    (void)host;
+    (void)bytes;
+    (void)number;
+    return fail(ERR_INTERNAL, "CUDA does not use the host's memory in place");
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------------- */
+
+/* cuBLAS has a workspace of its own. */
+static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
+{
+    (void)device;
+    (void)gemm;
+    *workspace = 0;
+    return OK;
+}
+
+static enum status prepare_launch(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step)
+{
+    const struct launch *launch = &command->launch;
+    const struct kernel *kernel = launch->kernel;
+    int count = kernel->operands + 1 + kernel->sizes + kernel->numbers, at = 0;
+    int64_t variant, groups = kernel_groups(launch);
+    TRY(cuda_variant(c, command, &variant));
+    if (groups > INT32_MAX)
+        return fail(ERR_UNSUPPORTED, "kernel %s: %lld groups are more than a launch can have: use fewer tokens at once",
+                    kernel->name, (long long)groups);
+    int64_t *value = arena_array(&p->arena, count, (int64_t)sizeof *value);
+    step->argument = arena_array(&p->arena, count, (int64_t)sizeof *step->argument);
+    if (!value || !step->argument)
+        return ERR_MEMORY;
+    for (int i = 0; i < kernel->operands; i++)
+        value[at++] = (int64_t)cuda_address(c, command->operand[i]);
+    value[at++] = launch->rows;
+    for (int i = 0; i < kernel->sizes; i++)
+        value[at++] = launch->dim[i];
+    for (int i = 0; i < kernel->numbers; i++) {
+        float number = (float)launch->number[i];
+        memcpy(&value[at++], &number, sizeof number);
+    }
+    for (int i = 0; i < count; i++)
+        step->argument[i] = &value[i];
+    step->kind = COMMAND_LAUNCH;
+    step->name = kernel->name;
+    step->function = c->variants[variant].function;
+    step->groups = (unsigned)groups;
+    step->group = (unsigned)kernel->group;
+    return OK;
+}
+
+static enum status prepare_step(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step)
+{
+    struct command launch;
+    step->kind = command->kind;
+    switch (command->kind) {
+    case COMMAND_LAUNCH:
+        c->device.counters.kernels++;
+        return prepare_launch(c, p, command, step);
+    case COMMAND_GEMM:
+        if (!cuda_gemm_takes(c, &command->gemm)) {
+            c->device.counters.gemms++;
+            kernel_of_gemm(&launch, command);
+            return prepare_launch(c, p, &launch, step);
+        }
+        step->gemm = command->gemm;
+        step->a = cuda_address(c, command->operand[GEMM_A]);
+        step->b = cuda_address(c, command->operand[GEMM_B]);
+        step->c = cuda_address(c, command->operand[GEMM_C]);
+        return OK;
+    case COMMAND_FILL:
+        step->to = cuda_address(c, command->operand[0]);
+        step->bytes = command->bytes;
+        return OK;
+    }
+    return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
+}
+
+static void discard(struct device *device, struct prepared *prepared)
+{
+    struct cuda *c = cuda_of(device);
+    if (enter(c) == OK) {
+        cuda_wait(c);
+        cuda_capture_discard(prepared);
+    }
+    arena_free(&prepared->arena);
+    memory_free(prepared);
+}
+
+/* All modules first, then one run of everything on the zeroed blocks (products of zeros leave them so), then the capture. */
+static enum status prepare_list(struct cuda *c, struct prepared *p, const struct command *commands, int64_t count)
+{
+    TRY(enter(c));
+    p->step = arena_array(&p->arena, count, (int64_t)sizeof *p->step);
+    if (!p->step && count)
+        return ERR_MEMORY;
+    p->count = count;
+    for (int64_t i = 0; i < count; i++)
+        TRY(prepare_step(c, p, &commands[i], &p->step[i]));
+    TRY(cuda_warm_up(c));
+    for (int64_t i = 0; i < count; i++)
+        if (p->step[i].kind == COMMAND_GEMM)
+            TRY(cuda_gemm_warm_up(c, &p->step[i]));
+    TRY(cuda_wait(c));
+    return cuda_capture(c, p);
+}
+
+static enum status prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
+{
+    struct prepared *p = memory_alloc(sizeof *p);
+    if (!p)
+        return ERR_MEMORY;
+    enum status status = prepare_list(cuda_of(device), p, commands, count);
+    if (status != OK) {
+        discard(device, p);
+        return status;
+    }
+    device->counters.prepared++;
+    *out = p;
+    return OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------------ */
+
+static enum status issue_step(struct cuda *c, const struct cuda_step *step)
+{
+    switch (step->kind) {
+    case COMMAND_LAUNCH:
+        if (!step->groups)
+            return OK;
+        return cuda_check(cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument,
+                                            NULL),
+                          step->name);
+    case COMMAND_GEMM:
+        return cuda_gemm_run(c, step);
+    case COMMAND_FILL:
+        if (!step->bytes)
+            return OK;
+        return cuda_check(cu.cuMemsetD8Async(step->to, 0, (size_t)step->bytes, c->stream), "filling with zeros");
+    }
+    return OK;
+}
+
+enum status cuda_issue(struct cuda *c, const struct prepared *p)
+{
+    c->busy = true;
+    for (int64_t i = 0; i < p->count; i++)
+        TRY(issue_step(c, &p->step[i]));
+    c->device.counters.launches += p->count;
+    return OK;
+}
+
+static enum status run(struct device *device, struct prepared *prepared)
+{
+    struct cuda *c = cuda_of(device);
+    bool launched;
+    TRY(enter(c));
+    cuda_capture_launch(c, prepared, &launched);
+    if (!launched)
+        TRY(cuda_issue(c, prepared));
+    device->counters.runs++;
+    return OK;
+}
+
+const struct device_class device_cuda = {
+    .name = "cuda", .compiles = true, .open = open_cuda, .close = close_cuda, .info = info, .alloc = alloc, .map = map, .release = release_block,
+    .write = cuda_write, .read = cuda_read, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+};

@@ -1,0 +1,140 @@
+/* What the files of the CUDA device share: the device, its compiled kernels, prepared lists.
+ *
+ *     cuda.c           the device: blocks, lists of commands, running them
+ *     cuda_copy.c      what goes in and out: pinned memory and events
+ *     cuda_compile.c   kernels: NVRTC, the cache on disk, modules
+ *     cuda_gemm.c      products: cuBLAS
+ *     cuda_capture.c   a list as a graph
+ *     cuda_api.c       the libraries
+ */
+#ifndef DEVICE_CUDA_H
+#define DEVICE_CUDA_H
+
+#include "device/cuda_api.h"
+#include "device/kernel.h"
+#include "device/kernel_cache.h"
+
+enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20 };
+
+struct cuda_variant {                   /* a compiled kernel */
+    struct digest key;                  /* of its file and options */
+    const struct kernel *kernel;
+    CUmodule module;
+    CUfunction function;
+    bool warm;                          /* it has run once */
+};
+
+struct cuda {
+    struct device device;
+    CUdevice number;
+    CUcontext context;
+    CUstream stream;                    /* the only one: everything is in order */
+    char name[80];
+    int target;                         /* 89 for compute capability 8.9 */
+    int nvrtc_major, nvrtc_minor;
+    bool busy;                          /* the stream may have work */
+
+    CUdeviceptr *blocks;                /* by number; 0: empty or released */
+    int64_t *block_bytes;
+    int32_t block_count;
+
+    char *pinned[CUDA_RING];            /* what is being written, in turn */
+    CUevent written[CUDA_RING];         /* recorded behind the copy out of it */
+    bool in_flight[CUDA_RING];
+    int next_pinned;
+    char *landing;                      /* pinned too: what is being read */
+
+    struct cuda_variant *variants;
+    int64_t variant_count, variant_capacity;
+    struct kernel_cache cache;
+
+    cublasHandle cublas;                /* NULL: products are launches of the tiled kernel */
+    CUdeviceptr workspace;              /* cuBLAS's, bound to the stream */
+    struct gemm *products;              /* that have run once */
+    int64_t product_count, product_capacity;
+    bool capture_failed;                /* and it was said */
+};
+
+struct cuda_step {                      /* a command with addresses */
+    enum command_kind kind;
+    union {
+        struct {
+            const char *name;
+            CUfunction function;
+            unsigned groups, group;
+            void **argument;            /* where each argument is */
+        };
+        struct {
+            struct gemm gemm;
+            CUdeviceptr a, b, c;
+        };
+        struct {
+            CUdeviceptr to;
+            int64_t bytes;
+        };
+    };
+};
+
+struct prepared {
+    struct arena arena;
+    int64_t count;
+    struct cuda_step *step;
+    CUgraphExec graph;                  /* NULL: not captured */
+};
+
+/* --- cuda.c --- */
+
+/* Everything of a list onto the stream; what is captured is what this does. */
+enum status cuda_issue(struct cuda *c, const struct prepared *p);
+
+/* Waits until the stream has no work, if it may have any. */
+enum status cuda_wait(struct cuda *c);
+
+/* The address of an operand; 0 for an absent one. */
+CUdeviceptr cuda_address(const struct cuda *c, struct operand operand);
+
+/* --- cuda_copy.c --- */
+
+enum status cuda_copy_open(struct cuda *c);
+void cuda_copy_close(struct cuda *c);
+enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
+                       int64_t count);
+enum status cuda_read(struct device *device, void *to, struct operand from, int64_t bytes);
+
+/* --- cuda_compile.c --- */
+
+/* Opens the compiler and makes sure that it knows the device. */
+enum status cuda_compile_open(struct cuda *c);
+void cuda_compile_close(struct cuda *c);
+
+/* The kernel of a launch, loaded at its first use. Once the device is sealed only what is there already: anything else is
+ * ERR_INTERNAL with the kernel's name. */
+enum status cuda_variant(struct cuda *c, const struct command *launch, int64_t *index);
+
+/* Runs every kernel that has not run yet, over no rows. */
+enum status cuda_warm_up(struct cuda *c);
+
+/* OK if the code of a module (PTX as text, or a cubin) was made for exactly this target; else ERR_DEVICE that names both. */
+enum status cuda_check_target(const char *kernel, const void *code, int64_t bytes, int target);
+
+/* --- cuda_gemm.c --- */
+
+/* Without cuBLAS: one warning, and products are launches. */
+enum status cuda_gemm_open(struct cuda *c);
+void cuda_gemm_close(struct cuda *c);
+bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
+enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
+
+/* Runs a product once if none of its shape has run: cuBLAS loads its kernels at their first use. */
+enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
+
+/* --- cuda_capture.c --- */
+
+/* Makes a graph of the list. Where that fails it says why, once, and the list runs command by command. */
+enum status cuda_capture(struct cuda *c, struct prepared *p);
+
+/* *launched is false where the graph could not be launched: it is gone then, and the reason was said. */
+void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched);
+void cuda_capture_discard(struct prepared *p);
+
+#endif

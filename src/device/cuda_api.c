@@ -1,0 +1,245 @@
+/* Opening the libraries of CUDA: the driver by the system, NVRTC and cuBLAS wherever the system, the CUDA toolkit, conda or pip
+ * put them. */
+#include "device/cuda_api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/library.h"
+#include "base/memory.h"
+
+struct cuda_library cu;
+
+static int driver_version;
+
+static const char *environment(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+enum status cuda_check(CUresult code, const char *what)
+{
+    const char *name = NULL, *text = NULL;
+    if (code == CUDA_SUCCESS)
+        return OK;
+    if (cu.cuGetErrorName(code, &name) != CUDA_SUCCESS || cu.cuGetErrorString(code, &text) != CUDA_SUCCESS)
+        name = text = NULL;
+    return fail(code == CUDA_ERROR_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "CUDA: %s: %s (%s, %d)", what,
+                text ? text : "an error", name ? name : "of unknown name", code);
+}
+
+/* --- the driver --------------------------------------------------------------------------------------------------------- */
+
+typedef CUresult get_proc_address(const char *name, void **function, int version, uint64_t flags, int *found);
+
+static enum status load_driver(void)
+{
+    static bool loaded;
+    const char *own = environment("HONE_CUDA_LIBRARY"), *why = "";
+    const char *const names[] = {own ? own : "libcuda.so.1", NULL};
+    if (loaded)
+        return OK;
+    void *library = library_open(names, &why);
+    if (!library)
+        return fail(ERR_DEVICE, "there is no CUDA driver on this machine (%s): install NVIDIA's driver, or use --device cpu",
+                    why);
+    get_proc_address *find = NULL;
+    *(void **)&find = library_symbol(library, "cuGetProcAddress_v2");
+    if (!find)
+        return fail(ERR_DEVICE, "%s is older than CUDA 12.0: install a newer driver (525 or later)", names[0]);
+#define DRIVER(name, arguments)                                                                                                  \
+    if (find(#name, (void **)&cu.name, CUDA_API_VERSION, 0, NULL) != CUDA_SUCCESS || !cu.name)                                   \
+        return fail(ERR_DEVICE, "%s has no " #name " of CUDA 12.0: install a newer driver (525 or later)", names[0]);
+#include "device/cuda_symbols.def"
+    TRY(cuda_check(cu.cuDriverGetVersion(&driver_version), "asking for the driver's version"));
+    if (driver_version < CUDA_API_VERSION)
+        return fail(ERR_DEVICE, "the driver knows CUDA %d.%d, hone needs 12.0: install a newer driver (525 or later)",
+                    driver_version / 1000, driver_version % 1000 / 10);
+    loaded = true;
+    return OK;
+}
+
+enum status cuda_load_driver(int *count)
+{
+    bool asked = environment("HONE_CUDA_LIBRARY") != NULL;
+    *count = 0;
+    enum status status = load_driver();
+    if (status != OK)                                   /* a library that was asked for must work */
+        return asked || file_exists("/dev/nvidiactl") ? status : OK;
+    CUresult code = cu.cuInit(0);
+    if (code == CUDA_SUCCESS)
+        code = cu.cuDeviceGetCount(count);
+    if (code == CUDA_ERROR_NO_DEVICE || code == CUDA_ERROR_STUB_LIBRARY || (code == CUDA_SUCCESS && !*count)) {
+        *count = 0;
+        fail(ERR_DEVICE, "CUDA's driver is here, but no card that it could use: check `nvidia-smi`, or use --device cpu");
+        return OK;
+    }
+    return cuda_check(code, "starting the driver (check `nvidia-smi`)");
+}
+
+/* --- where libraries are ------------------------------------------------------------------------------------------------ */
+
+struct search {
+    struct arena arena;
+    const char **path;
+    int64_t count, capacity;
+};
+
+static enum status add_path(struct search *s, const char *path)
+{
+    TRY(memory_grow(&s->path, &s->capacity, s->count + 2, (int64_t)sizeof *s->path));
+    s->path[s->count++] = path;
+    s->path[s->count] = NULL;
+    return path ? OK : ERR_MEMORY;
+}
+
+/* dir/below/name, if it is there. */
+static enum status add_below(struct search *s, const char *dir, const char *below, const char *name)
+{
+    if (!dir)
+        return OK;
+    const char *path = arena_format(&s->arena, "%s%s/%s", dir, below, name);
+    return path && !file_exists(path) ? OK : add_path(s, path);
+}
+
+/* packages/nvidia/<each>/lib/name: pip's wheels have a folder each, or share cu13. */
+static enum status add_wheels(struct search *s, const char *packages, const char *name)
+{
+    const char **entries, *nvidia = arena_format(&s->arena, "%s/nvidia", packages);
+    int64_t count;
+    if (!nvidia)
+        return ERR_MEMORY;
+    if (!file_is_directory(nvidia))
+        return OK;
+    TRY(directory_list(&s->arena, nvidia, &entries, &count));
+    for (int64_t i = count - 1; i >= 0; i--)
+        TRY(add_below(s, nvidia, "/", arena_format(&s->arena, "%s/lib/%s", entries[i], name)));
+    return OK;
+}
+
+/* What the Pythons below a prefix have installed. */
+static enum status add_python(struct search *s, const char *prefix, const char *name)
+{
+    const char **entries, *lib = prefix ? arena_format(&s->arena, "%s/lib", prefix) : NULL;
+    int64_t count;
+    if (!lib)
+        return prefix ? ERR_MEMORY : OK;
+    if (!file_is_directory(lib))
+        return OK;
+    TRY(directory_list(&s->arena, lib, &entries, &count));
+    for (int64_t i = 0; i < count; i++) {
+        if (strncmp(entries[i], "python3", 7))
+            continue;
+        const char *site = arena_format(&s->arena, "%s/%s/site-packages", lib, entries[i]);
+        const char *debian = arena_format(&s->arena, "%s/%s/dist-packages", lib, entries[i]);
+        if (!site || !debian)
+            return ERR_MEMORY;
+        TRY(add_wheels(s, site, name));
+        TRY(add_wheels(s, debian, name));
+    }
+    return OK;
+}
+
+/* The prefix of the python3 that a shell would start, or NULL. */
+static const char *python_prefix(struct arena *arena)
+{
+    for (const char *path = environment("PATH"); path; path = strchr(path, ':') ? strchr(path, ':') + 1 : NULL) {
+        int length = (int)strcspn(path, ":");
+        const char *python = arena_format(arena, "%.*s/python3", length, path);
+        if (python && length && file_exists(python))
+            return arena_format(arena, "%.*s/..", length, path);
+    }
+    return NULL;
+}
+
+static enum status add_places(struct search *s, const char *name)
+{
+    const char *home = environment("HOME"), *toolkit = environment("CUDA_HOME"), *conda = environment("CONDA_PREFIX");
+    TRY(add_path(s, name));                             /* the system knows it */
+    TRY(add_below(s, toolkit, "/lib64", name));
+    TRY(add_below(s, environment("CUDA_PATH"), "/lib64", name));
+    TRY(add_below(s, "/usr/local/cuda", "/lib64", name));
+    TRY(add_below(s, conda, "/lib", name));
+    TRY(add_python(s, environment("VIRTUAL_ENV"), name));
+    TRY(add_python(s, conda, name));
+    TRY(add_python(s, python_prefix(&s->arena), name));
+    TRY(add_python(s, home ? arena_format(&s->arena, "%s/.local", home) : NULL, name));
+    TRY(add_python(s, "/usr/local", name));
+    return add_python(s, "/usr", name);
+}
+
+/* A library of CUDA 12 or 13, first of the driver's own: a driver need not take what a later compiler made. NULL: not
+ * found, or not to be used ($… is "none"). */
+static enum status open_library(void **library, const char *variable, const char *stem)
+{
+    struct search s = {0};
+    const char *own = environment(variable), *why = "";
+    int majors[] = {12, 13}, first = driver_version >= 13000;
+    *library = NULL;
+    if (own && !strcmp(own, "none"))
+        return OK;
+    enum status status = own ? add_path(&s, own) : OK;
+    for (int i = 0; i < 2 && !own && status == OK; i++) {
+        const char *name = arena_format(&s.arena, "%s.so.%d", stem, majors[i ^ first]);
+        status = name ? add_places(&s, name) : ERR_MEMORY;
+    }
+    if (status == OK)
+        *library = library_open(s.path, &why);
+    if (status == OK && !*library && own)
+        status = fail(ERR_DEVICE, "$%s cannot be opened: %s", variable, why);
+    arena_free(&s.arena);
+    memory_free(s.path);
+    return status;
+}
+
+/* pip's name of a wheel: those of CUDA 12 say so. */
+static const char *wheel_end(void)
+{
+    return driver_version >= 13000 ? "" : "-cu12";
+}
+
+enum status cuda_load_nvrtc(int *major, int *minor)
+{
+    void *library;
+    if (!cu.nvrtcGetPTX) {
+        TRY(open_library(&library, "HONE_NVRTC_LIBRARY", "libnvrtc"));
+        if (!library)
+            return fail(ERR_DEVICE,
+                        "NVRTC, which compiles hone's kernels for the card, was not found in the system, $CUDA_HOME, conda or "
+                        "pip's packages: pip install nvidia-cuda-nvrtc%s",
+                        wheel_end());
+#define NVRTC(name, arguments)                                                                                                   \
+    *(void **)&cu.name = library_symbol(library, #name);                                                                         \
+    if (!cu.name)                                                                                                                \
+        return fail(ERR_DEVICE, "NVRTC has no " #name ": pip install nvidia-cuda-nvrtc%s", wheel_end());
+#include "device/cuda_symbols.def"
+    }
+    if (cu.nvrtcVersion(major, minor))
+        return fail(ERR_DEVICE, "NVRTC does not tell its version: pip install nvidia-cuda-nvrtc%s", wheel_end());
+    return OK;
+}
+
+enum status cuda_load_cublas(bool *found)
+{
+    void *library;
+    *found = true;
+    if (cu.cublasGemmEx)
+        return OK;
+    TRY(open_library(&library, "HONE_CUBLAS_LIBRARY", "libcublas"));
+    if (!library) {
+        *found = false;
+        fail(ERR_DEVICE, "cuBLAS was not found in the system, $CUDA_HOME, conda or pip's packages: pip install nvidia-cublas%s",
+             wheel_end());
+        return OK;
+    }
+#define CUBLAS(name, arguments)                                                                                                  \
+    *(void **)&cu.name = library_symbol(library, #name);                                                                         \
+    if (!cu.name)                                                                                                                \
+        return fail(ERR_DEVICE, "cuBLAS has no " #name ": pip install nvidia-cublas%s", wheel_end());
+#include "device/cuda_symbols.def"
+    return OK;
+}

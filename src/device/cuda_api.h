@@ -1,0 +1,71 @@
+/* The libraries of CUDA, opened at run time. Nothing of CUDA is needed to build: these declarations are its ABI, as far as hone
+ * uses it (cuda_symbols.def). */
+#ifndef DEVICE_CUDA_API_H
+#define DEVICE_CUDA_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef int CUresult, CUdevice, nvrtcResult, cublasStatus;
+typedef uint64_t CUdeviceptr;
+typedef struct cuda_context_object *CUcontext;
+typedef struct cuda_stream_object *CUstream;
+typedef struct cuda_event_object *CUevent;
+typedef struct cuda_module_object *CUmodule;
+typedef struct cuda_function_object *CUfunction;
+typedef struct cuda_graph_object *CUgraph;
+typedef struct cuda_graph_exec_object *CUgraphExec;
+typedef struct nvrtc_program_object *nvrtcProgram;
+typedef struct cublas_object *cublasHandle;
+
+enum {
+    CUDA_API_VERSION = 12000,           /* whose functions are asked for, and what a driver must know */
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_STUB_LIBRARY = 34,
+    CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_NOT_READY = 600,
+    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+    CU_STREAM_NON_BLOCKING = 1,
+    CU_EVENT_DISABLE_TIMING = 2,
+    CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    CUBLAS_OP_N = 0,
+    CUBLAS_OP_T = 1,
+    CUBLAS_DEFAULT_MATH = 0,
+    CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16,
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+    CUBLAS_GEMM_DEFAULT = -1,
+    CUDA_R_32F = 0,
+    CUDA_R_16F = 2,
+    CUDA_R_16BF = 14,
+};
+
+struct cuda_library {
+#define DRIVER(name, arguments) CUresult (*name) arguments;
+#define NVRTC(name, arguments) nvrtcResult (*name) arguments;
+#define CUBLAS(name, arguments) cublasStatus (*name) arguments;
+#include "device/cuda_symbols.def"
+};
+
+extern struct cuda_library cu;          /* filled by the functions below, once for the process */
+
+/* The driver, initialised. *count: how many devices it has. Where there is no driver or no device that is no error: *count is 0
+ * and the message says what is missing. */
+enum status cuda_load_driver(int *count);
+
+/* The compiler, and its version. ERR_DEVICE with the command that installs it. */
+enum status cuda_load_nvrtc(int *major, int *minor);
+
+/* The matrix products. *found is false, and the message says how to install it, where it is not there. */
+enum status cuda_load_cublas(bool *found);
+
+/* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own words. */
+enum status cuda_check(CUresult code, const char *what);
+
+#endif

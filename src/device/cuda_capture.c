@@ -1,0 +1,94 @@
+/* A prepared list as a CUDA graph: what the host would tell the device command by command becomes one launch.
+ *
+ * Capturing is tried and given up without harm, whichever of its calls fails: the list then runs command by command, with the
+ * same results, and the reason is said once.
+ */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/cuda.h"
+
+/* --cuda-graph, or $CUDA_GRAPH where it says auto. A single command gains nothing. */
+static bool wanted(const struct cuda *c, const struct prepared *p)
+{
+    const char *choice = c->device.options.cuda_graph, *otherwise = getenv("CUDA_GRAPH");
+    bool automatic = !choice || !strcmp(choice, "auto");
+    if (!automatic)
+        return !strcmp(choice, "on");
+    if (otherwise && *otherwise)
+        return strcmp(otherwise, "0") != 0;
+    return p->count > 1;
+}
+
+static void give_up(struct cuda *c)
+{
+    if (!c->capture_failed)
+        log_message(LOG_WARNING, "no CUDA graph (%s): commands are launched one by one, with the same results",
+                    status_message());
+    c->capture_failed = true;
+}
+
+static enum status record(struct cuda *c, const struct prepared *p, CUgraph *graph)
+{
+    TRY(cuda_check(cu.cuStreamBeginCapture(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "beginning to capture"));
+    enum status status = cuda_issue(c, p);
+    if (status != OK) {
+        cu.cuStreamEndCapture(c->stream, graph);        /* the stream works again; the message stays that of the command */
+        return status;
+    }
+    TRY(cuda_check(cu.cuStreamEndCapture(c->stream, graph), "ending the capture"));
+    return *graph ? OK : fail(ERR_DEVICE, "CUDA: the capture is empty");
+}
+
+/* Made ready now rather than at the first launch. */
+static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph)
+{
+    CUgraphExec executable = NULL;
+    TRY(cuda_check(cu.cuGraphInstantiate(&executable, graph, 0), "instantiating the graph"));
+    p->graph = executable;
+    c->busy = true;
+    TRY(cuda_check(cu.cuGraphUpload(p->graph, c->stream), "uploading the graph"));
+    return cuda_wait(c);
+}
+
+enum status cuda_capture(struct cuda *c, struct prepared *p)
+{
+    CUgraph graph = NULL;
+    if (!wanted(c, p) || c->capture_failed)
+        return OK;
+    TRY(cuda_wait(c));
+    struct device_counters before = c->device.counters;
+    enum status status = record(c, p, &graph);
+    c->device.counters = before;                        /* nothing has run */
+    c->busy = false;
+    if (status == OK)
+        status = instantiate(c, p, graph);
+    if (graph)
+        cu.cuGraphDestroy(graph);
+    if (status != OK) {
+        give_up(c);
+        cuda_capture_discard(p);
+    }
+    return OK;
+}
+
+void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
+{
+    *launched = false;
+    if (!p->graph)
+        return;
+    if (cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph") == OK) {
+        c->busy = *launched = true;
+        c->device.counters.graph_launches++;
+        return;
+    }
+    give_up(c);
+    cuda_capture_discard(p);
+}
+
+void cuda_capture_discard(struct prepared *p)
+{
+    if (p->graph)
+        cu.cuGraphExecDestroy(p->graph);
+    p->graph = NULL;
+}

@@ -1,0 +1,97 @@
+/* Copies between the host and a CUDA device. What is written goes through a ring of two pinned buffers, each guarded by an event,
+ * so that the host fills one while the other is on its way, and never waits for the commands themselves. */
+#include "base/parallel.h"
+#include "device/cuda.h"
+
+enum status cuda_copy_open(struct cuda *c)
+{
+    for (int i = 0; i < CUDA_RING; i++) {
+        TRY(cuda_check(cu.cuMemHostAlloc((void **)&c->pinned[i], CUDA_PINNED, 0), "allocating pinned memory"));
+        TRY(cuda_check(cu.cuEventCreate(&c->written[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
+    }
+    return cuda_check(cu.cuMemHostAlloc((void **)&c->landing, CUDA_PINNED, 0), "allocating pinned memory");
+}
+
+void cuda_copy_close(struct cuda *c)
+{
+    for (int i = 0; i < CUDA_RING; i++) {
+        if (c->written[i])
+            cu.cuEventDestroy(c->written[i]);
+        if (c->pinned[i])
+            cu.cuMemFreeHost(c->pinned[i]);
+    }
+    if (c->landing)
+        cu.cuMemFreeHost(c->landing);
+}
+
+/* The pinned buffer that is free next, once what was written from it has left. */
+static enum status next_pinned(struct cuda *c, int *slot)
+{
+    *slot = c->next_pinned;
+    c->next_pinned = (*slot + 1) % CUDA_RING;
+    if (!c->in_flight[*slot])
+        return OK;
+    CUresult code = cu.cuEventQuery(c->written[*slot]);
+    if (code == CUDA_ERROR_NOT_READY) {
+        c->device.counters.syncs++;
+        code = cu.cuEventSynchronize(c->written[*slot]);
+    }
+    c->in_flight[*slot] = false;
+    return cuda_check(code, "waiting for a copy");
+}
+
+struct conversion {
+    char *to;
+    const char *from;
+    enum dtype to_type, from_type;
+};
+
+static void convert(void *context, int64_t begin, int64_t end)
+{
+    const struct conversion *c = context;
+    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type,
+                  end - begin);
+}
+
+enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
+                       int64_t count)
+{
+    struct cuda *c = (struct cuda *)device;
+    int64_t size = dtype_size(to_type), most = CUDA_PINNED / size;
+    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    if (!dtype_convert(c->pinned[0], to_type, from, from_type, 0))
+        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
+    for (int64_t at = 0; at < count; at += most) {
+        int64_t some = count - at < most ? count - at : most;
+        int slot;
+        TRY(next_pinned(c, &slot));
+        struct conversion all = {c->pinned[slot], (const char *)from + at * dtype_size(from_type), to_type, from_type};
+        parallel_for(some, 1 << 18, convert, &all);
+        c->busy = true;
+        TRY(cuda_check(cu.cuMemcpyHtoDAsync(cuda_address(c, to) + (CUdeviceptr)(at * size), c->pinned[slot],
+                                            (size_t)(some * size), c->stream),
+                       "writing"));
+        TRY(cuda_check(cu.cuEventRecord(c->written[slot], c->stream), "recording an event"));
+        c->in_flight[slot] = true;
+        device->counters.writes++;
+        device->counters.written += some * size;
+    }
+    return OK;
+}
+
+enum status cuda_read(struct device *device, void *to, struct operand from, int64_t bytes)
+{
+    struct cuda *c = (struct cuda *)device;
+    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    for (int64_t at = 0; at < bytes; at += CUDA_PINNED) {
+        int64_t some = bytes - at < CUDA_PINNED ? bytes - at : CUDA_PINNED;
+        c->busy = true;
+        TRY(cuda_check(cu.cuMemcpyDtoHAsync(c->landing, cuda_address(c, from) + (CUdeviceptr)at, (size_t)some, c->stream),
+                       "reading"));
+        TRY(cuda_wait(c));
+        memcpy((char *)to + at, c->landing, (size_t)some);
+        device->counters.reads++;
+        device->counters.read += some;
+    }
+    return OK;
+}

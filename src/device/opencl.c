@@ -1,0 +1,366 @@
+/* The OpenCL device: blocks are buffers, a prepared list is kernels with the values of their arguments, a run puts it all into one
+ * in-order queue and waits for nothing. Products are launches of the tiled kernel.
+ */
+#include "device/opencl.h"
+
+#include <stdio.h>
+
+enum { STAGING = 4 << 20, SCRATCH = 64 << 10, ARGUMENTS = 2 * OPERANDS + 1 + 2 * NUMBERS };
+
+struct argument {
+    size_t size;
+    union {
+        cl_mem block;
+        int64_t whole;
+        float number;
+    };
+};
+
+struct step {
+    bool fill;
+    union {
+        struct {
+            int64_t variant;
+            int argument_count;
+            struct argument *argument;
+            size_t items, group;
+        };
+        struct {
+            cl_mem to;
+            int64_t offset, bytes;
+        };
+    };
+};
+
+struct prepared {
+    struct arena arena;
+    int64_t count;
+    struct step *step;
+};
+
+static struct opencl *opencl_of(struct device *device)
+{
+    return (struct opencl *)device;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t device_number(const struct opencl *o, cl_uint what)
+{
+    cl_ulong value = 0;                 /* some answers have four bytes */
+    cl.clGetDeviceInfo(o->id, what, sizeof value, &value, NULL);
+    return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+static enum status connect(struct opencl *o)
+{
+    char version[128] = "", driver[96] = "";
+    int major = 0, minor = 0;
+    cl_int code;
+    o->gpu = device_number(o, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU;
+    cl.clGetDeviceInfo(o->id, CL_DEVICE_NAME, sizeof o->name, o->name, NULL);
+    cl.clGetDeviceInfo(o->id, CL_DEVICE_VERSION, sizeof version, version, NULL);
+    cl.clGetDeviceInfo(o->id, CL_DRIVER_VERSION, sizeof driver, driver, NULL);
+    snprintf(o->driver, sizeof o->driver, "%s, %s", driver, version);
+    if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
+        return fail(ERR_DEVICE, "OpenCL: %s has version '%s', hone needs 1.2: install a newer driver", o->name, version);
+    if (device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE) < KERNEL_GROUP_MOST ||
+        device_number(o, CL_DEVICE_LOCAL_MEM_SIZE) < KERNEL_LOCAL_MOST)
+        return fail(ERR_DEVICE, "OpenCL: %s has work-groups of %lld and %lld bytes of local memory, hone needs %d and %d", o->name,
+                    (long long)device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE), (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE),
+                    (int)KERNEL_GROUP_MOST, (int)KERNEL_LOCAL_MOST);
+    o->context = cl.clCreateContext(NULL, 1, &o->id, NULL, NULL, &code);
+    TRY(opencl_check(code, "creating a context"));
+    o->queue = cl.clCreateCommandQueue(o->context, o->id, 0, &code);
+    TRY(opencl_check(code, "creating a queue"));
+    o->scratch = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, SCRATCH, NULL, &code);
+    TRY(opencl_check(code, "creating a buffer"));
+    for (int i = 0; i < 2; i++) {
+        o->staging[i] = memory_alloc(STAGING);
+        if (!o->staging[i])
+            return ERR_MEMORY;
+    }
+    return kernel_cache_open(&o->cache);
+}
+
+static void release_block(struct device *device, int32_t block)
+{
+    struct opencl *o = opencl_of(device);
+    if (o->blocks[block]) {
+        cl.clReleaseMemObject(o->blocks[block]);        /* once the commands that use it are done */
+        device->counters.bytes -= o->block_bytes[block];
+    }
+    o->blocks[block] = NULL;
+}
+
+static void close_opencl(struct device *device)
+{
+    struct opencl *o = opencl_of(device);
+    if (o->queue)
+        cl.clFinish(o->queue);
+    for (int i = 0; i < 2; i++) {
+        if (o->written[i])
+            cl.clReleaseEvent(o->written[i]);
+        memory_free(o->staging[i]);
+    }
+    for (int32_t i = 0; i < o->block_count; i++)
+        release_block(device, i);
+    opencl_forget_variants(o);
+    kernel_cache_close(&o->cache);
+    if (o->scratch)
+        cl.clReleaseMemObject(o->scratch);
+    if (o->queue)
+        cl.clReleaseCommandQueue(o->queue);
+    if (o->context)
+        cl.clReleaseContext(o->context);
+    memory_free(o->blocks);
+    memory_free(o->block_bytes);
+    memory_free(o);
+}
+
+static enum status open_opencl(struct device **out, bool automatic)
+{
+    cl_device_id id;
+    *out = NULL;
+    TRY(opencl_find(&id, automatic));
+    if (!id)
+        return OK;
+    struct opencl *o = memory_alloc(sizeof *o);
+    if (!o)
+        return ERR_MEMORY;
+    o->device.class = &device_opencl;
+    o->id = id;
+    enum status status = connect(o);
+    if (status != OK) {
+        close_opencl(&o->device);
+        return status;
+    }
+    *out = &o->device;
+    return OK;
+}
+
+static void info(struct device *device, struct device_info *out)
+{
+    struct opencl *o = opencl_of(device);
+    *out = (struct device_info){
+        .memory = device_number(o, CL_DEVICE_GLOBAL_MEM_SIZE),
+        .most_block = device_number(o, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        .threads = (int)device_number(o, CL_DEVICE_MAX_COMPUTE_UNITS),
+    };
+    snprintf(out->name, sizeof out->name, "%s", o->name);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------------- */
+
+/* Zeros in pieces as wide as where they lie permits. */
+static enum status fill(struct opencl *o, cl_mem to, int64_t offset, int64_t bytes)
+{
+    static const char zeros[16];
+    size_t width = sizeof zeros;
+    while (offset % (int64_t)width || bytes % (int64_t)width)
+        width /= 2;
+    if (!bytes)
+        return OK;
+    return opencl_check(
+        cl.clEnqueueFillBuffer(o->queue, to, zeros, width, (size_t)offset, (size_t)bytes, 0, NULL, NULL), "filling with zeros");
+}
+
+static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
+{
+    struct opencl *o = opencl_of(device);
+    cl_mem *blocks = memory_resize(o->blocks, (o->block_count + 1) * (int64_t)sizeof *blocks);
+    if (!blocks)
+        return ERR_MEMORY;
+    o->blocks = blocks;
+    int64_t *sizes = memory_resize(o->block_bytes, (o->block_count + 1) * (int64_t)sizeof *sizes);
+    if (!sizes)
+        return ERR_MEMORY;
+    o->block_bytes = sizes;
+    blocks[o->block_count] = NULL;
+    sizes[o->block_count] = 0;
+    if (bytes > 0) {
+        char what[64];
+        cl_int code;
+        snprintf(what, sizeof what, "a block of %lld bytes", (long long)bytes);
+        cl_mem block = cl.clCreateBuffer(o->context, CL_MEM_READ_WRITE, (size_t)bytes, NULL, &code);
+        TRY(opencl_check(code, what));
+        enum status status = fill(o, block, 0, bytes);
+        if (status != OK) {
+            cl.clReleaseMemObject(block);
+            return status;
+        }
+        blocks[o->block_count] = block;
+        sizes[o->block_count] = bytes;
+        device->counters.bytes += bytes;
+    }
+    device->counters.allocations++;
+    *number = o->block_count++;
+    return OK;
+}
+
+static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
+{
+    (void)device;
+    (void)host;
+    (void)bytes;
+    (void)number;
+    return fail(ERR_INTERNAL, "OpenCL cannot use the host's memory in place");
+}
+
+/* The staging that is free next, once what was written from it has arrived. */
+static enum status next_staging(struct opencl *o, int *slot)
+{
+    *slot = o->next_staging;
+    o->next_staging = 1 - o->next_staging;
+    cl_event event = o->written[*slot];
+    o->written[*slot] = NULL;
+    if (!event)
+        return OK;
+    cl_int code = cl.clWaitForEvents(1, &event);
+    cl.clReleaseEvent(event);
+    return opencl_check(code, "writing");
+}
+
+static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
+                                  enum dtype from_type, int64_t count)
+{
+    struct opencl *o = opencl_of(device);
+    int64_t size = dtype_size(to_type), most = STAGING / size;
+    if (!dtype_convert(o->staging[0], to_type, from, from_type, 0))
+        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
+    for (int64_t at = 0; at < count; at += most) {
+        int64_t some = count - at < most ? count - at : most;
+        int slot;
+        TRY(next_staging(o, &slot));
+        dtype_convert(o->staging[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some);
+        TRY(opencl_check(cl.clEnqueueWriteBuffer(o->queue, o->blocks[to.block], 0, (size_t)(to.offset + at * size),
+                                                 (size_t)(some * size), o->staging[slot], 0, NULL, &o->written[slot]),
+                         "writing"));
+    }
+    return OK;
+}
+
+static enum status read_bytes(struct device *device, void *to, struct operand from, int64_t bytes)
+{
+    struct opencl *o = opencl_of(device);
+    if (!bytes)
+        return OK;
+    return opencl_check(cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 1, (size_t)from.offset, (size_t)bytes, to, 0,
+                                               NULL, NULL),
+                        "reading");
+}
+
+/* --- commands ----------------------------------------------------------------------------------------------------------- */
+
+static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
+{
+    (void)device;
+    (void)gemm;
+    *workspace = 0;
+    return OK;
+}
+
+static void add_whole(struct step *step, int64_t value)
+{
+    step->argument[step->argument_count++] = (struct argument){.size = sizeof value, .whole = value};
+}
+
+static enum status prepare_launch(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+{
+    const struct launch *launch = &command->launch;
+    const struct kernel *kernel = launch->kernel;
+    TRY(opencl_variant(o, command, &step->variant));
+    step->argument = arena_array(&p->arena, ARGUMENTS, (int64_t)sizeof *step->argument);
+    if (!step->argument)
+        return ERR_MEMORY;
+    for (int i = 0; i < kernel->operands; i++) {
+        struct operand at = command->operand[i];
+        cl_mem block = at.block < 0 ? NULL : o->blocks[at.block];
+        step->argument[step->argument_count++] = (struct argument){.size = sizeof block, .block = block};
+        add_whole(step, block ? at.offset / dtype_size(launch->dtype[i]) : 0);
+    }
+    add_whole(step, launch->rows);
+    for (int i = 0; i < kernel->sizes; i++)
+        add_whole(step, launch->dim[i]);
+    for (int i = 0; i < kernel->numbers; i++)
+        step->argument[step->argument_count++] = (struct argument){.size = sizeof(float), .number = (float)launch->number[i]};
+    step->group = (size_t)kernel->group;
+    step->items = (size_t)(kernel_groups(launch) * kernel->group);
+    return OK;
+}
+
+static enum status prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+{
+    struct command launch;
+    switch (command->kind) {
+    case COMMAND_LAUNCH:
+        o->device.counters.kernels++;
+        return prepare_launch(o, p, command, step);
+    case COMMAND_GEMM:
+        o->device.counters.gemms++;
+        kernel_of_gemm(&launch, command);
+        return prepare_launch(o, p, &launch, step);
+    case COMMAND_FILL:
+        step->fill = true;
+        step->to = o->blocks[command->operand[0].block];
+        step->offset = command->operand[0].offset;
+        step->bytes = command->bytes;
+        return OK;
+    }
+    return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
+}
+
+static void discard(struct device *device, struct prepared *prepared)
+{
+    (void)device;
+    arena_free(&prepared->arena);
+    memory_free(prepared);
+}
+
+static enum status prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
+{
+    struct opencl *o = opencl_of(device);
+    struct prepared *p = memory_alloc(sizeof *p);
+    if (!p)
+        return ERR_MEMORY;
+    p->count = count;
+    p->step = arena_array(&p->arena, count, (int64_t)sizeof *p->step);
+    enum status status = p->step || !count ? OK : ERR_MEMORY;
+    for (int64_t i = 0; i < count && status == OK; i++)
+        status = prepare_step(o, p, &commands[i], &p->step[i]);
+    if (status != OK) {
+        discard(device, p);
+        return status;
+    }
+    device->counters.prepared++;
+    *out = p;
+    return OK;
+}
+
+static enum status run_launch(struct opencl *o, const struct step *step)
+{
+    cl_kernel kernel = o->variants[step->variant].kernel;
+    for (int i = 0; i < step->argument_count; i++)
+        TRY(opencl_check(cl.clSetKernelArg(kernel, (cl_uint)i, step->argument[i].size, &step->argument[i].whole),
+                         "setting an argument"));
+    if (!step->items)
+        return OK;
+    return opencl_check(cl.clEnqueueNDRangeKernel(o->queue, kernel, 1, NULL, &step->items, &step->group, 0, NULL, NULL),
+                        "launching a kernel");
+}
+
+static enum status run(struct device *device, struct prepared *prepared)
+{
+    struct opencl *o = opencl_of(device);
+    for (int64_t i = 0; i < prepared->count; i++) {
+        const struct step *step = &prepared->step[i];
+        TRY(step->fill ? fill(o, step->to, step->offset, step->bytes) : run_launch(o, step));
+    }
+    device->counters.runs++;
+    return opencl_check(cl.clFlush(o->queue), "starting");
+}
+
+const struct device_class device_opencl = {
+    .name = "opencl", .compiles = true, .open = open_opencl, .close = close_opencl, .info = info, .alloc = alloc, .map = map, .release = release_block,
+    .write = write_elements, .read = read_bytes, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+};

@@ -1,0 +1,90 @@
+/* What the files of the OpenCL device share: the library's functions, the chosen device, compiled kernels.
+ *
+ * Nothing of OpenCL is needed to build: these declarations are its ABI, as far as hone uses it.
+ */
+#ifndef DEVICE_OPENCL_H
+#define DEVICE_OPENCL_H
+
+#include <stddef.h>
+
+#include "base/hash.h"
+#include "device/kernel.h"
+#include "device/kernel_cache.h"
+
+typedef int32_t cl_int;
+typedef uint32_t cl_uint;
+typedef uint64_t cl_ulong;
+typedef struct cl_platform *cl_platform_id;
+typedef struct cl_device *cl_device_id;
+typedef struct cl_context_object *cl_context;
+typedef struct cl_queue *cl_command_queue;
+typedef struct cl_memory *cl_mem;
+typedef struct cl_program_object *cl_program;
+typedef struct cl_kernel_object *cl_kernel;
+typedef struct cl_event_object *cl_event;
+
+enum {
+    CL_SUCCESS = 0,
+    CL_DEVICE_TYPE_GPU = 1 << 2,
+    CL_MEM_READ_WRITE = 1 << 0,
+    CL_DEVICE_TYPE = 0x1000,
+    CL_DEVICE_MAX_COMPUTE_UNITS = 0x1002,
+    CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
+    CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
+    CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
+    CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
+    CL_DEVICE_NAME = 0x102B,
+    CL_DRIVER_VERSION = 0x102D,
+    CL_DEVICE_VERSION = 0x102F,
+    CL_PROGRAM_BINARY_SIZES = 0x1165,
+    CL_PROGRAM_BINARIES = 0x1166,
+    CL_PROGRAM_BUILD_LOG = 0x1183,
+    CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+};
+
+#define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu
+
+struct opencl_library {
+#define SYMBOL(result, name, arguments) result (*name) arguments;
+#include "device/opencl_symbols.def"
+#undef SYMBOL
+};
+
+extern struct opencl_library cl;        /* filled by opencl_load */
+
+struct variant {                        /* a compiled kernel */
+    struct digest key;                  /* of its file and options */
+    cl_program program;
+    cl_kernel kernel;
+};
+
+struct opencl {
+    struct device device;
+    cl_device_id id;
+    bool gpu;
+    cl_context context;
+    cl_command_queue queue;
+    char name[128], driver[256];        /* driver: version of the device's driver, and of OpenCL */
+    cl_mem scratch;                     /* operands of warm-ups */
+    cl_mem *blocks;                     /* by number; NULL: empty or released */
+    int64_t *block_bytes;
+    int32_t block_count;
+    struct variant *variants;
+    int64_t variant_count, variant_capacity;
+    struct kernel_cache cache;
+    char *staging[2];                   /* what is being written, in turn */
+    cl_event written[2];                /* NULL: the staging is free */
+    int next_staging;
+};
+
+/* Opens the library and finds a device: a GPU first. With gpu_only, OK and *id NULL where there is none. */
+enum status opencl_find(cl_device_id *id, bool gpu_only);
+
+/* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
+enum status opencl_check(cl_int code, const char *what);
+
+/* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows so that nothing is left to do. */
+enum status opencl_variant(struct opencl *o, const struct command *launch, int64_t *index);
+void opencl_forget_variants(struct opencl *o);
+
+#endif

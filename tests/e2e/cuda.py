@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The program on CUDA: what devices.py asks of OpenCL, and graphs.
+
+    cuda.py HONE ASSETS DATA
+
+Runs wherever $HONE_CUDA_LIBRARY leads: in CI that is the simulator.
+"""
+import json
+import os
+
+import devices
+from case import TINY, main
+from train import chat
+
+devices.DEVICE = "cuda"
+
+
+class Cuda(devices.Tiny):
+    def with_environment(self, name, value, call):
+        before = os.environ.get(name)
+        os.environ[name] = value
+        try:
+            return call()
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+    def test_a_library_that_is_missing_is_named_with_the_way_to_get_it(self):
+        def fails(says):
+            return lambda: self.fails(6, "eval", "--model", TINY, "--data", self.data, "--device", "cuda", says=says)
+        self.with_environment("HONE_CUDA_LIBRARY", "/nowhere/libcuda.so.1", fails(("/nowhere/libcuda.so.1", "driver")))
+        self.with_environment("HONE_NVRTC_LIBRARY", "none", fails(("NVRTC", "pip install nvidia-cuda-nvrtc")))
+
+    def test_a_machine_without_a_driver_is_told_which_to_install(self):
+        self.with_environment("CUDASIM_DEVICES", "0", lambda: self.fails(
+            6, "eval", "--model", TINY, "--data", self.data, "--device", "cuda", says=("no card", "nvidia-smi")))
+
+    def test_auto_takes_the_card_and_stops_where_it_cannot_be_used(self):
+        self.assertEqual(self.train("auto", "--device", "auto", steps=1)["device"], "cuda")
+        self.with_environment("CUDASIM_CC", "6.1", lambda: self.fails(
+            6, "eval", "--model", TINY, "--data", self.data, says=("6.1", "--device cpu")))
+        result = self.with_environment("CUDASIM_DEVICES", "0", lambda: self.ok(
+            "eval", "--model", TINY, "--data", self.data, "--json"))
+        self.assertNotEqual(json.loads(result)["loss"], 0)
+
+    def test_captured_and_uncaptured_runs_give_the_same_bytes(self):
+        """F-GRAPH-BWD-001: 50 steps of changing lengths and learning rates."""
+        self.data = self.write("mixed.jsonl", *(chat(i) for i in range(40)))
+        for out in ("on", "off"):
+            self.train(out, "--device", "cuda", "--cuda-graph", out, "--per-device-train-batch-size", 1, "--warmup-steps", 10,
+                       "--micro-batch-tokens", 64, steps=50)
+        on, off = ((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("on", "off"))
+        self.assertEqual(on, off)
+        self.assertEqual(devices.losses(self.dir / "on"), devices.losses(self.dir / "off"))
+
+    def test_without_cublas_the_losses_are_those_of_the_cpu(self):
+        self.with_environment("HONE_CUBLAS_LIBRARY", "none", lambda: self.same_losses(1e-5, steps=3))
+
+
+if __name__ == "__main__":
+    main(Cuda, devices.Large)

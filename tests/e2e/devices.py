@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""The program on another device than the processor.
+
+    devices.py HONE ASSETS DATA [--large]
+
+What a run computes is what the CPU computes; nothing is compiled twice; a device that is not there is named with what to install.
+"""
+import json
+import os
+
+from case import SMOL, TINY, Case, main
+from train import chat, losses
+
+DEVICE = "opencl"
+
+
+class DeviceCase(Case):
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("chats.jsonl", *map(chat, range(16)))
+
+    def train(self, out, *args, model=TINY, steps=20):
+        return json.loads(self.ok("train", "--model", model, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps",
+                                  steps, "--per-device-train-batch-size", 4, "--learning-rate", 0.01, "--dtype", "float32", *args))
+
+    def same_losses(self, relative, *args, **options):
+        for device in ("cpu", DEVICE):
+            result = self.train(device, "--device", device, *args, **options)
+            self.assertEqual((result["device"], result["skipped_steps"]), (device, 0))
+            self.assertEqual(result["planned_bytes"], result["allocated_bytes"])
+        cpu, other = losses(self.dir / "cpu"), losses(self.dir / DEVICE)
+        self.assertEqual(len(cpu), len(other))
+        worst = max(abs(a - b) / abs(a) for a, b in zip(cpu, other))
+        print(f"worst relative difference of {len(cpu)} losses: {worst:.1e}")
+        self.assertLess(worst, relative)
+        return cpu
+
+
+class Tiny(DeviceCase):
+    def test_lora_training_gives_the_losses_of_the_cpu(self):
+        cpu = self.same_losses(1e-5, "--lora-dropout", 0.1)
+        self.assertLess(cpu[-1], cpu[0])
+
+    def test_full_training_gives_the_losses_of_the_cpu(self):
+        cpu = self.same_losses(1e-5, "--finetuning-type", "full", "--learning-rate", 1e-3)
+        self.assertLess(cpu[-1], cpu[0])
+
+    def test_a_recomputed_layer_and_accumulated_steps_give_the_losses_of_the_cpu(self):
+        self.same_losses(1e-5, "--recompute", "full", "--gradient-accumulation-steps", 2, steps=4)
+
+    def test_bfloat16_trains(self):
+        self.train("bf16", "--device", DEVICE, "--dtype", "bfloat16", steps=4)
+        got = losses(self.dir / "bf16")
+        self.train("f32", "--device", "cpu", steps=4)
+        for a, b in zip(losses(self.dir / "f32"), got):
+            self.assertAlmostEqual(a, b, delta=0.02 * a)
+
+    def test_eval_gives_the_loss_of_the_cpu(self):
+        loss = {device: json.loads(self.ok("eval", "--model", TINY, "--data", self.data, "--json", "--dtype", "float32", "--device", device))
+                for device in ("cpu", DEVICE)}
+        self.assertAlmostEqual(loss[DEVICE]["loss"], loss["cpu"]["loss"], delta=1e-5 * loss["cpu"]["loss"])
+
+    def test_generate_gives_the_text_of_the_cpu(self):
+        text = {device: self.ok("generate", "--model", TINY, "--prompt", "Hello, who are you?", "--max-new-tokens", 24, "--dtype", "float32",
+                                "--device", device) for device in ("cpu", DEVICE)}
+        self.assertEqual(text[DEVICE], text["cpu"])
+        self.assertTrue(text["cpu"].strip())
+
+    def test_two_runs_give_the_same_bytes(self):
+        for out in ("a", "b"):
+            self.train(out, "--device", DEVICE, steps=3)
+        a, b = ((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("a", "b"))
+        self.assertEqual(a, b)
+
+    def test_devices_lists_it(self):
+        listed = {d["device"]: d for d in json.loads(self.ok("devices", "--json"))["devices"]}
+        self.assertTrue(listed[DEVICE]["usable"])
+        self.assertGreater(listed[DEVICE]["memory_bytes"], 0)
+
+    def test_a_library_that_is_missing_is_named_with_the_way_to_get_it(self):
+        os.environ["HONE_OPENCL_LIBRARY"] = "/nowhere/libOpenCL.so.1"
+        try:
+            self.fails(6, "eval", "--model", TINY, "--data", self.data, "--device", DEVICE, says=("/nowhere/libOpenCL.so.1", "ocl-icd-libopencl1"))
+        finally:
+            del os.environ["HONE_OPENCL_LIBRARY"]
+
+    def test_a_machine_without_a_driver_is_told_which_to_install(self):
+        os.environ["OCL_ICD_VENDORS"] = str(self.dir)
+        try:
+            self.fails(6, "eval", "--model", TINY, "--data", self.data, "--device", DEVICE, says=("no device", "pocl-opencl-icd"))
+        finally:
+            del os.environ["OCL_ICD_VENDORS"]
+
+
+class Large(DeviceCase):
+    def test_three_steps_of_smollm2_give_the_losses_of_the_cpu(self):
+        self.same_losses(1e-4, "--per-device-train-batch-size", 2, "--learning-rate", 1e-3, model=SMOL, steps=3)
+
+
+if __name__ == "__main__":
+    main(Tiny, Large)
