@@ -3,6 +3,10 @@
 
 #include "base/file.h"
 
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)
 {
     json_error_t error;
@@ -84,4 +88,17 @@ enum status json_need_int(const json_t *object, const char *key, int64_t *out, c
     if (!member(object, key))
         return fail(ERR_FORMAT, "%s: \"%s\" is missing", where, key);
     return json_get_int(object, key, out, where);
+}
+
+json_t *json_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+enum status json_replace_file(const char *path, const json_t *tree)
+{
+    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail(ERR_MEMORY, "%s: out of memory", path);
+    free(text);
+    return status;
 }

@@ -21,4 +21,10 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
 enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where);
 enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where);
 
+/* A number, or null where JSON has none for it. */
+json_t *json_number(double x);
+
+/* Replaces a file by the tree, indented, with every digit of its numbers. A tree of NULL is out of memory. */
+enum status json_replace_file(const char *path, const json_t *tree);
+
 #endif

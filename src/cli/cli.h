@@ -21,9 +21,6 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
 /* Prints a JSON object on a line of standard output, and releases it. */
 void cli_print_json(json_t *object);
 
-/* A number, or null where JSON has none for it. */
-json_t *cli_number(double x);
-
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);
 

@@ -16,7 +16,7 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
 static void print_json(const hone_eval_result *r)
 {
     json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss",
-                            cli_number(r->loss), "perplexity", cli_number(r->perplexity), "tokens", (json_int_t)r->tokens,
+                            json_number(r->loss), "perplexity", json_number(r->perplexity), "tokens", (json_int_t)r->tokens,
                             "trained_tokens", (json_int_t)r->trained_tokens, "rows", (json_int_t)r->rows, "dtype", r->dtype,
                             "device", r->device, "startup_seconds", r->startup_seconds, "seconds", r->seconds,
                             "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes,

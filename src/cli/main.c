@@ -51,11 +51,6 @@ void cli_print_json(json_t *object)
     json_decref(object);
 }
 
-json_t *cli_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 const char *cli_bytes(char text[static 32], double bytes)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};

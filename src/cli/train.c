@@ -138,8 +138,8 @@ static void print_json(const struct run *run, const hone_trainer_info *i, const 
 {
     json_t *out = json_pack(
         "{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
-        cli_number(r->loss), "first_eval_loss", cli_number(run->first_eval), "eval_loss", cli_number(r->eval_loss),
-        "best_eval_loss", cli_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
+        json_number(r->loss), "first_eval_loss", json_number(run->first_eval), "eval_loss", json_number(r->eval_loss),
+        "best_eval_loss", json_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
         r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
         (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
         r->checkpoint, "best_checkpoint", r->best_checkpoint);

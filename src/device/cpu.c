@@ -182,27 +182,10 @@ static void *address(struct cpu *cpu, struct operand operand)
     return block->data ? block->data + operand.offset : NULL;
 }
 
-struct conversion {
-    char *to;
-    const char *from;
-    enum dtype to_type, from_type;
-};
-
-static void convert(void *context, int64_t begin, int64_t end)
-{
-    const struct conversion *c = context;
-    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type,
-                  end - begin);
-}
-
 static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
                                   enum dtype from_type, int64_t count)
 {
-    struct conversion c = {address(cpu_of(device), to), from, to_type, from_type};
-    if (!dtype_convert(c.to, to_type, from, from_type, 0))
-        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
-    parallel_for(count, 1 << 18, convert, &c);
-    return OK;
+    return device_convert(address(cpu_of(device), to), to_type, from, from_type, count);
 }
 
 static enum status read_bytes(struct device *device, void *to, struct operand from, int64_t bytes)

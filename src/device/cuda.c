@@ -162,15 +162,6 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     return OK;
 }
 
-static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
-{
-    (void)device;
-    (void)host;
-    (void)bytes;
-    (void)number;
-    return fail(ERR_INTERNAL, "CUDA does not use the host's memory in place");
-}
-
 /* --- preparing ---------------------------------------------------------------------------------------------------------- */
 
 /* cuBLAS has a workspace of its own. */
@@ -329,6 +320,6 @@ static enum status run(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_cuda = {
-    .name = "cuda", .compiles = true, .open = open_cuda, .close = close_cuda, .info = info, .alloc = alloc, .map = map, .release = release_block,
+    .name = "cuda", .compiles = true, .open = open_cuda, .close = close_cuda, .info = info, .alloc = alloc, .release = release_block,
     .write = cuda_write, .read = cuda_read, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
 };

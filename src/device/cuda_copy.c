@@ -1,6 +1,5 @@
 /* Copies between the host and a CUDA device. What is written goes through a ring of two pinned buffers, each guarded by an event,
  * so that the host fills one while the other is on its way, and never waits for the commands themselves. */
-#include "base/parallel.h"
 #include "device/cuda.h"
 
 enum status cuda_copy_open(struct cuda *c)
@@ -40,33 +39,17 @@ static enum status next_pinned(struct cuda *c, int *slot)
     return cuda_check(code, "waiting for a copy");
 }
 
-struct conversion {
-    char *to;
-    const char *from;
-    enum dtype to_type, from_type;
-};
-
-static void convert(void *context, int64_t begin, int64_t end)
-{
-    const struct conversion *c = context;
-    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type,
-                  end - begin);
-}
-
 enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                        int64_t count)
 {
     struct cuda *c = (struct cuda *)device;
     int64_t size = dtype_size(to_type), most = CUDA_PINNED / size;
     TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
-    if (!dtype_convert(c->pinned[0], to_type, from, from_type, 0))
-        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
     for (int64_t at = 0; at < count; at += most) {
         int64_t some = count - at < most ? count - at : most;
         int slot;
         TRY(next_pinned(c, &slot));
-        struct conversion all = {c->pinned[slot], (const char *)from + at * dtype_size(from_type), to_type, from_type};
-        parallel_for(some, 1 << 18, convert, &all);
+        TRY(device_convert(c->pinned[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));
         c->busy = true;
         TRY(cuda_check(cu.cuMemcpyHtoDAsync(cuda_address(c, to) + (CUdeviceptr)(at * size), c->pinned[slot],
                                             (size_t)(some * size), c->stream),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/parallel.h"
 
 /* The best ones first. */
 static const struct device_class *const classes[] = {&device_cuda, &device_opencl, &device_cpu};
@@ -60,12 +61,36 @@ enum status device_alloc(struct device *device, int64_t bytes, int32_t *block)
 
 enum status device_map(struct device *device, const void *host, int64_t bytes, int32_t *block)
 {
+    if (!device->class->map)
+        return fail(ERR_INTERNAL, "%s does not use the host's memory in place", device->class->name);
     return device->class->map(device, host, bytes, block);
 }
 
 void device_release(struct device *device, int32_t block)
 {
     device->class->release(device, block);
+}
+
+struct conversion {
+    char *to;
+    const char *from;
+    enum dtype to_type, from_type;
+};
+
+static void convert(void *context, int64_t begin, int64_t end)
+{
+    const struct conversion *c = context;
+    dtype_convert(c->to + begin * dtype_size(c->to_type), c->to_type, c->from + begin * dtype_size(c->from_type), c->from_type,
+                  end - begin);
+}
+
+enum status device_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
+{
+    struct conversion c = {to, from, to_type, from_type};
+    if (!dtype_convert(to, to_type, from, from_type, 0))
+        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
+    parallel_for(count, 1 << 18, convert, &c);
+    return OK;
 }
 
 enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,

@@ -117,7 +117,7 @@ struct device_class {
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
-    enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);
+    enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);     /* NULL: not host_memory */
     void (*release)(struct device *device, int32_t block);
     enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
@@ -146,6 +146,9 @@ enum status device_alloc(struct device *device, int64_t bytes, int32_t *block); 
 enum status device_map(struct device *device, const void *host, int64_t bytes,
                        int32_t *block); /* read-only; must outlive the block */
 void device_release(struct device *device, int32_t block);
+
+/* For devices: converts by all threads. ERR_UNSUPPORTED where there is no such conversion. */
+enum status device_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
 
 /* Copies `count` elements in, converted to the type they have there. */
 enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,

@@ -198,15 +198,6 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     return OK;
 }
 
-static enum status map(struct device *device, const void *host, int64_t bytes, int32_t *number)
-{
-    (void)device;
-    (void)host;
-    (void)bytes;
-    (void)number;
-    return fail(ERR_INTERNAL, "OpenCL cannot use the host's memory in place");
-}
-
 /* The staging that is free next, once what was written from it has arrived. */
 static enum status next_staging(struct opencl *o, int *slot)
 {
@@ -226,13 +217,11 @@ static enum status write_elements(struct device *device, struct operand to, enum
 {
     struct opencl *o = opencl_of(device);
     int64_t size = dtype_size(to_type), most = STAGING / size;
-    if (!dtype_convert(o->staging[0], to_type, from, from_type, 0))
-        return fail(ERR_UNSUPPORTED, "no conversion from %s to %s", dtype_name(from_type), dtype_name(to_type));
     for (int64_t at = 0; at < count; at += most) {
         int64_t some = count - at < most ? count - at : most;
         int slot;
         TRY(next_staging(o, &slot));
-        dtype_convert(o->staging[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some);
+        TRY(device_convert(o->staging[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));
         TRY(opencl_check(cl.clEnqueueWriteBuffer(o->queue, o->blocks[to.block], 0, (size_t)(to.offset + at * size),
                                                  (size_t)(some * size), o->staging[slot], 0, NULL, &o->written[slot]),
                          "writing"));
@@ -361,6 +350,6 @@ static enum status run(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_opencl = {
-    .name = "opencl", .compiles = true, .open = open_opencl, .close = close_opencl, .info = info, .alloc = alloc, .map = map, .release = release_block,
+    .name = "opencl", .compiles = true, .open = open_opencl, .close = close_opencl, .info = info, .alloc = alloc, .release = release_block,
     .write = write_elements, .read = read_bytes, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
 };

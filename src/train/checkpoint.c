@@ -60,11 +60,6 @@ static int64_t data_number(const struct trainer *t, int key)
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *number_or_null(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* NULL: out of memory, or a setting that is not UTF-8. */
 static json_t *describe_settings(const struct trainer *t)
 {
@@ -93,16 +88,14 @@ static json_t *describe(const struct trainer *t)
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
                      "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
                      (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step",
-                     (json_int_t)p->best_step, "best_loss", number_or_null(p->best_loss), "eval_loss",
-                     number_or_null(p->eval_loss), "settings", chosen);
+                     (json_int_t)p->best_step, "best_loss", json_number(p->best_loss), "eval_loss",
+                     json_number(p->eval_loss), "settings", chosen);
 }
 
 static enum status write_place(const struct trainer *t, const char *path)
 {
     json_t *tree = describe(t);
-    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail(ERR_MEMORY, "%s: out of memory", path);
-    free(text);
+    enum status status = json_replace_file(path, tree);
     json_decref(tree);
     return status;
 }

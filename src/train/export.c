@@ -108,9 +108,7 @@ static enum status write_config(struct list *list, const char *from, const char 
     const char *dtype = session_dtype(&list->trainer->session);
     json_object_del(tree, "torch_dtype");
     json_object_set_new(tree, "dtype", json_string(dtype));
-    char *text = json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    enum status status = text ? file_replace(to, text, (int64_t)strlen(text)) : fail(ERR_MEMORY, "%s: out of memory", to);
-    free(text);
+    enum status status = json_replace_file(to, tree);
     json_decref(tree);
     return status;
 }

@@ -38,7 +38,7 @@ static enum status largest_step(struct trainer *t, int64_t *most)
     return OK;
 }
 
-/* What the weights, gradients and the optimizer take; their tensors are there once a program was measured. */
+/* What the weights, gradients and the optimizer take; their tensors are there once a program was added. */
 static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
 {
     const struct session *s = &t->session;
@@ -60,15 +60,18 @@ static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
     return OK;
 }
 
-static enum status fits(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
+/* Adds the largest program of this size, in place of one that did not fit. */
+static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
 {
     struct session *s = &t->session;
-    int64_t bytes[LIFE_COUNT], total;
+    int64_t *largest = &t->micro[0][0], total;
+    if (s->net_count)
+        session_drop(s);
     s->tuning.recompute = recompute;
-    TRY(session_measure(s, NET_TRAIN, slots, slots, bytes));
+    TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
     TRY(fixed_bytes(t, &total));
     for (int life = 0; life < LIFE_COUNT; life++)
-        total += bytes[life];
+        total += s->engine.programs[*largest].bytes[life];
     *fit = !s->info.memory_free || (double)total <= 0.9 * (double)s->info.memory_free;
     return OK;
 }
@@ -96,7 +99,7 @@ enum status micro_size(struct trainer *t)
     bool fit = false;
     for (;;) {
         for (int i = first; i <= last && !fit; i++)
-            TRY(fits(t, slots, (enum recompute)i, &fit));
+            TRY(add_largest(t, slots, (enum recompute)i, &fit));
         int64_t fewer = round_up(slots / 2 > least ? slots / 2 : least, SLOTS_STEP);
         if (fit || asked || fewer >= slots)
             break;
@@ -161,9 +164,8 @@ static enum status want(struct trainer *t, int size, int rows)
 enum status micro_add(struct trainer *t, bool planning)
 {
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
-    for (int i = 0; i < TRAINER_SIZES * TRAINER_SIZES; i++)
+    for (int i = 1; i < TRAINER_SIZES * TRAINER_SIZES; i++)
         t->micro[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
-    TRY(session_add(&t->session, NET_TRAIN, t->place.slots, t->place.slots, 0, &t->micro[0][0]));
     if (planning)
         return OK;
     for (int size = 0; all && size < TRAINER_SIZES; size++)

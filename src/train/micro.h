@@ -4,10 +4,11 @@
 
 #include "train/trainer.h"
 
-/* Chooses place.slots and the way of recomputing, by the options and the memory that is free. */
+/* Chooses place.slots and the way of recomputing, by the options and the memory that is free, and adds the largest program, which
+ * must be the session's first. */
 enum status micro_size(struct trainer *t);
 
-/* Adds the largest program and, unless only a plan is wanted, those that the run's steps need. */
+/* Adds the other programs that the run's steps need; none if only a plan is wanted. */
 enum status micro_add(struct trainer *t, bool planning);
 
 /* Adds the programs of trainer_add_with. */

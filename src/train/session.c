@@ -90,6 +90,13 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
     return status;
 }
 
+void session_drop(struct session *s)
+{
+    engine_drop(&s->engine);
+    net_free(s->nets[--s->net_count]);
+    memory_free(s->nets[s->net_count]);
+}
+
 enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index)
 {
     const struct engine_program *programs;
@@ -98,9 +105,7 @@ enum status session_add_within(struct session *s, enum net_goal goal, int64_t T,
     programs = s->engine.programs;
     if (s->net_count == before || programs[*index].bytes[LIFE_ACTIVATIONS] <= programs[most].bytes[LIFE_ACTIVATIONS])
         return OK;
-    engine_drop(&s->engine);
-    net_free(s->nets[--s->net_count]);
-    memory_free(s->nets[s->net_count]);
+    session_drop(s);
     *index = -1;
     return OK;
 }
@@ -108,20 +113,6 @@ enum status session_add_within(struct session *s, enum net_goal goal, int64_t T,
 enum status session_add_program(struct session *s, struct program *p, int64_t *index)
 {
     return add_program(s, NULL, p, index);
-}
-
-enum status session_measure(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t bytes[LIFE_COUNT])
-{
-    struct net n;
-    struct lowering l = {0};
-    enum status status = build(s, &n, goal, T, R, 0);
-    if (status == OK)
-        status = lower_program(&l, &n.program, s->device);
-    if (status == OK)
-        status = plan_program(&l, bytes);
-    lower_free(&l);
-    net_free(&n);
-    return status;
 }
 
 enum status session_plan(struct session *s)

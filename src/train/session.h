@@ -37,11 +37,11 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
 /* The same unless it would need more activations than program `most`: then *index is -1 and nothing is added. */
 enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index);
 
+/* Takes back the net that was added last; before session_plan. */
+void session_drop(struct session *s);
+
 /* A program of the caller's, which must outlive the session. */
 enum status session_add_program(struct session *s, struct program *p, int64_t *index);
-
-/* What a program would need beside the weights, without adding it. */
-enum status session_measure(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t bytes[LIFE_COUNT]);
 
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);
