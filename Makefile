@@ -4,6 +4,6 @@ PRESET ?= release
 all: ; @cmake --preset $(PRESET) >/dev/null && cmake --build --preset $(PRESET)
 test: all ; ctest --preset $(PRESET)
 # Rewrites the generated pages, which are otherwise compared.
-docs: all ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-options$$|^ops'
+docs: all ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-options$$|^ops|^cuda-compile$$'
 install: all ; cmake --install build/$(PRESET)
 clean: ; rm -rf build

@@ -247,6 +247,14 @@ HONE_API hone_status hone_plan(const hone_options *options, char **json);
 /* What a model directory holds. */
 HONE_API hone_status hone_inspect_model(const hone_options *options, char **json);
 
+/* The kernels that runs of a model with these options need on CUDA, and which of them the cache has for each of the option
+ * target's: in the directory that the option output names, or where runs keep them. */
+HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);
+
+/* Compiles them for these targets into that directory. A run with HONE_CACHE set to it compiles nothing and needs no NVRTC. Needs
+ * no driver and no card. */
+HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
+
 /* The devices of this machine, and what was not found. */
 HONE_API hone_status hone_devices(const hone_options *options, char **json);
 

@@ -10,7 +10,7 @@
 
 typedef hone_status cli_command(hone_options *options);
 
-cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_devices;
+cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_kernels, cli_devices;
 
 bool cli_flag(hone_options *options, const char *key);
 

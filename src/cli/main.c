@@ -10,7 +10,8 @@ static const struct {
     const char *name;
     cli_command *run;
 } commands[] = {{"train", cli_train}, {"eval", cli_eval},       {"generate", cli_generate},
-                {"plan", cli_plan},   {"inspect", cli_inspect}, {"devices", cli_devices}};
+                {"plan", cli_plan},   {"inspect", cli_inspect}, {"kernels", cli_kernels},
+                {"devices", cli_devices}};
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
@@ -100,7 +101,10 @@ static int run(const char *name, int argc, char **argv)
 {
     hone_options *options = NULL;
     hone_status status = hone_options_create(&options, name);
-    if (status == HONE_OK && !strcmp(name, "inspect") && argc && !strcmp(argv[0], "model")) {
+    bool kernels = !strcmp(name, "kernels");
+    if (status == HONE_OK && argc && (kernels ? argv[0][0] != '-' : !strcmp(name, "inspect") && !strcmp(argv[0], "model"))) {
+        if (kernels)
+            status = hone_options_set(options, "kernels_task", argv[0]);
         argc--;
         argv++;
     }

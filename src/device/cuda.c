@@ -86,8 +86,8 @@ static void close_cuda(struct device *device)
         if (c->stream)
             cu.cuStreamDestroy(c->stream);
         cu.cuDevicePrimaryCtxRelease(c->number);
-    } else
-        kernel_cache_close(&c->cache);
+    }
+    cuda_code_close(&c->code);
     memory_free(c->blocks);
     memory_free(c->block_bytes);
     memory_free(c);
@@ -217,7 +217,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
     case COMMAND_GEMM:
         if (!cuda_gemm_takes(c, &command->gemm)) {
             c->device.counters.gemms++;
-            kernel_of_gemm(&launch, command);
+            kernel_of_gemm(&launch, command, c->device.gemm_tile);
             return prepare_launch(c, p, &launch, step);
         }
         step->gemm = command->gemm;

@@ -2,7 +2,8 @@
  *
  *     cuda.c           the device: blocks, lists of commands, running them
  *     cuda_copy.c      what goes in and out: pinned memory and events
- *     cuda_compile.c   kernels: NVRTC, the cache on disk, modules
+ *     cuda_compile.c   kernels: modules of their code
+ *     cuda_code.c      that code: NVRTC, the cache on disk
  *     cuda_gemm.c      products: cuBLAS
  *     cuda_capture.c   a list as a graph
  *     cuda_api.c       the libraries
@@ -10,9 +11,7 @@
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
 
-#include "device/cuda_api.h"
-#include "device/kernel.h"
-#include "device/kernel_cache.h"
+#include "device/cuda_code.h"
 
 enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20 };
 
@@ -31,7 +30,6 @@ struct cuda {
     CUstream stream;                    /* the only one: everything is in order */
     char name[80];
     int target;                         /* 89 for compute capability 8.9 */
-    int nvrtc_major, nvrtc_minor;
     bool busy;                          /* the stream may have work */
 
     CUdeviceptr *blocks;                /* by number; 0: empty or released */
@@ -46,7 +44,7 @@ struct cuda {
 
     struct cuda_variant *variants;
     int64_t variant_count, variant_capacity;
-    struct kernel_cache cache;
+    struct cuda_code code;
 
     cublasHandle cublas;                /* NULL: products are launches of the tiled kernel */
     CUdeviceptr workspace;              /* cuBLAS's, bound to the stream */
@@ -103,7 +101,7 @@ enum status cuda_read(struct device *device, void *to, struct operand from, int6
 
 /* --- cuda_compile.c --- */
 
-/* Opens the compiler and makes sure that it knows the device. */
+/* Opens the compiler and makes sure that it knows the device, or finds out that the cache must do. */
 enum status cuda_compile_open(struct cuda *c);
 void cuda_compile_close(struct cuda *c);
 
@@ -113,9 +111,6 @@ enum status cuda_variant(struct cuda *c, const struct command *launch, int64_t *
 
 /* Runs every kernel that has not run yet, over no rows. */
 enum status cuda_warm_up(struct cuda *c);
-
-/* OK if the code of a module (PTX as text, or a cubin) was made for exactly this target; else ERR_DEVICE that names both. */
-enum status cuda_check_target(const char *kernel, const void *code, int64_t bytes, int target);
 
 /* --- cuda_gemm.c --- */
 

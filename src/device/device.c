@@ -5,9 +5,10 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "device/kernel_list.h"
 
-/* The best ones first. */
-static const struct device_class *const classes[] = {&device_cuda, &device_opencl, &device_cpu};
+/* The best ones first; the last is never taken by itself. */
+static const struct device_class *const classes[] = {&device_cuda, &device_opencl, &device_cpu, &device_kernels};
 
 enum { CLASSES = sizeof classes / sizeof classes[0] };
 

@@ -132,6 +132,7 @@ struct device {
     const struct device_class *class;
     struct device_counters counters;
     struct device_options options;      /* may be set between device_open and the first device_prepare */
+    int gemm_tile;                      /* of the tiled product kernel, set as early; 0: what device/kernel.h says */
     bool sealed;                        /* all is prepared: whatever would have to be compiled from now on is an error */
 };
 

@@ -6,8 +6,6 @@
 /* Made by the build from src/ops/dialect.h and the .kl files beside it: names and texts in turn, then NULL. */
 extern const char *const kernel_texts[];
 
-#define TILE_N 64                       /* columns of a product that a work-group makes; gemm.kl is told */
-
 enum { WIDTH_LEAST = 32 };
 
 const char *kernel_text(const char *file)
@@ -45,24 +43,34 @@ int64_t kernel_groups(const struct launch *launch)
     return (launch->rows + launch->kernel->rows - 1) / launch->kernel->rows;
 }
 
-/* Tiles of few rows for products with few of them: decoding, and gradients of low-rank factors. */
-#define GEMM(tile_m)                                                                                                             \
-    {"gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = 256, .rows = 1,                                           \
-     .defines = DEFINE(TILE_N) " -DTILE_M=" DEFINE_TEXT(tile_m)}
+/* A work-group makes DOWN x ACROSS squares of TILE x TILE results, and has a work-item for each place in a square; gemm.kl is
+ * told. Few rows for products with few of them: decoding, and gradients of low-rank factors. */
+#define ACROSS 4
+#define GEMM(tile, down)                                                                                                         \
+    {tile, down, {"gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = (tile) * (tile), .rows = 1,                  \
+                  .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)}}
 
-static const struct kernel gemm_tall = GEMM(64), gemm_flat = GEMM(16);
+static const struct {
+    int tile, down;
+    struct kernel kernel;
+} gemms[] = {GEMM(8, 1), GEMM(8, 4), GEMM(16, 1), GEMM(16, 4), GEMM(32, 1), GEMM(32, 4)};
 
-void kernel_of_gemm(struct command *command, const struct command *gemm)
+enum { GEMMS = sizeof gemms / sizeof gemms[0] };
+
+void kernel_of_gemm(struct command *command, const struct command *gemm, int tile)
 {
     const struct gemm *g = &gemm->gemm;
-    bool flat = g->m <= 16;
-    int64_t tiles_m = (g->m + (flat ? 15 : 63)) / (flat ? 16 : 64), tiles_n = (g->n + TILE_N - 1) / TILE_N;
+    int which = 0;
+    tile = tile ? tile : KERNEL_TILE;
+    while (which < GEMMS - 1 && (gemms[which].tile < tile || (gemms[which].down == 1 && g->m > tile)))
+        which++;
+    int64_t rows = gemms[which].tile * gemms[which].down, columns = gemms[which].tile * ACROSS;
     *command = (struct command){
         .kind = COMMAND_LAUNCH,
-        .launch = {.kernel = flat ? &gemm_flat : &gemm_tall,
+        .launch = {.kernel = &gemms[which].kernel,
                    .dtype = {g->a, g->b, g->c},
                    .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
-                   .rows = tiles_m * tiles_n,
+                   .rows = (g->m + rows - 1) / rows * ((g->n + columns - 1) / columns),
                    .block = 1},
     };
     memcpy(command->operand, gemm->operand, sizeof command->operand);

@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 
-enum { KERNEL_OPTIONS = 1024, KERNEL_GROUP_MOST = 256, KERNEL_LOCAL_MOST = 32 << 10 };
+enum { KERNEL_OPTIONS = 1024, KERNEL_GROUP_MOST = 256, KERNEL_LOCAL_MOST = 32 << 10, KERNEL_TILE = 16 };
 
 /* The text of a file together with the dialect it is written in; NULL: there is none. */
 const char *kernel_text(const char *file);
@@ -20,7 +20,8 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *launch);
 /* Work-groups of a launch. */
 int64_t kernel_groups(const struct launch *launch);
 
-/* The launch of the tiled kernel that a product is where there is no library for it. */
-void kernel_of_gemm(struct command *launch, const struct command *gemm);
+/* The launch of the tiled kernel that a product is where there is no library for it. Its tile is one number, 8, 16 or 32 (0:
+ * KERNEL_TILE), from which follow the variant that is compiled, its work-groups and the grid that is launched. */
+void kernel_of_gemm(struct command *launch, const struct command *gemm, int tile);
 
 #endif

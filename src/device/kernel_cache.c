@@ -18,10 +18,10 @@ struct header {
 
 static const char magic[8] = {'h', 'o', 'n', 'e', '-', 'k', 'r', '1'};
 
-enum status kernel_cache_open(struct kernel_cache *cache)
+enum status kernel_cache_open(struct kernel_cache *cache, const char *dir)
 {
     *cache = (struct kernel_cache){0};
-    const char *all = cache_directory(&cache->arena, NULL);
+    const char *all = cache_directory(&cache->arena, dir);
     if (!all)
         return OK;
     cache->dir = file_join(&cache->arena, all, "kernels");

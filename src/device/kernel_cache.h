@@ -14,7 +14,8 @@ struct kernel_cache {
     const char *dir;                    /* NULL: no place for a cache */
 };
 
-enum status kernel_cache_open(struct kernel_cache *cache);
+/* In this cache directory, or the usual one if it is NULL. */
+enum status kernel_cache_open(struct kernel_cache *cache, const char *dir);
 void kernel_cache_close(struct kernel_cache *cache);
 
 /* The hash of texts, each with its end. */

@@ -80,7 +80,7 @@ static enum status connect(struct opencl *o)
         if (!o->staging[i])
             return ERR_MEMORY;
     }
-    return kernel_cache_open(&o->cache);
+    return kernel_cache_open(&o->cache, NULL);
 }
 
 static void release_block(struct device *device, int32_t block)
@@ -287,7 +287,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         return prepare_launch(o, p, command, step);
     case COMMAND_GEMM:
         o->device.counters.gemms++;
-        kernel_of_gemm(&launch, command);
+        kernel_of_gemm(&launch, command, o->device.gemm_tile);
         return prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
         step->fill = true;

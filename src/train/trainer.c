@@ -13,6 +13,7 @@
 #include "train/micro.h"
 
 enum { WINDOW_USUAL = 1024 };           /* of packing */
+enum { SLOTS_FEW = 16 };                /* tokens of the smallest micro-batch */
 
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
@@ -134,6 +135,23 @@ static void make_schedule(struct trainer *t)
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
 
+/* What training, validation, samples and a caller's own loss may run. Launches choose their kernels by the number of rows. */
+static enum status add_every_kind(struct trainer *t)
+{
+    struct session *s = &t->session;
+    const int64_t sizes[] = {t->place.slots, SLOTS_FEW};
+    int64_t index;
+    for (int i = 0; i < 2; i++) {
+        TRY(session_add(s, NET_TRAIN, sizes[i], sizes[i], 0, &index));
+        TRY(session_add(s, NET_LOSS, sizes[i], sizes[i], 0, &index));
+        TRY(session_add(s, NET_LOGITS, sizes[i], sizes[i], 0, &index));
+        if (!s->tuning.lora || s->tuning.lora->dropout == 0)
+            TRY(session_add(s, NET_TRAIN_LOGITS, sizes[i], sizes[i], 0, &index));
+        TRY(session_add(s, NET_LOGITS, sizes[i], 1, t->place.slots, &index));
+    }
+    return session_add(s, NET_LOGITS, 1, 1, t->place.slots, &index);
+}
+
 static enum status add_programs(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
@@ -148,6 +166,8 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(micro_add_logits(t));
     if (ready_for & TRAINER_SAMPLE)
         TRY(generate_add(&t->generator, &t->session, o->sample_length, o->sample_length));
+    if (ready_for & TRAINER_KERNELS)
+        TRY(add_every_kind(t));
     return optimizer_build(&t->optimizer, &t->session, &optimizer);
 }
 

@@ -19,7 +19,8 @@
 
 enum { TRAINER_SIZES = 4 };
 
-enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4 };        /* PLAN: no weights, no data */
+/* PLAN: no weights, no data. KERNELS: programs of every kind and size, so that no run needs a kernel that these do not. */
+enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_KERNELS = 8 };
 
 /* Where a run stands; what a checkpoint keeps beside tensors. */
 struct trainer_place {

@@ -5,9 +5,8 @@
 
 VARIANTS is the tool that lists what there is to compile, PAGE is docs/kernels.md (HONE_UPDATE_DOCS=1 writes it). NVRTC is
 $HONE_NVRTC_LIBRARY, or the newest that pip has put into this Python or the one below PREFIX, or the system's. It brings ptxas
-along, whose words about each kernel are read: a spill or a stack frame is a failure. Numbers depend on the compiler, so the page
-is compared only where it was made by the same one.
-Exit code 77: there is no NVRTC.
+along, whose words about each kernel are read. A failure is: a kernel of src/ops that no variant names, a variant that does not
+compile, a spill, a stack frame, a page that says something else, and a machine without NVRTC. FILE keeps ptxas's words.
 """
 import argparse
 import ctypes
@@ -21,11 +20,14 @@ import re
 import subprocess
 import sys
 import sysconfig
+import time
 
 TARGETS = [75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121]
 CHECKED = ["compute_75"]                # to PTX alone: what any later driver would take
 
-# Of a multiprocessor: warps, blocks, bytes of shared memory, and what of it each block costs beside its own.
+# Of a multiprocessor: warps, blocks, kilobytes of shared memory, and what of them each block costs beside its own. Checked with
+# CUDA 13.0: blocks and shared memory against its cuda_occupancy.h, blocks and warps by the __launch_bounds__ that ptxas ignores
+# as out of range. That a block costs one more kilobyte from 8.0 on is in no header (a driver tells it), only in NVIDIA's guide.
 LIMITS = {75: (32, 16, 64, 0), 80: (64, 32, 164, 1), 86: (48, 16, 100, 1), 87: (48, 16, 164, 1), 89: (48, 24, 100, 1),
           90: (64, 32, 228, 1), 100: (64, 32, 228, 1), 103: (64, 32, 228, 1), 110: (48, 24, 228, 1), 120: (48, 24, 100, 1),
           121: (48, 24, 100, 1)}
@@ -95,6 +97,10 @@ def compile_one(job):
     return log, code == 0
 
 
+def compile_keyed(job):
+    return job[0], compile_one(job[1])
+
+
 def start_worker(python):
     global nvrtc
     nvrtc = open_nvrtc(python)
@@ -112,19 +118,33 @@ def usage(log):
 
 
 def occupancy(target, registers, shared, group):
-    """How many of the warps that a multiprocessor can hold it holds."""
+    """How many of the warps that a multiprocessor can hold it holds. Each quarter of them has a quarter of its registers."""
     warps_most, blocks_most, shared_most, extra = LIMITS[target]
-    warps = (group + 31) // 32
-    by_registers = 65536 // (-(-registers * 32 // 256) * 256) // warps if registers else blocks_most
-    by_shared = (shared_most << 10) // (-(-(shared + (extra << 10)) // 128) * 128) if shared + extra else blocks_most
+    warps, piece = (group + 31) // 32, 256 if target < 80 else 128
+    by_registers = 65536 // 4 // (-(-registers * 32 // 256) * 256) * 4 // warps if registers else blocks_most
+    by_shared = (shared_most << 10) // (-(-(shared + (extra << 10)) // piece) * piece) if shared + extra else blocks_most
     return min(blocks_most, warps_most // warps, by_registers, by_shared) * warps / warps_most
 
 
+def ranges(cells):
+    """{75: "a", 80: "a", 86: "b"} as "75-80: a, 86: b"; "a" where all agree."""
+    runs = []
+    for target, cell in cells.items():
+        if runs and runs[-1][2] == cell:
+            runs[-1][1] = target
+        else:
+            runs.append([target, target, cell])
+    if len(runs) == 1:
+        return runs[0][2]
+    return ", ".join((f"{a}–{b}: " if a != b else f"{a}: ") + cell for a, b, cell in runs)
+
+
 def page_text(results, release, targets):
-    """One row a kernel: the most that any of its variants takes, and the least occupancy."""
+    """One row a kernel and size of tile: the most that a variant of it takes, and the least occupancy."""
     rows = {}
-    for (file, name, group, _), by_target in results.items():
-        row = rows.setdefault((file, name, group), {"variants": 0})
+    for (_, name, group, options), by_target in results.items():
+        sizes = " ".join(re.findall(r"-D((?:WIDTH|TILE_M|TILE|DOWN)=\d+)", options))
+        row = rows.setdefault((name, int("0" + "".join(re.findall(r"\d+", sizes))), sizes, group), {"variants": 0})
         row["variants"] += 1
         for target, u in by_target.items():
             regs, shared, occ = row.get(target, (0, 0, 1.0))
@@ -132,19 +152,41 @@ def page_text(results, release, targets):
                            min(occ, occupancy(target, u["registers"], u["shared"], group)))
     lines = [
         "# Kernels on CUDA", "",
-        f"Made by `tests/cuda/compile.py` with NVRTC {release}; `make docs` rewrites it. Nothing here was measured: these are",
-        f"ptxas's words about {len(results)} variants, each compiled for all {len(targets)} targets. No variant spills registers",
-        "or has a stack frame.", "",
-        "Of each kernel the variant that takes most: registers of a thread · part of a multiprocessor's warps that can be",
-        "resident. Shared memory is the most on any target.", "",
-        "| kernel | variants | group | shared bytes | " + " | ".join(f"sm_{t}" for t in targets) + " |",
-        "|---|---|---|---|" + "---|" * len(targets),
+        f"Made by `tests/cuda/compile.py` with NVRTC {release}; `make docs` rewrites it. Nothing here was timed: these are",
+        f"ptxas's words about {len(results)} variants, each compiled for",
+        f"{', '.join(f'sm_{t}' for t in targets)}.",
+        "No variant spills registers or has a stack frame.", "",
+        "A row is a kernel and its tile; a variant of it is made for each combination of element types. Of its variants the",
+        "one that takes most: registers of a thread, bytes of shared memory of a work-group, and the part of a",
+        "multiprocessor's warps that can be resident. Numbers before a colon are targets; without one the value holds for all.",
+        "",
+        "| kernel | tile | variants | work-items | shared bytes | registers | occupancy |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for (file, name, group), row in sorted(rows.items()):
-        shared = max(row[t][1] for t in targets)
-        cells = " | ".join(f"{row[t][0]} · {row[t][2]:.0%}" for t in targets)
-        lines.append(f"| {name} | {row['variants']} | {group} | {shared} | {cells} |")
+    for (name, _, sizes, group), row in sorted(rows.items()):
+        shared, registers, warps = (ranges({t: show(row[t]) for t in targets})
+                                    for show in (lambda c: f"{c[1]}", lambda c: f"{c[0]}", lambda c: f"{c[2]:.0%}"))
+        lines.append(f"| {name} | {sizes} | {row['variants']} | {group} | {shared} | {registers} | {warps} |")
     return "\n".join(lines) + "\n"
+
+
+def kernels_without_variant(variants):
+    """The texts name their kernels by the macro that chooses them."""
+    known = {v[1] for v in variants}
+    folder = pathlib.Path(__file__).resolve().parents[2] / "src/ops"
+    return [f"{file.name}: no program and no case uses kernel {name}" for file in sorted(folder.glob("*.kl"))
+            for name in re.findall(r"ifdef ONLY_(\w+)", file.read_text()) if name not in known]
+
+
+def compile_all(jobs, known, python, keep):
+    """A process of its own for each core: NVRTC compiles one program at a time. What is known is kept now and then."""
+    last = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), start_worker, (python,)) as pool:
+        for key, result in pool.imap_unordered(compile_keyed, jobs, 4):
+            known[key] = result
+            if time.monotonic() - last > 10:
+                keep()
+                last = time.monotonic()
 
 
 def main():
@@ -160,18 +202,18 @@ def main():
     nvrtc = open_nvrtc(options.python)
     if not nvrtc:
         print("compile: there is no NVRTC: pip install nvidia-cuda-nvrtc")
-        return 77
+        return 1
     targets = [int(t) for t in options.targets.split(",")] if options.targets else TARGETS
     missing = [t for t in targets if t not in supported()]
     if missing:
         print(f"compile: NVRTC {version()} does not know {missing}: pip install --upgrade nvidia-cuda-nvrtc")
         return 1
 
-    models = [m for m in options.models if os.path.exists(m + "/config.json")]
-    listed = subprocess.run([options.variants, "list", *models], check=True, capture_output=True, text=True).stdout.splitlines()
-    variants = [tuple(line.split("\t")) for line in sorted(listed)]
+    listed = subprocess.run([options.variants, "list", *options.models], check=True, capture_output=True, text=True)
+    variants = [tuple(line.split("\t")) for line in sorted(listed.stdout.splitlines())]
     wrong = [f"{v[1]} has no text" for v in variants if v[0] == "-"]
     variants = [(f, n, int(g), o) for f, n, g, o in variants if f != "-"]
+    wrong += kernels_without_variant(variants)
     texts = {f: subprocess.run([options.variants, "text", f], check=True, capture_output=True, text=True).stdout
              for f in {v[0] for v in variants}}
 
@@ -186,13 +228,17 @@ def main():
             keys[v, target] = key
             if key not in known:
                 jobs.append((key, job))
+
+    def keep():
+        if options.cache:
+            fresh = pathlib.Path(f"{options.cache}.{os.getpid()}")
+            fresh.write_text(json.dumps({k: known[k] for k in keys.values() if k in known}))
+            fresh.replace(options.cache)
+
+    start = time.monotonic()
     if jobs:
-        # A process of its own for each core: NVRTC compiles one program at a time.
-        with multiprocessing.get_context("spawn").Pool(os.cpu_count(), start_worker, (options.python,)) as pool:
-            for (key, _), result in zip(jobs, pool.imap(compile_one, [j for _, j in jobs], 8)):
-                known[key] = result
-    if options.cache:
-        pathlib.Path(options.cache).write_text(json.dumps({k: known[k] for k in keys.values()}))
+        compile_all(jobs, known, options.python, keep)
+        keep()
 
     results = {}
     for v in variants:
@@ -208,18 +254,16 @@ def main():
     for line in wrong:
         print("FAILED", line)
     print(f"compile: NVRTC {version()}, {len(variants)} variants x {len(targets)} targets and {', '.join(CHECKED)}, "
-          f"{len(jobs)} compiled now, {len(wrong)} wrong")
+          f"{len(jobs)} compiled now in {time.monotonic() - start:.0f} s, {len(wrong)} wrong")
     if wrong or options.targets:
         return 1 if wrong else 0
 
     page, text = pathlib.Path(options.page), page_text(results, version(), targets)
     if os.environ.get("HONE_UPDATE_DOCS"):
         page.write_text(text)
-    elif not page.exists() or (f"NVRTC {version()};" in page.read_text() and page.read_text() != text):
-        print(f"compile: {page} is not what the kernels are: HONE_UPDATE_DOCS=1 writes it (make docs)")
+    elif not page.exists() or page.read_text() != text:
+        print(f"compile: {page} is not what NVRTC {version()} makes of the kernels: HONE_UPDATE_DOCS=1 writes it (make docs)")
         return 1
-    elif page.read_text() != text:
-        print(f"compile: {page} was made by another NVRTC and not compared")
     return 0
 
 

@@ -4,72 +4,44 @@
  *     variants list [MODEL DIRECTORY]...   a line each: file, function, work-items of a group, options
  *     variants text FILE                   the text of a file, as a compiler gets it
  *
- * Nothing is computed: programs are built and lowered for a device that only answers questions.
+ * Nothing is computed: programs are prepared on a device that only keeps a list (device/kernel_list.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../ops/case.h"
-#include "device/kernel.h"
+#include "device/kernel_list.h"
 #include "train/optimizer.h"
 
-static enum status no_workspace(struct device *device, const struct gemm *gemm, int64_t *workspace)
+static struct kernel_list all;
+
+static enum status add_list(const struct device *device)
 {
-    (void)device;
-    (void)gemm;
-    *workspace = 0;
+    const struct kernel_list *list = kernel_list_of(device);
+    for (int64_t i = 0; i < list->count; i++)
+        TRY(kernel_list_add(&all, &list->need[i]));
     return OK;
 }
 
-static const struct device_class asked_class = {.name = "asked", .gemm_query = no_workspace};
-static struct device asked = {.class = &asked_class};
-
-/* --- what was printed ---------------------------------------------------------------------------------------------------- */
-
-static char **lines;
-static int64_t line_count, line_capacity;
-
-static enum status print_once(const struct command *launch)
+static void print_line(const struct kernel_need *need, const char *options)
 {
-    const struct kernel *kernel = launch->launch.kernel;
-    char options[KERNEL_OPTIONS], line[KERNEL_OPTIONS + 128];
-    kernel_options(options, launch);
-    snprintf(line, sizeof line, "%s\t%s\t%d\t%s", kernel->file ? kernel->file : "-", kernel->name, kernel->group, options);
-    for (int64_t i = 0; i < line_count; i++)
-        if (!strcmp(lines[i], line))
-            return OK;
-    TRY(memory_grow(&lines, &line_capacity, line_count + 1, (int64_t)sizeof *lines));
-    lines[line_count] = memory_alloc((int64_t)strlen(line) + 1);
-    if (!lines[line_count])
-        return ERR_MEMORY;
-    strcpy(lines[line_count++], line);
-    puts(line);
-    return OK;
+    printf("%s\t%s\t%d\t%s\n", need->kernel->file, need->kernel->name, need->kernel->group, options);
 }
 
-static enum status print_commands(const struct lowering *l)
+/* Products take float16 wherever they take bfloat16, though no run has it for all that it stores. */
+static void print_list(void)
 {
-    for (int64_t i = 0; i < l->count; i++) {
-        struct command command = l->list[i].command, launch;
-        for (int o = 0; o < OPERANDS; o++)
-            command.operand[o].block = l->list[i].value[o] ? 0 : -1;
-        if (command.kind == COMMAND_LAUNCH)
-            TRY(print_once(&command));
-        if (command.kind == COMMAND_GEMM) {
-            kernel_of_gemm(&launch, &command);
-            TRY(print_once(&launch));
-        }
+    for (int64_t i = 0; i < all.count; i++) {
+        const struct kernel_need *need = &all.need[i];
+        char options[KERNEL_OPTIONS];
+        snprintf(options, sizeof options, "%s", need->options);
+        print_line(need, options);
+        if ((strcmp(need->kernel->file, "gemm") && strcmp(need->kernel->file, "nf4")) || !strstr(options, "=bf16"))
+            continue;
+        for (char *at; (at = strstr(options, "=bf16")) != NULL;)
+            memmove(at + 1, at + 2, strlen(at + 2) + 1);
+        print_line(need, options);
     }
-    return OK;
-}
-
-static enum status print_program(struct program *p)
-{
-    struct lowering l;
-    TRY(lower_program(&l, p, &asked));
-    enum status status = print_commands(&l);
-    lower_free(&l);
-    return status;
 }
 
 /* --- the op driver's cases ------------------------------------------------------------------------------------------------ */
@@ -85,7 +57,9 @@ static void want_inputs(struct op_case *c)
                 n->out[o]->wants_gradient = true;
 }
 
-static enum status print_case(const struct op *op, const struct op_example *e, const int64_t *d, enum run_type run, bool backward)
+static struct device *asked;
+
+static enum status add_case(const struct op *op, const struct op_example *e, const int64_t *d, enum run_type run, bool backward)
 {
     struct op_case c;
     enum status status = case_build(&c, e, d, 1, ops_table, run);
@@ -95,12 +69,12 @@ static enum status print_case(const struct op *op, const struct op_example *e, c
         status = program_gradient(&c.program, &c.result, &ct, 1);
     }
     if (status == OK)
-        status = print_program(&c.program);
+        status = case_prepare(&c, asked);
     case_free(&c);
     return status == OK ? OK : fail_at(status, "%s: ", op->name);
 }
 
-static enum status print_example(const struct op *op, const struct op_example *e)
+static enum status add_example(const struct op *op, const struct op_example *e)
 {
     int at[EXAMPLE_AXES] = {0};
     for (;;) {
@@ -110,7 +84,7 @@ static enum status print_example(const struct op *op, const struct op_example *e
             d[a] = e->axes[a].values[at[a]];
         for (int run = RUN_FLOAT32; run <= RUN_BFLOAT16; run++)
             for (int backward = 0; backward < (op->gradient && !e->forward_only ? 2 : 1); backward++)
-                TRY(print_case(op, e, d, (enum run_type)run, backward));
+                TRY(add_case(op, e, d, (enum run_type)run, backward));
         for (a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++) {
             if (e->axes[a].values[++at[a]])
                 break;
@@ -121,19 +95,19 @@ static enum status print_example(const struct op *op, const struct op_example *e
     }
 }
 
-static enum status print_ops(void)
+static enum status add_ops(void)
 {
     for (int op = 0; op < OP_COUNT; op++)
         for (const struct op_example *e = ops_table[op]->examples; e && e->build; e++)
-            TRY(print_example(ops_table[op], e));
-    return OK;
+            TRY(add_example(ops_table[op], e));
+    return add_list(asked);
 }
 
 /* --- models --------------------------------------------------------------------------------------------------------------- */
 
 enum { T = 64 };
 
-static enum status print_session(struct session *s, bool train)
+static enum status add_session(struct session *s, bool train)
 {
     static const struct optimizer_options adamw = {0.9, 0.999, 1e-8, 0};
     struct optimizer optimizer = {0};
@@ -148,9 +122,9 @@ static enum status print_session(struct session *s, bool train)
             TRY(session_add(s, NET_TRAIN_LOGITS, T, T, 0, &index));
         TRY_GOTO(optimizer_build(&optimizer, s, &adamw), done);
     }
-    status = OK;
-    for (int64_t i = 0; i < s->engine.program_count && status == OK; i++)
-        status = print_commands(&s->engine.programs[i].lowering);
+    TRY_GOTO(session_plan(s), done);
+    TRY_GOTO(engine_prepare(&s->engine), done);
+    status = add_list(s->device);
 done:
     optimizer_free(&optimizer);
     return status;
@@ -158,9 +132,9 @@ done:
 
 enum method { EVALUATED, ADAPTER, ADAPTER_AND_NORMS, WHOLE, METHODS };
 
-static enum status print_model(const char *dir, const char *dtype, enum method method)
+static enum status add_model(const char *dir, const char *dtype, enum method method)
 {
-    struct session_options options = {.dir = dir, .device = "cpu", .dtype = dtype};
+    struct session_options options = {.dir = dir, .device = "kernels", .dtype = dtype};
     struct adapter_config lora = {.rank = 8, .alpha = 16, .dropout = method == ADAPTER_AND_NORMS ? 0.1 : 0};
     struct session s = {0};
     enum status status = adapter_parse_targets(&lora, "all-linear", "variants");
@@ -170,20 +144,21 @@ static enum status print_model(const char *dir, const char *dtype, enum method m
         s.tuning.train = method != EVALUATED;
         s.tuning.lora = method == ADAPTER || method == ADAPTER_AND_NORMS ? &lora : NULL;
         s.tuning.norms = method == ADAPTER_AND_NORMS;
-        status = print_session(&s, method != EVALUATED);
+        status = add_session(&s, method != EVALUATED);
         session_close(&s);
     }
     arena_free(&lora.arena);
     return status == OK ? OK : fail_at(status, "%s: ", dir);
 }
 
-static enum status print_all(int count, char **models)
+static enum status add_all(int count, char **models)
 {
-    TRY(print_ops());
+    TRY(device_open(&asked, "kernels"));
+    TRY(add_ops());
     for (int i = 0; i < count; i++)
         for (int method = 0; method < METHODS; method++) {
-            TRY(print_model(models[i], "float32", (enum method)method));
-            TRY(print_model(models[i], "bfloat16", (enum method)method));
+            TRY(add_model(models[i], "float32", (enum method)method));
+            TRY(add_model(models[i], "bfloat16", (enum method)method));
         }
     return OK;
 }
@@ -198,7 +173,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: variants list [MODEL DIRECTORY]... | variants text FILE\n");
         return 2;
     }
-    enum status status = print_all(argc - 2, argv + 2);
+    enum status status = add_all(argc - 2, argv + 2);
+    if (status == OK)
+        print_list();
+    kernel_list_free(&all);
+    device_close(asked);
     if (status != OK)
         fprintf(stderr, "variants: %s\n", status_message());
     return (int)status;

@@ -11,9 +11,9 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "device/kernel.h"
 #include "ops/ops.h"
+#include "product.h"
 
 static struct device *device;
 
@@ -42,60 +42,6 @@ static void run_one(const struct command *command)
 
 /* --- products ----------------------------------------------------------------------------------------------------------- */
 
-static float *numbers(int64_t count, uint64_t key, enum dtype dtype)
-{
-    float *x = memory_alloc(count * 4), pair[2];
-    assert_non_null(x);
-    for (int64_t i = 0; i < count; i++) {
-        struct philox r = philox(key, 0, (uint64_t)i);
-        philox_normal(r.word[0], r.word[1], pair);
-        x[i] = dtype == DTYPE_BF16 ? bf16_to_f32(bf16_from_f32(pair[0])) : pair[0];
-    }
-    return x;
-}
-
-/* The worst NMSE over a product, against sums in double. */
-static double product_nmse(const struct gemm *g)
-{
-    int64_t count[] = {g->m * g->k, g->k * g->n, g->m * g->n};
-    enum dtype type[] = {g->a, g->b, g->c};
-    float *x[3];
-    struct command command = {.kind = COMMAND_GEMM, .gemm = *g};
-    int64_t workspace = 1;
-    for (int i = 0; i < 3; i++) {
-        x[i] = numbers(count[i], (uint64_t)i + 1, type[i]);
-        command.operand[i].offset = 3 * dtype_size(type[i]);           /* rows of a larger matrix lie anywhere */
-        assert_ok(device_alloc(device, (count[i] + 3) * dtype_size(type[i]), &command.operand[i].block));
-        assert_ok(device_write(device, command.operand[i], type[i], x[i], DTYPE_F32, count[i]));
-    }
-    command.operand[GEMM_WORKSPACE].block = -1;
-    assert_ok(device_gemm_query(device, g, &workspace));
-    assert_int_equal(workspace, 0);
-    run_one(&command);
-    char *raw = memory_alloc(count[2] * dtype_size(g->c));
-    float *c = memory_alloc(count[2] * 4);
-    assert_true(raw && c);
-    assert_ok(device_read(device, raw, command.operand[2], count[2] * dtype_size(g->c)));
-    dtype_convert(c, DTYPE_F32, raw, g->c, count[2]);
-    double error = 0, size = 0;
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++) {
-            double sum = g->accumulate ? (double)x[2][i * g->n + j] : 0;
-            for (int64_t l = 0; l < g->k; l++)
-                sum += (double)x[0][g->transpose_a ? l * g->m + i : i * g->k + l] *
-                       (double)x[1][g->transpose_b ? j * g->k + l : l * g->n + j];
-            error += (sum - (double)c[i * g->n + j]) * (sum - (double)c[i * g->n + j]);
-            size += sum * sum;
-        }
-    memory_free(raw);
-    memory_free(c);
-    for (int i = 0; i < 3; i++) {
-        memory_free(x[i]);
-        device_release(device, command.operand[i].block);
-    }
-    return error / size;
-}
-
 static void products_of_all_shapes_are_right(void **state)
 {
     (void)state;
@@ -107,7 +53,7 @@ static void products_of_all_shapes_are_right(void **state)
         for (int t = 0; t < 3; t++)
             for (int form = 0; form < 8; form++) {
                 struct gemm g = {shapes[s][0], shapes[s][1], shapes[s][2], form & 1, form & 2, form & 4, types[t][0], types[t][1], types[t][2], false};
-                double nmse = product_nmse(&g);
+                double nmse = product_nmse(device, &g);
                 worst[t] = nmse > worst[t] ? nmse : worst[t];
                 if (!(nmse <= (g.c == DTYPE_BF16 ? 2e-5 : 1e-10)))
                     fail_msg("%lld x %lld x %lld, form %d: NMSE %.1e", (long long)g.m, (long long)g.n, (long long)g.k, form, nmse);
@@ -119,7 +65,7 @@ static void a_product_over_a_vocabulary_keeps_its_digits(void **state)
 {
     (void)state;
     struct gemm g = {.m = 20, .n = 9, .k = 49152, .a = DTYPE_F32, .b = DTYPE_F32, .c = DTYPE_F32};
-    double nmse = product_nmse(&g);
+    double nmse = product_nmse(device, &g);
     print_message("k = 49152: NMSE %.1e\n", nmse);
     assert_true(nmse <= 1e-12);
 }

@@ -1,0 +1,174 @@
+/* hone.h: the kernels of a model's runs, read off the programs that the runs would prepare. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "device/cuda.h"
+#include "device/kernel_list.h"
+
+enum { TARGETS_MOST = 32 };
+
+struct wanted {
+    struct kernel_list list;
+    int target[TARGETS_MOST];
+    int targets;
+};
+
+/* Prepares the programs on a device that keeps a list. */
+static enum status collect(struct kernel_list *list, const struct options *values, const char *dtype)
+{
+    struct options own = *values;
+    struct trainer t;
+    own.device = "kernels";
+    own.dtype = dtype;
+    TRY(trainer_open(&t, &own, TRAINER_PLAN | TRAINER_KERNELS));
+    enum status status = engine_prepare(&t.session.engine);
+    const struct kernel_list *found = kernel_list_of(t.session.device);
+    for (int64_t i = 0; i < found->count && status == OK; i++)
+        status = kernel_list_add(list, &found->need[i]);
+    trainer_close(&t);
+    return status;
+}
+
+static enum status add_targets(struct wanted *w, const char *text)
+{
+    for (const char *at = text; at;) {
+        int64_t length = (int64_t)strcspn(at, ",");
+        if (w->targets == TARGETS_MOST)
+            return fail(ERR_ARGUMENT, "--target: more than %d targets", TARGETS_MOST);
+        TRY(cuda_code_target(at, length, &w->target[w->targets++]));
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return OK;
+}
+
+/* This machine's card, if it has one. */
+static void add_card(struct wanted *w)
+{
+    struct device *device;
+    if (device_open(&device, "cuda") != OK)
+        return;
+    w->target[w->targets++] = ((struct cuda *)device)->target;
+    device_close(device);
+}
+
+/* Whether weights are float32 or bfloat16 is the device's affair with dtype auto: both. */
+static enum status want(struct wanted *w, const struct hone_options *options)
+{
+    static const char *const dtypes[] = {"float32", "bfloat16"};
+    const struct options *values = &options->values;
+    bool all = !strcmp(values->dtype, "auto");
+    TRY(need_model(options));
+    if (values->target)
+        TRY(add_targets(w, values->target));
+    for (int i = 0; i < 2; i++)
+        if (all || !strcmp(values->dtype, dtypes[i]))
+            TRY(collect(&w->list, values, dtypes[i]));
+    return OK;
+}
+
+/* --- list --------------------------------------------------------------------------------------------------------------- */
+
+static enum status mark_cached(const struct wanted *w, const struct options *values, json_t *kernels)
+{
+    for (int t = 0; t < w->targets; t++) {
+        struct cuda_code code;
+        char name[16];
+        enum status status = OK;
+        snprintf(name, sizeof name, "sm_%d", w->target[t]);
+        TRY(cuda_code_open(&code, w->target[t], values->output_dir, NULL));
+        for (int64_t i = 0; i < w->list.count && status == OK; i++) {
+            bool found = false;
+            status = cuda_code_has(&code, w->list.need[i].kernel, w->list.need[i].options, &found);
+            json_object_set_new(json_object_get(json_array_get(kernels, (size_t)i), "cached"), name, json_boolean(found));
+        }
+        cuda_code_close(&code);
+        TRY(status);
+    }
+    return OK;
+}
+
+static json_t *list_json(const struct kernel_list *list)
+{
+    json_t *kernels = json_array();
+    for (int64_t i = 0; i < list->count; i++)
+        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:{}}", "kernel", list->need[i].kernel->name, "file",
+                                                 list->need[i].kernel->file, "defines", list->need[i].options, "cached"));
+    return kernels;
+}
+
+hone_status hone_kernels_list(const hone_options *options, char **json)
+{
+    struct wanted w = {0};
+    *json = NULL;
+    enum status status = want(&w, options);
+    if (status == OK && !w.targets)
+        add_card(&w);
+    json_t *kernels = status == OK ? list_json(&w.list) : NULL;
+    if (status == OK)
+        status = mark_cached(&w, &options->values, kernels);
+    if (status == OK)
+        status = json_result(json_pack("{s:O}", "kernels", kernels), json);
+    json_decref(kernels);
+    kernel_list_free(&w.list);
+    return (hone_status)status;
+}
+
+/* --- build -------------------------------------------------------------------------------------------------------------- */
+
+static enum status build_kernel(struct cuda_code *code, const struct kernel_need *need, int64_t *compiled)
+{
+    struct buffer entry = {0};
+    bool found;
+    enum status status = cuda_code_get(code, need->kernel, need->options, &entry, &found);
+    if (status == OK && !found) {
+        cuda_code_keep(code, need->kernel, need->options, &entry);
+        ++*compiled;
+        status = cuda_code_has(code, need->kernel, need->options, &found);
+        if (status == OK && !found)
+            status = fail(ERR_IO, "%s: kernel %s cannot be kept there", code->cache.dir, need->kernel->name);
+    }
+    buffer_free(&entry);
+    return status;
+}
+
+/* The note comes last: who finds it finds all kernels. */
+static enum status build_target(const struct wanted *w, int target, const char *dir, json_t *rows)
+{
+    struct cuda_code code;
+    char name[16], version[32];
+    int64_t compiled = 0;
+    TRY(cuda_code_open(&code, target, dir, NULL));
+    enum status status = OK;
+    for (int64_t i = 0; i < w->list.count && status == OK; i++)
+        status = build_kernel(&code, &w->list.need[i], &compiled);
+    if (status == OK && code.compiles)
+        status = cuda_code_note(&code);
+    snprintf(name, sizeof name, "sm_%d", target);
+    snprintf(version, sizeof version, "%d.%d", code.major, code.minor);
+    if (status == OK)
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I}", "target", name, "nvrtc", version, "kernels",
+                                              (json_int_t)w->list.count, "compiled", (json_int_t)compiled));
+    cuda_code_close(&code);
+    return status;
+}
+
+hone_status hone_kernels_build(const hone_options *options, char **json)
+{
+    const struct options *values = &options->values;
+    struct wanted w = {0};
+    *json = NULL;
+    enum status status = options_need(values, options->command, OPTION_output_dir);
+    if (status == OK)
+        status = options_need(values, options->command, OPTION_target);
+    if (status == OK)
+        status = want(&w, options);
+    json_t *rows = json_array();
+    for (int t = 0; t < w.targets && status == OK; t++)
+        status = build_target(&w, w.target[t], values->output_dir, rows);
+    if (status == OK)
+        status = json_result(json_pack("{s:s, s:O}", "output", values->output_dir, "targets", rows), json);
+    json_decref(rows);
+    kernel_list_free(&w.list);
+    return (hone_status)status;
+}

@@ -1,0 +1,47 @@
+/* hone kernels: which kernels the runs of a model need on CUDA, and making them ahead. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static void print_list(const json_t *report)
+{
+    size_t i;
+    const json_t *k;
+    json_t *there;
+    const char *target;
+    const json_t *kernels = json_object_get(report, "kernels");
+    json_array_foreach(kernels, i, k)
+    {
+        printf("%-20s", json_string_value(json_object_get(k, "kernel")));
+        json_object_foreach(json_object_get(k, "cached"), target, there)
+            printf(" %-7s %-11s", target, json_is_true(there) ? "cached" : "not cached");
+        printf(" %s\n", json_string_value(json_object_get(k, "defines")));
+    }
+    printf("\n%zu kernels", json_array_size(kernels));
+    if (!json_object_size(json_object_get(json_array_get(kernels, 0), "cached")))
+        printf("; there is no card here, so name one to see which are in the cache: --target sm_89");
+    puts("");
+}
+
+static void print_built(const json_t *report)
+{
+    size_t i;
+    const json_t *t;
+    const char *output = json_string_value(json_object_get(report, "output"));
+    json_array_foreach(json_object_get(report, "targets"), i, t)
+        printf("%-7s %lld kernels by NVRTC %s, %lld of them compiled now\n", json_string_value(json_object_get(t, "target")),
+               (long long)json_integer_value(json_object_get(t, "kernels")), json_string_value(json_object_get(t, "nvrtc")),
+               (long long)json_integer_value(json_object_get(t, "compiled")));
+    printf("\nTo use them: HONE_CACHE=%s hone train …\n", output);
+}
+
+hone_status cli_kernels(hone_options *options)
+{
+    const char *task;
+    hone_status status = hone_options_get(options, "kernels_task", &task);
+    if (status != HONE_OK)
+        return status;
+    if (!strcmp(task, "build"))
+        return cli_report(options, hone_kernels_build, print_built);
+    return cli_report(options, hone_kernels_list, print_list);
+}

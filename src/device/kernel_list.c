@@ -1,0 +1,141 @@
+/* Blocks are numbers that nothing stands behind. */
+#include "device/kernel_list.h"
+
+struct lister {
+    struct device device;
+    struct kernel_list list;
+    int32_t blocks;
+};
+
+const struct kernel_list *kernel_list_of(const struct device *device)
+{
+    return &((const struct lister *)device)->list;
+}
+
+enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *need)
+{
+    for (int64_t i = 0; i < list->count; i++)
+        if (!strcmp(list->need[i].kernel->file, need->kernel->file) && !strcmp(list->need[i].options, need->options))
+            return OK;
+    TRY(memory_grow(&list->need, &list->capacity, list->count + 1, (int64_t)sizeof *list->need));
+    char *options = arena_text(&list->arena, need->options, (int64_t)strlen(need->options));
+    if (!options)
+        return ERR_MEMORY;
+    list->need[list->count++] = (struct kernel_need){need->kernel, options};
+    return OK;
+}
+
+void kernel_list_free(struct kernel_list *list)
+{
+    memory_free(list->need);
+    arena_free(&list->arena);
+    *list = (struct kernel_list){0};
+}
+
+static enum status open_lister(struct device **out, bool automatic)
+{
+    *out = NULL;
+    if (automatic)
+        return OK;
+    struct lister *l = memory_alloc(sizeof *l);
+    if (!l)
+        return ERR_MEMORY;
+    l->device.class = &device_kernels;
+    *out = &l->device;
+    return OK;
+}
+
+static void close_lister(struct device *device)
+{
+    kernel_list_free(&((struct lister *)device)->list);
+    memory_free(device);
+}
+
+/* As much as anybody asks for. */
+static void info(struct device *device, struct device_info *out)
+{
+    (void)device;
+    *out = (struct device_info){.name = "no device", .most_block = INT64_MAX, .bf16 = true};
+}
+
+static enum status alloc(struct device *device, int64_t bytes, int32_t *block)
+{
+    (void)bytes;
+    *block = ((struct lister *)device)->blocks++;
+    return OK;
+}
+
+static void release(struct device *device, int32_t block)
+{
+    (void)device;
+    (void)block;
+}
+
+static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
+{
+    (void)device;
+    (void)gemm;
+    *workspace = 0;
+    return OK;
+}
+
+static enum status add_launch(struct kernel_list *list, const struct command *launch)
+{
+    char options[KERNEL_OPTIONS];
+    const struct kernel *kernel = launch->launch.kernel;
+    if (!kernel->file || !kernel_text(kernel->file))
+        return fail(ERR_UNSUPPORTED, "kernel %s has no text that could be compiled", kernel->name);
+    kernel_options(options, launch);
+    return kernel_list_add(list, &(struct kernel_need){kernel, options});
+}
+
+static enum status prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
+{
+    struct kernel_list *list = &((struct lister *)device)->list;
+    struct command product;
+    for (int64_t i = 0; i < count; i++) {
+        if (commands[i].kind == COMMAND_LAUNCH)
+            TRY(add_launch(list, &commands[i]));
+        if (commands[i].kind == COMMAND_GEMM) {
+            kernel_of_gemm(&product, &commands[i], device->gemm_tile);
+            TRY(add_launch(list, &product));
+        }
+    }
+    *out = NULL;
+    return OK;
+}
+
+static enum status nothing_runs(void)
+{
+    return fail(ERR_INTERNAL, "a device that only lists kernels was asked to compute");
+}
+
+static enum status write_nowhere(struct device *device, struct operand to, enum dtype to_type, const void *from,
+                                 enum dtype from_type, int64_t count)
+{
+    (void)device, (void)to, (void)to_type, (void)from, (void)from_type, (void)count;
+    return nothing_runs();
+}
+
+static enum status read_nothing(struct device *device, void *to, struct operand from, int64_t bytes)
+{
+    (void)device, (void)to, (void)from, (void)bytes;
+    return nothing_runs();
+}
+
+static enum status run(struct device *device, struct prepared *prepared)
+{
+    (void)device, (void)prepared;
+    return nothing_runs();
+}
+
+static void discard(struct device *device, struct prepared *prepared)
+{
+    (void)device, (void)prepared;
+}
+
+const struct device_class device_kernels = {
+    .name = "kernels", .compiles = true, .open = open_lister, .close = close_lister, .info = info, .alloc = alloc,
+    .release = release, .write = write_nowhere, .read = read_nothing, .gemm_query = gemm_query, .prepare = prepare, .run = run,
+    .discard = discard,
+};

@@ -1,0 +1,31 @@
+/* A device that computes nothing: preparing programs on it collects the variants of kernels that a device which compiles would
+ * need for them. It has no memory, so that programs of any size can be prepared anywhere. device_open knows it as "kernels".
+ *
+ * Products are listed as launches of the tiled kernel: where a library multiplies they are not needed.
+ */
+#ifndef DEVICE_KERNEL_LIST_H
+#define DEVICE_KERNEL_LIST_H
+
+#include "device/kernel.h"
+
+struct kernel_need {
+    const struct kernel *kernel;
+    const char *options;                /* kernel_options */
+};
+
+struct kernel_list {
+    struct arena arena;
+    struct kernel_need *need;           /* each once, in the order of first use */
+    int64_t count, capacity;
+};
+
+extern const struct device_class device_kernels;
+
+/* What has been prepared on such a device. */
+const struct kernel_list *kernel_list_of(const struct device *device);
+
+/* Adds what is not there yet. */
+enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *need);
+void kernel_list_free(struct kernel_list *list);
+
+#endif

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""hone kernels: what is made ahead is all that a machine without a compiler needs.
+
+    kernels.py HONE ASSETS DATA
+
+Runs train on CUDA wherever $HONE_CUDA_LIBRARY leads: in CI that is the simulator, a card of compute capability 8.9.
+"""
+import contextlib
+import json
+import os
+
+import devices
+from case import TINY, main
+
+TARGET = "sm_89"
+
+
+@contextlib.contextmanager
+def environment(**values):
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: str(value) for name, value in values.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+class Kernels(devices.DeviceCase):
+    def setUp(self):
+        super().setUp()
+        self.made = self.dir / "made"
+
+    def build(self, *args, target=TARGET):
+        return json.loads(self.ok("kernels", "build", "--model", TINY, "--target", target, "--output", self.made, "--json",
+                                  *args))
+
+    def entries(self):
+        return sorted(f.name for f in (self.made / "kernels").iterdir())
+
+    def test_a_machine_without_nvrtc_runs_what_was_made_ahead(self):
+        """Seen to fail without the note that names the compiler, and with decoding left out of the programs."""
+        with environment(HONE_CUDA_LIBRARY="/nowhere/libcuda.so.1"):
+            report = self.build("--dtype", "float32")["targets"]
+        self.assertEqual([t["target"] for t in report], [TARGET])
+        self.assertEqual(report[0]["compiled"], report[0]["kernels"])
+        entries = self.entries()
+        self.assertEqual(len(entries), report[0]["kernels"] + 1)
+        for cublas in (os.environ["HONE_CUBLAS_LIBRARY"], "none"):
+            bytes_of = {}
+            for out, more in (("here", {}), ("there", {"HONE_CACHE": self.made, "HONE_NVRTC_LIBRARY": "none"})):
+                with environment(HONE_CUBLAS_LIBRARY=cublas, **more):
+                    self.train(out, "--device", "cuda", "--micro-batch-tokens", 64, "--resume", "none", steps=3)
+                    self.ok("generate", "--model", TINY, "--prompt", "Hi", "--max-new-tokens", 3, "--dtype", "float32",
+                            "--device", "cuda")
+                bytes_of[out] = (self.dir / out / "adapter_model.safetensors").read_bytes()
+            self.assertEqual(bytes_of["here"], bytes_of["there"])
+        self.assertEqual(self.entries(), entries)
+
+    def test_what_is_not_there_is_named_with_the_way_to_make_it(self):
+        self.build("--dtype", "float32")
+        with environment(HONE_CACHE=self.made, HONE_NVRTC_LIBRARY="none"):
+            self.fails(6, "eval", "--model", TINY, "--data", self.data, "--device", "cuda", "--dtype", "bfloat16",
+                       says=("not in the cache", str(self.made), "hone kernels build --target " + TARGET))
+
+    def test_a_second_build_compiles_nothing_and_two_targets_are_two_rows(self):
+        self.build("--dtype", "float32")
+        report = self.build("--dtype", "float32", target=TARGET + ",sm_75")["targets"]
+        self.assertEqual([(t["target"], t["compiled"]) for t in report], [(TARGET, 0), ("sm_75", report[1]["kernels"])])
+
+    def test_a_wrong_target_is_answered_with_those_that_this_nvrtc_knows(self):
+        for wrong in ("sm_77", "sm_90a", "sm_61", "89", "sm_89,"):
+            self.fails(2, "kernels", "build", "--model", TINY, "--target", wrong, "--output", self.made, says=("NVRTC", "sm_89"))
+        self.fails(2, "kernels", "build", "--model", TINY, "--output", self.made, says=("--target",))
+        self.fails(2, "kernels", "build", "--model", TINY, "--target", TARGET, says=("--output",))
+        self.fails(2, "kernels", "wipe", "--model", TINY, says=("list or build",))
+
+    def test_list_tells_what_is_in_the_cache(self):
+        asked = ("kernels", "list", "--model", TINY, "--dtype", "float32", "--output", self.made)
+        before = json.loads(self.ok(*asked, "--target", TARGET, "--json"))["kernels"]
+        self.assertIn("attention_bwd_kv", {k["kernel"] for k in before})
+        self.assertEqual({k["cached"][TARGET] for k in before}, {False})
+        self.build("--dtype", "float32")
+        after = json.loads(self.ok(*asked, "--target", TARGET, "--json"))["kernels"]
+        self.assertEqual({k["cached"][TARGET] for k in after}, {True})
+        self.assertIn(f"{len(after)} kernels", self.ok(*asked))         # of the card that is here
+        self.assertNotIn("not cached", self.ok(*asked))
+
+    def test_an_adapter_with_dropout_and_norms_needs_more(self):
+        plain, more = (json.loads(self.ok("kernels", "list", "--model", TINY, "--target", TARGET, "--json", *args))["kernels"]
+                       for args in ((), ("--lora-dropout", 0.1, "--train-norms")))
+        names = {k["kernel"] for k in more} - {k["kernel"] for k in plain}
+        self.assertEqual(names, {"dropout", "rmsnorm_bwd_g", "rmsnorm_bwd_g_sum"})
+
+
+if __name__ == "__main__":
+    main(Kernels, Kernels)

@@ -1,0 +1,124 @@
+/* The list of kernels that programs need, as hone kernels tells it. */
+#include "test.h"
+
+#include "device/kernel_list.h"
+#include "hone.h"
+#include "tiny_model.h"
+
+static struct tiny_model model;
+
+static int set_up(void **state)
+{
+    (void)state;
+    tiny_model_make(&model, false);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+static hone_options *make_options(void)
+{
+    hone_options *o;
+    assert_int_equal(hone_options_create(&o, "kernels"), HONE_OK);
+    assert_int_equal(hone_options_set(o, "model", model.dir), HONE_OK);
+    return o;
+}
+
+static struct command launch_of(const struct kernel *kernel, enum dtype dtype)
+{
+    struct command c = {.kind = COMMAND_LAUNCH, .launch = {.kernel = kernel, .dtype = {dtype, dtype}, .rows = 1, .block = 1}};
+    for (int i = 2; i < OPERANDS; i++)
+        c.operand[i].block = -1;
+    return c;
+}
+
+static void a_variant_is_listed_once_and_nothing_runs(void **state)
+{
+    (void)state;
+    static const struct kernel cast = {"cast", NULL, .file = "cast", .operands = 2, .group = 256, .rows = 256};
+    static const struct kernel nowhere = {"nowhere", NULL, .file = "nowhere", .group = 64, .rows = 1};
+    struct device *device;
+    struct prepared *prepared;
+    int32_t block;
+    int64_t workspace = 1;
+    assert_ok(device_open(&device, "kernels"));
+    assert_ok(device_alloc(device, INT64_MAX, &block));
+    struct command commands[] = {launch_of(&cast, DTYPE_F32), launch_of(&cast, DTYPE_BF16), launch_of(&cast, DTYPE_F32),
+                                 {.kind = COMMAND_FILL},
+                                 {.kind = COMMAND_GEMM, .gemm = {.m = 1, .n = 9, .k = 9}},
+                                 {.kind = COMMAND_GEMM, .gemm = {.m = 2, .n = 7, .k = 5}},
+                                 {.kind = COMMAND_GEMM, .gemm = {.m = 99, .n = 9, .k = 9}}};
+    assert_ok(device_prepare(device, commands, 7, &prepared));
+    const struct kernel_list *list = kernel_list_of(device);
+    assert_int_equal(list->count, 4);                   /* two casts, and the product of few rows and of many */
+    assert_string_equal(list->need[1].kernel->name, "cast");
+    assert_non_null(strstr(list->need[1].options, "-DTYPE_0=bf16"));
+    assert_string_equal(list->need[2].kernel->name, "gemm");
+    assert_ok(device_gemm_query(device, &commands[4].gemm, &workspace));
+    assert_int_equal(workspace, 0);
+    struct command missing = launch_of(&nowhere, DTYPE_F32);
+    struct operand at = {block, 0};
+    float x = 0;
+    assert_fails(device_prepare(device, &missing, 1, &prepared), ERR_UNSUPPORTED, "nowhere");
+    assert_fails(device_write(device, at, DTYPE_F32, &x, DTYPE_F32, 1), ERR_INTERNAL, "only lists");
+    assert_fails(device_read(device, &x, at, 4), ERR_INTERNAL, "only lists");
+    assert_fails(device_run(device, NULL), ERR_INTERNAL, "only lists");
+    device_release(device, block);
+    device_close(device);
+}
+
+static void what_a_model_needs_is_told_as_json(void **state)
+{
+    (void)state;
+    hone_options *o = make_options();
+    char *json = NULL;
+    assert_int_equal(hone_kernels_list(o, &json), HONE_OK);
+    assert_non_null(strstr(json, "\"attention_bwd_kv\""));
+    assert_non_null(strstr(json, "\"attention_split\""));
+    hone_text_destroy(json);
+    assert_int_equal(hone_kernels_build(o, &json), HONE_ERR_ARGUMENT);
+    assert_non_null(strstr(hone_error(), "--output"));
+    assert_int_equal(hone_options_set(o, "output", "/nowhere/kernels"), HONE_OK);
+    assert_int_equal(hone_kernels_build(o, &json), HONE_ERR_ARGUMENT);
+    assert_non_null(strstr(hone_error(), "--target"));
+    hone_options_destroy(o);
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    hone_options *o = make_options();
+    char *json = NULL;
+    assert_int_equal(hone_options_set(o, "dtype", "float32"), HONE_OK);
+    int64_t before = memory_count();
+    assert_int_equal(hone_kernels_list(o, &json), HONE_OK);
+    hone_text_destroy(json);
+    int64_t count = memory_count() - before, done_without = 0;
+    for (int64_t after = 0; after < count; after += 1 + after / 50) {
+        memory_fail_after(after);
+        hone_status status = hone_kernels_list(o, &json);
+        memory_fail_after(-1);
+        done_without += status == HONE_OK;
+        if (status != HONE_OK && status != HONE_ERR_MEMORY)
+            fail_msg("allocation %lld: status %d: %s", (long long)after, (int)status, hone_error());
+        hone_text_destroy(json);
+    }
+    print_message("of %lld allocations %lld can be done without\n", (long long)count, (long long)done_without);
+    assert_true(done_without <= 5);
+    hone_options_destroy(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_variant_is_listed_once_and_nothing_runs),
+        cmocka_unit_test(what_a_model_needs_is_told_as_json),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
