@@ -217,9 +217,12 @@ typedef struct hone_event {
     double eval_loss;
     int best;                           /* the lowest validation loss so far */
     const char *path;
+    int64_t under_way;                  /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
 } hone_event;
 
-/* Return 0 to go on; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED. */
+/* Return 0 to go on; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED. A
+ * step that is under way is finished first, and told of. While one is, sequences and steps cannot be added and the state cannot
+ * be saved or loaded by hand (HONE_ERR_ARGUMENT), and what hone_trainer_save, _eval and _sample see is its result. */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {
@@ -254,6 +257,10 @@ HONE_API hone_status hone_kernels_list(const hone_options *options, char **json)
 /* Compiles them for these targets into that directory. A run with HONE_CACHE set to it compiles nothing and needs no NVRTC. Needs
  * no driver and no card. */
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
+
+/* What a training step makes the device do, and how long it takes: a few steps on made-up tokens (option count: every launch and
+ * copy; option graph: captured against uncaptured steps on CUDA). */
+HONE_API hone_status hone_bench(const hone_options *options, char **json);
 
 /* The devices of this machine, and what was not found. */
 HONE_API hone_status hone_devices(const hone_options *options, char **json);

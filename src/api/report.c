@@ -23,18 +23,25 @@ void hone_text_destroy(char *text)
     memory_free(text);
 }
 
-static json_t *rows_of(const struct session *s, int64_t process)
+static void add_row(json_t *rows, const char *block, int64_t bytes)
+{
+    if (bytes)
+        json_array_append_new(rows, json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)bytes));
+}
+
+static json_t *rows_of(const struct session *s, int64_t process, const struct device_costs *costs)
 {
     int64_t bytes[LIFE_COUNT], mapped;
     session_bytes(s, bytes, &mapped);
     json_t *rows = json_array();
     for (int life = 0; life < LIFE_COUNT; life++)
-        if (bytes[life])
-            json_array_append_new(
-                rows, json_pack("{s:s, s:I}", "block", lifetime_name((enum lifetime)life), "bytes", (json_int_t)bytes[life]));
-    if (mapped)
-        json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "weights in mapped files", "bytes", (json_int_t)mapped));
-    json_array_append_new(rows, json_pack("{s:s, s:I}", "block", "the process itself", "bytes", (json_int_t)process));
+        add_row(rows, lifetime_name((enum lifetime)life), bytes[life]);
+    add_row(rows, "weights in mapped files", mapped);
+    add_row(rows, "context (estimate)", costs->context);
+    add_row(rows, "kernels (estimate)", costs->modules);
+    add_row(rows, "workspace of products", costs->workspace);
+    add_row(rows, "graphs (estimate)", costs->graphs);
+    add_row(rows, "the process itself", process);
     return rows;
 }
 
@@ -52,14 +59,18 @@ static enum status count_chat(struct chat **chat, const char *dir)
 static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, char **json)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
-    int64_t now = session_shrink(s);
+    struct device_costs costs;
+    session_costs(s, &costs);
+    int64_t now = session_shrink(s), beside = costs.context + costs.modules + costs.workspace + costs.graphs;
     int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
     return json_result(
-        json_pack("{s:I, s:o, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes", (json_int_t)(total + now),
-                  "table", rows_of(s, now), "allocated_bytes", (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped,
+        json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes",
+                  (json_int_t)(total + beside + now), "table", rows_of(s, now, &costs), "memory_bytes",
+                  (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "allocated_bytes",
+                  (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped,
                   "parameters", (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
                   "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name, "micro_batch_tokens",
-                  (json_int_t)slots, "fits", !s->info.memory_free || total - mapped <= s->info.memory_free),
+                  (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0),
         json);
 }
 
@@ -171,6 +182,11 @@ hone_status hone_inspect_model(const hone_options *options, char **json)
     return (hone_status)(status == OK ? inspect(&options->values, json) : status);
 }
 
+/* The README's paragraph; tests hold the two together. */
+static const char tried[] =
+    "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator that "
+    "executes the PTX that NVRTC makes, both in CI. docs/gpu-first-run.md is the checklist for the first GPU.";
+
 hone_status hone_devices(const hone_options *options, char **json)
 {
     (void)options;
@@ -190,5 +206,5 @@ hone_status hone_devices(const hone_options *options, char **json)
                                               (json_int_t)info.memory_free, "bfloat16", (int)info.bf16, "threads", info.threads));
         device_close(device);
     }
-    return (hone_status)json_result(json_pack("{s:o}", "devices", list), json);
+    return (hone_status)json_result(json_pack("{s:o, s:s}", "devices", list, "tried", tried), json);
 }

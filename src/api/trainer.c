@@ -240,6 +240,7 @@ static bool pass_on(void *context, const struct run_event *e)
         .eval_loss = e->eval_loss,
         .best = e->best,
         .path = e->path,
+        .under_way = e->under_way,
     };
     return l->call(l->context, &event) == 0;
 }

@@ -10,7 +10,7 @@
 
 typedef hone_status cli_command(hone_options *options);
 
-cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_kernels, cli_devices;
+cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_kernels, cli_devices, cli_bench;
 
 bool cli_flag(hone_options *options, const char *key);
 
@@ -23,6 +23,9 @@ void cli_print_json(json_t *object);
 
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);
+
+/* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device tells what is free. */
+const char *cli_memory(char text[static 96], const json_t *report);
 
 /* Whether standard error is a terminal: progress is written over there, and plain lines elsewhere. */
 bool cli_terminal(void);

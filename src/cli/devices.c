@@ -3,21 +3,20 @@
 
 static void print_devices(const json_t *report)
 {
-    char total[32], left[32];
+    char room[96];
     size_t i;
     const json_t *d;
     json_array_foreach(json_object_get(report, "devices"), i, d)
     {
         const char *name = json_string_value(json_object_get(d, "device"));
         if (json_is_true(json_object_get(d, "usable")))
-            printf("%-8s %s: %lld threads, %s of %s free%s\n", name, json_string_value(json_object_get(d, "name")),
-                   (long long)json_integer_value(json_object_get(d, "threads")),
-                   cli_bytes(left, (double)json_integer_value(json_object_get(d, "free_bytes"))),
-                   cli_bytes(total, (double)json_integer_value(json_object_get(d, "memory_bytes"))),
+            printf("%-8s %s: %lld threads, has %s%s\n", name, json_string_value(json_object_get(d, "name")),
+                   (long long)json_integer_value(json_object_get(d, "threads")), cli_memory(room, d),
                    json_is_true(json_object_get(d, "bfloat16")) ? ", bfloat16 in hardware" : "");
         else
             printf("%-8s not usable: %s\n", name, json_string_value(json_object_get(d, "why")));
     }
+    printf("\n%s\n", json_string_value(json_object_get(report, "tried")));
 }
 
 hone_status cli_devices(hone_options *options)

@@ -11,13 +11,15 @@ static const struct {
     cli_command *run;
 } commands[] = {{"train", cli_train}, {"eval", cli_eval},       {"generate", cli_generate},
                 {"plan", cli_plan},   {"inspect", cli_inspect}, {"kernels", cli_kernels},
-                {"devices", cli_devices}};
+                {"devices", cli_devices}, {"bench", cli_bench}};
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
     if (level >= HONE_LOG_WARNING)
         progress_say("hone: warning: %s", message);
+    else if (level == HONE_LOG_INFO)
+        progress_say("%s", message);
 }
 
 bool cli_flag(hone_options *options, const char *key)
@@ -59,6 +61,18 @@ const char *cli_bytes(char text[static 32], double bytes)
     for (; bytes >= 1000 && unit < 4; unit++)
         bytes /= 1000;
     snprintf(text, 32, "%.*f %s", unit ? 2 : 0, bytes, units[unit]);
+    return text;
+}
+
+const char *cli_memory(char text[static 96], const json_t *report)
+{
+    char total[32], left[32];
+    cli_bytes(total, (double)json_integer_value(json_object_get(report, "memory_bytes")));
+    json_int_t unused = json_integer_value(json_object_get(report, "free_bytes"));
+    if (unused)
+        snprintf(text, 96, "%s of %s free", cli_bytes(left, (double)unused), total);
+    else
+        snprintf(text, 96, "%s, and does not tell what of it is free", total);
     return text;
 }
 
@@ -136,7 +150,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "completion"))
         return print_help(options_complete);
-    if (!strcmp(argv[1], "train") || !strcmp(argv[1], "eval") || !strcmp(argv[1], "generate"))
+    if (!strcmp(argv[1], "train") || !strcmp(argv[1], "eval") || !strcmp(argv[1], "generate") ||
+        !strcmp(argv[1], "bench"))
         cli_calm_threads(argv);
     return run(argv[1], argc - 2, argv + 2);
 }

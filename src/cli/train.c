@@ -26,7 +26,7 @@ static int go_on(const hone_event *e)
     if (!cli_interrupted())
         return 0;
     if (!said)
-        progress_say("stopping after step %lld and saving the state", (long long)e->step);
+        progress_say("stopping after step %lld and saving the state", (long long)(e->step + e->under_way));
     said = true;
     return 1;
 }

@@ -34,6 +34,7 @@ struct cpu {
     int32_t block_count;
     struct shape *shapes;
     int64_t shape_count;
+    char *later[DEVICE_LATER];          /* what was read for later */
 };
 
 struct step {                           /* a command with addresses */
@@ -105,6 +106,8 @@ static void close_cpu(struct device *device)
     for (int64_t i = 0; i < cpu->shape_count; i++)
         cpu->engine->destroy(cpu->shapes[i].plan);
     cpu->engine->close(cpu->engine_state);
+    for (int i = 0; i < DEVICE_LATER; i++)
+        memory_free(cpu->later[i]);
     memory_free(cpu->shapes);
     memory_free(cpu->blocks);
     memory_free(cpu);
@@ -185,6 +188,8 @@ static void *address(struct cpu *cpu, struct operand operand)
 static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
                                   enum dtype from_type, int64_t count)
 {
+    device->counters.writes++;
+    device->counters.written += count * dtype_size(to_type);
     return device_convert(address(cpu_of(device), to), to_type, from, from_type, count);
 }
 
@@ -192,6 +197,32 @@ static enum status read_bytes(struct device *device, void *to, struct operand fr
 {
     if (bytes)
         memcpy(to, address(cpu_of(device), from), (size_t)bytes);
+    device->counters.reads++;
+    device->counters.read += bytes;
+    return OK;
+}
+
+static enum status later_open(struct device *device, int64_t bytes)
+{
+    struct cpu *cpu = cpu_of(device);
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        memory_free(cpu->later[i]);
+        cpu->later[i] = memory_alloc(bytes);
+        if (!cpu->later[i])
+            return ERR_MEMORY;
+    }
+    return OK;
+}
+
+/* Runs are done when they return, so the bytes are there now. */
+static enum status read_later(struct device *device, int slot, struct operand from, int64_t bytes)
+{
+    return read_bytes(device, cpu_of(device)->later[slot], from, bytes);
+}
+
+static enum status read_wait(struct device *device, int slot, const void **data)
+{
+    *data = cpu_of(device)->later[slot];
     return OK;
 }
 
@@ -303,6 +334,7 @@ static enum status run(struct device *device, struct prepared *prepared)
             break;
         }
     }
+    device->counters.launches += prepared->count;
     device->counters.runs++;
     return OK;
 }
@@ -315,5 +347,6 @@ static void discard(struct device *device, struct prepared *prepared)
 
 const struct device_class device_cpu = {
     .name = "cpu", .open = open_with_onednn, .close = close_cpu, .info = info, .alloc = alloc, .map = map, .release = release,
-    .write = write_elements, .read = read_bytes, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+    .write = write_elements, .read = read_bytes, .later_open = later_open, .read_later = read_later, .read_wait = read_wait,
+    .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
 };

@@ -123,9 +123,22 @@ static void info(struct device *device, struct device_info *out)
     cu.cuDeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number);
     *out = (struct device_info){
         .memory = (int64_t)total, .memory_free = (int64_t)left, .most_block = total ? (int64_t)total : INT64_MAX,
-        .bf16 = c->target >= 80, .threads = units,
+        .bf16 = c->target >= 80, .stand_in = cuda_stand_in(), .threads = units,
     };
     snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
+}
+
+/* CUDA tells nobody what its context, loaded code and graphs take: these are what they usually take. */
+static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
+{
+    enum { CONTEXT = 384 << 20, CUBLAS = 64 << 20, KERNEL = 64 << 10, NODE = 2 << 10 };
+    const struct cuda *c = cuda_of(device);
+    *out = (struct device_costs){
+        .context = CONTEXT,
+        .workspace = cuda_gemm_workspace(c),
+        .modules = kernels * KERNEL + (c->cublas ? CUBLAS : 0),
+        .graphs = cuda_capture_wanted(c, commands) ? commands * NODE : 0,
+    };
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------------- */
@@ -320,6 +333,8 @@ static enum status run(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_cuda = {
-    .name = "cuda", .compiles = true, .open = open_cuda, .close = close_cuda, .info = info, .alloc = alloc, .release = release_block,
-    .write = cuda_write, .read = cuda_read, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+    .name = "cuda", .compiles = true, .asynchronous = true, .open = open_cuda, .close = close_cuda, .info = info,
+    .costs = costs, .alloc = alloc, .release = release_block, .write = cuda_write, .read = cuda_read,
+    .later_open = cuda_later_open, .read_later = cuda_read_later, .read_wait = cuda_read_wait, .gemm_query = gemm_query,
+    .prepare = prepare, .run = run, .discard = discard,
 };

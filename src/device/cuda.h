@@ -41,6 +41,8 @@ struct cuda {
     bool in_flight[CUDA_RING];
     int next_pinned;
     char *landing;                      /* pinned too: what is being read */
+    char *later[DEVICE_LATER];          /* the same of reads that nobody waits for yet */
+    CUevent arrived[DEVICE_LATER];      /* recorded behind their copies */
 
     struct cuda_variant *variants;
     int64_t variant_count, variant_capacity;
@@ -98,6 +100,9 @@ void cuda_copy_close(struct cuda *c);
 enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                        int64_t count);
 enum status cuda_read(struct device *device, void *to, struct operand from, int64_t bytes);
+enum status cuda_later_open(struct device *device, int64_t bytes);
+enum status cuda_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
+enum status cuda_read_wait(struct device *device, int slot, const void **data);
 
 /* --- cuda_compile.c --- */
 
@@ -117,6 +122,7 @@ enum status cuda_warm_up(struct cuda *c);
 /* Without cuBLAS: one warning, and products are launches. */
 enum status cuda_gemm_open(struct cuda *c);
 void cuda_gemm_close(struct cuda *c);
+int64_t cuda_gemm_workspace(const struct cuda *c);      /* bytes; 0 without cuBLAS */
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 
@@ -124,6 +130,9 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
 
 /* --- cuda_capture.c --- */
+
+/* Whether a list of so many commands is to become a graph: --cuda-graph, or $CUDA_GRAPH where it says auto. */
+bool cuda_capture_wanted(const struct cuda *c, int64_t commands);
 
 /* Makes a graph of the list. Where that fails it says why, once, and the list runs command by command. */
 enum status cuda_capture(struct cuda *c, struct prepared *p);

@@ -68,4 +68,7 @@ enum status cuda_load_cublas(bool *found);
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own words. */
 enum status cuda_check(CUresult code, const char *what);
 
+/* The driver is not the system's but one that $HONE_CUDA_LIBRARY names. */
+bool cuda_stand_in(void);
+
 #endif

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "device/cuda.h"
 
-/* --cuda-graph, or $CUDA_GRAPH where it says auto. A single command gains nothing. */
-static bool wanted(const struct cuda *c, const struct prepared *p)
+/* A single command gains nothing. */
+bool cuda_capture_wanted(const struct cuda *c, int64_t commands)
 {
     const char *choice = c->device.options.cuda_graph, *otherwise = getenv("CUDA_GRAPH");
     bool automatic = !choice || !strcmp(choice, "auto");
@@ -17,7 +17,7 @@ static bool wanted(const struct cuda *c, const struct prepared *p)
         return !strcmp(choice, "on");
     if (otherwise && *otherwise)
         return strcmp(otherwise, "0") != 0;
-    return p->count > 1;
+    return commands > 1;
 }
 
 static void give_up(struct cuda *c)
@@ -54,7 +54,7 @@ static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph
 enum status cuda_capture(struct cuda *c, struct prepared *p)
 {
     CUgraph graph = NULL;
-    if (!wanted(c, p) || c->capture_failed)
+    if (!cuda_capture_wanted(c, p->count) || c->capture_failed)
         return OK;
     TRY(cuda_wait(c));
     struct device_counters before = c->device.counters;
@@ -75,7 +75,7 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
 void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
 {
     *launched = false;
-    if (!p->graph)
+    if (!p->graph || c->device.one_by_one)
         return;
     if (cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph") == OK) {
         c->busy = *launched = true;

@@ -1,5 +1,6 @@
 /* Copies between the host and a CUDA device. What is written goes through a ring of two pinned buffers, each guarded by an event,
- * so that the host fills one while the other is on its way, and never waits for the commands themselves. */
+ * so that the host fills one while the other is on its way, and never waits for the commands themselves. What is read for later
+ * lands in two more, and its event tells when it is there. */
 #include "device/cuda.h"
 
 enum status cuda_copy_open(struct cuda *c)
@@ -21,6 +22,23 @@ void cuda_copy_close(struct cuda *c)
     }
     if (c->landing)
         cu.cuMemFreeHost(c->landing);
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        if (c->arrived[i])
+            cu.cuEventDestroy(c->arrived[i]);
+        if (c->later[i])
+            cu.cuMemFreeHost(c->later[i]);
+    }
+}
+
+/* Waits for an event, which is not to wait for what is behind it on the stream. */
+static enum status wait_for(struct cuda *c, CUevent event)
+{
+    CUresult code = cu.cuEventQuery(event);
+    if (code == CUDA_ERROR_NOT_READY) {
+        c->device.counters.waits++;
+        code = cu.cuEventSynchronize(event);
+    }
+    return cuda_check(code, "waiting for a copy");
 }
 
 /* The pinned buffer that is free next, once what was written from it has left. */
@@ -30,13 +48,8 @@ static enum status next_pinned(struct cuda *c, int *slot)
     c->next_pinned = (*slot + 1) % CUDA_RING;
     if (!c->in_flight[*slot])
         return OK;
-    CUresult code = cu.cuEventQuery(c->written[*slot]);
-    if (code == CUDA_ERROR_NOT_READY) {
-        c->device.counters.syncs++;
-        code = cu.cuEventSynchronize(c->written[*slot]);
-    }
     c->in_flight[*slot] = false;
-    return cuda_check(code, "waiting for a copy");
+    return wait_for(c, c->written[*slot]);
 }
 
 enum status cuda_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
@@ -77,4 +90,39 @@ enum status cuda_read(struct device *device, void *to, struct operand from, int6
         device->counters.read += some;
     }
     return OK;
+}
+
+enum status cuda_later_open(struct device *device, int64_t bytes)
+{
+    struct cuda *c = (struct cuda *)device;
+    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    TRY(cuda_wait(c));
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        if (!c->arrived[i])
+            TRY(cuda_check(cu.cuEventCreate(&c->arrived[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
+        if (c->later[i])
+            cu.cuMemFreeHost(c->later[i]);
+        c->later[i] = NULL;
+        TRY(cuda_check(cu.cuMemHostAlloc((void **)&c->later[i], (size_t)bytes, 0), "allocating pinned memory"));
+    }
+    return OK;
+}
+
+enum status cuda_read_later(struct device *device, int slot, struct operand from, int64_t bytes)
+{
+    struct cuda *c = (struct cuda *)device;
+    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    c->busy = true;
+    TRY(cuda_check(cu.cuMemcpyDtoHAsync(c->later[slot], cuda_address(c, from), (size_t)bytes, c->stream), "reading"));
+    device->counters.reads++;
+    device->counters.read += bytes;
+    return cuda_check(cu.cuEventRecord(c->arrived[slot], c->stream), "recording an event");
+}
+
+enum status cuda_read_wait(struct device *device, int slot, const void **data)
+{
+    struct cuda *c = (struct cuda *)device;
+    TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    *data = c->later[slot];
+    return wait_for(c, c->arrived[slot]);
 }

@@ -18,6 +18,11 @@ static int64_t workspace_bytes(const struct cuda *c)
     return (int64_t)(c->target >= 90 ? 32 : 4) << 20;
 }
 
+int64_t cuda_gemm_workspace(const struct cuda *c)
+{
+    return c->cublas ? workspace_bytes(c) : 0;
+}
+
 enum status cuda_gemm_open(struct cuda *c)
 {
     bool found;

@@ -25,11 +25,10 @@ static enum status open_best(struct device **out)
         return fail(ERR_DEVICE, "no device is usable");
     struct device_info info;
     device_info(*out, &info);
-    if ((*out)->class == classes[0])
-        log_message(LOG_INFO, "device %s: %s", (*out)->class->name, info.name);
-    else
-        log_message(LOG_INFO, "device %s: %s (no %s device was found)", (*out)->class->name, info.name,
-                    (*out)->class == classes[1] ? "CUDA" : "CUDA and no OpenCL GPU");
+    log_message(LOG_INFO, "device %s: %s (%s; --device says otherwise)", (*out)->class->name, info.name,
+                (*out)->class == classes[0]   ? "CUDA comes first where there is a card for it"
+                : (*out)->class == classes[1] ? "there is no card for CUDA"
+                                              : "there is no card for CUDA and no GPU for OpenCL");
     return OK;
 }
 
@@ -53,6 +52,13 @@ void device_close(struct device *device)
 void device_info(struct device *device, struct device_info *info)
 {
     device->class->info(device, info);
+}
+
+void device_costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs)
+{
+    *costs = (struct device_costs){0};
+    if (device->class->costs)
+        device->class->costs(device, kernels, commands, costs);
 }
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block)
@@ -103,6 +109,21 @@ enum status device_write(struct device *device, struct operand to, enum dtype to
 enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes)
 {
     return device->class->read(device, to, from, bytes);
+}
+
+enum status device_later_open(struct device *device, int64_t bytes)
+{
+    return device->class->later_open(device, bytes);
+}
+
+enum status device_read_later(struct device *device, int slot, struct operand from, int64_t bytes)
+{
+    return device->class->read_later(device, slot, from, bytes);
+}
+
+enum status device_read_wait(struct device *device, int slot, const void **data)
+{
+    return device->class->read_wait(device, slot, data);
 }
 
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)

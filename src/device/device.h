@@ -19,6 +19,7 @@
 enum {
     OPERANDS = 12,                      /* of one command */
     NUMBERS = 8,
+    DEVICE_LATER = 2,                   /* reads that may be under way at once */
 };
 
 struct operand {
@@ -34,8 +35,8 @@ struct call {
     double number[NUMBERS];
 };
 
-/* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. On the host it is a function, on other
- * devices the function `name` in the text src/ops/<file>.kl, compiled as device/kernel.h says. */
+/* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. On the host it is a function, on
+ * other devices the function `name` in the text src/ops/<file>.kl, compiled as device/kernel.h says. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
@@ -89,7 +90,14 @@ struct device_info {
     int64_t most_block;                 /* bytes of the largest single allocation */
     bool host_memory;                   /* device_map works: host memory can be used in place */
     bool bf16;                          /* multiplies bfloat16 matrices in hardware */
+    bool stand_in;                      /* its driver is one for tests: what it computes counts, its times mean nothing */
     int threads;
+};
+
+/* What a device takes beside blocks. Where only the driver knows it, an estimate. */
+struct device_costs {
+    int64_t context, workspace;         /* the driver's own state and that of its libraries: taken when the device is opened */
+    int64_t modules, graphs;            /* what kernels and captured lists take once they are prepared */
 };
 
 /* What has happened since the device was opened. After prepare, only `runs` and what is behind `bytes` changes. */
@@ -99,7 +107,8 @@ struct device_counters {
     int64_t bytes;                      /* allocated now */
     int64_t launches, graph_launches;   /* commands issued one by one, and lists issued as one */
     int64_t writes, written, reads, read;                   /* copies in and out, and their bytes */
-    int64_t syncs;                      /* times that the host had to wait for the device, by a read for example */
+    int64_t syncs;                      /* times that the host waited until the device had nothing left to do, as a read does */
+    int64_t waits;                      /* times that it waited for a single copy, with commands left behind it */
 };
 
 /* What a user may choose of a device, as the options of the same names; NULL is auto. The texts outlive the device. */
@@ -113,15 +122,20 @@ struct prepared;
 struct device_class {
     const char *name;
     bool compiles;                      /* runs kernels from their text; otherwise their host functions */
+    bool asynchronous;                  /* runs return before they are done */
     enum status (*open)(struct device **out, bool automatic);   /* automatic: OK and *out NULL where it is not worth while */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
+    void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);    /* NULL: none */
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
     enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);     /* NULL: not host_memory */
     void (*release)(struct device *device, int32_t block);
     enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
     enum status (*read)(struct device *device, void *to, struct operand from, int64_t bytes);
+    enum status (*later_open)(struct device *device, int64_t bytes);
+    enum status (*read_later)(struct device *device, int slot, struct operand from, int64_t bytes);
+    enum status (*read_wait)(struct device *device, int slot, const void **data);
     enum status (*gemm_query)(struct device *device, const struct gemm *gemm, int64_t *workspace);
     enum status (*prepare)(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
     enum status (*run)(struct device *device, struct prepared *prepared);
@@ -134,6 +148,7 @@ struct device {
     struct device_options options;      /* may be set between device_open and the first device_prepare */
     int gemm_tile;                      /* of the tiled product kernel, set as early; 0: what device/kernel.h says */
     bool sealed;                        /* all is prepared: whatever would have to be compiled from now on is an error */
+    bool one_by_one;                    /* lists run command by command even where they could be issued as one */
 };
 
 extern const struct device_class device_cpu, device_opencl, device_cuda;
@@ -142,6 +157,9 @@ extern const struct device_class device_cpu, device_opencl, device_cuda;
 enum status device_open(struct device **out, const char *name);
 void device_close(struct device *device);                                               /* NULL is fine */
 void device_info(struct device *device, struct device_info *info);
+
+/* For this many kernels, and commands of all prepared lists together. */
+void device_costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block);         /* zeroed */
 enum status device_map(struct device *device, const void *host, int64_t bytes,
@@ -155,6 +173,13 @@ enum status device_convert(void *to, enum dtype to_type, const void *from, enum 
 enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
 enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes); /* waits for the runs before it */
+
+/* Reads that do not wait. device_later_open makes room for DEVICE_LATER of them, each of so many bytes. device_read_later starts
+ * one behind the runs before it; device_read_wait waits for it, not for the runs behind it, and tells where its bytes are until
+ * the next read of the slot. */
+enum status device_later_open(struct device *device, int64_t bytes);
+enum status device_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
+enum status device_read_wait(struct device *device, int slot, const void **data);
 
 /* How many bytes of workspace a product needs; needs no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);

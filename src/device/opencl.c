@@ -1,5 +1,5 @@
-/* The OpenCL device: blocks are buffers, a prepared list is kernels with the values of their arguments, a run puts it all into one
- * in-order queue and waits for nothing. Products are launches of the tiled kernel.
+/* The OpenCL device: blocks are buffers, a prepared list is kernels with the values of their arguments, a run puts it all into
+ * one in-order queue and waits for nothing. Products are CLBlast's or launches of the tiled kernel.
  */
 #include "device/opencl.h"
 
@@ -17,8 +17,9 @@ struct argument {
 };
 
 struct step {
-    bool fill;
+    enum command_kind kind;
     union {
+        struct opencl_product product;
         struct {
             int64_t variant;
             int argument_count;
@@ -66,9 +67,9 @@ static enum status connect(struct opencl *o)
         return fail(ERR_DEVICE, "OpenCL: %s has version '%s', hone needs 1.2: install a newer driver", o->name, version);
     if (device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE) < KERNEL_GROUP_MOST ||
         device_number(o, CL_DEVICE_LOCAL_MEM_SIZE) < KERNEL_LOCAL_MOST)
-        return fail(ERR_DEVICE, "OpenCL: %s has work-groups of %lld and %lld bytes of local memory, hone needs %d and %d", o->name,
-                    (long long)device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE), (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE),
-                    (int)KERNEL_GROUP_MOST, (int)KERNEL_LOCAL_MOST);
+        return fail(ERR_DEVICE, "OpenCL: %s has work-groups of %lld and %lld bytes of local memory, hone needs %d and %d",
+                    o->name, (long long)device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                    (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE), (int)KERNEL_GROUP_MOST, (int)KERNEL_LOCAL_MOST);
     o->context = cl.clCreateContext(NULL, 1, &o->id, NULL, NULL, &code);
     TRY(opencl_check(code, "creating a context"));
     o->queue = cl.clCreateCommandQueue(o->context, o->id, 0, &code);
@@ -80,6 +81,9 @@ static enum status connect(struct opencl *o)
         if (!o->staging[i])
             return ERR_MEMORY;
     }
+    o->alignment = device_number(o, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+    o->alignment = o->alignment > 0 ? o->alignment : 1;
+    opencl_gemm_open(o);
     return kernel_cache_open(&o->cache, NULL);
 }
 
@@ -103,9 +107,15 @@ static void close_opencl(struct device *device)
             cl.clReleaseEvent(o->written[i]);
         memory_free(o->staging[i]);
     }
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        if (o->arrived[i])
+            cl.clReleaseEvent(o->arrived[i]);
+        memory_free(o->later[i]);
+    }
     for (int32_t i = 0; i < o->block_count; i++)
         release_block(device, i);
     opencl_forget_variants(o);
+    opencl_gemm_close(o);
     kernel_cache_close(&o->cache);
     if (o->scratch)
         cl.clReleaseMemObject(o->scratch);
@@ -198,18 +208,25 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     return OK;
 }
 
+/* Waits for a copy, if it is still on its way, and not for what is behind it in the queue. */
+static enum status wait_for(struct opencl *o, cl_event *copy)
+{
+    cl_event event = *copy;
+    *copy = NULL;
+    if (!event)
+        return OK;
+    o->device.counters.waits++;
+    cl_int code = cl.clWaitForEvents(1, &event);
+    cl.clReleaseEvent(event);
+    return opencl_check(code, "waiting for a copy");
+}
+
 /* The staging that is free next, once what was written from it has arrived. */
 static enum status next_staging(struct opencl *o, int *slot)
 {
     *slot = o->next_staging;
     o->next_staging = 1 - o->next_staging;
-    cl_event event = o->written[*slot];
-    o->written[*slot] = NULL;
-    if (!event)
-        return OK;
-    cl_int code = cl.clWaitForEvents(1, &event);
-    cl.clReleaseEvent(event);
-    return opencl_check(code, "writing");
+    return wait_for(o, &o->written[*slot]);
 }
 
 static enum status write_elements(struct device *device, struct operand to, enum dtype to_type, const void *from,
@@ -225,6 +242,8 @@ static enum status write_elements(struct device *device, struct operand to, enum
         TRY(opencl_check(cl.clEnqueueWriteBuffer(o->queue, o->blocks[to.block], 0, (size_t)(to.offset + at * size),
                                                  (size_t)(some * size), o->staging[slot], 0, NULL, &o->written[slot]),
                          "writing"));
+        device->counters.writes++;
+        device->counters.written += some * size;
     }
     return OK;
 }
@@ -234,19 +253,52 @@ static enum status read_bytes(struct device *device, void *to, struct operand fr
     struct opencl *o = opencl_of(device);
     if (!bytes)
         return OK;
+    device->counters.reads++;
+    device->counters.read += bytes;
+    device->counters.syncs++;
     return opencl_check(cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 1, (size_t)from.offset, (size_t)bytes, to, 0,
                                                NULL, NULL),
                         "reading");
+}
+
+static enum status later_open(struct device *device, int64_t bytes)
+{
+    struct opencl *o = opencl_of(device);
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        TRY(wait_for(o, &o->arrived[i]));
+        memory_free(o->later[i]);
+        o->later[i] = memory_alloc(bytes);
+        if (!o->later[i])
+            return ERR_MEMORY;
+    }
+    return OK;
+}
+
+static enum status read_later(struct device *device, int slot, struct operand from, int64_t bytes)
+{
+    struct opencl *o = opencl_of(device);
+    TRY(wait_for(o, &o->arrived[slot]));
+    device->counters.reads++;
+    device->counters.read += bytes;
+    TRY(opencl_check(cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 0, (size_t)from.offset, (size_t)bytes,
+                                            o->later[slot], 0, NULL, &o->arrived[slot]),
+                     "reading"));
+    return opencl_check(cl.clFlush(o->queue), "starting");
+}
+
+static enum status read_wait(struct device *device, int slot, const void **data)
+{
+    struct opencl *o = opencl_of(device);
+    *data = o->later[slot];
+    return wait_for(o, &o->arrived[slot]);
 }
 
 /* --- commands ----------------------------------------------------------------------------------------------------------- */
 
 static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
 {
-    (void)device;
-    (void)gemm;
-    *workspace = 0;
-    return OK;
+    bool takes;
+    return opencl_gemm_query(opencl_of(device), gemm, &takes, workspace);
 }
 
 static void add_whole(struct step *step, int64_t value)
@@ -258,6 +310,7 @@ static enum status prepare_launch(struct opencl *o, struct prepared *p, const st
 {
     const struct launch *launch = &command->launch;
     const struct kernel *kernel = launch->kernel;
+    step->kind = COMMAND_LAUNCH;
     TRY(opencl_variant(o, command, &step->variant));
     step->argument = arena_array(&p->arena, ARGUMENTS, (int64_t)sizeof *step->argument);
     if (!step->argument)
@@ -281,16 +334,21 @@ static enum status prepare_launch(struct opencl *o, struct prepared *p, const st
 static enum status prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     struct command launch;
+    int64_t workspace;
+    bool takes;
+    step->kind = command->kind;
     switch (command->kind) {
     case COMMAND_LAUNCH:
         o->device.counters.kernels++;
         return prepare_launch(o, p, command, step);
     case COMMAND_GEMM:
         o->device.counters.gemms++;
+        TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
+        if (takes)
+            return opencl_gemm_prepare(o, command, &step->product);
         kernel_of_gemm(&launch, command, o->device.gemm_tile);
         return prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
-        step->fill = true;
         step->to = o->blocks[command->operand[0].block];
         step->offset = command->operand[0].offset;
         step->bytes = command->bytes;
@@ -302,6 +360,9 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
 static void discard(struct device *device, struct prepared *prepared)
 {
     (void)device;
+    for (int64_t i = 0; i < prepared->count && prepared->step; i++)
+        if (prepared->step[i].kind == COMMAND_GEMM)
+            opencl_gemm_discard(&prepared->step[i].product);
     arena_free(&prepared->arena);
     memory_free(prepared);
 }
@@ -343,13 +404,18 @@ static enum status run(struct device *device, struct prepared *prepared)
     struct opencl *o = opencl_of(device);
     for (int64_t i = 0; i < prepared->count; i++) {
         const struct step *step = &prepared->step[i];
-        TRY(step->fill ? fill(o, step->to, step->offset, step->bytes) : run_launch(o, step));
+        TRY(step->kind == COMMAND_LAUNCH ? run_launch(o, step)
+            : step->kind == COMMAND_GEMM ? opencl_gemm_run(o, &step->product)
+                                         : fill(o, step->to, step->offset, step->bytes));
     }
+    device->counters.launches += prepared->count;
     device->counters.runs++;
     return opencl_check(cl.clFlush(o->queue), "starting");
 }
 
 const struct device_class device_opencl = {
-    .name = "opencl", .compiles = true, .open = open_opencl, .close = close_opencl, .info = info, .alloc = alloc, .release = release_block,
-    .write = write_elements, .read = read_bytes, .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+    .name = "opencl", .compiles = true, .asynchronous = true, .open = open_opencl, .close = close_opencl, .info = info,
+    .alloc = alloc, .release = release_block, .write = write_elements, .read = read_bytes, .later_open = later_open,
+    .read_later = read_later, .read_wait = read_wait, .gemm_query = gemm_query, .prepare = prepare, .run = run,
+    .discard = discard,
 };

@@ -40,6 +40,7 @@ enum {
     CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+    CL_DEVICE_MEM_BASE_ADDR_ALIGN = 0x1019,
 };
 
 #define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu
@@ -75,6 +76,12 @@ struct opencl {
     char *staging[2];                   /* what is being written, in turn */
     cl_event written[2];                /* NULL: the staging is free */
     int next_staging;
+    int64_t clblast_from;               /* products of at least so many multiplications are CLBlast's */
+    int64_t alignment;                  /* bytes, of buffers within blocks */
+    struct gemm *products;              /* of CLBlast that have run once */
+    int64_t product_count, product_capacity;
+    char *later[DEVICE_LATER];          /* what is being read for later */
+    cl_event arrived[DEVICE_LATER];     /* NULL: it is there */
 };
 
 /* Opens the library and finds a device: a GPU first. With gpu_only, OK and *id NULL where there is none. */
@@ -83,8 +90,32 @@ enum status opencl_find(cl_device_id *id, bool gpu_only);
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
 enum status opencl_check(cl_int code, const char *what);
 
-/* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows so that nothing is left to do. */
+/* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows: nothing is left to do. */
 enum status opencl_variant(struct opencl *o, const struct command *launch, int64_t *index);
 void opencl_forget_variants(struct opencl *o);
+
+/* --- opencl_gemm.c: products by CLBlast --- */
+
+struct opencl_operand {
+    cl_mem block;
+    size_t offset;                      /* elements */
+};
+
+struct opencl_product {
+    struct gemm gemm;
+    struct opencl_operand a, b, c;
+    cl_mem workspace;                   /* a part of the block that the plan gave it; NULL: none is needed */
+};
+
+void opencl_gemm_open(struct opencl *o);                /* without CLBlast nothing is taken */
+void opencl_gemm_close(struct opencl *o);
+
+/* Whether CLBlast takes a product, and the workspace that it then needs. */
+enum status opencl_gemm_query(struct opencl *o, const struct gemm *gemm, bool *takes, int64_t *workspace);
+
+/* Also runs a product once if none of its shape has run. Its blocks hold zeros. */
+enum status opencl_gemm_prepare(struct opencl *o, const struct command *command, struct opencl_product *p);
+void opencl_gemm_discard(struct opencl_product *p);
+enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p);
 
 #endif

@@ -5,13 +5,14 @@
 
 void engine_init(struct engine *e, struct device *device, struct store *store)
 {
-    *e = (struct engine){.device = device, .store = store};
+    *e = (struct engine){.device = device, .store = store, .lead = -1};
 }
 
 void engine_free(struct engine *e)
 {
     for (int64_t i = 0; i < e->program_count; i++) {
         device_discard(e->device, e->programs[i].prepared);
+        memory_free(e->programs[i].ops);
         lower_free(&e->programs[i].lowering);
     }
     for (int64_t i = 0; i < e->block_count; i++)
@@ -48,6 +49,11 @@ void engine_drop(struct engine *e)
     lower_free(&e->programs[--e->program_count].lowering);
 }
 
+void engine_lead(struct engine *e, int64_t index)
+{
+    e->lead = index;
+}
+
 static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, const struct tensor *in_file,
                              int32_t *number)
 {
@@ -82,10 +88,27 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
     return OK;
 }
 
+/* Inputs and outputs of all programs move behind those of the one that leads. */
+static void make_way(struct engine *e)
+{
+    for (int64_t i = 0; i < e->program_count && e->lead >= 0; i++) {
+        struct engine_program *ep = &e->programs[i];
+        const int64_t *front = e->programs[e->lead].bytes;
+        if (i == e->lead)
+            continue;
+        for (struct value *v = ep->lowering.program->values; v; v = v->next)
+            if (!v->tensor && (v->lifetime == LIFE_INPUTS || v->lifetime == LIFE_OUTPUTS))
+                v->place.offset += front[v->lifetime];
+        ep->bytes[LIFE_INPUTS] += front[LIFE_INPUTS];
+        ep->bytes[LIFE_OUTPUTS] += front[LIFE_OUTPUTS];
+    }
+}
+
 enum status engine_place(struct engine *e)
 {
     struct device_info info;
     device_info(e->device, &info);
+    make_way(e);
     for (int life = 0; life < LIFE_INPUTS; life++)
         TRY(place_tensors(e, (enum lifetime)life, info.most_block));
     for (int64_t i = 0; i < e->store->count; i++) {
@@ -123,9 +146,40 @@ static struct operand on_device(const struct engine *e, const struct value *v)
     return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
 }
 
+enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity,
+                           struct engine_op **out)
+{
+    for (int64_t i = 0; i < *count; i++)
+        if ((*ops)[i].op == op) {
+            *out = &(*ops)[i];
+            return OK;
+        }
+    TRY(memory_grow(ops, capacity, *count + 1, (int64_t)sizeof **ops));
+    *out = &(*ops)[(*count)++];
+    **out = (struct engine_op){.op = op};
+    return OK;
+}
+
+static enum status count_commands(struct engine_program *ep)
+{
+    const struct lowering *l = &ep->lowering;
+    for (int64_t i = 0; i < l->count; i++) {
+        const struct lowered *c = &l->list[i];
+        struct engine_op *at;
+        TRY(engine_find_op(c->node->op, &ep->ops, &ep->op_count, &ep->op_capacity, &at));
+        at->launches += c->command.kind == COMMAND_LAUNCH;
+        at->products += c->command.kind == COMMAND_GEMM;
+        at->fills += c->command.kind == COMMAND_FILL;
+        for (int o = 0; o < OPERANDS; o++)
+            at->bytes += c->value[o] ? value_bytes(c->value[o]) : 0;
+    }
+    return OK;
+}
+
 static enum status prepare_program(struct engine *e, struct engine_program *ep)
 {
     const struct lowering *l = &ep->lowering;
+    TRY(count_commands(ep));
     struct command *commands = memory_alloc(l->count * (int64_t)sizeof *commands);
     if (!commands)
         return ERR_MEMORY;
@@ -188,13 +242,46 @@ void *engine_input(struct engine *e, const struct value *input)
 
 enum status engine_run(struct engine *e, int64_t index)
 {
-    const struct engine_program *ep = &e->programs[index];
+    struct engine_program *ep = &e->programs[index];
     struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
     TRY(device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
+    ep->runs++;
     return device_run(e->device, ep->prepared);
 }
 
 enum status engine_read(struct engine *e, const struct value *output, void *to)
 {
     return device_read(e->device, to, on_device(e, output), value_bytes(output));
+}
+
+enum status engine_run_lead(struct engine *e)
+{
+    e->programs[e->lead].runs++;
+    return device_run(e->device, e->programs[e->lead].prepared);
+}
+
+enum status engine_later_open(struct engine *e, int64_t index)
+{
+    return device_later_open(e->device, e->programs[index].bytes[LIFE_OUTPUTS]);
+}
+
+static int64_t place_among_outputs(const struct value *output)
+{
+    return output->base ? output->base->place.offset + output->base_offset : output->place.offset;
+}
+
+enum status engine_read_later(struct engine *e, int slot, const struct value *output)
+{
+    struct operand from = {e->blocks[e->life_block[LIFE_OUTPUTS]].block, 0};
+    return device_read_later(e->device, slot, from, place_among_outputs(output) + value_bytes(output));
+}
+
+enum status engine_read_wait(struct engine *e, int slot, const void **outputs)
+{
+    return device_read_wait(e->device, slot, outputs);
+}
+
+const void *engine_output(const void *outputs, const struct value *output)
+{
+    return (const char *)outputs + place_among_outputs(output);
 }

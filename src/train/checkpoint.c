@@ -137,6 +137,7 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
 
 enum status checkpoint_save(struct trainer *t, const char *dir)
 {
+    TRY(trainer_at_rest(t));
     struct arena arena = {0};
     const char *part = arena_format(&arena, "%s.part", dir);
     enum status status = part ? directory_remove(part) : ERR_MEMORY;
@@ -306,6 +307,7 @@ static enum status load_tensors(struct trainer *t, const char *path)
 
 enum status checkpoint_load(struct trainer *t, const char *dir)
 {
+    TRY(trainer_at_rest(t));
     struct arena arena = {0};
     json_t *tree = NULL;
     const char *path, *state = file_join(&arena, dir, STATE_FILE);

@@ -49,6 +49,9 @@ enum status data_check_row(const int32_t *ids, int64_t count, const struct data_
 enum status data_open(struct data *data, const char *path, struct chat **chat, const struct data_limits *limits);
 void data_close(struct data *data);
 
+/* Rows of this many tokens each, drawn by the seed, all of them targets: for measurements. */
+enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_t vocabulary, uint64_t seed);
+
 /* Moves rows to `held`, which is closed before `data`: below 1 a part of the rows, rounded but one at least, otherwise that many.
  * The seed decides which; both keep the order of the file. On an error `data` is as it was. */
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed);

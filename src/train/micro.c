@@ -70,9 +70,14 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     s->tuning.recompute = recompute;
     TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
     TRY(fixed_bytes(t, &total));
-    for (int life = 0; life < LIFE_COUNT; life++)
+    *fit = true;
+    for (int life = 0; life < LIFE_COUNT; life++) {
         total += s->engine.programs[*largest].bytes[life];
-    *fit = !s->info.memory_free || (double)total <= 0.9 * (double)s->info.memory_free;
+        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.most_block;
+    }
+    struct device_costs costs;
+    session_costs(s, &costs);
+    *fit = *fit && session_room(s, total + total / 9, &costs) >= 0;
     return OK;
 }
 
@@ -224,7 +229,7 @@ static void write_draw(const struct trainer *t, const struct net *n)
     int32_t *draw = engine_input((struct engine *)&t->session.engine, n->draw);
     draw[0] = (int32_t)(uint32_t)seed;
     draw[1] = (int32_t)(uint32_t)(seed >> 32);
-    draw[2] = (int32_t)t->place.step;
+    draw[2] = (int32_t)(t->place.step + t->ahead);
     draw[3] = 0;
 }
 
@@ -242,37 +247,55 @@ static void begin(struct trainer *t)
         t->started = clock_seconds();
 }
 
+enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro)
+{
+    struct engine *e = &t->session.engine;
+    micro->sequences = take(t, sequences, count, &micro->tokens, &micro->targets);
+    int64_t program = micro_program(t, micro->tokens, micro->targets);
+    struct writer w = {.e = e, .n = t->session.nets[program]};
+    for (int64_t i = 0; i < micro->sequences; i++) {
+        struct sequence s = sequences[i];
+        s.number = t->sequences++;
+        batch_put(&w, &s);
+    }
+    batch_end(&w);
+    write_draw(t, w.n);
+    micro->net = w.n;
+    t->tokens += micro->tokens;
+    t->targets += micro->targets;
+    return engine_run(e, program);
+}
+
+int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights)
+{
+    int64_t rows = 0;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 1; k < sequences[i].count; k++) {
+            float weight = sequence_weight(&sequences[i], k);
+            if (weight != 0)
+                weights[rows++] = weight;
+        }
+    return rows;
+}
+
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight)
 {
     struct engine *e = &t->session.engine;
+    float *each = t->under_way[0].weights;
+    struct micro micro;
     *sum = *weight = 0;
+    TRY(trainer_at_rest(t));
     begin(t);
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
-    for (int64_t done = 0, n; done < count; done += n) {
-        int64_t tokens, targets, row = 0;
-        n = take(t, sequences + done, count - done, &tokens, &targets);
-        int64_t program = micro_program(t, tokens, targets);
-        struct writer w = {.e = e, .n = t->session.nets[program]};
-        for (int64_t i = done; i < done + n; i++) {
-            struct sequence s = sequences[i];
-            s.number = t->sequences++;
-            batch_put(&w, &s);
+    for (int64_t done = 0; done < count; done += micro.sequences) {
+        TRY(micro_run(t, sequences + done, count - done, &micro));
+        TRY(engine_read(e, micro.net->result, t->losses));
+        int64_t rows = micro_weights(sequences + done, micro.sequences, each);
+        for (int64_t i = 0; i < rows; i++) {
+            *sum += (double)each[i] * (double)t->losses[i];
+            *weight += (double)each[i];
         }
-        batch_end(&w);
-        write_draw(t, w.n);
-        TRY(engine_run(e, program));
-        TRY(engine_read(e, w.n->result, t->losses));
-        for (int64_t i = done; i < done + n; i++)
-            for (int64_t k = 1; k < sequences[i].count; k++) {
-                double each = (double)sequence_weight(&sequences[i], k);
-                if (each == 0)
-                    continue;
-                *sum += each * (double)t->losses[row++];
-                *weight += each;
-            }
-        t->tokens += tokens;
-        t->targets += targets;
     }
     t->sum += *sum;
     t->weight += *weight;
@@ -313,6 +336,7 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
     *sum = *weight = 0;
     if (t->logits < 0)
         return fail(ERR_ARGUMENT, "this trainer was not opened for the caller's own losses (HONE_TRAINER_LOGITS)");
+    TRY(trainer_at_rest(t));
     begin(t);
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
@@ -332,27 +356,5 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         *sum += loss;
         *weight += each;
     }
-    return OK;
-}
-
-enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step)
-{
-    struct optimizer_result result;
-    if (!t->sequences)
-        return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
-    int64_t number = t->place.step + 1;
-    rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate;
-    TRY(optimizer_step(&t->optimizer, &t->session, t->weight, t->options->max_grad_norm, rate, &result));
-    *step = (struct trainer_step){
-        .step = number, .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0, .loss = t->sum / t->weight,
-        .norm = result.norm, .rate = rate, .tokens = t->tokens, .targets = t->targets, .seconds = clock_seconds() - t->started,
-        .applied = result.applied,
-    };
-    t->place.step = number;
-    t->place.tokens += t->tokens;
-    t->place.skipped += !result.applied;
-    t->place.skipped_in_row = result.applied ? 0 : t->place.skipped_in_row + 1;
-    t->sum = t->weight = 0;
-    t->tokens = t->targets = t->sequences = 0;
     return OK;
 }

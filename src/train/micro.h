@@ -1,4 +1,4 @@
-/* Micro-batches of a trainer: their size and their programs. Running them is trainer_add. */
+/* Micro-batches of a trainer: their size, their programs, and starting one. */
 #ifndef TRAIN_MICRO_H
 #define TRAIN_MICRO_H
 
@@ -13,5 +13,16 @@ enum status micro_add(struct trainer *t, bool planning);
 
 /* Adds the programs of trainer_add_with. */
 enum status micro_add_logits(struct trainer *t);
+
+struct micro {                          /* a micro-batch that runs */
+    const struct net *net;
+    int64_t sequences, tokens, targets;
+};
+
+/* Packs as many of the sequences as fit, as they come, into a micro-batch, and starts its program. */
+enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
+
+/* The weights of the targets of sequences, in the order of the program's losses. Their number, at most that of the slots. */
+int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights);
 
 #endif

@@ -116,7 +116,9 @@ enum status optimizer_build(struct optimizer *o, struct session *s, const struct
     TRY(store_tensor(&o->count, store, "optimizer.count", LIFE_STATE, types[ROLE_INDEX], 1, (int64_t[]){2}));
     TRY(make_parts(o, store));
     TRY(make_program(o, options, s->run));
-    return session_add_program(s, &o->program, &o->index);
+    TRY(session_add_program(s, &o->program, &o->index));
+    engine_lead(&s->engine, o->index);
+    return OK;
 }
 
 void optimizer_free(struct optimizer *o)
@@ -126,11 +128,10 @@ void optimizer_free(struct optimizer *o)
     *o = (struct optimizer){0};
 }
 
-enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate,
-                           struct optimizer_result *result)
+void optimizer_write(const struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate)
 {
     struct engine *e = &s->engine;
-    float *scalars = engine_input(e, o->scalars), *rates = engine_input(e, o->rates), control[5];
+    float *scalars = engine_input(e, o->scalars), *rates = engine_input(e, o->rates);
     scalars[0] = (float)divisor;
     scalars[1] = (float)max_norm;
     for (int group = 0; group < OPTIMIZER_GROUPS; group++) {
@@ -138,8 +139,20 @@ enum status optimizer_step(struct optimizer *o, struct session *s, double diviso
         rates[2 * group + 1] = group == 0 ? (float)o->weight_decay : 0;
     }
     memcpy(engine_input(e, o->ranges), o->range, (size_t)o->range_count * 2 * sizeof *o->range);
-    TRY(engine_run(e, o->index));
-    TRY(engine_read(e, o->control, control));
-    *result = (struct optimizer_result){.norm = (double)control[1], .applied = control[2] != 0};
+}
+
+struct optimizer_result optimizer_read(const float *control)
+{
+    return (struct optimizer_result){.norm = (double)control[1], .applied = control[2] != 0};
+}
+
+enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate,
+                           struct optimizer_result *result)
+{
+    float control[5];
+    optimizer_write(o, s, divisor, max_norm, learning_rate);
+    TRY(engine_run(&s->engine, o->index));
+    TRY(engine_read(&s->engine, o->control, control));
+    *result = optimizer_read(control);
     return OK;
 }

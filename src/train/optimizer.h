@@ -40,7 +40,14 @@ struct optimizer_result {
     bool applied;                       /* false: the norm was not finite, and nothing was changed */
 };
 
-/* One step, which also clears the gradient sums. `divisor`: the weight of all losses in the sums. max_norm 0: no clipping. */
+/* Its program leads (tensor/engine.h). optimizer_write lays out its inputs for the next run: `divisor` is the weight of all
+ * losses in the sums, max_norm 0 means no clipping. The run also clears the gradient sums. */
+void optimizer_write(const struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate);
+
+/* What it put out, from its control (5). */
+struct optimizer_result optimizer_read(const float *control);
+
+/* One step, all in one: written, run, and waited for. */
 enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate,
                            struct optimizer_result *result);
 

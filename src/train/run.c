@@ -137,6 +137,7 @@ static void tell(struct run *r, struct run_event event)
     event.seconds = clock_seconds() - r->start;
     event.tokens_per_second = recent_rate(r);
     event.last = r->steps_here ? &r->last : NULL;
+    event.under_way = r->t->ahead;
     if (r->listener && !r->listener(r->context, &event))
         r->stopped = true;
 }
@@ -185,11 +186,14 @@ static enum status validate(struct run *r, bool *best)
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
 
 /* A step that was not applied names its rows: one of them, or the learning rate, made the numbers overflow. */
-static enum status report_skipped(const struct run *r, const int64_t *rows, int64_t count)
+static enum status report_skipped(const struct run *r)
 {
-    const struct trainer *t = r->t;
+    struct trainer *t = r->t;
+    const int64_t *rows;
+    int64_t count;
     char lines[256] = "";
     size_t used = 0;
+    TRY(sampler_step(&t->sampler, t->place.step - 1, &rows, &count));
     for (int64_t i = 0; i < count && used + 32 < sizeof lines; i++)
         used +=
             (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)t->data.rows[rows[i]].line);
@@ -204,21 +208,26 @@ static enum status report_skipped(const struct run *r, const int64_t *rows, int6
         (int)SKIPPED_MOST);
 }
 
-static enum status one_step(struct run *r)
+static enum status queue_step(struct run *r)
 {
     struct trainer *t = r->t;
     const int64_t *rows;
-    int64_t count;
-    double sum, weight;
-    TRY(sampler_step(&t->sampler, t->place.step, &rows, &count));
-    for (int64_t i = 0; i < count; i++)
+    int64_t count, trained = 0;
+    TRY(sampler_step(&t->sampler, t->place.step + t->ahead, &rows, &count));
+    for (int64_t i = 0; i < count; i++) {
         r->sequences[i] = batch_sequence(&t->data, rows[i], i);
-    TRY(trainer_add(t, r->sequences, count, &sum, &weight));
-    if (weight > 0)
-        TRY(trainer_step(t, -1, &r->last));
-    else
+        trained += t->data.rows[rows[i]].trained;
+    }
+    if (!trained)
         return fail(ERR_DATA, "%s: step %lld has no token to train: its rows have no assistant text", t->options->dataset_path,
-                    (long long)t->place.step + 1);
+                    (long long)(t->place.step + t->ahead + 1));
+    return trainer_queue(t, r->sequences, count, -1);
+}
+
+static enum status report_step(struct run *r)
+{
+    struct trainer *t = r->t;
+    TRY(trainer_report(t, &r->last));
     r->seconds[r->steps_here % RATE_STEPS] = r->last.seconds;
     r->tokens[r->steps_here++ % RATE_STEPS] = r->last.tokens;
     r->result->loss = r->last.loss;
@@ -226,7 +235,7 @@ static enum status one_step(struct run *r)
     r->result->targets += r->last.targets;
     TRY(write_step(r));
     if (!r->last.applied)
-        TRY(report_skipped(r, rows, count));
+        TRY(report_skipped(r));
     tell(r, (struct run_event){.kind = RUN_STEP});
     return OK;
 }
@@ -236,6 +245,15 @@ static bool due(int64_t step, int64_t every, int64_t last)
     return step == last || (every && step % every == 0);
 }
 
+/* Whether a step may stay under way while the next is queued: not where the host works itself, nor behind a step that was
+ * skipped, since after too many of them the run ends. */
+static bool may_wait(const struct run *r)
+{
+    return r->t->session.device->class->asynchronous && !r->t->place.skipped_in_row && !r->stopped;
+}
+
+/* Steps are told of one step late, so that the device always has the next one, but in order and before anything that follows
+ * from them: a validation, a checkpoint, the end. */
 static enum status all_steps(struct run *r)
 {
     struct trainer *t = r->t;
@@ -245,10 +263,15 @@ static enum status all_steps(struct run *r)
         TRY(validate(r, &best));
     while (t->place.step < t->steps && !r->stopped) {
         best = false;
-        TRY(one_step(r));
-        if (t->eval_data.row_count && due(t->place.step, o->eval_steps, t->steps) && !r->stopped)
+        TRY(queue_step(r));
+        int64_t step = t->place.step + t->ahead;
+        bool validates = t->eval_data.row_count && due(step, o->eval_steps, t->steps);
+        bool saves = due(step, o->save_steps, t->steps);
+        while (t->ahead > (!validates && !saves && may_wait(r)))
+            TRY(report_step(r));
+        if (validates && !r->stopped)
             TRY(validate(r, &best));
-        if (best || r->stopped || due(t->place.step, o->save_steps, t->steps))
+        if (best || r->stopped || saves)
             TRY(save(r));
     }
     return OK;
@@ -282,7 +305,11 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     TRY(write_header(&r));
     r.start = clock_seconds();
     tell(&r, (struct run_event){.kind = RUN_START});
-    TRY(all_steps(&r));
+    enum status status = all_steps(&r);
+    if (status != OK) {
+        trainer_settle(t);
+        return status;
+    }
     result->seconds = clock_seconds() - r.start;
     if (r.stopped && t->place.step < t->steps)
         return fail(ERR_STOPPED, "stopped after step %lld of %lld", (long long)t->place.step, (long long)t->steps);

@@ -18,6 +18,7 @@ struct run_event {
     double eval_loss;
     bool best;
     const char *path;
+    int64_t under_way;                  /* steps that the device works on beyond the last one told of */
 };
 
 /* False ends the run in order: it is saved, and run_all returns ERR_STOPPED. */

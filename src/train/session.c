@@ -130,6 +130,42 @@ int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_
     return total;
 }
 
+static int64_t count_kernels(const struct session *s)
+{
+    enum { MOST = 256 };
+    const struct kernel *seen[MOST];
+    int64_t count = 0;
+    for (int64_t i = 0; i < s->engine.program_count; i++) {
+        const struct lowering *l = &s->engine.programs[i].lowering;
+        for (int64_t k = 0; k < l->count; k++) {
+            const struct kernel *kernel = l->list[k].command.kind == COMMAND_LAUNCH ? l->list[k].command.launch.kernel : NULL;
+            int64_t at = 0;
+            while (at < count && seen[at] != kernel)
+                at++;
+            if (kernel && at == count && count < MOST)
+                seen[count++] = kernel;
+        }
+    }
+    return count;
+}
+
+void session_costs(const struct session *s, struct device_costs *costs)
+{
+    int64_t commands = 0;
+    for (int64_t i = 0; i < s->engine.program_count; i++)
+        commands += s->engine.programs[i].lowering.count;
+    device_costs(s->device, count_kernels(s), commands, costs);
+}
+
+int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs)
+{
+    const struct device_info *i = &s->info;
+    int64_t to_come = bytes + costs->modules + costs->graphs;
+    if (i->memory_free)
+        return i->memory_free - to_come;
+    return i->memory ? i->memory - to_come - costs->context - costs->workspace : INT64_MAX;
+}
+
 int64_t session_shrink(struct session *s)
 {
     int64_t now, peak;
@@ -142,10 +178,15 @@ int64_t session_shrink(struct session *s)
 enum status session_prepare(struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
+    struct device_costs costs;
     device_info(s->device, &s->info);
-    if (s->info.memory_free && total > s->info.memory_free)
-        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed, %.2f GB are free on %s; `hone plan` shows for what. Try %s",
-                    (double)total * 1e-9, (double)s->info.memory_free * 1e-9, s->device->class->name,
+    session_costs(s, &costs);
+    int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
+    if (room < 0)
+        return fail(ERR_MEMORY,
+                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s; `hone plan` shows for what. Try %s",
+                    (double)(total + beside) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
+                    (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
                     s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));

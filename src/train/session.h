@@ -46,6 +46,13 @@ enum status session_add_program(struct session *s, struct program *p, int64_t *i
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);
 
+/* What the device takes beside blocks, for the programs that were added; before session_shrink. */
+void session_costs(const struct session *s, struct device_costs *costs);
+
+/* How much of `bytes` and of costs that are still to come the device has: negative where it has less. A device that does not tell
+ * how much of its memory is free is taken at its whole. INT64_MAX: it tells nothing. */
+int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs);
+
 /* Gives back what building the programs took; returns what the process still has. For a session that only plans, and for
  * session_prepare. */
 int64_t session_shrink(struct session *s);

@@ -79,7 +79,7 @@ static enum status choose_method(struct trainer *t)
 
 /* --- data --------------------------------------------------------------------------------------------------------------- */
 
-static enum status open_data(struct trainer *t)
+static enum status open_data(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
     const struct model_config *config = &t->session.model.config;
@@ -95,6 +95,9 @@ static enum status open_data(struct trainer *t)
                     (long long)config->window);
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size are two ways to say what to validate on: give one of them");
+    if (ready_for & TRAINER_MEASURE)
+        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.most_tokens,
+                            limits.vocabulary, (uint64_t)o->seed);
     if (!o->dataset_path)
         return OK;
     TRY(data_open(&t->data, o->dataset_path, &t->chat, &limits));
@@ -181,7 +184,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
     TRY(choose_method(t));
-    TRY(open_data(t));
+    TRY(open_data(t, ready_for));
     TRY(open_sampler(t));
     make_schedule(t);
     if (!planning)
@@ -194,10 +197,16 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     t->losses = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
     if (!t->losses)
         return ERR_MEMORY;
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        t->under_way[i].weights = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
+        if (!t->under_way[i].weights)
+            return ERR_MEMORY;
+    }
     TRY(session_plan(&t->session));
     if (planning)
         return OK;
     TRY(session_prepare(&t->session));
+    TRY(engine_later_open(&t->session.engine, t->micro[0][0]));
     TRY(lora_start(&t->session.model, &t->session.engine, (uint64_t)o->seed));
     return t->resume ? checkpoint_load(t, t->resume) : OK;
 }
@@ -223,6 +232,8 @@ void trainer_close(struct trainer *t)
     adapter_config_free(&t->lora);
     chat_close(t->chat);
     memory_free(t->losses);
+    for (int i = 0; i < DEVICE_LATER; i++)
+        memory_free(t->under_way[i].weights);
     memory_free(t->seen);
     arena_free(&t->arena);
     *t = (struct trainer){0};

@@ -3,9 +3,10 @@
  *     trainer_open → { trainer_add(sequences) … → trainer_step } … → trainer_save → trainer_close
  *
  * trainer_add runs micro programs, which add unnormalised gradient sums; trainer_step runs the optimizer's program, which
- * divides by the weight of all losses since the step before. How sequences are packed into micro-batches changes nothing but
- * rounding. Programs are keyed by (T, R): four sizes of token slots, four capacities for losses, of which those that the data
- * need are there.
+ * divides by the weight of all losses since the step before. trainer_queue does both without waiting, and trainer_report tells of
+ * the step when it is done: a device that works on its own always has the next one. How sequences are packed into
+ * micro-batches changes nothing but rounding. Programs are keyed by (T, R): four sizes of token slots, four capacities
+ * for losses, of which those that the data need are there.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -19,8 +20,9 @@
 
 enum { TRAINER_SIZES = 4 };
 
-/* PLAN: no weights, no data. KERNELS: programs of every kind and size, so that no run needs a kernel that these do not. */
-enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_KERNELS = 8 };
+/* PLAN: no weights, no data. MEASURE: made-up data, of max_length tokens a row. KERNELS: programs of every kind and size, so that
+ * no run needs a kernel that these do not. */
+enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_MEASURE = 8, TRAINER_KERNELS = 16 };
 
 /* Where a run stands; what a checkpoint keeps beside tensors. */
 struct trainer_place {
@@ -31,6 +33,23 @@ struct trainer_place {
     int64_t skipped_in_row;
     int64_t best_step;                  /* of the lowest validation loss; 0: none yet */
     double best_loss, eval_loss;        /* NAN: none yet */
+};
+
+struct trainer_step {
+    int64_t step;
+    double epoch, loss, norm, rate;
+    int64_t tokens, targets;
+    double seconds;                     /* from its start, or the end of the step before if that came later, to its end */
+    bool applied;
+};
+
+struct under_way {                      /* losses of a micro-batch that are being read */
+    const struct net *net;
+    float *weights;                     /* of its losses */
+    int64_t rows;
+    bool ends;                          /* the last of its step, of which the rest is: */
+    struct trainer_step step;
+    double sum, weight, started;        /* sum: of losses that were waited for before */
 };
 
 struct trainer {
@@ -57,6 +76,16 @@ struct trainer {
     double sum, weight;                 /* of losses and of their weights */
     int64_t tokens, targets, sequences;
     double started;                     /* when the first of them came */
+
+    /* Of queued steps. */
+    struct under_way under_way[DEVICE_LATER];
+    int oldest, waiting;                /* of them: a ring */
+    int64_t ahead;                      /* steps that are queued beyond place.step */
+    double collected;                   /* losses of the step whose micro-batches are being collected */
+    bool is_finished;                   /* the losses of a step are there, and it is yet to be told of: */
+    struct trainer_step finished;
+    struct optimizer_result result;
+    double finished_started, ended;     /* ended: when the last step did */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
@@ -77,16 +106,21 @@ typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int
 enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
                              void *context, double *sum, double *weight);
 
-struct trainer_step {
-    int64_t step;
-    double epoch, loss, norm, rate;
-    int64_t tokens, targets;
-    double seconds;
-    bool applied;
-};
-
 /* A negative rate: the schedule's. ERR_ARGUMENT where nothing was added since the step before. */
 enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step);
+
+/* A whole step over these sequences that is not waited for. One more than is reported may be queued. Until all are reported
+ * nothing can be added, stepped, or saved as a checkpoint in another way. */
+enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate);
+
+/* Waits for the oldest queued step. Its numbers are those of trainer_add and trainer_step. */
+enum status trainer_report(struct trainer *t, struct trainer_step *step);
+
+/* ERR_ARGUMENT while a step is queued: for what needs the trainer between steps. */
+enum status trainer_at_rest(const struct trainer *t);
+
+/* After a failure: takes in what is still queued. */
+void trainer_settle(struct trainer *t);
 
 /* The adapter, or the whole model, in a directory. */
 enum status trainer_save(struct trainer *t, const char *dir);

@@ -364,6 +364,43 @@ static void writes_larger_than_the_ring_arrive_whole(void **state)
     device_close(device);
 }
 
+/* The value of the run before the read, although another one is queued behind it; and nothing waits for that one. Seen to fail
+ * with one pinned buffer for both slots, and with cuda_wait in cuda_read_wait. */
+static void a_read_for_later_is_of_the_run_before_it(void **state)
+{
+    (void)state;
+    struct sums s;
+    float x[2 * N] = {0};
+    const void *seen;
+    prepare_sums(&s, open_device());
+    assert_ok(device_later_open(s.device, 4 * N));
+    run_sums(&s, 1);
+    struct device_counters before = s.device->counters;
+    long long pinned = simulator_count("pinned_allocs");
+    for (int run = 0; run < 5; run++) {
+        for (int i = 0; i < N; i++)
+            x[i] = (float)(100 * run + i);
+        assert_ok(device_write(s.device, (struct operand){s.block, 0}, DTYPE_F32, x, DTYPE_F32, 2 * N));
+        assert_ok(device_run(s.device, s.prepared));
+        assert_ok(device_read_later(s.device, run % DEVICE_LATER, (struct operand){s.block, 12 * N}, 4 * N));
+        if (!run)
+            continue;
+        assert_ok(device_read_wait(s.device, (run - 1) % DEVICE_LATER, &seen));
+        assert_float_equal(((const float *)seen)[9], (float)(2 * (100 * (run - 1) + 9)), 0);
+    }
+    const void *last;
+    assert_ok(device_read_wait(s.device, 4 % DEVICE_LATER, &last));
+    for (int i = 0; i < N; i++) {
+        assert_float_equal(((const float *)last)[i], (float)(2 * (100 * 4 + i)), 0);
+        assert_float_equal(((const float *)seen)[i], (float)(2 * (100 * 3 + i)), 0);
+    }
+    assert_int_equal(s.device->counters.syncs, before.syncs);
+    assert_int_equal(s.device->counters.waits, before.waits + 5);
+    assert_int_equal(s.device->counters.reads, before.reads + 5);
+    assert_int_equal(simulator_count("pinned_allocs"), pinned);
+    drop_sums(&s);
+}
+
 /* --- products ------------------------------------------------------------------------------------------------------------- */
 
 static int compute_types[16], products, order[3], ordered;
@@ -506,6 +543,7 @@ int main(void)
         TEST(a_second_start_compiles_nothing_and_a_damaged_entry_is_made_anew),
         TEST(a_device_that_cannot_be_compiled_for_is_refused),
         TEST(writes_larger_than_the_ring_arrive_whole),
+        TEST(a_read_for_later_is_of_the_run_before_it),
         TEST(tf32_is_for_the_way_forward_and_gradients_of_1e5_stay_right),
         TEST(with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same),
         TEST(the_workspace_is_set_once_behind_the_stream),

@@ -25,7 +25,7 @@ class Tiny(Case):
     def test_help_and_version(self):
         self.assertRegex(self.ok("--version"), r"^hone \d+\.\d+\.\d+\n$")
         overview = self.ok("--help")
-        for command in ("train", "eval", "generate", "plan", "inspect", "devices"):
+        for command in ("train", "eval", "generate", "plan", "inspect", "devices", "bench"):
             self.assertIn(command, overview)
             self.assertIn("--", self.ok(command, "--help"))
         self.assertEqual(run().returncode, 2)
@@ -107,6 +107,11 @@ class Tiny(Case):
         devices = json.loads(self.ok("devices", "--json"))["devices"]
         self.assertTrue(next(d for d in devices if d["device"] == "cpu")["usable"])
         self.assertIn("cpu", self.ok("devices"))
+        tried = json.loads(self.ok("devices", "--json"))["tried"]
+        self.assertIn(tried, self.ok("devices"))
+        readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+        plain = " ".join(readme.replace("[docs/gpu-first-run.md](docs/gpu-first-run.md)", "docs/gpu-first-run.md").split())
+        self.assertIn(tried, plain)                     # the README says the same
 
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"

@@ -9,7 +9,7 @@ import json
 import os
 
 import devices
-from case import TINY, main
+from case import TINY, main, run
 from train import chat
 
 devices.DEVICE = "cuda"
@@ -44,6 +44,25 @@ class Cuda(devices.Tiny):
         result = self.with_environment("CUDASIM_DEVICES", "0", lambda: self.ok(
             "eval", "--model", TINY, "--data", self.data, "--json"))
         self.assertNotEqual(json.loads(result)["loss"], 0)
+
+    def test_auto_says_what_it_took_and_why(self):
+        result = run("eval", "--model", TINY, "--data", self.data)
+        self.assertRegex(result.stderr, "(?m)^device cuda: cudasim.*CUDA comes first")
+        self.assertRegex(result.stderr, "(?m)^[0-9]+ kernels ready in [0-9.]+ s: ")
+        self.assertNotIn("device cuda", run("eval", "--model", TINY, "--data", self.data, "--device", "cuda").stderr)
+
+    def test_the_plan_has_what_a_card_takes_beside_blocks_and_is_held_against_what_is_free(self):
+        plan = json.loads(self.ok("plan", "--model", TINY, "--device", "cuda", "--json"))
+        rows = {row["block"]: row["bytes"] for row in plan["table"]}
+        for name in ("context (estimate)", "kernels (estimate)", "workspace of products", "graphs (estimate)"):
+            self.assertGreater(rows[name], 0, name)
+        self.assertEqual(plan["peak_bytes"], sum(rows.values()))
+        self.assertEqual((plan["memory_bytes"], plan["fits"]), (24 << 30, True))
+        def too_small():
+            small = json.loads(self.ok("plan", "--model", TINY, "--device", "cuda", "--json"))
+            self.assertFalse(small["fits"])
+            self.fails(5, "eval", "--model", TINY, "--data", self.data, "--device", "cuda", says=("are needed", "are free on cuda", "Try"))
+        self.with_environment("CUDASIM_MEMORY", str(40 << 20), too_small)
 
     def test_captured_and_uncaptured_runs_give_the_same_bytes(self):
         """F-GRAPH-BWD-001: 50 steps of changing lengths and learning rates."""

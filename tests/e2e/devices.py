@@ -7,8 +7,12 @@ What a run computes is what the CPU computes; nothing is compiled twice; a devic
 """
 import json
 import os
+import re
+import signal
+import subprocess
+import time
 
-from case import SMOL, TINY, Case, main
+from case import HONE, SMOL, TINY, Case, main
 from train import chat, losses
 
 DEVICE = "opencl"
@@ -71,6 +75,27 @@ class Tiny(DeviceCase):
             self.train(out, "--device", DEVICE, steps=3)
         a, b = ((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("a", "b"))
         self.assertEqual(a, b)
+
+    def test_a_run_that_is_stopped_goes_on_to_the_same_bytes(self):
+        """A step is under way when the signal comes: it is finished, told of and saved."""
+        command = lambda out: [HONE, *map(str, ("train", "--model", TINY, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps",
+                               12, "--per-device-train-batch-size", 2, "--lora-dropout", 0.1, "--dtype", "float32", "--device", DEVICE))]
+        subprocess.run(command("whole"), check=True, capture_output=True)
+        process = subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path = self.dir / "cut/metrics.jsonl"
+        while process.poll() is None and not (path.exists() and '"step": 3' in path.read_text()):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=600)
+        self.assertEqual(process.returncode, 10, err)
+        step = int(re.search(r"(?m)^stopping after step (\d+) and saving the state$", err)[1])
+        self.assertRegex(err, rf"(?m)^hone: stopped after step {step}; the state is in \S+/checkpoint-{step}\.")
+        self.assertEqual(len(losses(self.dir / "cut")), step)
+        resumed = json.loads(subprocess.run(command("cut"), check=True, capture_output=True, text=True).stdout)
+        self.assertEqual(resumed["resumed_step"], step)
+        self.assertEqual(losses(self.dir / "cut"), losses(self.dir / "whole"))
+        whole, cut = ((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("whole", "cut"))
+        self.assertEqual(cut, whole)
 
     def test_devices_lists_it(self):
         listed = {d["device"]: d for d in json.loads(self.ok("devices", "--json"))["devices"]}

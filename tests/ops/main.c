@@ -85,7 +85,8 @@ struct sums {
     double error, size;
 };
 
-static enum status add_value(struct op_case *c, const struct value *v, struct op_case *ref, const struct value *r, struct sums *sums)
+static enum status add_value(struct op_case *c, const struct value *v, struct op_case *ref, const struct value *r,
+                             struct sums *sums)
 {
     double *got = NULL, *want = NULL;
     enum status status = case_read(c, v, &got);
@@ -276,8 +277,8 @@ static enum status compare_gradients(struct op_case *c, struct op_case *ref, str
     return cotangent ? OK : ERR_MEMORY;
 }
 
-/* NMSE of a gradient. Where its squares are 1e-5 of those that flow in or less (the softmax of one key, the norm of one channel), it is
- * the rounding of larger terms that cancel, on every device: it is measured by those. */
+/* NMSE of a gradient. Where its squares are 1e-5 of those that flow in or less (the softmax of one key, the norm of one channel),
+ * it is the rounding of larger terms that cancel, on every device: it is measured by those. */
 static double gradient_nmse(const struct op_case *c, const struct sums *sums, int k)
 {
     int last = c->input_count - 1;
@@ -428,7 +429,8 @@ static void print_counts(const char *mode, const char *device, int64_t count)
     if (!strcmp(mode, "gradient") && !device)
         printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
     if (device)
-        printf("on %s with %lld kernels compiled and %lld from the cache, ", device, (long long)c->compiled, (long long)c->loaded);
+        printf("on %s with %lld kernels compiled and %lld from the cache, ", device, (long long)c->compiled,
+               (long long)c->loaded);
 }
 
 static enum status run_mode(const char *mode, const char *device, const char *only, int64_t *failed)

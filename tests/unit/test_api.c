@@ -137,7 +137,8 @@ static void failures_have_their_own_codes(void **state)
     assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
     assert_int_equal(hone_options_set(o, "device", "cuda"), HONE_OK);
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
-    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_DEVICE);
+    hone_status status = hone_eval(model, NULL, NULL, &r);
+    assert_true(status == HONE_ERR_DEVICE || (status == HONE_OK && !strcmp(r.device, "cuda")));       /* there may be a card */
     hone_model_close(model);
 
     assert_int_equal(hone_options_set(o, "modle", "x"), HONE_ERR_ARGUMENT);

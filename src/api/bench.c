@@ -1,0 +1,125 @@
+/* hone.h: measurements of training steps, as JSON. */
+#include <string.h>
+
+#include "api/handles.h"
+#include "train/measure.h"
+
+enum { BATCH_USUAL = 4, LENGTH_USUAL = 128, STEPS_USUAL = 8 };
+
+/* F-GRAPH-BWD-003: how much faster a captured step is to be. */
+static const double graph_goal = 1.10;
+
+/* What a measurement takes where nothing was said: a small step that is one micro-batch. */
+static void fill_in(struct options *v)
+{
+    int64_t tokens;
+    if (!v->source[OPTION_per_device_train_batch_size])
+        v->per_device_train_batch_size = BATCH_USUAL;
+    v->max_length = v->max_length ? v->max_length : LENGTH_USUAL;
+    v->max_steps = v->max_steps ? v->max_steps : STEPS_USUAL;
+    v->resume = "none";
+    if (!v->micro_batch_tokens && !__builtin_mul_overflow(v->per_device_train_batch_size, v->max_length, &tokens))
+        v->micro_batch_tokens = tokens < 1 << 24 ? tokens : 0;
+}
+
+static json_t *per_step(const struct measured *m)
+{
+    const struct device_counters *c = &m->counters;
+    const struct {
+        const char *name;
+        int64_t count;
+    } rows[] = {
+        {"allocations", c->allocations}, {"host_allocations", m->host_allocations},
+        {"compiled", c->compiled},       {"loaded", c->loaded},
+        {"syncs", c->syncs},             {"waits", c->waits},
+        {"copies_in", c->writes},        {"bytes_in", c->written},
+        {"copies_out", c->reads},        {"bytes_out", c->read},
+        {"runs", c->runs},               {"graph_launches", c->graph_launches},
+        {"launches", c->launches},
+    };
+    json_t *out = json_object();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        json_object_set_new(out, rows[i].name, json_real((double)rows[i].count / (double)m->steps));
+    return out;
+}
+
+static json_t *by_op(const struct measured *m)
+{
+    json_t *rows = json_array();
+    double steps = (double)m->steps;
+    for (int64_t i = 0; i < m->op_count; i++) {
+        const struct engine_op *op = &m->ops[i];
+        json_array_append_new(rows, json_pack("{s:s, s:f, s:f, s:f, s:f}", "op", op->op->name, "launches",
+                                              (double)op->launches / steps, "products", (double)op->products / steps, "fills",
+                                              (double)op->fills / steps, "bytes", (double)op->bytes / steps));
+    }
+    return rows;
+}
+
+static enum status measure_counts(const struct options *values, json_t *report)
+{
+    struct trainer t;
+    struct measured m = {0};
+    TRY(trainer_open(&t, values, TRAINER_MEASURE));
+    enum status status = measure_steps(&t, values->max_steps, &m);
+    if (status == OK) {
+        json_object_update_new(
+            report, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:f, s:f}", "device", t.session.device->class->name, "name",
+                              t.session.info.name, "dtype", session_dtype(&t.session), "stand_in", (int)t.session.info.stand_in,
+                              "steps", (json_int_t)m.steps, "tokens", (json_int_t)m.tokens, "micro_batch_tokens",
+                              (json_int_t)t.place.slots, "step_seconds", m.seconds / (double)m.steps, "tokens_per_second",
+                              m.seconds > 0 ? (double)(m.tokens * m.steps) / m.seconds : 0.0));
+        if (values->count) {
+            json_object_set_new(report, "per_step", per_step(&m));
+            json_object_set_new(report, "ops", by_op(&m));
+            json_object_set_new(report, "launches_per_layer",
+                                m.layer_commands < 0 ? json_null() : json_integer((json_int_t)m.layer_commands));
+        }
+    }
+    measured_free(&m);
+    trainer_close(&t);
+    return status;
+}
+
+static enum status need_cuda(const char *device)
+{
+    return strcmp(device, "cuda") ? fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda") : OK;
+}
+
+static enum status measure_graph(const struct options *values, json_t *report)
+{
+    struct measured_graphs m;
+    TRY(need_cuda(json_string_value(json_object_get(report, "device"))));
+    TRY(measure_graphs(values, values->max_steps, &m));
+    if (!m.same)
+        return fail(ERR_INTERNAL, "captured and uncaptured steps have different results after %lld steps", (long long)m.steps);
+    double ratio = m.captured ? m.uncaptured_seconds / m.captured_seconds : 0;
+    bool counts = m.captured && !json_is_true(json_object_get(report, "stand_in"));
+    json_t *graph = json_pack("{s:I, s:I, s:b, s:b, s:f, s:f, s:f, s:f, s:o}", "steps", (json_int_t)m.steps, "timed_steps",
+                              (json_int_t)m.timed, "captured", (int)m.captured, "same_bytes", (int)m.same, "captured_seconds",
+                              m.captured_seconds, "uncaptured_seconds", m.uncaptured_seconds, "ratio", ratio, "goal", graph_goal,
+                              "reached", counts ? json_boolean(ratio >= graph_goal) : json_null());
+    json_object_set_new(report, "graph", graph);
+    return OK;
+}
+
+hone_status hone_bench(const hone_options *options, char **json)
+{
+    struct options values = options->values;
+    json_t *report = json_object();
+    enum status status = need_model(options);
+    *json = NULL;
+    if (status == OK && !report)
+        status = fail(ERR_MEMORY, "out of memory while writing a report");
+    fill_in(&values);
+    if (status == OK && values.graph && strcmp(values.device, "auto"))
+        status = need_cuda(values.device);
+    if (status == OK)
+        status = measure_counts(&values, report);
+    if (status == OK && values.graph)
+        status = measure_graph(&values, report);
+    if (status == OK)
+        return (hone_status)json_result(report, json);
+    json_decref(report);
+    return (hone_status)status;
+}

@@ -1,0 +1,83 @@
+/* hone bench: the measurements of training steps as tables. */
+#include "cli/cli.h"
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* Whole numbers as such: a count that is not whole is worth seeing. */
+static const char *count(char text[static 32], double n)
+{
+    snprintf(text, 32, n == (double)(long long)n ? "%.0f" : "%.2f", n);
+    return text;
+}
+
+static void print_counts(const json_t *report)
+{
+    static const char *const names[][2] = {
+        {"allocations", "allocations on the device"},
+        {"host_allocations", "allocations of the host"},
+        {"compiled", "kernels compiled"},
+        {"loaded", "kernels loaded"},
+        {"syncs", "synchronisations"},
+        {"waits", "waits for one copy"},
+        {"copies_in", "copies in"},
+        {"bytes_in", "bytes in"},
+        {"copies_out", "copies out"},
+        {"bytes_out", "bytes out"},
+        {"runs", "programs run"},
+        {"graph_launches", "of them as one graph"},
+        {"launches", "commands launched one by one"},
+    };
+    char a[32], b[32], c[32], size[32];
+    size_t i;
+    const json_t *op, *per_step = json_object_get(report, "per_step"), *layer = json_object_get(report, "launches_per_layer");
+    printf("\n%-30s %12s\n", "a step", "");
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        printf("%-30s %12s\n", names[i][1], count(a, number(per_step, names[i][0])));
+    printf("\n%-26s %9s %9s %9s %12s\n", "op", "launches", "products", "fills", "operands");
+    json_array_foreach(json_object_get(report, "ops"), i, op)
+        printf("%-26s %9s %9s %9s %12s\n", json_string_value(json_object_get(op, "op")), count(a, number(op, "launches")),
+               count(b, number(op, "products")), count(c, number(op, "fills")), cli_bytes(size, number(op, "bytes")));
+    if (json_is_integer(layer))
+        printf("\n%lld launches for a decoder layer, forward and backward, products among them\n",
+               (long long)json_integer_value(layer));
+}
+
+static void print_graph(const json_t *report)
+{
+    const json_t *graph = json_object_get(report, "graph"), *reached = json_object_get(graph, "reached");
+    printf("\ngraphs      %lld steps captured and uncaptured: the same bytes\n", (long long)number(graph, "steps"));
+    if (!json_is_true(json_object_get(graph, "captured"))) {
+        puts("            the device captured nothing; the warning above says why");
+        return;
+    }
+    printf("            %.3f ms captured, %.3f ms uncaptured: %.2f times as fast\n", 1e3 * number(graph, "captured_seconds"),
+           1e3 * number(graph, "uncaptured_seconds"), number(graph, "ratio"));
+    if (json_is_null(reached))
+        puts("            these times are a simulator's and mean nothing");
+    else
+        printf("            %.2f times is what graphs are to bring: %s\n", number(graph, "goal"),
+               json_is_true(reached) ? "reached" : "NOT reached");
+}
+
+static void print_bench(const json_t *report)
+{
+    bool stand_in = json_is_true(json_object_get(report, "stand_in"));
+    printf("device      %s: %s, %s\n", json_string_value(json_object_get(report, "device")),
+           json_string_value(json_object_get(report, "name")), json_string_value(json_object_get(report, "dtype")));
+    printf("steps       %lld of %lld made-up tokens, %lld a micro-batch\n", (long long)number(report, "steps"),
+           (long long)number(report, "tokens"), (long long)number(report, "micro_batch_tokens"));
+    printf("time        %.3f ms a step, %.0f tok/s%s\n", 1e3 * number(report, "step_seconds"),
+           number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");
+    if (json_object_get(report, "per_step"))
+        print_counts(report);
+    if (json_object_get(report, "graph"))
+        print_graph(report);
+}
+
+hone_status cli_bench(hone_options *options)
+{
+    return cli_report(options, hone_bench, print_bench);
+}

@@ -1,0 +1,140 @@
+/* Large float32 products by CLBlast, where it is installed; the tiled kernel does all others.
+ *
+ * CLBlast works on copies of operands that it pads and turns. Their memory is the product's workspace, a value of the plan like
+ * any other, of which it is given a buffer: it allocates nothing. It compiles its kernels when they are first used, so that each
+ * shape is run once while a list is prepared.
+ */
+#include "device/opencl.h"
+
+#include <stdlib.h>
+
+#include "base/library.h"
+
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, CL_BUFFER_CREATE_TYPE_REGION = 0x1220 };
+
+/* Below FROM multiplications the tiled kernel is as fast. A workspace beyond MOST would cost more than it brings. Longer sums
+ * than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one go, the tiled kernel in pieces. */
+enum { FROM = 1 << 22, MOST = 256 << 20, LONGEST = 1 << 15 };
+
+static struct {
+    int (*workspace)(int layout, int a_form, int b_form, size_t m, size_t n, size_t k, size_t a_offset, size_t a_row,
+                     size_t b_offset, size_t b_row, size_t c_offset, size_t c_row, cl_command_queue *queue, size_t *bytes);
+    int (*product)(int layout, int a_form, int b_form, size_t m, size_t n, size_t k, float alpha, cl_mem a, size_t a_offset,
+                   size_t a_row, cl_mem b, size_t b_offset, size_t b_row, float beta, cl_mem c, size_t c_offset, size_t c_row,
+                   cl_command_queue *queue, cl_event *event, cl_mem workspace);
+    int (*forget)(void);
+} clblast;
+
+/* Its codes below zero are OpenCL's. */
+static enum status check(int code, const char *what)
+{
+    return code < 0 && code > -64 ? opencl_check(code, what) : code ? fail(ERR_DEVICE, "CLBlast: %s: error %d", what, code) : OK;
+}
+
+void opencl_gemm_open(struct opencl *o)
+{
+    const char *own = getenv("HONE_CLBLAST_LIBRARY"), *from = getenv("HONE_CLBLAST_FROM"), *why;
+    const char *const names[] = {own && *own ? own : "libclblast.so.1", NULL};
+    o->clblast_from = INT64_MAX;
+    void *library = library_open(names, &why);
+    if (!library)
+        return;
+    *(void **)&clblast.workspace = library_symbol(library, "CLBlastSGemmTempBufferSize");
+    *(void **)&clblast.product = library_symbol(library, "CLBlastSgemmWithTempBuffer");
+    *(void **)&clblast.forget = library_symbol(library, "CLBlastClearCache");
+    if (clblast.workspace && clblast.product && clblast.forget)
+        o->clblast_from = from && *from ? strtoll(from, NULL, 10) : FROM;
+}
+
+/* It keeps programs by their context's address, which the next context may have. */
+void opencl_gemm_close(struct opencl *o)
+{
+    if (o->clblast_from < INT64_MAX)
+        clblast.forget();
+    memory_free(o->products);
+}
+
+/* Operands seldom begin where their block does, and only with an offset all copies are made: this is the most that is needed. */
+static enum status ask_workspace(struct opencl *o, const struct gemm *g, int64_t *bytes)
+{
+    size_t needed = 0;
+    TRY(check(clblast.workspace(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN, (size_t)g->m,
+                                (size_t)g->n, (size_t)g->k, 1, (size_t)(g->transpose_a ? g->m : g->k), 1,
+                                (size_t)(g->transpose_b ? g->k : g->n), 1, (size_t)g->n, &o->queue, &needed),
+              "asking for a product's workspace"));
+    *bytes = needed > MOST ? -1 : needed ? (int64_t)needed + o->alignment : 0;
+    return OK;
+}
+
+static bool large(const struct opencl *o, const struct gemm *g)
+{
+    int64_t work;
+    return g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m <= INT32_MAX && g->n <= INT32_MAX &&
+           g->k <= LONGEST && !__builtin_mul_overflow(g->m * g->n, g->k, &work) && work >= o->clblast_from && work > 0;
+}
+
+enum status opencl_gemm_query(struct opencl *o, const struct gemm *g, bool *takes, int64_t *workspace)
+{
+    *workspace = 0;
+    *takes = large(o, g);
+    if (*takes)
+        TRY(ask_workspace(o, g, workspace));
+    if (*workspace < 0) {
+        *takes = false;
+        *workspace = 0;
+    }
+    return OK;
+}
+
+static struct opencl_operand place(const struct opencl *o, struct operand at)
+{
+    return (struct opencl_operand){o->blocks[at.block], (size_t)at.offset / sizeof(float)};
+}
+
+/* A shape that has run before has nothing left to compile. */
+static enum status warm_up(struct opencl *o, const struct opencl_product *p)
+{
+    for (int64_t i = 0; i < o->product_count; i++) {
+        const struct gemm *g = &o->products[i];
+        if (g->m == p->gemm.m && g->n == p->gemm.n && g->k == p->gemm.k && g->transpose_a == p->gemm.transpose_a &&
+            g->transpose_b == p->gemm.transpose_b)
+            return OK;
+    }
+    TRY(memory_grow(&o->products, &o->product_capacity, o->product_count + 1, (int64_t)sizeof *o->products));
+    o->products[o->product_count++] = p->gemm;
+    return opencl_gemm_run(o, p);
+}
+
+enum status opencl_gemm_prepare(struct opencl *o, const struct command *command, struct opencl_product *p)
+{
+    int64_t bytes;
+    struct operand at = command->operand[GEMM_WORKSPACE];
+    *p = (struct opencl_product){.gemm = command->gemm, .a = place(o, command->operand[GEMM_A]),
+                                 .b = place(o, command->operand[GEMM_B]), .c = place(o, command->operand[GEMM_C])};
+    TRY(ask_workspace(o, &p->gemm, &bytes));
+    if (bytes) {
+        cl_int code;
+        int64_t begin = (at.offset + o->alignment - 1) / o->alignment * o->alignment;
+        size_t region[] = {(size_t)begin, (size_t)(at.offset + bytes - begin)};
+        p->workspace = cl.clCreateSubBuffer(o->blocks[at.block], CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region, &code);
+        TRY(opencl_check(code, "a product's workspace"));
+    }
+    return warm_up(o, p);
+}
+
+void opencl_gemm_discard(struct opencl_product *p)
+{
+    if (p->workspace)
+        cl.clReleaseMemObject(p->workspace);
+}
+
+enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
+{
+    const struct gemm *g = &p->gemm;
+    return check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
+                                 (size_t)g->m, (size_t)g->n, (size_t)g->k, 1, p->a.block, p->a.offset,
+                                 (size_t)(g->transpose_a ? g->m : g->k), p->b.block, p->b.offset,
+                                 (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block,
+                                 p->c.offset, (size_t)g->n, &o->queue, NULL, p->workspace),
+                 "a product");
+}
