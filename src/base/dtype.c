@@ -40,6 +40,23 @@ float f16_to_f32(uint16_t h)
     return f;
 }
 
+/* Below 2^-14 an addition rounds to a multiple of 2^-24, the smallest that there is. */
+uint16_t f16_from_f32(float f)
+{
+    uint32_t bits, small;
+    memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477ff000u)
+        return (uint16_t)(sign | (magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u));
+    if (magnitude >= 0x38800000u)
+        return (uint16_t)(sign | (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13);
+    float moved;
+    memcpy(&moved, &magnitude, sizeof moved);
+    moved += 0.5f;
+    memcpy(&small, &moved, sizeof small);
+    return (uint16_t)(sign | (small - 0x3f000000u));
+}
+
 /* Tensors in files may lie at any address. */
 typedef float unaligned_f32 __attribute__((aligned(1), may_alias));
 typedef double unaligned_f64 __attribute__((aligned(1), may_alias));
@@ -77,6 +94,12 @@ int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype fro
         LOOP(u16[i] = bf16_from_f32(f16_to_f32(s16[i])));
     case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F64:
         LOOP(u16[i] = bf16_from_f32((float)s64[i]));
+    case DTYPE_F16 * DTYPE_COUNT + DTYPE_F32:
+        LOOP(u16[i] = f16_from_f32(s32[i]));
+    case DTYPE_F16 * DTYPE_COUNT + DTYPE_BF16:
+        LOOP(u16[i] = f16_from_f32(bf16_to_f32(s16[i])));
+    case DTYPE_F16 * DTYPE_COUNT + DTYPE_F64:
+        LOOP(u16[i] = f16_from_f32((float)s64[i]));
     case DTYPE_F64 * DTYPE_COUNT + DTYPE_F32:
         LOOP(f64[i] = (double)s32[i]);
     case DTYPE_F64 * DTYPE_COUNT + DTYPE_BF16:

@@ -27,6 +27,12 @@ enum status cuda_wait(struct cuda *c)
     return OK;
 }
 
+enum status cuda_wait_all(struct cuda *c)
+{
+    TRY(cuda_wait(c));
+    return cuda_check(cu.cuCtxSynchronize(), "waiting for the device");
+}
+
 CUdeviceptr cuda_address(const struct cuda *c, struct operand operand)
 {
     if (operand.block < 0 || !c->blocks[operand.block])

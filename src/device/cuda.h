@@ -90,6 +90,9 @@ enum status cuda_issue(struct cuda *c, const struct prepared *p);
 /* Waits until the stream has no work, if it may have any. */
 enum status cuda_wait(struct cuda *c);
 
+/* Waits until the card has no work of this process: devices that are open at once share its context. Before code is loaded. */
+enum status cuda_wait_all(struct cuda *c);
+
 /* The address of an operand; 0 for an absent one. */
 CUdeviceptr cuda_address(const struct cuda *c, struct operand operand);
 

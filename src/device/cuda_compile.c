@@ -33,7 +33,7 @@ static bool wants_ptx(const struct cuda *c)
 
 static enum status load(struct cuda *c, const struct kernel *kernel, const struct buffer *entry, struct cuda_variant *v)
 {
-    TRY(cuda_wait(c));
+    TRY(cuda_wait_all(c));
     TRY(cuda_check(cu.cuModuleLoadData(&v->module, cuda_code_module(entry, wants_ptx(c))), kernel->name));
     return cuda_check(cu.cuModuleGetFunction(&v->function, v->module, kernel->name), kernel->name);
 }

@@ -90,7 +90,8 @@ enum status opencl_find(cl_device_id *id, bool gpu_only);
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
 enum status opencl_check(cl_int code, const char *what);
 
-/* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows: nothing is left to do. */
+/* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows so that nothing is left to
+ * do. Once the device is sealed only what is there already: anything else is ERR_INTERNAL with the kernel's name. */
 enum status opencl_variant(struct opencl *o, const struct command *launch, int64_t *index);
 void opencl_forget_variants(struct opencl *o);
 

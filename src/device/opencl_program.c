@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
+#include "base/log.h"
+
 static const char *const own_options = " -cl-std=CL1.2", *const on_processor = " -DON_PROCESSOR";
 
 enum { LOG_MOST = 1500 };               /* of the compiler's words */
@@ -114,6 +117,7 @@ static enum status make(struct opencl *o, const struct kernel *kernel, const cha
     char all[KERNEL_OPTIONS + 32];
     struct buffer binary = {0};
     bool found = false;
+    double start = clock_seconds();
     snprintf(all, sizeof all, "%s%s%s", options, own_options, o->gpu ? "" : on_processor);
     struct digest key = kernel_cache_key((const char *[]){"opencl", o->name, o->driver, kernel_text(kernel->file), all}, 5);
     enum status status = kernel_cache_read(&o->cache, key, &binary, &found);
@@ -124,8 +128,10 @@ static enum status make(struct opencl *o, const struct kernel *kernel, const cha
         status = from_source(o, kernel, all, v);
     if (status == OK)
         status = warm_up(o, kernel, v);
-    if (status == OK && !found)
+    if (status == OK && !found) {
+        log_message(LOG_DEBUG, "kernel %s compiled in %.2f s: %s", kernel->name, clock_seconds() - start, all);
         keep(o, v, key);                                /* after the first launch, which may add to it */
+    }
     if (status == OK)
         ++*(found ? &o->device.counters.loaded : &o->device.counters.compiled);
     return status;
@@ -144,6 +150,9 @@ enum status opencl_variant(struct opencl *o, const struct command *launch, int64
             *index = i;
             return OK;
         }
+    if (o->device.sealed)
+        return fail(ERR_INTERNAL, "kernel %s would be compiled in the middle of a run: it was not prepared (%s)", kernel->name,
+                    options);
     TRY(memory_grow(&o->variants, &o->variant_capacity, o->variant_count + 1, (int64_t)sizeof *o->variants));
     struct variant v = {0};
     enum status status = make(o, kernel, options, &v);

@@ -198,7 +198,8 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
         n->result = dx ? program_output(p, dx->producer->out[1], "losses") : NULL;
         break;
     case NET_TRAIN_LOGITS: {
-        struct value *dz = x->dtype == n->dlogits->dtype ? n->dlogits : NODE(p, cast, n->dlogits, x);
+        struct value *dz = p->gradient_scale != 1 ? scale(p, n->dlogits, p->gradient_scale) : n->dlogits;
+        dz = x->dtype == n->dlogits->dtype ? dz : NODE(p, cast, dz, x);
         if (dw)
             NODE(p, linear_bwd_w, dz, x, dw);
         dx = NODE(p, linear_bwd_x, dz, w);

@@ -6,6 +6,7 @@
 
 #define F32 DTYPE_F32
 #define BF16 DTYPE_BF16
+#define F16 DTYPE_F16
 #define F64 DTYPE_F64
 #define I32 DTYPE_I32
 
@@ -13,12 +14,16 @@
 const enum dtype run_types[RUN_COUNT][ROLE_COUNT] = {
     [RUN_FLOAT32] = {F32, F32, F32, F32, F32, I32},
     [RUN_BFLOAT16] = {BF16, BF16, F32, F32, F32, I32},
+    [RUN_FLOAT16] = {F16, F16, F32, F32, F32, I32},
     [RUN_FLOAT64] = {F64, F64, F64, F64, F64, I32},
 };
 
+/* Float16 ends at 65504: with 2^-3 a gradient of 1e5 keeps a distance from that, and one of 1e-4 most of its digits. */
+const double run_gradient_scale[RUN_COUNT] = {[RUN_FLOAT32] = 1, [RUN_BFLOAT16] = 1, [RUN_FLOAT16] = 0x1p-3, [RUN_FLOAT64] = 1};
+
 void program_init(struct program *p, const struct op *const *ops, enum run_type run)
 {
-    *p = (struct program){.ops = ops, .types = run_types[run]};
+    *p = (struct program){.ops = ops, .types = run_types[run], .gradient_scale = run_gradient_scale[run]};
 }
 
 void program_free(struct program *p)

@@ -25,10 +25,14 @@ enum role {
     ROLE_COUNT,
 };
 
-enum run_type { RUN_FLOAT32, RUN_BFLOAT16, RUN_FLOAT64, RUN_COUNT };
+enum run_type { RUN_FLOAT32, RUN_BFLOAT16, RUN_FLOAT16, RUN_FLOAT64, RUN_COUNT };
 
 /* The one table of types: the element type of each role in each kind of run. RUN_FLOAT64 is the tests' reference. */
 extern const enum dtype run_types[RUN_COUNT][ROLE_COUNT];
+
+/* What all gradients of a run are multiplied by, so that they fit into its types: a power of two, which changes no digit. The
+ * way back begins with it, and the step that uses the sums divides by it in float32. */
+extern const double run_gradient_scale[RUN_COUNT];
 
 /* What the way back does about values of a segment (a layer) that it needs: keep all of them, make those of cheap ops again, or
  * make the whole segment again from its inputs. The numbers are the same bytes. */
@@ -87,6 +91,7 @@ struct node {
 struct program {
     const struct op *const *ops;        /* by enum op_id */
     const enum dtype *types;            /* run_types[...] */
+    double gradient_scale;              /* run_gradient_scale[...] */
     struct arena arena;
     struct arena kept;                  /* inputs and outputs, which the host needs as long as the program runs */
     struct value *outputs;              /* the list of those */

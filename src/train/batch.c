@@ -76,7 +76,7 @@ void batch_put(struct writer *w, const struct sequence *s)
         rows[w->row] = (int32_t)(w->slot + i - 1);              /* the token before predicts this one */
         targets[w->row] = s->ids[i];
         if (weights)
-            weights[w->row] = weight;
+            weights[w->row] = weight * (float)n->program.gradient_scale;
         w->row++;
     }
     batch_place(w, s);

@@ -37,7 +37,9 @@ static enum status list_trained(struct list *list, bool adapter)
         struct safetensors_tensor *f = &list->file[list->count];
         list->tensor[list->count++] = from;
         f->name = adapter ? arena_format(&list->arena, ADAPTER_PREFIX "%s", t->name) : t->name;
-        f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : SAFETENSORS_F32;
+        f->dtype = from->dtype == DTYPE_BF16  ? SAFETENSORS_BF16
+                   : from->dtype == DTYPE_F16 ? SAFETENSORS_F16
+                                              : SAFETENSORS_F32;
         f->rank = t->rank;
         memcpy(f->shape, t->shape, (size_t)t->rank * sizeof f->shape[0]);
         f->bytes = tensor_bytes(from);

@@ -132,7 +132,7 @@ void optimizer_write(const struct optimizer *o, struct session *s, double diviso
 {
     struct engine *e = &s->engine;
     float *scalars = engine_input(e, o->scalars), *rates = engine_input(e, o->rates);
-    scalars[0] = (float)divisor;
+    scalars[0] = (float)(divisor * o->program.gradient_scale);
     scalars[1] = (float)max_norm;
     for (int group = 0; group < OPTIMIZER_GROUPS; group++) {
         rates[2 * group] = (float)learning_rate;

@@ -12,7 +12,10 @@ static enum status choose_run(struct session *s, const char *dtype)
     enum dtype in_files;
     TRY(model_dtype(&s->model, &in_files));
     bool wide = !strcmp(dtype, "float32") || (!strcmp(dtype, "auto") && (in_files != DTYPE_BF16 || !s->info.bf16));
-    s->run = wide ? RUN_FLOAT32 : RUN_BFLOAT16;
+    s->run = wide ? RUN_FLOAT32 : !strcmp(dtype, "float16") ? RUN_FLOAT16 : RUN_BFLOAT16;
+    if (s->run == RUN_FLOAT16 && !s->device->class->compiles)
+        return fail(ERR_UNSUPPORTED, "--dtype float16 is for GPUs: use --dtype bfloat16 or float32 with --device %s",
+                    s->device->class->name);
     return OK;
 }
 
@@ -205,5 +208,5 @@ enum status session_prepare(struct session *s)
 
 const char *session_dtype(const struct session *s)
 {
-    return s->run == RUN_FLOAT32 ? "float32" : "bfloat16";
+    return dtype_name(run_types[s->run][ROLE_WEIGHT]);
 }

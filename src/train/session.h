@@ -21,7 +21,7 @@ struct session {
 };
 
 struct session_options {
-    const char *dir, *device, *dtype;   /* dtype: float32, bfloat16 or auto */
+    const char *dir, *device, *dtype;   /* dtype: float32, bfloat16, float16 or auto */
     const char *adapter;                /* a directory in PEFT's layout, or NULL */
     bool weights;                       /* false: only to plan */
     bool tf32;                          /* products of the way forward may round float32 to TF32 */

@@ -23,39 +23,13 @@ static enum status add_list(const struct device *device)
     return OK;
 }
 
-static void print_line(const struct kernel_need *need, const char *options)
-{
-    printf("%s\t%s\t%d\t%s\n", need->kernel->file, need->kernel->name, need->kernel->group, options);
-}
-
-/* Products take float16 wherever they take bfloat16, though no run has it for all that it stores. */
 static void print_list(void)
 {
-    for (int64_t i = 0; i < all.count; i++) {
-        const struct kernel_need *need = &all.need[i];
-        char options[KERNEL_OPTIONS];
-        snprintf(options, sizeof options, "%s", need->options);
-        print_line(need, options);
-        if ((strcmp(need->kernel->file, "gemm") && strcmp(need->kernel->file, "nf4")) || !strstr(options, "=bf16"))
-            continue;
-        for (char *at; (at = strstr(options, "=bf16")) != NULL;)
-            memmove(at + 1, at + 2, strlen(at + 2) + 1);
-        print_line(need, options);
-    }
+    for (int64_t i = 0; i < all.count; i++)
+        printf("%s\t%s\t%d\t%s\n", all.need[i].kernel->file, all.need[i].kernel->name, all.need[i].kernel->group, all.need[i].options);
 }
 
 /* --- the op driver's cases ------------------------------------------------------------------------------------------------ */
-
-static void want_inputs(struct op_case *c)
-{
-    for (int k = 0; k < c->input_count; k++)
-        if (c->input[k]->dtype != DTYPE_I32)
-            program_want(&c->program, c->input[k]);
-    for (const struct node *n = c->program.first; n; n = n->next)
-        for (int i = 0; i < n->in_count && n->op->gradient; i++)
-            for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
-                n->out[o]->wants_gradient = true;
-}
 
 static struct device *asked;
 
@@ -64,7 +38,7 @@ static enum status add_case(const struct op *op, const struct op_example *e, con
     struct op_case c;
     enum status status = case_build(&c, e, d, 1, ops_table, run);
     if (status == OK && backward) {
-        want_inputs(&c);
+        case_want_inputs(&c);
         struct value *ct = program_input(&c.program, "cotangent", ROLE_STATISTIC, 1, value_elements(c.result));
         status = program_gradient(&c.program, &c.result, &ct, 1);
     }
@@ -82,7 +56,7 @@ static enum status add_example(const struct op *op, const struct op_example *e)
         int a = 0;
         for (; a < EXAMPLE_AXES && e->axes[a].name; a++)
             d[a] = e->axes[a].values[at[a]];
-        for (int run = RUN_FLOAT32; run <= RUN_BFLOAT16; run++)
+        for (int run = RUN_FLOAT32; run <= RUN_FLOAT16; run++)
             for (int backward = 0; backward < (op->gradient && !e->forward_only ? 2 : 1); backward++)
                 TRY(add_case(op, e, d, (enum run_type)run, backward));
         for (a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++) {

@@ -70,6 +70,10 @@ class Cuda(devices.Tiny):
         for out in ("on", "off"):
             self.train(out, "--device", "cuda", "--cuda-graph", out, "--per-device-train-batch-size", 1, "--warmup-steps", 10,
                        "--micro-batch-tokens", 64, steps=50)
+        steps = devices.metrics(self.dir / "on")[1]
+        self.assertEqual(len(steps), 50)
+        self.assertGreater(len({step["learning_rate"] for step in steps}), 40)
+        self.assertGreater(len({step["tokens"] for step in steps}), 10)
         on, off = ((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("on", "off"))
         self.assertEqual(on, off)
         self.assertEqual(devices.losses(self.dir / "on"), devices.losses(self.dir / "off"))

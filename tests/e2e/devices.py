@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from case import HONE, SMOL, TINY, Case, main
-from train import chat, losses
+from train import chat, losses, metrics
 
 DEVICE = "opencl"
 
@@ -39,6 +39,12 @@ class DeviceCase(Case):
         self.assertLess(worst, relative)
         return cpu
 
+    def same_text(self, model, tokens):
+        text = {device: self.ok("generate", "--model", model, "--prompt", "Hello, who are you?", "--max-new-tokens", tokens, "--dtype",
+                                "float32", "--device", device) for device in ("cpu", DEVICE)}
+        self.assertEqual(text[DEVICE], text["cpu"])
+        self.assertTrue(text["cpu"].strip())
+
 
 class Tiny(DeviceCase):
     def test_lora_training_gives_the_losses_of_the_cpu(self):
@@ -52,12 +58,13 @@ class Tiny(DeviceCase):
     def test_a_recomputed_layer_and_accumulated_steps_give_the_losses_of_the_cpu(self):
         self.same_losses(1e-5, "--recompute", "full", "--gradient-accumulation-steps", 2, steps=4)
 
-    def test_bfloat16_trains(self):
-        self.train("bf16", "--device", DEVICE, "--dtype", "bfloat16", steps=4)
-        got = losses(self.dir / "bf16")
-        self.train("f32", "--device", "cpu", steps=4)
-        for a, b in zip(losses(self.dir / "f32"), got):
-            self.assertAlmostEqual(a, b, delta=0.02 * a)
+    def test_sixteen_bit_types_train(self):
+        self.train("float32", "--device", "cpu", steps=4)
+        for dtype, tolerance in ("bfloat16", 0.02), ("float16", 0.003):
+            result = self.train(dtype, "--device", DEVICE, "--dtype", dtype, steps=4)
+            self.assertEqual((result["dtype"], result["skipped_steps"]), (dtype, 0))
+            for a, b in zip(losses(self.dir / "float32"), losses(self.dir / dtype)):
+                self.assertAlmostEqual(a, b, delta=tolerance * a)
 
     def test_eval_gives_the_loss_of_the_cpu(self):
         loss = {device: json.loads(self.ok("eval", "--model", TINY, "--data", self.data, "--json", "--dtype", "float32", "--device", device))
@@ -65,10 +72,7 @@ class Tiny(DeviceCase):
         self.assertAlmostEqual(loss[DEVICE]["loss"], loss["cpu"]["loss"], delta=1e-5 * loss["cpu"]["loss"])
 
     def test_generate_gives_the_text_of_the_cpu(self):
-        text = {device: self.ok("generate", "--model", TINY, "--prompt", "Hello, who are you?", "--max-new-tokens", 24, "--dtype", "float32",
-                                "--device", device) for device in ("cpu", DEVICE)}
-        self.assertEqual(text[DEVICE], text["cpu"])
-        self.assertTrue(text["cpu"].strip())
+        self.same_text(TINY, 24)
 
     def test_two_runs_give_the_same_bytes(self):
         for out in ("a", "b"):
@@ -119,7 +123,15 @@ class Tiny(DeviceCase):
 
 class Large(DeviceCase):
     def test_three_steps_of_smollm2_give_the_losses_of_the_cpu(self):
+        self.data = self.write("short.jsonl", *(chat(i, words=3 + i % 6) for i in range(8)))
         self.same_losses(1e-4, "--per-device-train-batch-size", 2, "--learning-rate", 1e-3, model=SMOL, steps=3)
+        for device in ("cpu", DEVICE):
+            steps = metrics(self.dir / device)[1]
+            self.assertEqual(len(steps), 3)
+            self.assertTrue(all(0 < step["tokens"] <= 128 for step in steps), [step["tokens"] for step in steps])
+
+    def test_generate_of_smollm2_gives_the_text_of_the_cpu(self):
+        self.same_text(SMOL, 8)
 
 
 if __name__ == "__main__":

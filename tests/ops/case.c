@@ -98,3 +98,14 @@ enum status case_read(struct op_case *c, const struct value *v, double **out)
     memory_free(raw);
     return status;
 }
+
+void case_want_inputs(struct op_case *c)
+{
+    for (int k = 0; k < c->input_count; k++)
+        if (c->input[k]->dtype != DTYPE_I32)
+            program_want(&c->program, c->input[k]);
+    for (const struct node *n = c->program.first; n; n = n->next)
+        for (int i = 0; i < n->in_count && n->op->gradient; i++)
+            for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
+                n->out[o]->wants_gradient = true;
+}

@@ -31,6 +31,9 @@ enum status case_build(struct op_case *c, const struct op_example *example, cons
 enum status case_prepare(struct op_case *c, struct device *device);
 void case_free(struct op_case *c);
 
+/* Lets gradients reach every float input, through all nodes of the example. */
+void case_want_inputs(struct op_case *c);
+
 /* Random numbers into every input, rounded to its type; or another case's numbers. */
 void case_fill(struct op_case *c);
 void case_copy_inputs(struct op_case *to, const struct op_case *from);

@@ -1,6 +1,7 @@
 /* The op driver. Every case is declared once, beside its op, and used four ways:
  *
- *     ops forward [--device NAME] [OP]     each case in float32 and bfloat16 against the double-precision reference
+ *     ops forward [--device NAME] [OP]     each case in float32, bfloat16 and, where kernels are compiled, float16
+ *                                          against the double-precision reference
  *     ops gradient [OP]                    gradients in double against differences of the forward pass
  *     ops gradient --device NAME [OP]      gradients in float32 on a device against the same in double
  *     ops perf [--device NAME] [OP]        the time of each op's largest case
@@ -16,9 +17,9 @@
 
 enum { CASES_LEAST = 1000 };
 
-static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5};
+static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5, [RUN_FLOAT16] = 1e-6};
 static const char *const run_names[RUN_COUNT] = {
-    [RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT64] = "float64"};
+    [RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT16] = "float16", [RUN_FLOAT64] = "float64"};
 static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
 
 static struct device *fast, *reference;
@@ -82,8 +83,14 @@ static double worst_nmse[RUN_COUNT];
 enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, DEVICE_REPEATS_MOST = 8, INPUTS_MOST = 1 << 18 };
 
 struct sums {
-    double error, size;
+    double error, size, largest;
 };
+
+/* Whether float16 holds the numbers of a result: cases are made for types with float32's range. */
+static bool fits(enum run_type run, const struct sums *sums)
+{
+    return run != RUN_FLOAT16 || (sums->largest > 1e-3 && sums->largest < 65504);
+}
 
 static enum status add_value(struct op_case *c, const struct value *v, struct op_case *ref, const struct value *r,
                              struct sums *sums)
@@ -95,6 +102,7 @@ static enum status add_value(struct op_case *c, const struct value *v, struct op
     for (int64_t i = 0; status == OK && i < value_elements(v); i++) {
         sums->error += (got[i] - want[i]) * (got[i] - want[i]);
         sums->size += want[i] * want[i] + 1e-20;                        /* what is zero but for rounding */
+        sums->largest = fabs(want[i]) > sums->largest ? fabs(want[i]) : sums->largest;
     }
     memory_free(got);
     memory_free(want);
@@ -131,6 +139,8 @@ static enum status forward_run(int op, const struct op_example *e, const int64_t
         TRY_GOTO(run_both(&c, &ref, sums), done);
     for (int i = 0; i < n->out_count; i++) {
         double nmse = sums[i].error / sums[i].size;
+        if (!fits(run, &sums[i]))
+            continue;
         if (nmse > worst_nmse[run])
             worst_nmse[run] = nmse;
         if (!(nmse <= nmse_most[run]))
@@ -146,7 +156,8 @@ done:
 static enum status forward_case(int op, const struct op_example *e, const int64_t *d)
 {
     TRY(forward_run(op, e, d, RUN_FLOAT32));
-    return forward_run(op, e, d, RUN_BFLOAT16);
+    TRY(forward_run(op, e, d, RUN_BFLOAT16));
+    return fast->class->compiles ? forward_run(op, e, d, RUN_FLOAT16) : OK;
 }
 
 /* --- gradient ----------------------------------------------------------------------------------------------------------- */
@@ -207,24 +218,12 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
     return status;
 }
 
-/* Lets gradients reach every float input, through all nodes of the example. */
-static void want_inputs(struct op_case *c)
-{
-    for (int k = 0; k < c->input_count; k++)
-        if (c->input[k]->dtype != DTYPE_I32)
-            program_want(&c->program, c->input[k]);
-    for (const struct node *n = c->program.first; n; n = n->next)
-        for (int i = 0; i < n->in_count && n->op->gradient; i++)
-            for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
-                n->out[o]->wants_gradient = true;
-}
-
 /* The case with the way back from a random cotangent, which is its last input. */
 static enum status build_gradient(struct op_case *c, int op, const struct op_example *e, const int64_t *d,
                                   const struct op *const *table, enum run_type run)
 {
     TRY(case_build(c, e, d, seed_of(op, d), table, run));
-    want_inputs(c);
+    case_want_inputs(c);
     struct value *ct = program_input(&c->program, "cotangent", ROLE_STATISTIC, 1, value_elements(c->result));
     c->input[c->input_count++] = ct;
     TRY(program_gradient(&c->program, &c->result, &ct, 1));
@@ -424,6 +423,8 @@ static void print_counts(const char *mode, const char *device, int64_t count)
     if (!strcmp(mode, "forward"))
         printf("%lld cases of %d ops, each in float32 (worst NMSE %.1e) and bfloat16 (worst %.1e), ", (long long)count,
                (int)OP_COUNT, worst_nmse[RUN_FLOAT32], worst_nmse[RUN_BFLOAT16]);
+    if (!strcmp(mode, "forward") && fast->class->compiles)
+        printf("in float16 too (worst %.1e), ", worst_nmse[RUN_FLOAT16]);
     if (!strcmp(mode, "gradient") && device)
         printf("%lld gradients in float32, worst NMSE %.1e, ", (long long)gradient_checks, worst_nmse[RUN_FLOAT32]);
     if (!strcmp(mode, "gradient") && !device)

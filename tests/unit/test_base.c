@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -198,6 +199,22 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     assert_false(digest_equal(hash_end(&pieces), hash_end(&whole)));
 }
 
+static void float16_goes_there_and_back_and_rounds_to_even(void **state)
+{
+    (void)state;
+    static const float x[] = {1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 65519, 65520, 0x1p-25f, 0x1.8p-24f, 0x1p-24f,
+                              -0x1.ffep-15f, 1e-30f, -1e30f};
+    static const uint16_t want[] = {0x3c00, 0x3c02, 0x7bff, 0x7c00, 0x0000, 0x0002, 0x0001, 0x8400, 0x0000, 0xfc00};
+    uint16_t got[10];
+    for (int i = 0; i < 65536; i++) {
+        bool nan = (i & 0x7c00) == 0x7c00 && i & 0x3ff;
+        uint16_t back = f16_from_f32(f16_to_f32((uint16_t)i));
+        assert_int_equal(nan ? back & 0x7e00 : back, nan ? 0x7e00 : i);
+    }
+    assert_true(dtype_convert(got, DTYPE_F16, x, DTYPE_F32, 10));
+    assert_memory_equal(got, want, sizeof got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +227,7 @@ int main(void)
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(parallel_loops_visit_each_index_once),
         cmocka_unit_test(json_errors_say_where),
+        cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

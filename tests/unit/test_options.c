@@ -178,8 +178,8 @@ static void bad_values_say_what_is_allowed(void **state)
 {
     (void)state;
     assert_fails(parse(EVAL, "--dtype", "float64"),
-                 ERR_ARGUMENT, "--dtype cannot be 'float64': it takes float32, bfloat16 or auto");
-    assert_fails(parse(EVAL, "--dtype", "float32|bfloat16"), ERR_ARGUMENT, "it takes float32, bfloat16 or auto");
+                 ERR_ARGUMENT, "--dtype cannot be 'float64': it takes float32, bfloat16, float16 or auto");
+    assert_fails(parse(EVAL, "--dtype", "float32|bfloat16"), ERR_ARGUMENT, "it takes float32, bfloat16, float16 or auto");
     assert_fails(parse(EVAL, "--dtype="), ERR_ARGUMENT, "--dtype cannot be ''");
     assert_fails(parse(EVAL, "--device", "gpu"), ERR_ARGUMENT, "it takes cpu, opencl, cuda or auto");
     assert_fails(parse(EVAL, "--model", ""), ERR_ARGUMENT, "--model cannot be '': it takes a path");
@@ -445,7 +445,7 @@ static void bash_completes(void **state)
     } cases[] = {
         {"hone ev", "eval"},
         {"hone eval --max", "--max-length"},
-        {"hone eval --dtype f", "float32"},
+        {"hone eval --dtype b", "bfloat16"},
         {"hone train --lora-t", "--lora-target-modules"},
         {"hone train --recompute s", "selective"},
         {"hone plan --device c", "cpu cuda"},

@@ -126,20 +126,25 @@ static inline void tiny_weights(const struct tiny_model *m)
         free(t.data[i]);
 }
 
-static inline void tiny_model_make(struct tiny_model *m, bool tied)
+static inline void tiny_config(const struct tiny_model *m, const char *eps, const char *theta)
 {
     char config[1024];
-    *m = (struct tiny_model){.tied = tied};
-    snprintf(m->dir, sizeof m->dir, "/tmp/hone-tiny-XXXXXX");
-    assert_non_null(mkdtemp(m->dir));
     snprintf(config, sizeof config,
              "{\"model_type\": \"llama\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d, "
              "\"num_attention_heads\": 4, "
-             "\"num_key_value_heads\": 2, \"vocab_size\": %d, \"max_position_embeddings\": 512, \"rms_norm_eps\": 1e-5, "
-             "\"rope_theta\": 10000.0, "
+             "\"num_key_value_heads\": 2, \"vocab_size\": %d, \"max_position_embeddings\": 512, \"rms_norm_eps\": %s, "
+             "\"rope_theta\": %s, "
              "\"tie_word_embeddings\": %s, \"hidden_act\": \"silu\", \"dtype\": \"float32\"}",
-             TINY_CHANNELS, TINY_FEED_FORWARD, TINY_LAYERS, TINY_VOCABULARY, tied ? "true" : "false");
+             TINY_CHANNELS, TINY_FEED_FORWARD, TINY_LAYERS, TINY_VOCABULARY, eps, theta, m->tied ? "true" : "false");
     tiny_write(m, "config.json", config);
+}
+
+static inline void tiny_model_make(struct tiny_model *m, bool tied)
+{
+    *m = (struct tiny_model){.tied = tied};
+    snprintf(m->dir, sizeof m->dir, "/tmp/hone-tiny-XXXXXX");
+    assert_non_null(mkdtemp(m->dir));
+    tiny_config(m, "1e-5", "10000.0");
     tiny_tokenizer(m);
     tiny_weights(m);
 }
