@@ -250,6 +250,11 @@ HONE_API hone_status hone_plan(const hone_options *options, char **json);
 /* What a model directory holds. */
 HONE_API hone_status hone_inspect_model(const hone_options *options, char **json);
 
+/* The rows of the data set that the options name, as the model will see them: how many there are and of which kinds, every row
+ * that cannot be used with its place and cause, what checks found, and the tokens of the first rows, or of the one that `row`
+ * names. Rows that cannot be used are a part of the report, not an error. */
+HONE_API hone_status hone_inspect_data(const hone_options *options, char **json);
+
 /* The kernels that runs of a model with these options need on CUDA, and which of them the cache has for each of the option
  * target's: in the directory that the option output names, or where runs keep them. */
 HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);

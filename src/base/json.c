@@ -28,10 +28,18 @@ enum status json_parse_file(json_t **tree, const char *path, int64_t most)
     return status;
 }
 
-static const json_t *member(const json_t *object, const char *key)
+json_t *json_member(const json_t *object, const char *key)
 {
-    const json_t *value = json_object_get(object, key);
+    json_t *value = json_object_get(object, key);
     return json_is_null(value) ? NULL : value;
+}
+
+const char *json_kind(const json_t *value)
+{
+    static const char *const names[] = {[JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string",
+                                        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "true",
+                                        [JSON_FALSE] = "false", [JSON_NULL] = "null"};
+    return value ? names[json_typeof(value)] : "missing";
 }
 
 static enum status wrong_type(const char *where, const char *key, const char *want)
@@ -41,7 +49,7 @@ static enum status wrong_type(const char *where, const char *key, const char *wa
 
 enum status json_get_int(const json_t *object, const char *key, int64_t *out, const char *where)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = json_member(object, key);
     if (!value)
         return OK;
     if (!json_is_integer(value))
@@ -52,7 +60,7 @@ enum status json_get_int(const json_t *object, const char *key, int64_t *out, co
 
 enum status json_get_real(const json_t *object, const char *key, double *out, const char *where)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = json_member(object, key);
     if (!value)
         return OK;
     if (!json_is_number(value))
@@ -63,7 +71,7 @@ enum status json_get_real(const json_t *object, const char *key, double *out, co
 
 enum status json_get_bool(const json_t *object, const char *key, bool *out, const char *where)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = json_member(object, key);
     if (!value)
         return OK;
     if (!json_is_boolean(value))
@@ -74,7 +82,7 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
 
 enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = json_member(object, key);
     if (!value)
         return OK;
     if (!json_is_string(value))
@@ -85,7 +93,7 @@ enum status json_get_text(const json_t *object, const char *key, const char **ou
 
 enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where)
 {
-    if (!member(object, key))
+    if (!json_member(object, key))
         return fail(ERR_FORMAT, "%s: \"%s\" is missing", where, key);
     return json_get_int(object, key, out, where);
 }

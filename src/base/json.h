@@ -21,6 +21,12 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
 enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where);
 enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where);
 
+/* A member that is there: null counts as absent. */
+json_t *json_member(const json_t *object, const char *key);
+
+/* What a value is, for messages: "a string", "a list", ...; NULL is "missing". */
+const char *json_kind(const json_t *value);
+
 /* A number, or null where JSON has none for it. */
 json_t *json_number(double x);
 

@@ -10,7 +10,8 @@
 
 typedef hone_status cli_command(hone_options *options);
 
-cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect, cli_kernels, cli_devices, cli_bench;
+cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list, cli_kernels_build;
+cli_command cli_devices, cli_bench;
 
 bool cli_flag(hone_options *options, const char *key);
 
@@ -29,6 +30,9 @@ const char *cli_memory(char text[static 96], const json_t *report);
 
 /* Whether standard error is a terminal: progress is written over there, and plain lines elsewhere. */
 bool cli_terminal(void);
+
+/* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
+bool cli_colour(void);
 
 /* Starts the program once more with settings that its libraries read only at the start; returns if that has been done. */
 void cli_calm_threads(char **argv);

@@ -24,7 +24,7 @@ static void print_model(const json_t *model)
     print_members(model, 0);
 }
 
-hone_status cli_inspect(hone_options *options)
+hone_status cli_inspect_model(hone_options *options)
 {
     return cli_report(options, hone_inspect_model, print_model);
 }

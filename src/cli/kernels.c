@@ -1,6 +1,4 @@
 /* hone kernels: which kernels the runs of a model need on CUDA, and making them ahead. */
-#include <string.h>
-
 #include "cli/cli.h"
 
 static void print_list(const json_t *report)
@@ -35,13 +33,12 @@ static void print_built(const json_t *report)
     printf("\nTo use them: HONE_CACHE=%s hone train …\n", output);
 }
 
-hone_status cli_kernels(hone_options *options)
+hone_status cli_kernels_list(hone_options *options)
 {
-    const char *task;
-    hone_status status = hone_options_get(options, "kernels_task", &task);
-    if (status != HONE_OK)
-        return status;
-    if (!strcmp(task, "build"))
-        return cli_report(options, hone_kernels_build, print_built);
     return cli_report(options, hone_kernels_list, print_list);
+}
+
+hone_status cli_kernels_build(hone_options *options)
+{
+    return cli_report(options, hone_kernels_build, print_built);
 }

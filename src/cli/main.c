@@ -6,12 +6,33 @@
 #include "cli/progress.h"
 #include "config/options.h"
 
-static const struct {
-    const char *name;
+/* A command may have a word behind it that says what it is about; the first of a name is taken where there is none. `calm`: its
+ * threads must not spin. */
+static const struct command {
+    const char *name, *about;
     cli_command *run;
-} commands[] = {{"train", cli_train}, {"eval", cli_eval},       {"generate", cli_generate},
-                {"plan", cli_plan},   {"inspect", cli_inspect}, {"kernels", cli_kernels},
-                {"devices", cli_devices}, {"bench", cli_bench}};
+    bool calm;
+} commands[] = {
+    {"train", NULL, cli_train, true},
+    {"eval", NULL, cli_eval, true},
+    {"generate", NULL, cli_generate, true},
+    {"plan", NULL, cli_plan, false},
+    {"inspect", "model", cli_inspect_model, true},
+    {"inspect", "data", cli_inspect_data, true},
+    {"kernels", "list", cli_kernels_list, false},
+    {"kernels", "build", cli_kernels_build, false},
+    {"devices", NULL, cli_devices, false},
+    {"bench", NULL, cli_bench, true},
+};
+
+static const struct command *find_command(const char *name, const char *about)
+{
+    const struct command *found = NULL;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(commands[i].name, name) && (!found || (about && commands[i].about && !strcmp(commands[i].about, about))))
+            found = &commands[i];
+    return found;
+}
 
 static void print_message(void *context, hone_log_level level, const char *message)
 {
@@ -111,14 +132,11 @@ static int print_command_help(const char *name)
     return finish((hone_status)status);
 }
 
-static int run(const char *name, int argc, char **argv)
+static int run(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
     hone_status status = hone_options_create(&options, name);
-    bool kernels = !strcmp(name, "kernels");
-    if (status == HONE_OK && argc && (kernels ? argv[0][0] != '-' : !strcmp(name, "inspect") && !strcmp(argv[0], "model"))) {
-        if (kernels)
-            status = hone_options_set(options, "kernels_task", argv[0]);
+    if (status == HONE_OK && argc && command && command->about && !strcmp(argv[0], command->about)) {
         argc--;
         argv++;
     }
@@ -128,9 +146,8 @@ static int run(const char *name, int argc, char **argv)
         hone_options_destroy(options);
         return print_command_help(name);
     }
-    for (size_t i = 0; status == HONE_OK && i < sizeof commands / sizeof commands[0]; i++)
-        if (!strcmp(commands[i].name, name))
-            status = commands[i].run(options);
+    if (status == HONE_OK)
+        status = command->run(options);
     hone_options_destroy(options);
     return finish(status);
 }
@@ -150,8 +167,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "completion"))
         return print_help(options_complete);
-    if (!strcmp(argv[1], "train") || !strcmp(argv[1], "eval") || !strcmp(argv[1], "generate") ||
-        !strcmp(argv[1], "bench"))
+    const struct command *command = find_command(argv[1], argv[2]);
+    if (command && command->calm)
         cli_calm_threads(argv);
-    return run(argv[1], argc - 2, argv + 2);
+    return run(argv[1], command, argc - 2, argv + 2);
 }

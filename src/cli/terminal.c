@@ -1,6 +1,7 @@
 /* The program's dealings with the system: terminals, signals, its own start. */
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -8,6 +9,12 @@
 bool cli_terminal(void)
 {
     return isatty(STDERR_FILENO) != 0;
+}
+
+bool cli_colour(void)
+{
+    const char *never = getenv("NO_COLOR"), *term = getenv("TERM");
+    return isatty(STDOUT_FILENO) && !(never && *never) && !(term && !strcmp(term, "dumb"));
 }
 
 static volatile sig_atomic_t interrupted;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "train/row.h"
 
 enum { BLOCK = 16, PARTS = 256, ROUND = BLOCK * PARTS };
 
@@ -59,14 +60,10 @@ static enum status add_row(struct data *data, const struct chat_row *row, int64_
 
 static enum status encode_line(struct part *part, const struct line *line, const struct round *round)
 {
-    json_t *tree = NULL;
-    enum status status = json_parse(&tree, line->text, line->length, "JSON");
-    if (status == OK)
-        status = chat_encode(round->chat, tree, &part->row);
+    enum row_kind kind;
+    enum status status = row_encode(round->chat, line->text, line->length, &part->row, &kind);
     if (status == OK)
         status = add_row(&part->data, &part->row, line->number, round->limits);
-    if (tree)
-        json_decref(tree);
     return status == OK ? OK : fail_at(status, "%s:%lld: ", round->path, (long long)line->number);
 }
 

@@ -80,8 +80,8 @@ class Tiny(Case):
     def test_rows(self):
         def says(code, *rows, words):
             self.fails(code, "eval", "--model", TINY, "--data", self.write("rows.jsonl", *rows), says=words)
-        says(4, CHAT, '{"messages": [', words=["rows.jsonl:2: ", "line 1"])
-        says(9, CHAT, {"text": "x"}, words=["rows.jsonl:2: ", "messages"])
+        says(9, CHAT, '{"messages": [', words=["rows.jsonl:2: ", "column 14"])
+        says(9, CHAT, {"txt": "x"}, words=["rows.jsonl:2: ", "messages"])
         says(9, CHAT, {"messages": []}, words=["rows.jsonl:2: "])
         says(9, CHAT, {"messages": [{"role": "user"}]}, words=["rows.jsonl:2: "])
         says(9, {"messages": [{"role": "user", "content": "Hi"}]}, words=["assistant"])

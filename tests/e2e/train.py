@@ -356,7 +356,7 @@ class Tiny(TrainCase):
             self.fails(code, *self.command("out", "--data", self.write("rows.jsonl", *rows), *more), says=words)
         user = {"messages": [{"role": "user", "content": "Hi"}]}
         says(9, user, user, words=["rows.jsonl", "assistant"])
-        says(4, CHAT, '{"messages": [', words=["rows.jsonl:2: "])
+        says(9, CHAT, '{"messages": [', words=["rows.jsonl:2: "])
         says(9, CHAT, CHAT, chat(1, 60), more=["--max-length", 64], words=["rows.jsonl:3: ", "--max-length"])
         says(2, CHAT, CHAT, more=["--val-set-size", 2], words=["--val-set-size"])
 

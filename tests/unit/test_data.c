@@ -174,7 +174,7 @@ static void what_decides_the_tokens_decides_the_file(void **state)
     assert_false(open_data(&data));
     assert_int_equal(data.trained, trained);
     data_close(&data);
-    write_chats(3, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}");
+    write_chats(3, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}");
     assert_true(open_data(&data));
     data_close(&data);
     tiny_write(&model, "generation_config.json", "{\"eos_token_id\": 0}");
@@ -329,8 +329,8 @@ static void the_first_bad_line_is_the_one_that_is_named(void **state)
     assert_non_null(chat);
     buffer_free(&text);
     write_chats(ROWS - 1, "{");
-    snprintf(where, sizeof where, "chats.jsonl:%d: JSON: line 1", ROWS + ROWS / 10);
-    assert_fails(data_open(&data, chats, &chat, &limits), ERR_FORMAT, where);
+    snprintf(where, sizeof where, "chats.jsonl:%d: column 1: broken JSON", ROWS + ROWS / 10);
+    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, where);
     assert_ok(file_replace(chats, " \n\n", 3));
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "no rows");
     assert_ok(file_replace(chats, "", 0));

@@ -1,0 +1,51 @@
+/* Files in pieces, through POSIX calls. */
+#include "base/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+enum status reader_open(struct reader *reader, const char *path)
+{
+    struct stat st;
+    *reader = (struct reader){path, -1};
+    if (stat(path, &st) != 0)
+        return file_fail(path, "open");
+    if (!S_ISREG(st.st_mode))
+        return fail(ERR_IO, "%s: not a regular file; what is read more than once must be one", path);
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (reader->fd < 0)
+        return file_fail(path, "open");
+    posix_fadvise(reader->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    return OK;
+}
+
+enum status reader_read(struct reader *reader, void *bytes, int64_t most, int64_t *got)
+{
+    for (*got = 0; *got < most;) {
+        ssize_t n = read(reader->fd, (char *)bytes + *got, (size_t)(most - *got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return file_fail(reader->path, "read");
+        if (n == 0)
+            break;
+        *got += n;
+    }
+    return OK;
+}
+
+enum status reader_seek(struct reader *reader, int64_t offset)
+{
+    return lseek(reader->fd, offset, SEEK_SET) >= 0 ? OK : file_fail(reader->path, "seek");
+}
+
+void reader_close(struct reader *reader)
+{
+    if (reader->fd >= 0)
+        close(reader->fd);
+    reader->fd = -1;
+}

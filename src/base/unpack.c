@@ -1,0 +1,227 @@
+/* gzip through zlib, zstd through libzstd.
+ *
+ * The idea: one step takes what is left of a chunk of the file and gives some of the content; what differs between the
+ * formats is the step. A file may hold several packed parts, one behind the other, as pigz, bgzip and pzstd write them.
+ */
+#include "base/unpack.h"
+
+#include <stdbool.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/memory.h"
+
+enum { CHUNK = 128 * 1024, DISCARD = 64 * 1024 };
+
+enum packing { PLAIN, GZIP, ZSTD };
+
+struct unpack {
+    struct reader reader;
+    char *path;
+    enum packing packing;
+    uint8_t *chunk;                     /* bytes of the file: [begin, end) are not yet used */
+    int64_t begin, end;
+    int64_t read;                       /* bytes of the file before chunk[end] */
+    int64_t offset;                     /* bytes of the content that were given away */
+    bool last;                          /* the file has no more chunks */
+    bool inside;                        /* of a packed part that has not ended */
+    z_stream gzip;
+    bool gzip_open;
+    ZSTD_DCtx *zstd;
+};
+
+static enum status broken(const struct unpack *u, const char *what)
+{
+    return fail(ERR_FORMAT, "%s: the %s data is broken at byte %lld of the file: %s; pack it anew, or unpack what can be saved",
+                u->path, u->packing == GZIP ? "gzip" : "zstd", (long long)(u->read - (u->end - u->begin)), what);
+}
+
+static enum status fill(struct unpack *u)
+{
+    int64_t got;
+    if (u->begin < u->end || u->last)
+        return OK;
+    TRY(reader_read(&u->reader, u->chunk, CHUNK, &got));
+    u->begin = 0;
+    u->end = got;
+    u->read += got;
+    u->last = got < CHUNK;
+    return OK;
+}
+
+static bool begins(const struct unpack *u, const char *magic, int64_t count)
+{
+    return u->end - u->begin >= count && memcmp(u->chunk + u->begin, magic, (size_t)count) == 0;
+}
+
+/* zstd has a second kind of part, without content: sixteen magic numbers that differ in their first byte. */
+static bool begins_zstd(const struct unpack *u)
+{
+    return begins(u, "\x28\xb5\x2f\xfd", 4) || (u->end - u->begin >= 4 && (u->chunk[u->begin] & 0xf0) == 0x50 &&
+                                                memcmp(u->chunk + u->begin + 1, "\x2a\x4d\x18", 3) == 0);
+}
+
+static bool ends_with(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+    return n >= m && strcmp(path + n - m, ending) == 0;
+}
+
+static enum status start(struct unpack *u)
+{
+    TRY(fill(u));
+    u->packing = begins(u, "\x1f\x8b", 2) ? GZIP : begins_zstd(u) ? ZSTD : PLAIN;
+    if (u->packing == PLAIN && (ends_with(u->path, ".gz") || ends_with(u->path, ".zst")))
+        return fail(ERR_FORMAT, "%s: it is not packed as its name says; give it its right name, or pack it", u->path);
+    if (u->packing == GZIP) {
+        if (inflateInit2(&u->gzip, 15 + 16) != Z_OK)
+            return fail(ERR_MEMORY, "%s: out of memory for unpacking", u->path);
+        u->gzip_open = true;
+    }
+    if (u->packing == ZSTD && !(u->zstd = ZSTD_createDCtx()))
+        return fail(ERR_MEMORY, "%s: out of memory for unpacking", u->path);
+    return OK;
+}
+
+enum status unpack_open(struct unpack **out, const char *path)
+{
+    *out = NULL;
+    struct unpack *u = memory_alloc((int64_t)sizeof *u);
+    if (!u)
+        return ERR_MEMORY;
+    u->reader.fd = -1;
+    u->path = memory_alloc((int64_t)strlen(path) + 1);
+    u->chunk = memory_alloc(CHUNK);
+    enum status status = u->path && u->chunk ? OK : ERR_MEMORY;
+    if (status == OK) {
+        strcpy(u->path, path);
+        status = reader_open(&u->reader, u->path);
+    }
+    if (status == OK)
+        status = start(u);
+    if (status == OK)
+        *out = u;
+    else
+        unpack_close(u);
+    return status;
+}
+
+void unpack_close(struct unpack *u)
+{
+    if (!u)
+        return;
+    if (u->gzip_open)
+        inflateEnd(&u->gzip);
+    ZSTD_freeDCtx(u->zstd);
+    reader_close(&u->reader);
+    memory_free(u->chunk);
+    memory_free(u->path);
+    memory_free(u);
+}
+
+static enum status step_gzip(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+{
+    if (!u->inside) {
+        while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0)   /* tapes are filled up with zeros */
+            u->begin++;
+        if (u->begin == u->end)
+            return OK;
+        if (inflateReset(&u->gzip) != Z_OK)
+            return broken(u, "the unpacker cannot start anew");
+        u->inside = true;
+    }
+    u->gzip.next_in = u->chunk + u->begin;
+    u->gzip.avail_in = (uInt)(u->end - u->begin);
+    u->gzip.next_out = (Bytef *)bytes;
+    u->gzip.avail_out = (uInt)(most < CHUNK ? most : CHUNK);
+    uInt room = u->gzip.avail_out;
+    int code = inflate(&u->gzip, Z_NO_FLUSH);
+    u->begin = u->end - u->gzip.avail_in;
+    *got = room - u->gzip.avail_out;
+    if (code == Z_STREAM_END)
+        u->inside = false;
+    else if (code == Z_MEM_ERROR)
+        return fail(ERR_MEMORY, "%s: out of memory while unpacking", u->path);
+    else if (code != Z_OK && code != Z_BUF_ERROR)
+        return broken(u, u->gzip.msg ? u->gzip.msg : "no gzip");
+    return OK;
+}
+
+static enum status step_zstd(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+{
+    ZSTD_inBuffer in = {u->chunk + u->begin, (size_t)(u->end - u->begin), 0};
+    ZSTD_outBuffer out = {bytes, (size_t)most, 0};
+    size_t code = ZSTD_decompressStream(u->zstd, &out, &in);
+    u->begin += (int64_t)in.pos;
+    *got = (int64_t)out.pos;
+    if (ZSTD_isError(code))
+        return broken(u, ZSTD_getErrorName(code));
+    u->inside = code != 0;
+    return OK;
+}
+
+static enum status step(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+{
+    *got = 0;
+    if (u->packing == GZIP)
+        return step_gzip(u, bytes, most, got);
+    if (u->packing == ZSTD)
+        return step_zstd(u, bytes, most, got);
+    int64_t n = u->end - u->begin;
+    *got = n < most ? n : most;
+    memcpy(bytes, u->chunk + u->begin, (size_t)*got);
+    u->begin += *got;
+    return OK;
+}
+
+enum status unpack_read(struct unpack *u, void *bytes, int64_t most, int64_t *got)
+{
+    for (*got = 0; *got < most;) {
+        int64_t n;
+        TRY(fill(u));
+        bool nothing = u->begin == u->end;
+        if (nothing && !u->inside)
+            break;
+        TRY(step(u, (char *)bytes + *got, most - *got, &n));
+        if (nothing && n == 0 && u->inside)     /* all of the file went in, and nothing comes out */
+            return broken(u, "it breaks off in the middle");
+        *got += n;
+        u->offset += n;
+    }
+    return OK;
+}
+
+static enum status rewind_all(struct unpack *u)
+{
+    TRY(reader_seek(&u->reader, 0));
+    u->begin = u->end = u->read = u->offset = 0;
+    u->last = u->inside = false;
+    if (u->zstd)
+        ZSTD_DCtx_reset(u->zstd, ZSTD_reset_session_only);
+    return OK;
+}
+
+enum status unpack_seek(struct unpack *u, int64_t offset)
+{
+    if (u->packing == PLAIN) {
+        TRY(reader_seek(&u->reader, offset));
+        u->begin = u->end = 0;
+        u->last = false;
+        u->read = u->offset = offset;
+        return OK;
+    }
+    if (offset < u->offset)
+        TRY(rewind_all(u));
+    char *scrap = offset > u->offset ? memory_alloc(DISCARD) : NULL;
+    enum status status = scrap || offset == u->offset ? OK : ERR_MEMORY;
+    while (status == OK && u->offset < offset) {
+        int64_t left = offset - u->offset, got, asked = left < DISCARD ? left : DISCARD;
+        status = unpack_read(u, scrap, asked, &got);
+        if (status == OK && got < asked)
+            status = fail(ERR_FORMAT, "%s: it ends before byte %lld of what it holds; it was longer before", u->path,
+                          (long long)offset);
+    }
+    memory_free(scrap);
+    return status;
+}

@@ -1,0 +1,264 @@
+/* hone inspect data: a data set as the model will see it, on a terminal in colour, elsewhere with marks. */
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/inspect_page.h"
+#include "cli/visible.h"
+
+enum { MOST_TOKENS = 600, MOST_BAD = 10, WIDTH = 100 };
+
+/* Text and ground are both set, so that a terminal's own colours do not matter. Neighbouring tokens differ in shade. */
+static const char *const SHADES[2][2] = {{"\033[0;38;5;250;48;5;236m", "\033[0;38;5;250;48;5;239m"},       /* not trained */
+                                         {"\033[0;38;5;255;48;5;22m", "\033[0;38;5;255;48;5;28m"}};        /* trained */
+static const char *const SPECIALS[2][2] = {{"\033[0;38;5;222;48;5;236m", "\033[0;38;5;222;48;5;239m"},
+                                           {"\033[0;1;38;5;229;48;5;22m", "\033[0;1;38;5;229;48;5;28m"}};
+static const char RESET[] = "\033[0m";
+
+static bool is(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+static long long number(const json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
+
+/* The last part of a path: places are read by people who know their folders. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static const char *painted(bool colour, const char *code)
+{
+    return colour ? code : "";
+}
+
+/* --- tokens -------------------------------------------------------------------------------------------------------------- */
+
+struct pen {
+    bool colour, fresh;                 /* fresh: at the beginning of a line */
+    const char *shade;                  /* of the token that is being printed */
+};
+
+static enum status print_piece(void *context, const char *piece, int64_t length)
+{
+    struct pen *pen = context;
+    pen->fresh = length == 1 && piece[0] == '\n';
+    if (pen->fresh)
+        printf("%s\n%s", painted(pen->colour, RESET), painted(pen->colour, pen->shade));
+    else
+        fwrite(piece, 1, (size_t)length, stdout);
+    return OK;
+}
+
+static void print_text(const json_t *tokens, bool colour, size_t most)
+{
+    struct pen pen = {.colour = colour, .fresh = true, .shade = ""};
+    size_t i;
+    bool before = false;
+    json_t *token;
+    json_array_foreach(tokens, i, token) {
+        if (i == most)
+            break;
+        bool trained = is(token, "trained"), special = is(token, "special");
+        pen.shade = (special ? SPECIALS : SHADES)[trained][i % 2];
+        if (colour)
+            fputs(pen.shade, stdout);
+        else
+            fputs(trained && !before ? "\u27e6" : before && !trained ? "\u27e7" : pen.fresh ? "" : "\u2502", stdout);
+        visible_token(token, print_piece, &pen);
+        before = trained;
+    }
+    printf("%s%s", colour ? RESET : before ? "\u27e7" : "", pen.fresh && (colour || !before) ? "" : "\n");
+    if (json_array_size(tokens) > most)
+        printf("... and %zu tokens more\n", json_array_size(tokens) - most);
+}
+
+static enum status print_cell(void *context, const char *piece, int64_t length)
+{
+    (void)context;
+    if (length != 1 || piece[0] != '\n')
+        fwrite(piece, 1, (size_t)length, stdout);
+    return OK;
+}
+
+static void print_table(const json_t *tokens, bool colour)
+{
+    size_t i;
+    json_t *token;
+    printf("\n%6s %8s  %-7s  %s\n", "token", "id", "trained", "text");
+    json_array_foreach(tokens, i, token) {
+        bool trained = is(token, "trained");
+        printf("%6zu %8lld  %-7s  %s", i, number(token, "id"), trained ? "yes" : "",
+               painted(colour, (is(token, "special") ? SPECIALS : SHADES)[trained][0]));
+        visible_token(token, print_cell, NULL);
+        printf("%s\n", painted(colour, RESET));
+    }
+}
+
+static void print_row(const json_t *row, bool colour, bool alone)
+{
+    const json_t *tokens = json_object_get(row, "tokens"), *found = json_object_get(row, "found"), *name;
+    size_t i;
+    printf("\n%srow %lld%s  %s:%lld  %s, %zu tokens, %lld trained", painted(colour, "\033[1m"), number(row, "row"),
+           painted(colour, RESET), base_name(text(row, "file")), number(row, "line"), text(row, "kind"), json_array_size(tokens),
+           number(row, "trained_tokens"));
+    json_array_foreach(found, i, name)
+        printf(", %s%s%s", painted(colour, "\033[33m"), json_string_value(name), painted(colour, RESET));
+    puts("");
+    print_text(tokens, colour, alone ? json_array_size(tokens) : MOST_TOKENS);
+    if (alone)
+        print_table(tokens, colour);
+}
+
+/* --- the account --------------------------------------------------------------------------------------------------------- */
+
+static void print_sums(const json_t *report)
+{
+    size_t i;
+    const char *kind;
+    json_t *value;
+    const json_t *longest = json_object_get(report, "longest");
+    double tokens = (double)number(report, "tokens"), trained = (double)number(report, "trained_tokens");
+    json_array_foreach(json_object_get(report, "files"), i, value) {
+        double weight = json_real_value(json_object_get(value, "weight"));
+        printf("%-12s%s", i ? "" : "data", text(value, "path"));
+        printf(weight != 1 ? "  times %g\n" : "\n", weight);
+    }
+    printf("%-12s%lld", "rows", number(report, "rows"));
+    const char *between = ": ";
+    json_object_foreach(json_object_get(report, "kinds"), kind, value) {
+        printf("%s%lld %s", between, (long long)json_integer_value(value), kind);
+        between = ", ";
+    }
+    if (number(report, "bad_rows"))
+        printf("%s%lld that cannot be used", between, number(report, "bad_rows"));
+    puts("");
+    if (json_integer_value(json_object_get(json_object_get(report, "kinds"), "preference")))
+        printf("%-12sof preference rows the chosen answer is trained\n", "");
+    printf("%-12s%.0f, %.0f of them trained (%.1f%%)", "tokens", tokens, trained, tokens > 0 ? 100 * trained / tokens : 0);
+    if (json_is_object(longest))
+        printf("; the longest row has %lld (row %lld)", number(longest, "tokens"), number(longest, "row"));
+    puts("");
+}
+
+static void print_wrapped(const char *words, int indent)
+{
+    int column = indent;
+    printf("%*s", indent, "");
+    for (bool first = true; *words; first = false) {
+        int n = (int)strcspn(words, " ");
+        bool wrap = !first && column + 1 + n > WIDTH;
+        column = wrap ? indent + n : column + n + !first;
+        printf(wrap ? "\n%*s%.*s" : "%*s%.*s", wrap ? indent : !first, "", n, words);
+        words += n + (words[n] == ' ');
+    }
+    puts("");
+}
+
+static void print_checks(const json_t *report, bool colour)
+{
+    size_t i;
+    json_t *check;
+    json_array_foreach(json_object_get(report, "checks"), i, check) {
+        const char *level = text(check, "level");
+        bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
+        const char *code = fine ? "\033[32m" : error ? "\033[1;31m" : "\033[33m";
+        printf("%-12s%s%s%s  %-26s", i ? "" : "checks", painted(colour, code), fine ? "\u2713" : error ? "\u2717" : "!",
+               painted(colour, RESET), text(check, "check"));
+        if (fine) {
+            puts("none");
+            continue;
+        }
+        const json_t *first = json_object_get(check, "first");
+        long long rows = number(check, "rows");
+        printf("%s%lld row%s, the first is row %lld (%s:%lld)\n", is(check, "exact") ? "" : "about ", rows, rows == 1 ? "" : "s",
+               number(first, "row"), base_name(text(first, "file")), number(first, "line"));
+        print_wrapped(text(check, "advice"), 15);
+    }
+}
+
+static void print_bad(const json_t *report, bool colour)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(report, "bad"), i, row) {
+        if (i == MOST_BAD) {
+            printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - MOST_BAD);
+            return;
+        }
+        printf("%-12s%s%s:%lld%s: %s\n", i ? "" : "bad rows", painted(colour, "\033[31m"), base_name(text(row, "file")),
+               number(row, "line"), painted(colour, RESET), text(row, "error"));
+    }
+}
+
+static void print_legend(bool colour)
+{
+    if (colour)
+        printf("\n%s trained %s %s not trained %s %s special %s\n", SHADES[1][0], RESET, SHADES[0][0], RESET, SPECIALS[0][0],
+               RESET);
+    else
+        printf("\n\u27e6trained\u27e7, \u2502 between tokens\n");
+}
+
+static void print_report(const json_t *report, bool colour, bool alone)
+{
+    size_t i;
+    json_t *row;
+    if (!alone) {
+        print_sums(report);
+        print_checks(report, colour);
+    }
+    print_bad(report, colour);
+    if (json_array_size(json_object_get(report, "shown")))
+        print_legend(colour);
+    json_array_foreach(json_object_get(report, "shown"), i, row)
+        print_row(row, colour, alone);
+}
+
+/* The report was made; what it says may still be a reason to stop. */
+static enum status verdict(const json_t *report)
+{
+    const json_t *bad = json_array_get(json_object_get(report, "bad"), 0);
+    if (bad && number(report, "bad_rows") > 1)
+        return fail(ERR_DATA, "%lld of %lld rows cannot be used, the first of them at %s:%lld: %s", number(report, "bad_rows"),
+                    number(report, "rows"), text(bad, "file"), number(bad, "line"), text(bad, "error"));
+    if (bad)
+        return fail(ERR_DATA, "%s:%lld: %s", text(bad, "file"), number(bad, "line"), text(bad, "error"));
+    return json_object_get(report, "stops") ? fail(ERR_DATA, "the data would stop a run: %s", text(report, "stops")) : OK;
+}
+
+hone_status cli_inspect_data(hone_options *options)
+{
+    char *json = NULL;
+    const char *page = "", *row = "0", *model = "";
+    json_t *report = NULL;
+    hone_status status = hone_inspect_data(options, &json);
+    if (status != HONE_OK)
+        return status;
+    hone_options_get(options, "html", &page);
+    hone_options_get(options, "row", &row);
+    hone_options_get(options, "model", &model);
+    if (cli_flag(options, "json"))
+        puts(json);
+    enum status done = json_parse(&report, json, (int64_t)strlen(json), "report");
+    if (done == OK && !cli_flag(options, "json"))
+        print_report(report, cli_colour(), strcmp(row, "0") != 0);
+    if (done == OK && *page)
+        done = inspect_page_write(report, base_name(model), page);
+    if (done == OK)
+        done = verdict(report);
+    json_decref(report);
+    hone_text_destroy(json);
+    return (hone_status)done;
+}

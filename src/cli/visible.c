@@ -1,0 +1,74 @@
+/* Tokens for people. The text of a report is right UTF-8: its parser has seen to that. */
+#include "cli/visible.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int character(const char *text, uint32_t *code)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    int size = t[0] < 0x80 ? 1 : t[0] < 0xe0 ? 2 : t[0] < 0xf0 ? 3 : 4;
+    *code = size == 1 ? t[0] : t[0] & (0xffu >> (size + 1));
+    for (int i = 1; i < size; i++)
+        *code = *code << 6 | (t[i] & 0x3f);
+    return size;
+}
+
+/* Characters that turn the direction of text or take no room. */
+static bool hidden(uint32_t code)
+{
+    return (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+}
+
+static enum status character_out(const char *text, int size, uint32_t code, visible_sink *sink, void *context)
+{
+    char sign[16];
+    if (code == '\n') {
+        TRY(sink(context, "\u23ce", 3));
+        return sink(context, "\n", 1);
+    }
+    if (code == '\t')
+        return sink(context, "\u21e5", 3);
+    if (code < ' ') {
+        memcpy(sign, "\u2400", 3);
+        sign[2] = (char)(sign[2] + (char)code);
+        return sink(context, sign, 3);
+    }
+    if (hidden(code))
+        return sink(context, sign, snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code));
+    return sink(context, text, size);
+}
+
+static enum status bytes_out(const char *hex, visible_sink *sink, void *context)
+{
+    for (; hex[0] && hex[1]; hex += 2) {
+        char sign[8], pair[3] = {hex[0], hex[1], 0};
+        long byte = strtol(pair, NULL, 16);
+        int n = byte >= ' ' && byte < 0x7f ? snprintf(sign, sizeof sign, "%c", (char)byte)
+                                           : snprintf(sign, sizeof sign, "\\x%s", pair);
+        TRY(sink(context, sign, n));
+    }
+    return OK;
+}
+
+enum status visible_token(const json_t *token, visible_sink *sink, void *context)
+{
+    const json_t *text = json_object_get(token, "text");
+    if (!json_is_string(text))
+        return bytes_out(json_string_value(json_object_get(token, "bytes")), sink, context);
+    const char *at = json_string_value(text), *end = at + json_string_length(text), *plain = at;
+    while (at < end) {
+        uint32_t code;
+        int size = character(at, &code);
+        if (code < ' ' || hidden(code)) {
+            if (plain < at)
+                TRY(sink(context, plain, at - plain));
+            TRY(character_out(at, size, code, sink, context));
+            plain = at + size;
+        }
+        at += size;
+    }
+    return plain < end ? sink(context, plain, end - plain) : OK;
+}

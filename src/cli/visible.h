@@ -1,0 +1,15 @@
+/* Tokens for people: what would be invisible or would act on a terminal becomes a sign for it. */
+#ifndef CLI_VISIBLE_H
+#define CLI_VISIBLE_H
+
+#include "base/json.h"
+#include "base/memory.h"
+
+/* Gets a run of text that can be printed as it is, or a newline: "\n", length 1. */
+typedef enum status visible_sink(void *context, const char *text, int64_t length);
+
+/* A token of a report: its text, or its bytes as \xe6\x97 where they are a part of a character. A newline comes as its sign and
+ * then as itself. */
+enum status visible_token(const json_t *token, visible_sink *sink, void *context);
+
+#endif

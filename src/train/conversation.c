@@ -1,0 +1,307 @@
+/* Conversations out of rows. A role that nobody knows is an error: a template may well print it, and then an answer would stand
+ * there untrained. */
+#include "train/conversation.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "train/parse.h"
+
+static const char *const ROLES[] = {"user",     "assistant",   "system",        "tool",         "developer",
+                                    "function", "observation", "tool_response", "tool_results", "ipython", "environment"};
+
+/* ShareGPT's names of those who speak. "function_call" is apart: its value is a call, not what is said. */
+static const struct {
+    const char *from, *role;
+} SPEAKERS[] = {{"human", "user"},     {"user", "user"},          {"gpt", "assistant"},       {"assistant", "assistant"},
+                {"chatgpt", "assistant"}, {"bot", "assistant"},   {"model", "assistant"},     {"system", "system"},
+                {"tool", "tool"},      {"observation", "tool"},   {"function_response", "tool"}};
+
+static enum status out_of_memory(void)
+{
+    return fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
+static enum status drop_nulls(json_t *object)
+{
+    const char *key;
+    json_t *value;
+    bool some = false;
+    json_object_foreach(object, key, value)
+        some = some || json_is_null(value);
+    void *next;
+    if (some)
+        json_object_foreach_safe(object, next, key, value)
+            if (json_is_null(value) && json_object_del(object, key) != 0)
+                return out_of_memory();
+    return OK;
+}
+
+/* {"name", "arguments"}, or a list of them, as text: the calls of an assistant's message. */
+static enum status take_calls(json_t *message, const json_t *value, size_t number)
+{
+    json_t *calls = NULL, *given = NULL, *call;
+    json_error_t error;
+    size_t i;
+    if (json_is_string(value))
+        given = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, &error);
+    json_t *list = json_is_object(given) ? json_pack("[O]", given) : json_incref(given);
+    enum status status = OK;
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        status =
+            fail(ERR_DATA, "message %zu is a function_call, but its value is no JSON of {\"name\": ..., \"arguments\": {...}}",
+                 number);
+    if (status == OK && !(calls = json_array()))
+        status = out_of_memory();
+    json_array_foreach(list, i, call) {
+        if (status == OK && !json_is_string(json_member(call, "name")))
+            status = fail(ERR_DATA, "message %zu is a function_call without \"name\"", number);
+        if (status == OK && json_array_append_new(calls, json_pack("{s:s, s:O}", "type", "function", "function", call)) != 0)
+            status = out_of_memory();
+    }
+    if (status == OK && (json_object_set(message, "tool_calls", calls) != 0 ||
+                         json_object_set_new(message, "role", json_string("assistant")) != 0 ||
+                         json_object_set_new(message, "content", json_string("")) != 0))
+        status = out_of_memory();
+    json_decref(calls);
+    json_decref(list);
+    json_decref(given);
+    return status;
+}
+
+static enum status take_speaker(json_t *message, const char *from, size_t number)
+{
+    const char *role = NULL;
+    for (size_t i = 0; i < sizeof SPEAKERS / sizeof *SPEAKERS && !role; i++)
+        if (strcmp(SPEAKERS[i].from, from) == 0)
+            role = SPEAKERS[i].role;
+    char name[PARSE_SHOWN];
+    if (!role)
+        return fail(
+            ERR_DATA,
+            "message %zu is from \"%s\", whom hone does not know: human, gpt, system, tool, observation and function_call "
+            "are known",
+            number, parse_shown(name, from));
+    json_t *value = json_member(message, "value");
+    if (!json_is_string(value))
+        return fail(ERR_DATA, "\"value\" of message %zu (%s) is %s, not a string", number, from, json_kind(value));
+    return json_object_set_new(message, "role", json_string(role)) == 0 && json_object_set(message, "content", value) == 0
+               ? OK
+               : out_of_memory();
+}
+
+static enum status from_sharegpt(json_t *message, size_t number)
+{
+    const json_t *from = json_object_get(message, "from"), *value = json_object_get(message, "value");
+    if (!json_is_string(from))
+        return fail(ERR_DATA, "\"from\" of message %zu is %s, not a string", number, json_kind(from));
+    TRY(strcmp(json_string_value(from), "function_call") == 0 ? take_calls(message, value, number)
+                                                              : take_speaker(message, json_string_value(from), number));
+    json_object_del(message, "from");
+    json_object_del(message, "value");
+    return OK;
+}
+
+static enum status check_role(const json_t *role, size_t number)
+{
+    if (!role)
+        return fail(ERR_DATA, "message %zu has no \"role\"; it must be a string such as \"user\" or \"assistant\"", number);
+    if (!json_is_string(role))
+        return fail(ERR_DATA, "\"role\" of message %zu is %s; it must be a string such as \"user\" or \"assistant\"", number,
+                    json_kind(role));
+    for (size_t i = 0; i < sizeof ROLES / sizeof *ROLES; i++)
+        if (strcmp(ROLES[i], json_string_value(role)) == 0)
+            return OK;
+    char name[PARSE_SHOWN];
+    return fail(ERR_DATA,
+                "message %zu has the role \"%s\", which hone does not know: user, assistant, system, developer and tool "
+                "are known",
+                number, parse_shown(name, json_string_value(role)));
+}
+
+static enum status check_parts(const json_t *parts, size_t number)
+{
+    size_t i;
+    const json_t *part;
+    json_array_foreach(parts, i, part) {
+        const json_t *type = json_object_get(part, "type");
+        if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0)
+            return fail(ERR_DATA, "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}: only text can be trained",
+                        i + 1, number);
+        if (!json_is_string(json_object_get(part, "text")))
+            return fail(ERR_DATA, "\"text\" of part %zu of message %zu is %s, not a string", i + 1, number,
+                        json_kind(json_object_get(part, "text")));
+    }
+    return OK;
+}
+
+static enum status check_content(const json_t *message, const char *role, size_t number)
+{
+    const json_t *content = json_object_get(message, "content"), *calls = json_object_get(message, "tool_calls");
+    if (calls && !json_is_array(calls))
+        return fail(ERR_DATA, "\"tool_calls\" of message %zu (%s) is %s, not a list", number, role, json_kind(calls));
+    if (json_is_string(content) || (!content && json_array_size(calls)))
+        return OK;
+    if (!content)
+        return fail(ERR_DATA, "message %zu (%s) has no \"content\"; it must be a string or a list of parts", number, role);
+    if (!json_is_array(content))
+        return fail(ERR_DATA, "\"content\" of message %zu (%s) is %s; it must be a string or a list of parts", number, role,
+                    json_kind(content));
+    return check_parts(content, number);
+}
+
+static enum status check_message(json_t *message, size_t number)
+{
+    if (!json_is_object(message))
+        return fail(ERR_DATA, "message %zu is %s, not an object with \"role\" and \"content\"", number, json_kind(message));
+    TRY(drop_nulls(message));
+    if (!json_object_get(message, "role") && json_object_get(message, "from"))
+        TRY(from_sharegpt(message, number));
+    const json_t *role = json_object_get(message, "role");
+    TRY(check_role(role, number));
+    return check_content(message, json_string_value(role), number);
+}
+
+enum status conversation_check(json_t *messages, const char *key)
+{
+    size_t i;
+    json_t *message;
+    if (!json_is_array(messages))
+        return fail(ERR_DATA, "\"%s\" is not a list of messages but %s", key, json_kind(messages));
+    if (json_array_size(messages) == 0)
+        return fail(ERR_DATA, "\"%s\" is empty", key);
+    json_array_foreach(messages, i, message) {
+        enum status status = check_message(message, i + 1);
+        if (status != OK)
+            return strcmp(key, "messages") == 0 ? status : fail_at(status, "\"%s\": ", key);
+    }
+    return OK;
+}
+
+/* A text that may be absent; empty counts as absent. */
+static enum status optional_text(const json_t *row, const char *key, const json_t **text)
+{
+    *text = json_member(row, key);
+    if (*text && !json_is_string(*text))
+        return fail(ERR_DATA, "\"%s\" is %s, not a string", key, json_kind(*text));
+    if (*text && json_string_length(*text) == 0)
+        *text = NULL;
+    return OK;
+}
+
+static enum status append_message(json_t *messages, const char *role, const json_t *content)
+{
+    json_t *message = json_pack("{s:s, s:O}", "role", role, "content", content);
+    return message && json_array_append_new(messages, message) == 0 ? OK : out_of_memory();
+}
+
+enum status conversation_sharegpt(const json_t *row, json_t **messages)
+{
+    json_t *given = json_member(row, "conversations");
+    const json_t *system;
+    TRY(conversation_check(given, "conversations"));
+    TRY(optional_text(row, "system", &system));
+    const char *first = json_string_value(json_object_get(json_array_get(given, 0), "role"));
+    if (system && strcmp(first, "system") == 0)
+        return fail(ERR_DATA, "the row has \"system\" and its conversation begins with a system message: keep one of them");
+    json_t *list = json_array();
+    enum status status = list ? OK : out_of_memory();
+    if (status == OK && system)
+        status = append_message(list, "system", system);
+    if (status == OK && json_array_extend(list, given) != 0)
+        status = out_of_memory();
+    if (status == OK)
+        *messages = list;
+    else
+        json_decref(list);
+    return status;
+}
+
+static enum status add_history(json_t *messages, const json_t *history)
+{
+    size_t i;
+    const json_t *pair;
+    if (history && !json_is_array(history))
+        return fail(ERR_DATA, "\"history\" is %s, not a list of pairs", json_kind(history));
+    json_array_foreach(history, i, pair) {
+        const json_t *question = json_array_get(pair, 0), *answer = json_array_get(pair, 1);
+        if (json_array_size(pair) != 2 || !json_is_string(question) || !json_is_string(answer))
+            return fail(ERR_DATA, "pair %zu of \"history\" is not a list of two strings, question and answer", i + 1);
+        TRY(append_message(messages, "user", question));
+        TRY(append_message(messages, "assistant", answer));
+    }
+    return OK;
+}
+
+static enum status join_question(const json_t *row, json_t **question)
+{
+    const json_t *instruction, *input;
+    TRY(optional_text(row, "instruction", &instruction));
+    TRY(optional_text(row, "input", &input));
+    if (!instruction && !input)
+        return fail(ERR_DATA, "\"instruction\" is empty");
+    struct buffer text = {0};
+    enum status status = OK;
+    if (instruction)
+        status = buffer_append(&text, json_string_value(instruction), (int64_t)json_string_length(instruction));
+    if (status == OK && instruction && input)
+        status = buffer_append(&text, "\n", 1);
+    if (status == OK && input)
+        status = buffer_append(&text, json_string_value(input), (int64_t)json_string_length(input));
+    if (status == OK && !(*question = json_stringn(text.data, (size_t)text.size)))
+        status = out_of_memory();
+    buffer_free(&text);
+    return status;
+}
+
+static enum status fill_alpaca(const json_t *row, json_t *messages)
+{
+    const json_t *system, *output = json_member(row, "output");
+    json_t *question = NULL;
+    TRY(optional_text(row, "system", &system));
+    if (!json_is_string(output))
+        return fail(ERR_DATA, "\"output\" is %s, not a string", json_kind(output));
+    if (system)
+        TRY(append_message(messages, "system", system));
+    TRY(add_history(messages, json_member(row, "history")));
+    TRY(join_question(row, &question));
+    enum status status = append_message(messages, "user", question);
+    json_decref(question);
+    TRY(status);
+    return append_message(messages, "assistant", output);
+}
+
+enum status conversation_alpaca(const json_t *row, json_t **messages)
+{
+    json_t *list = json_array();
+    enum status status = list ? fill_alpaca(row, list) : out_of_memory();
+    if (status == OK)
+        *messages = list;
+    else
+        json_decref(list);
+    return status;
+}
+
+enum status conversation_tools(const json_t *row, json_t **tools)
+{
+    json_t *given = json_member(row, "tools"), *list = json_incref(given);
+    json_error_t error;
+    char text[PARSE_SHOWN];
+    *tools = NULL;
+    if (json_is_string(given)) {
+        json_decref(list);
+        if (json_string_length(given) == 0)
+            return OK;
+        list = json_loadb(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
+        if (!list)
+            return fail(ERR_DATA, "\"tools\" is a string, but not the JSON of a list: column %d: %s", error.column,
+                        parse_shown(text, error.text));
+    }
+    if (list && !json_is_array(list)) {
+        const char *kind = json_kind(list);
+        json_decref(list);
+        return fail(ERR_DATA, "\"tools\" is %s, not a list", kind);
+    }
+    *tools = list;
+    return OK;
+}

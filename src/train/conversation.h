@@ -1,0 +1,19 @@
+/* Conversations out of rows: each form that data sets have becomes a list of messages as chat templates take them. */
+#ifndef TRAIN_CONVERSATION_H
+#define TRAIN_CONVERSATION_H
+
+#include "base/json.h"
+
+/* Checks the list of messages that row[key] is, in place: roles and contents by type; members that are null are taken out, and
+ * {"from", "value"} becomes {"role", "content"} by ShareGPT's names. ERR_DATA with the cause. */
+enum status conversation_check(json_t *messages, const char *key);
+
+/* New lists, the caller's. ShareGPT's "system" goes in front; Alpaca's "input" stands on the line behind its "instruction", and
+ * "history", pairs of question and answer, before both. */
+enum status conversation_sharegpt(const json_t *row, json_t **messages);
+enum status conversation_alpaca(const json_t *row, json_t **messages);
+
+/* The row's "tools", NULL without any: a list, or a text that is the JSON of one. The caller's. */
+enum status conversation_tools(const json_t *row, json_t **tools);
+
+#endif

@@ -1,0 +1,22 @@
+/* The JSON of rows, quickly.
+ *
+ * The idea: Jansson's parser is the judge, and it is slow. This one only knows right JSON of the usual forms; whatever it does
+ * not know is left to the judge, who accepts it or says what is wrong and where.
+ */
+#ifndef TRAIN_PARSE_H
+#define TRAIN_PARSE_H
+
+#include "base/json.h"
+
+enum { PARSE_SHOWN = 48 };
+
+/* A text of a row for a message: what could do harm on a terminal becomes '?', and it has an end. Returns out. */
+const char *parse_shown(char out[static PARSE_SHOWN], const char *text);
+
+/* The tree that Jansson would give, repeated keys refused and NUL characters allowed in strings, or NULL: not known. */
+json_t *parse_quickly(const char *text, int64_t length);
+
+/* The same by Jansson alone where that fails. ERR_DATA with the column, and the line in a text of several, is what is wrong. */
+enum status parse_row(json_t **tree, const char *text, int64_t length);
+
+#endif

@@ -1,0 +1,296 @@
+/* Rows: parsed, recognised, encoded. */
+#include "train/row.h"
+
+#include <string.h>
+
+#include "text/plain.h"
+#include "train/conversation.h"
+#include "train/parse.h"
+
+enum { KEYS = 2 };
+
+/* The keys by which a kind is known: all of them must be there. */
+static const struct {
+    const char *name;
+    const char *key[KEYS];
+} KINDS[ROW_KINDS] = {
+    [ROW_MESSAGES] = {"messages", {"messages"}},
+    [ROW_PROMPT] = {"prompt and completion", {"prompt", "completion"}},
+    [ROW_TEXT] = {"text", {"text"}},
+    [ROW_ALPACA] = {"Alpaca", {"instruction", "output"}},
+    [ROW_SHAREGPT] = {"ShareGPT", {"conversations"}},
+    [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
+};
+
+const char *row_kind_name(enum row_kind kind)
+{
+    return KINDS[kind].name;
+}
+
+/* What a row holds, ready to be encoded: a conversation with the place of its first trained message, or a text with that of its
+ * first trained byte. */
+struct content {
+    json_t *tree;
+    json_t *messages, *tools;
+    int64_t first;
+    const char *prompt, *rest;
+    int64_t prompt_length, rest_length;
+};
+
+/* --- recognising -------------------------------------------------------------------------------------------------------- */
+
+static enum status list_keys(struct buffer *text, const json_t *tree)
+{
+    const char *key;
+    json_t *value;
+    char name[PARSE_SHOWN];
+    int count = 0;
+    json_object_foreach((json_t *)tree, key, value) {
+        if (++count > 8)
+            return buffer_format(text, ", ...");
+        TRY(buffer_format(text, "%s\"%s\"%s", count > 1 ? ", " : "", parse_shown(name, key),
+                          json_is_null(value) ? " (null)" : ""));
+    }
+    return count ? OK : buffer_format(text, "none");
+}
+
+/* "\"prompt\" but no \"completion\"" for a kind of which one key is there. */
+static enum status name_half(struct buffer *text, const json_t *tree)
+{
+    for (int k = 0; k < ROW_KINDS; k++) {
+        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        if (!b || !json_member(tree, a) == !json_member(tree, b))
+            continue;
+        bool first = json_member(tree, a) != NULL;
+        return buffer_format(text, "it has \"%s\" but no \"%s\"; ", first ? a : b, first ? b : a);
+    }
+    return OK;
+}
+
+static enum status unknown_keys(const json_t *tree)
+{
+    struct buffer keys = {0}, half = {0};
+    enum status status = list_keys(&keys, tree);
+    if (status == OK)
+        status = name_half(&half, tree);
+    if (status == OK)
+        status = fail(
+            ERR_DATA,
+            "the row is of no known kind: %sits keys are %s; known are \"messages\" | \"prompt\" and \"completion\" | \"text\" | "
+            "\"instruction\" and \"output\" | \"conversations\" | \"chosen\" and \"rejected\"",
+            half.size ? half.data : "", keys.data);
+    buffer_free(&keys);
+    buffer_free(&half);
+    return status;
+}
+
+static enum status recognise(const json_t *tree, enum row_kind *kind)
+{
+    int found = -1;
+    if (!json_is_object(tree))
+        return fail(ERR_DATA, "the row is %s, not a JSON object", json_kind(tree));
+    for (int k = 0; k < ROW_KINDS; k++) {
+        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        if (!json_member(tree, a) || (b && !json_member(tree, b)))
+            continue;
+        if (found >= 0)
+            return fail(ERR_DATA, "the row could be two kinds: %s by \"%s\", and %s by \"%s\"; keep the keys of one",
+                        KINDS[found].name, KINDS[found].key[KINDS[found].key[1] != NULL], KINDS[k].name, b ? b : a);
+        found = k;
+    }
+    if (found < 0)
+        return unknown_keys(tree);
+    *kind = (enum row_kind)found;
+    return OK;
+}
+
+/* --- what each kind holds ------------------------------------------------------------------------------------------------ */
+
+static enum status take_text(const json_t *tree, const char *key, const char **text, int64_t *length)
+{
+    const json_t *value = json_member(tree, key);
+    if (!json_is_string(value))
+        return fail(ERR_DATA, "\"%s\" is %s, not a string", key, json_kind(value));
+    *text = json_string_value(value);
+    *length = (int64_t)json_string_length(value);
+    return OK;
+}
+
+/* Messages of two lists, one behind the other; the second is trained. `before` may be NULL. */
+static enum status take_lists(struct content *c, const char *before, const char *key)
+{
+    json_t *prompt = before ? json_member(c->tree, before) : NULL, *rest = json_member(c->tree, key);
+    if (prompt)
+        TRY(conversation_check(prompt, before));
+    TRY(conversation_check(rest, key));
+    c->first = (int64_t)json_array_size(prompt);
+    if (!prompt) {
+        c->messages = json_incref(rest);
+        return OK;
+    }
+    c->messages = json_array();
+    return c->messages && json_array_extend(c->messages, prompt) == 0 && json_array_extend(c->messages, rest) == 0
+               ? OK
+               : fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
+static enum status take_strings(struct content *c, const char *before, const char *key)
+{
+    TRY(take_text(c->tree, before, &c->prompt, &c->prompt_length));
+    return take_text(c->tree, key, &c->rest, &c->rest_length);
+}
+
+/* Prompt and answer are both strings or both lists. */
+static enum status take_answer(struct content *c, const char *key)
+{
+    const json_t *prompt = json_member(c->tree, "prompt"), *answer = json_member(c->tree, key);
+    bool strings = json_is_string(prompt) && json_is_string(answer);
+    if (!strings && !(json_is_array(prompt) && json_is_array(answer)))
+        return fail(ERR_DATA, "\"prompt\" is %s and \"%s\" is %s; both must be strings, or both lists of messages",
+                    json_kind(prompt), key, json_kind(answer));
+    return strings ? take_strings(c, "prompt", key) : take_lists(c, "prompt", key);
+}
+
+/* Where two texts part; a space before that place belongs to the answers, as in TRL. */
+static int64_t common_text(const json_t *a, const json_t *b)
+{
+    const char *x = json_string_value(a), *y = json_string_value(b);
+    size_t n = 0, least = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
+    while (n < least && x[n] == y[n])
+        n++;
+    while (n > 0 && n < json_string_length(a) && ((unsigned char)x[n] & 0xc0) == 0x80)
+        n--;
+    return (int64_t)(n > 0 && x[n - 1] == ' ' ? n - 1 : n);
+}
+
+/* Both answers hold the whole conversation: what they share is the prompt. */
+static enum status take_whole_answers(struct content *c)
+{
+    const json_t *chosen = json_member(c->tree, "chosen"), *rejected = json_member(c->tree, "rejected");
+    if (json_is_string(chosen) && json_is_string(rejected)) {
+        TRY(take_text(c->tree, "chosen", &c->prompt, &c->rest_length));
+        c->prompt_length = common_text(chosen, rejected);
+        c->rest = c->prompt + c->prompt_length;
+        c->rest_length -= c->prompt_length;
+        return OK;
+    }
+    TRY(take_lists(c, NULL, "chosen"));
+    TRY(conversation_check((json_t *)rejected, "rejected"));
+    size_t n = json_array_size(chosen);
+    while ((size_t)c->first < n &&
+           json_equal(json_array_get(chosen, (size_t)c->first), json_array_get(rejected, (size_t)c->first)))
+        c->first++;
+    return (size_t)c->first < n ? OK : fail(ERR_DATA, "\"chosen\" and \"rejected\" are the same, so nothing is preferred");
+}
+
+static enum status take_preference(struct content *c)
+{
+    const json_t *chosen = json_member(c->tree, "chosen"), *rejected = json_member(c->tree, "rejected");
+    if (json_is_string(chosen) != json_is_string(rejected))
+        return fail(ERR_DATA, "\"chosen\" is %s and \"rejected\" is %s; both must be strings, or both lists of messages",
+                    json_kind(chosen), json_kind(rejected));
+    if (!json_member(c->tree, "prompt"))
+        return take_whole_answers(c);
+    return take_answer(c, "chosen");
+}
+
+static enum status take(struct content *c, enum row_kind kind)
+{
+    switch (kind) {
+    case ROW_MESSAGES:
+        return take_lists(c, NULL, "messages");
+    case ROW_PROMPT:
+        return take_answer(c, "completion");
+    case ROW_TEXT:
+        TRY(take_text(c->tree, "text", &c->rest, &c->rest_length));
+        c->prompt = c->rest;
+        return c->rest_length ? OK : fail(ERR_DATA, "\"text\" is empty");
+    case ROW_ALPACA:
+        return conversation_alpaca(c->tree, &c->messages);
+    case ROW_SHAREGPT:
+        return conversation_sharegpt(c->tree, &c->messages);
+    case ROW_PREFERENCE:
+        return take_preference(c);
+    case ROW_KINDS:
+        break;
+    }
+    return fail(ERR_INTERNAL, "a row of no kind");
+}
+
+/* --- encoding ----------------------------------------------------------------------------------------------------------- */
+
+static bool speaks(const json_t *messages, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++)
+        if (strcmp(json_string_value(json_object_get(json_array_get(messages, (size_t)i), "role")), "assistant") == 0)
+            return true;
+    return false;
+}
+
+/* Says of the prompt's answers that they are no targets. */
+static enum status mark_prompt(const json_t *messages, int64_t first)
+{
+    for (int64_t i = 0; i < first; i++)
+        if (speaks(messages, i, i + 1) && json_object_set_new(json_array_get(messages, (size_t)i), "train", json_false()) != 0)
+            return fail(ERR_MEMORY, "out of memory: a JSON value");
+    return OK;
+}
+
+/* Takes the mask from the tokens of the messages before `first`, and from the end of their last turn. */
+static enum status untrain_prompt(const struct chat *chat, const json_t *row, int64_t first, struct chat_row *out)
+{
+    struct jinja_output text = {0};
+    enum status status = chat_render(chat, row, false, &text);
+    if (status == OK) {
+        int64_t end = 0, answer = text.text.size;           /* of the prompt, and where the answer's own bytes begin */
+        for (int64_t s = text.span_count - 1; s >= 0; s--)
+            if (text.span[s].message >= first)
+                answer = text.span[s].begin;
+            else if (text.span[s].message >= 0 && end == 0)
+                end = text.span[s].end;
+        const int64_t *begin = out->tokens.begin;
+        for (int64_t i = 0; i < out->tokens.count && (begin[i] < end || (begin[i] < answer && out->mask[i])); i++) {
+            out->trained -= out->mask[i];
+            out->mask[i] = 0;
+        }
+    }
+    jinja_output_free(&text);
+    return status;
+}
+
+static enum status encode_conversation(const struct chat *chat, struct content *c, struct chat_row *out)
+{
+    if (!speaks(c->messages, c->first, (int64_t)json_array_size(c->messages)))
+        return fail(ERR_DATA, "the row has no %s of the assistant: not one token to train", c->first ? "answer" : "message");
+    if (json_object_size(json_member(c->tree, "chat_template_kwargs")))
+        return fail(ERR_DATA,
+                    "\"chat_template_kwargs\" are not supported: take the key out, or write what they do into the messages");
+    TRY(conversation_tools(c->tree, &c->tools));
+    TRY(mark_prompt(c->messages, c->first));
+    json_t *row = json_is_array(json_object_get(c->tree, "messages")) && !json_is_string(json_object_get(c->tree, "tools"))
+                      ? json_incref(c->tree)            /* it is already what chats are */
+                  : c->tools ? json_pack("{s:O, s:O}", "messages", c->messages, "tools", c->tools)
+                             : json_pack("{s:O}", "messages", c->messages);
+    enum status status = row ? chat_encode(chat, row, out) : fail(ERR_MEMORY, "out of memory: a JSON value");
+    if (status == OK && c->first && speaks(c->messages, 0, c->first))
+        status = untrain_prompt(chat, row, c->first, out);
+    json_decref(row);
+    return status;
+}
+
+enum status row_encode(const struct chat *chat, const char *text, int64_t length, struct chat_row *out, enum row_kind *kind)
+{
+    struct content c = {0};
+    enum status status = parse_row(&c.tree, text, length);
+    if (status == OK)
+        status = recognise(c.tree, kind);
+    if (status == OK)
+        status = take(&c, *kind);
+    if (status == OK)
+        status = c.messages ? encode_conversation(chat, &c, out)
+                            : plain_encode(chat, c.prompt, c.prompt_length, c.rest, c.rest_length, out);
+    json_decref(c.messages);
+    json_decref(c.tools);
+    json_decref(c.tree);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* Rows in text. Lines are found by their newlines alone; in an array, strings and brackets are followed, nothing more: what an
+ * element says is for the parser of rows to judge. */
+#include "train/scan.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { DEPTH = 2048 };                  /* of nested brackets, as deep as the parser goes */
+
+static bool white(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool blank(const char *text, int64_t length)
+{
+    while (length && white(text[length - 1]))
+        length--;
+    return length == 0;
+}
+
+/* A row begins where its line does, so that columns are those of the file. */
+static void next_line(struct scan *s, struct source_row *row, bool *found)
+{
+    while (!*found && s->begin < s->end) {
+        const char *start = s->text + s->begin, *stop = memchr(start, '\n', (size_t)(s->end - s->begin));
+        if (!stop && !s->last)
+            return;
+        int64_t length = (stop ? stop : s->text + s->end) - start;
+        s->begin += length + (stop != NULL);
+        int64_t line = s->line++;
+        if (blank(start, length))
+            continue;
+        while (white(start[length - 1]))
+            length--;
+        *row = (struct source_row){start, length, line};
+        *found = true;
+    }
+}
+
+static enum status wrong(const struct scan *s, const char *what)
+{
+    char near[32];
+    int n = 0;
+    for (int64_t i = s->begin; i < s->end && n < 24 && s->text[i] != '\n'; i++)
+        near[n++] = isprint((unsigned char)s->text[i]) ? s->text[i] : '?';
+    near[n] = 0;
+    return fail(ERR_FORMAT, "%lld: %s, but here is %s%s%s; check the file with a JSON tool", (long long)s->line, what,
+                n ? "\"" : "", n ? near : "its end", n ? "\"" : "");
+}
+
+static void skip_white(struct scan *s)
+{
+    for (; s->begin < s->end && white(s->text[s->begin]); s->begin++)
+        s->line += s->text[s->begin] == '\n';
+}
+
+/* Behind the string that begins at `at`, or -1 if the text ends inside it. */
+static int64_t behind_string(const struct scan *s, int64_t at)
+{
+    for (at++; at < s->end; at++) {
+        if (s->text[at] == '\\')
+            at++;
+        else if (s->text[at] == '"')
+            return at + 1;
+    }
+    return -1;
+}
+
+/* Behind a number or word: whatever stands there up to a separator. */
+static int64_t behind_word(const struct scan *s, int64_t at)
+{
+    while (at < s->end && !white(s->text[at]) && !strchr(",:[]{}\"", s->text[at]))
+        at++;
+    return at < s->end ? at : -1;
+}
+
+/* Behind the object or list that begins at `at`, -1 if the text ends inside it, and -2 with *at where brackets do not fit. */
+static int64_t behind_brackets(const struct scan *s, int64_t *at)
+{
+    char open[DEPTH];
+    int depth = 0;
+    for (int64_t i = *at; i < s->end; i++) {
+        char c = s->text[i];
+        if (c == '"') {
+            i = behind_string(s, i) - 1;
+            if (i < 0)
+                return -1;
+        } else if (c == '{' || c == '[') {
+            if (depth == DEPTH) {
+                *at = i;
+                return -2;
+            }
+            open[depth++] = (char)(c == '{' ? '}' : ']');
+        } else if (c == '}' || c == ']') {
+            if (open[--depth] != c) {
+                *at = i;
+                return -2;
+            }
+            if (depth == 0)
+                return i + 1;
+        }
+    }
+    return -1;
+}
+
+static enum status next_element(struct scan *s, struct source_row *row, bool *found)
+{
+    int64_t at = s->begin;
+    char c = s->text[at];
+    int64_t behind = c == '"' ? behind_string(s, at) : c == '{' || c == '[' ? behind_brackets(s, &at) : behind_word(s, at);
+    if (behind == -1 && s->last)
+        return wrong(s, "the row that begins here does not end before the file does");
+    if (behind == -1)
+        return OK;
+    if (behind == -2 || behind == s->begin) {
+        for (int64_t i = s->begin; i < at; i++)
+            s->line += s->text[i] == '\n';
+        s->begin = at;
+        return wrong(s, behind == -2 ? "brackets do not fit each other or are nested too deeply" : "a row was expected");
+    }
+    *row = (struct source_row){s->text + s->begin, behind - s->begin, s->line};
+    for (const char *p = row->text; (p = memchr(p, '\n', (size_t)(row->text + row->length - p))); p++)
+        s->line++;
+    s->begin = behind;
+    s->place = SCAN_BEHIND;
+    *found = true;
+    return OK;
+}
+
+static enum status next_in_array(struct scan *s, struct source_row *row, bool *found)
+{
+    while (!*found) {
+        skip_white(s);
+        if (s->begin == s->end)
+            return s->last && s->place != SCAN_ENDED ? wrong(s, "the array of rows does not end") : OK;
+        char c = s->text[s->begin];
+        if (s->place == SCAN_ENDED)
+            return wrong(s, "nothing may stand behind the array of rows");
+        if (c == ']' && (s->place == SCAN_FIRST || s->place == SCAN_BEHIND)) {
+            s->place = SCAN_ENDED;
+            s->begin++;
+        } else if (s->place == SCAN_START) {
+            s->place = SCAN_FIRST;
+            s->begin++;                 /* the bracket by which an array is known */
+        } else if (s->place == SCAN_BEHIND) {
+            if (c != ',')
+                return wrong(s, "between two rows there must be a comma");
+            s->place = SCAN_COMMA;
+            s->begin++;
+        } else {
+            int64_t before = s->begin;
+            TRY(next_element(s, row, found));
+            if (s->begin == before)
+                return OK;
+        }
+    }
+    return OK;
+}
+
+enum status scan_row(struct scan *s, struct source_row *row, bool *found)
+{
+    *found = false;
+    if (s->array)
+        return next_in_array(s, row, found);
+    next_line(s, row, found);
+    return OK;
+}

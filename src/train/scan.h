@@ -1,0 +1,26 @@
+/* Where rows begin and end in text that comes in pieces: one JSON object a line, or the elements of one JSON array. */
+#ifndef TRAIN_SCAN_H
+#define TRAIN_SCAN_H
+
+#include <stdbool.h>
+
+#include "train/source.h"
+
+enum scan_place { SCAN_START, SCAN_FIRST, SCAN_BEHIND, SCAN_COMMA, SCAN_ENDED };      /* in an array: what may come next */
+
+/* A copy is a place to go back to. */
+struct scan {
+    const char *text;
+    int64_t begin, end;                 /* text[begin, end) is still to be scanned */
+    int64_t line;                       /* of text[begin], from 1 */
+    bool last;                          /* nothing comes behind text[end] */
+    bool array;
+    enum scan_place place;
+};
+
+/* The next whole row, moving `begin` behind it. None is found where more text is needed, or at the end of the last text. What is
+ * wrong between the elements of an array is ERR_FORMAT with the line in front: a line can be skipped, a hole in an array cannot.
+ */
+enum status scan_row(struct scan *scan, struct source_row *row, bool *found);
+
+#endif

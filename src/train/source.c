@@ -1,0 +1,364 @@
+/* The files of a data set, read in pieces.
+ *
+ * The idea: a block's text is what the block before it left over, then as much of the file as makes up its size. Rows are found
+ * in it; what is left of it belongs to the next block. A row that does not fit lets the piece grow, up to a limit.
+ */
+#include "train/source.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/unpack.h"
+#include "train/scan.h"
+
+#define MOST_ROW ((int64_t)64 << 20)    /* bytes of one row */
+enum { MOST_FILES = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
+
+struct source_file {
+    const char *path;
+    double weight;
+};
+
+struct source {
+    struct arena arena;
+    struct source_file *files;
+    int64_t count, capacity;
+    struct unpack *open;                /* the file that is being read, or NULL */
+    int64_t file;
+    struct buffer left;                 /* read, and not yet in a block */
+    int64_t offset;                     /* of left's first byte in the file's text */
+    struct scan scan;                   /* line, array, place and last of that byte; its text is set in each read */
+};
+
+void source_block_free(struct source_block *block)
+{
+    memory_free(block->rows);
+    buffer_free(&block->text);
+    *block = (struct source_block){0};
+}
+
+static enum status add_file(struct source *s, const char *path, double weight)
+{
+    if (s->count == MOST_FILES)
+        return fail(ERR_ARGUMENT, "more than %d data files; join some of them", MOST_FILES);
+    TRY(memory_grow(&s->files, &s->capacity, s->count + 1, (int64_t)sizeof *s->files));
+    char *copy = arena_text(&s->arena, path, (int64_t)strlen(path));
+    if (!copy)
+        return ERR_MEMORY;
+    s->files[s->count++] = (struct source_file){copy, weight};
+    return OK;
+}
+
+/* The one file of a directory that is this split, whatever its ending. */
+static enum status add_directory(struct source *s, const char *dir, const char *split, double weight)
+{
+    static const char *const endings[] = {".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst"};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const char *name = arena_format(&s->arena, "%s%s", split, endings[i]);
+        const char *path = name ? file_join(&s->arena, dir, name) : NULL;
+        if (!path)
+            return ERR_MEMORY;
+        if (!file_exists(path))
+            continue;
+        if (found)
+            return fail(ERR_ARGUMENT, "both %s and %s are there; name the one that is meant", found, path);
+        found = path;
+    }
+    if (!found)
+        return fail(ERR_IO,
+                    "%s: there is no %s.jsonl in this directory (nor %s.json, nor either packed as .gz or .zst); name the file "
+                    "itself if it is called otherwise",
+                    dir, split, split);
+    return add_file(s, found, weight);
+}
+
+static enum status add_path(struct source *s, const char *path, const char *split, double weight)
+{
+    if (!file_exists(path))
+        return fail(
+            ERR_IO,
+            "%s: no such file; --data names files of rows on this machine (.jsonl, .json, packed as .gz or .zst or not) or "
+            "directories with %s.jsonl, separated by commas",
+            path, split);
+    return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
+}
+
+/* One of the list: a path, or a path with a weight behind it. */
+static enum status add_item(struct source *s, char *item, const char *split)
+{
+    char *colon = file_exists(item) ? NULL : strrchr(item, ':'), *end = NULL;
+    double weight = 1;
+    if (colon && colon != item) {
+        weight = strtod(colon + 1, &end);
+        if (end == colon + 1 || *end)
+            return add_path(s, item, split, 1);
+        if (!(weight > 0 && weight <= 1000))
+            return fail(ERR_ARGUMENT, "%s: the weight must be above 0 and at most 1000: 0.5 takes half of the rows, 2 each twice",
+                        item);
+        *colon = 0;
+    }
+    return add_path(s, item, split, weight);
+}
+
+static enum status add_list(struct source *s, const char *paths, const char *split)
+{
+    if (file_exists(paths))
+        return add_path(s, paths, split, 1);
+    char *list = arena_text(&s->arena, paths, (int64_t)strlen(paths));
+    if (!list)
+        return ERR_MEMORY;
+    for (char *item = list, *comma; item; item = comma) {
+        comma = strchr(item, ',');
+        if (comma)
+            *comma++ = 0;
+        if (!*item)
+            return fail(ERR_ARGUMENT, "\"%s\": an empty name among the data files", paths);
+        TRY(add_item(s, item, split));
+    }
+    return OK;
+}
+
+/* What other files begin with, that somebody may hand to --data. */
+static enum status check_opening(const char *path, const char *text, int64_t length)
+{
+    static const struct {
+        const char *bytes;
+        int64_t count;
+        const char *says;
+    } known[] = {
+        {"PAR1", 4, "a Parquet file, which hone does not read; convert it: python3 -c \"import pandas, sys; "
+                    "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl"},
+        {"ARROW1", 6, "an Arrow file, which hone does not read; convert it: python3 -c \"import datasets, sys; "
+                      "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
+        {"\xff\xff\xff\xff", 4, "an Arrow stream, which hone does not read; convert it: python3 -c \"import datasets, sys; "
+                                "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
+        {"\xff\xfe", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+        {"\xfe\xff", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
+        {"PK\3\4", 4, "a zip archive; unpack it"},
+        {"BZh", 3, "packed by bzip2; unpack it, or pack it by gzip or zstd"},
+        {"\xfd" "7zXZ", 5, "packed by xz; unpack it, or pack it by gzip or zstd"},
+        {"\x28\xb5\x2f\xfd", 4, "packed twice; unpack it once"},
+        {"\x1f\x8b", 2, "packed twice; unpack it once"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (length >= known[i].count && memcmp(text, known[i].bytes, (size_t)known[i].count) == 0)
+            return fail(ERR_UNSUPPORTED, "%s: %s", path, known[i].says);
+    return OK;
+}
+
+/* Adds up to `more` bytes of the open file to a text. */
+static enum status read_more(struct source *s, struct buffer *text, int64_t more)
+{
+    int64_t got;
+    TRY(buffer_reserve(text, more));
+    TRY(unpack_read(s->open, text->data + text->size, more, &got));
+    text->size += got;
+    text->data[text->size] = 0;
+    s->scan.last = got < more;
+    return OK;
+}
+
+/* Takes blank lines from the beginning of s->left. Returns where the first character is that is not white, or its size. */
+static int64_t skip_blank_lines(struct source *s)
+{
+    int64_t first = 0, line = 0;
+    for (; first < s->left.size && s->left.data[first] && strchr(" \t\r\n", s->left.data[first]); first++)
+        if (s->left.data[first] == '\n') {
+            s->scan.line++;
+            line = first + 1;
+        }
+    memmove(s->left.data, s->left.data + line, (size_t)(s->left.size -= line));
+    s->offset += line;
+    return first - line;
+}
+
+/* Opens a file and finds out what it is. s->left has its text from the first line on that is not blank. */
+static enum status open_file(struct source *s, int64_t file)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    unpack_close(s->open);
+    s->open = NULL;
+    s->file = file;
+    s->left.size = s->offset = 0;
+    s->scan = (struct scan){.line = 1};
+    if (file == s->count)
+        return OK;
+    TRY(unpack_open(&s->open, s->files[file].path));
+    TRY(read_more(s, &s->left, OPENING));
+    TRY(check_opening(s->files[file].path, s->left.data, s->left.size));
+    if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3)) {
+        s->offset = 3;
+        memmove(s->left.data, s->left.data + 3, (size_t)(s->left.size -= 3));
+    }
+    int64_t first;
+    while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last)
+        TRY(read_more(s, &s->left, OPENING));
+    s->scan.array = first < s->left.size && s->left.data[first] == '[';
+    return OK;
+}
+
+enum status source_open(struct source **out, const char *paths, const char *split)
+{
+    *out = NULL;
+    struct source *s = memory_alloc((int64_t)sizeof *s);
+    if (!s)
+        return ERR_MEMORY;
+    enum status status = add_list(s, paths, split);
+    for (int64_t i = s->count - 1; i >= 0 && status == OK; i--)         /* what cannot be read is said before work begins */
+        status = open_file(s, i);
+    if (status == OK)
+        *out = s;
+    else
+        source_close(s);
+    return status;
+}
+
+void source_close(struct source *s)
+{
+    if (!s)
+        return;
+    unpack_close(s->open);
+    buffer_free(&s->left);
+    memory_free(s->files);
+    arena_free(&s->arena);
+    memory_free(s);
+}
+
+int64_t source_files(const struct source *s)
+{
+    return s->count;
+}
+
+const char *source_path(const struct source *s, int64_t file)
+{
+    return s->files[file].path;
+}
+
+double source_weight(const struct source *s, int64_t file)
+{
+    return s->files[file].weight;
+}
+
+enum status source_hash(struct source *s, int64_t file, struct hash *hash)
+{
+    struct reader reader;
+    int64_t got = HASH_CHUNK;
+    TRY(reader_open(&reader, s->files[file].path));
+    char *chunk = memory_alloc(HASH_CHUNK);
+    enum status status = chunk ? OK : ERR_MEMORY;
+    while (status == OK && got == HASH_CHUNK) {
+        status = reader_read(&reader, chunk, HASH_CHUNK, &got);
+        if (status == OK)
+            hash_add(hash, chunk, got);
+    }
+    memory_free(chunk);
+    reader_close(&reader);
+    return status;
+}
+
+enum status source_seek(struct source *s, const struct source_position *position)
+{
+    if (position->file < 0 || position->file > s->count || position->offset < 0)
+        return fail(ERR_FORMAT, "the data has no file %lld, offset %lld", (long long)position->file, (long long)position->offset);
+    TRY(open_file(s, position->file));
+    if (!s->open || position->offset <= s->offset)
+        return OK;
+    TRY(unpack_seek(s->open, position->offset));
+    s->left.size = 0;
+    s->offset = position->offset;
+    s->scan.last = false;
+    s->scan.line = position->line > 0 ? position->line : 1;
+    s->scan.place = SCAN_BEHIND;        /* blocks end behind a row */
+    return OK;
+}
+
+static enum status add_row(struct source_block *block, const struct source_row *row)
+{
+    TRY(memory_grow(&block->rows, &block->capacity, block->count + 1, (int64_t)sizeof *block->rows));
+    block->rows[block->count++] = *row;
+    return OK;
+}
+
+/* All whole rows of the block's text. The scan ends behind the last one, or, if there is none, where more text is needed. */
+static enum status find_rows(struct source *s, struct source_block *block)
+{
+    struct scan scan = s->scan, behind_last = scan;
+    scan.text = block->text.data;
+    scan.begin = 0;
+    scan.end = block->text.size;
+    for (bool found = true; found;) {
+        struct source_row row;
+        TRY(scan_row(&scan, &row, &found));
+        if (found) {
+            TRY(add_row(block, &row));
+            behind_last = scan;
+        }
+    }
+    s->scan = block->count ? behind_last : scan;
+    return OK;
+}
+
+/* What the scan has passed is taken from the block's text, which so far holds no row. */
+static void drop_scanned(struct source *s, struct buffer *text)
+{
+    memmove(text->data, text->data + s->scan.begin, (size_t)(text->size -= s->scan.begin));
+    s->offset += s->scan.begin;
+}
+
+static enum status fill_block(struct source *s, struct source_block *block, int64_t bytes)
+{
+    const char *path = s->files[s->file].path;
+    struct buffer *text = &block->text;
+    text->size = 0;
+    TRY(buffer_reserve(text, 1));       /* an empty text has an address too */
+    if (s->left.size)
+        TRY(buffer_append(text, s->left.data, s->left.size));
+    s->left.size = 0;
+    for (int64_t size = bytes;;) {
+        if (!s->scan.last && text->size < size)
+            TRY(read_more(s, text, size - text->size));
+        enum status status = find_rows(s, block);
+        if (status != OK)
+            return status == ERR_FORMAT ? fail_at(status, "%s:", path) : status;
+        if (block->count)
+            return OK;
+        drop_scanned(s, text);
+        if (s->scan.last)
+            return OK;
+        if (text->size >= MOST_ROW)
+            return fail(ERR_DATA, "%s:%lld: the row that begins here is longer than %lld MB", path, (long long)s->scan.line,
+                        (long long)(MOST_ROW >> 20));
+        size = text->size * 2 > bytes ? text->size * 2 : bytes;
+        size = size > MOST_ROW && bytes < MOST_ROW ? MOST_ROW : size;
+    }
+}
+
+/* What lies behind the block's last row is for the next block. */
+static enum status keep_rest(struct source *s, const struct source_block *block)
+{
+    int64_t used = s->scan.begin;
+    TRY(buffer_append(&s->left, block->text.data + used, block->text.size - used));
+    s->offset += used;
+    return OK;
+}
+
+enum status source_read(struct source *s, struct source_block *block, int64_t bytes)
+{
+    block->count = 0;
+    while (s->open) {
+        TRY(fill_block(s, block, bytes > 0 ? bytes : 1));
+        if (block->count) {
+            block->file = s->file;
+            TRY(keep_rest(s, block));
+            block->next = (struct source_position){s->file, s->offset, s->scan.line};
+            return OK;
+        }
+        TRY(open_file(s, s->file + 1));
+    }
+    block->file = s->count;
+    block->next = (struct source_position){s->count, 0, 1};
+    return OK;
+}

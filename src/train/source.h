@@ -1,0 +1,63 @@
+/* The rows of a data set as they lie in its files, block by block, in order.
+ *
+ * The idea: files are read in pieces and never mapped, so that memory does not grow with them; what a block holds is whole
+ * rows, not yet parsed. A file is JSON objects one a line, or one JSON array of objects, told apart by its first byte; its
+ * bytes may be packed by gzip or zstd, told by what they begin with. Blank lines, a byte order mark, CRLF and a missing last
+ * newline are fine.
+ */
+#ifndef TRAIN_SOURCE_H
+#define TRAIN_SOURCE_H
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+struct source;
+
+struct source_position {
+    int64_t file;
+    int64_t offset;                     /* into the file's text, unpacked */
+    int64_t line;                       /* of the text at offset, from 1; below 1 means 1, so that {0} is the beginning */
+};
+
+/* One row's JSON, without white space around it. */
+struct source_row {
+    const char *text;
+    int64_t length, line;               /* line: where it begins */
+};
+
+/* Starts as {0}; what one read left is replaced by the next. */
+struct source_block {
+    struct source_row *rows;
+    int64_t count, capacity;
+    struct buffer text;                 /* what rows point into */
+    int64_t file;                       /* all rows of a block are of one file */
+    struct source_position next;        /* where the block after this one begins */
+};
+
+void source_block_free(struct source_block *block);
+
+/* `paths` is what --data says: files and directories, separated by commas, each with ":weight" behind it or without. A directory
+ * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. What is no readable data
+ * is an error that says what was expected. A path that exists as it stands is taken so, whatever commas and colons it has. */
+enum status source_open(struct source **out, const char *paths, const char *split);
+void source_close(struct source *source);                       /* NULL is fine */
+
+int64_t source_files(const struct source *source);
+const char *source_path(const struct source *source, int64_t file);
+
+/* How often a row of this file is taken in an epoch: its whole part, and once more for the seeded choice of rows that is the
+ * rest. 1 where nothing is said; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */
+double source_weight(const struct source *source, int64_t file);
+
+/* Adds the file's bytes as they are on disk, read, not mapped. */
+enum status source_hash(struct source *source, int64_t file, struct hash *hash);
+
+/* Where the next block begins: the beginning, {0}, or what a block said. In a packed file what lies before is unpacked again. */
+enum status source_seek(struct source *source, const struct source_position *position);
+
+/* The next block: about `bytes` of text in whole rows, one row at least, however long up to a fixed limit. No rows: the end.
+ * What is between the rows of an array and no JSON, a packed file that breaks off, and a row beyond the limit are errors with the
+ * file and the place in front. */
+enum status source_read(struct source *source, struct source_block *block, int64_t bytes);
+
+#endif

@@ -1,0 +1,432 @@
+/* Data files: the same rows from every form and packing, in blocks of any size, from any place; and what is said of files that
+ * are no data. */
+#include "test.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "train/source.h"
+
+enum { ROWS = 200 };
+
+static char dir[] = "/tmp/hone-source-XXXXXX";
+static char path[256];
+
+static const char *at(const char *name)
+{
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static void put(const char *name, const void *bytes, int64_t count)
+{
+    FILE *file = fopen(at(name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, (size_t)count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void put_text(const char *name, const char *text)
+{
+    put(name, text, (int64_t)strlen(text));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return directory_remove(dir) == OK ? 0 : -1;
+}
+
+/* The truth: rows and the lines they begin at, as a text. */
+struct text {
+    struct buffer bytes, row[ROWS];
+    int64_t line[ROWS];
+};
+
+static void make_row(struct buffer *row, int i)
+{
+    assert_ok(buffer_format(row, "{\"text\": \"row %d \\\" ] } \\\\ %s", i, i % 7 ? "x" : "\xc3\xa9[{"));
+    for (int n = (i * 37) % 90; n > 0; n--)
+        assert_ok(buffer_append(row, "abc ", 4));
+    assert_ok(buffer_format(row, "\", \"list\": [{}, [1, %d]]}", i));
+}
+
+static void make_lines(struct text *t, const char *newline, bool mark, bool last)
+{
+    int64_t line = 1;
+    if (mark)
+        assert_ok(buffer_append(&t->bytes, "\xef\xbb\xbf", 3));
+    for (int i = 0; i < ROWS; i++) {
+        if (i % 9 == 0) {
+            assert_ok(buffer_format(&t->bytes, " \t%s", newline));
+            line++;
+        }
+        make_row(&t->row[i], i);
+        t->line[i] = line++;
+        assert_ok(buffer_append(&t->bytes, t->row[i].data, t->row[i].size));
+        if (i + 1 < ROWS || last)
+            assert_ok(buffer_format(&t->bytes, "%s", newline));
+    }
+}
+
+static void make_array(struct text *t, bool broken_lines)
+{
+    int64_t line = 2;
+    assert_ok(buffer_format(&t->bytes, "\n["));
+    for (int i = 0; i < ROWS; i++) {
+        make_row(&t->row[i], i);
+        if (broken_lines && i % 3 == 0) {                       /* a row of several lines */
+            t->row[i].data[0] = '\n';
+            t->row[i].data[1] = '{';
+            t->row[i].data[2] = '\n';
+            char *copy = strdup(t->row[i].data + 1);
+            t->row[i].size = 0;
+            assert_ok(buffer_format(&t->row[i], "%s", copy));
+            free(copy);
+        }
+        assert_ok(buffer_format(&t->bytes, "%s%s", i ? " ," : "", broken_lines && i % 2 ? "\n " : ""));
+        line += broken_lines && i % 2;
+        t->line[i] = line;
+        assert_ok(buffer_append(&t->bytes, t->row[i].data, t->row[i].size));
+        line += broken_lines && i % 3 == 0;
+    }
+    assert_ok(buffer_format(&t->bytes, " ]\n\n"));
+}
+
+static void free_text(struct text *t)
+{
+    for (int i = 0; i < ROWS; i++)
+        buffer_free(&t->row[i]);
+    buffer_free(&t->bytes);
+    *t = (struct text){0};
+}
+
+/* Two parts, one behind the other. */
+static void put_gzip(const char *name, const struct buffer *text)
+{
+    gzFile file = gzopen(at(name), "wb9");
+    int half = (int)(text->size / 2);
+    assert_int_equal(gzwrite(file, text->data, (unsigned)half), half);
+    gzclose(file);
+    file = gzopen(at(name), "ab1");
+    assert_int_equal(gzwrite(file, text->data + half, (unsigned)(text->size - half)), text->size - half);
+    gzclose(file);
+}
+
+static void put_zstd(const char *name, const struct buffer *text)
+{
+    struct buffer out = {0};
+    size_t half = (size_t)text->size / 2, rest = (size_t)text->size - half;
+    assert_ok(buffer_reserve(&out, 2 * text->size + 1000));
+    memcpy(out.data, "\x50\x2a\x4d\x18\4\0\0\0zzzz", 12);         /* a part without content, as pzstd puts in front */
+    size_t n = 12 + ZSTD_compress(out.data + 12, (size_t)out.capacity - 12, text->data, half, 3);
+    n += ZSTD_compress(out.data + n, (size_t)out.capacity - n, text->data + half, rest, 19);
+    put(name, out.data, (int64_t)n);
+    buffer_free(&out);
+}
+
+static void check_row(const struct text *t, int64_t i, const struct source_row *row)
+{
+    assert_int_equal(row->length, t->row[i].size);
+    assert_memory_equal(row->text, t->row[i].data, (size_t)row->length);
+    assert_int_equal(row->line, t->line[i]);
+}
+
+static void check_file(const struct text *t, const char *name, int64_t bytes)
+{
+    struct source *source;
+    struct source_block block = {0};
+    struct source_position places[ROWS];
+    int64_t rows = 0, places_at[ROWS], blocks = 0;
+    assert_ok(source_open(&source, at(name), "train"));
+    for (;;) {
+        assert_ok(source_read(source, &block, bytes));
+        if (!block.count)
+            break;
+        assert_int_equal(block.file, 0);
+        for (int64_t i = 0; i < block.count; i++)
+            check_row(t, rows++, &block.rows[i]);
+        places[blocks] = block.next;
+        places_at[blocks++] = rows;
+    }
+    assert_int_equal(rows, ROWS);
+    assert_ok(source_read(source, &block, bytes));
+    assert_int_equal(block.count, 0);
+    assert_int_equal(block.next.file, 1);
+    for (int64_t b = blocks - 1; b >= 0; b -= 1 + blocks / 13) {
+        assert_ok(source_seek(source, &places[b]));
+        assert_ok(source_read(source, &block, 1));
+        if (places_at[b] < ROWS)
+            check_row(t, places_at[b], &block.rows[0]);
+        else
+            assert_int_equal(block.count, 0);
+    }
+    assert_ok(source_seek(source, &(struct source_position){0}));
+    assert_ok(source_read(source, &block, bytes));
+    check_row(t, 0, &block.rows[0]);
+    source_block_free(&block);
+    source_close(source);
+}
+
+static void check_all(const struct text *t)
+{
+    put("a.jsonl", t->bytes.data, t->bytes.size);
+    put_gzip("a.jsonl.gz", &t->bytes);
+    put_zstd("a.jsonl.zst", &t->bytes);
+    static const char *const names[] = {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"};
+    static const int64_t sizes[] = {0, 1, 100, 4096, 9999, 1 << 20};
+    for (int n = 0; n < 3; n++)
+        for (int s = 0; s < 6; s++)
+            check_file(t, names[n], sizes[s]);
+}
+
+static void rows_are_the_same_in_every_form(void **state)
+{
+    (void)state;
+    struct text t = {0};
+    for (int form = 0; form < 8; form++) {
+        make_lines(&t, form & 1 ? "\r\n" : "\n", form & 2, form & 4);
+        check_all(&t);
+        free_text(&t);
+    }
+    for (int form = 0; form < 2; form++) {
+        make_array(&t, form);
+        check_all(&t);
+        free_text(&t);
+    }
+}
+
+static enum status read_all(const char *paths, int64_t *rows)
+{
+    struct source *source;
+    struct source_block block = {0};
+    *rows = 0;
+    TRY(source_open(&source, paths, "train"));
+    enum status status;
+    while ((status = source_read(source, &block, 700)) == OK && block.count)
+        *rows += block.count;
+    source_block_free(&block);
+    source_close(source);
+    return status;
+}
+
+static void packed_files_that_break_off_are_errors(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a.jsonl.gz", "a.jsonl.zst"};
+    struct text t = {0};
+    int64_t rows, cleanly = 0;
+    make_lines(&t, "\n", false, true);
+    put_gzip(names[0], &t.bytes);
+    put_zstd(names[1], &t.bytes);
+    for (int n = 0; n < 2; n++) {
+        struct buffer whole = {0};
+        assert_ok(file_read(&whole, at(names[n]), 1 << 20));
+        for (int64_t cut = 0; cut < whole.size; cut++) {
+            put(n ? "cut.zst" : "cut.gz", whole.data, cut);
+            enum status status = read_all(path, &rows);
+            cleanly += status == OK;                            /* between the parts of a file nothing is missing */
+            if (status != OK)
+                assert_non_null(strstr(status_message(), "cut."));
+        }
+        for (int64_t i = 0; i < whole.size; i += 3) {           /* a checksum finds every flipped bit that the rest did not */
+            whole.data[i] ^= 0x10;
+            put(n ? "flip.zst" : "flip.gz", whole.data, whole.size);
+            whole.data[i] ^= 0x10;
+            if (read_all(path, &rows) == OK)
+                assert_true(n == 1 || rows == ROWS);
+        }
+        buffer_free(&whole);
+    }
+    assert_true(cleanly <= 3);
+    put("zeros.gz", "", 0);
+    assert_fails(read_all(at("zeros.gz"), &rows), ERR_FORMAT, "not packed as its name says");
+    free_text(&t);
+}
+
+static void fails_with(const char *text, enum status code, const char *says)
+{
+    int64_t rows;
+    put_text("bad.json", text);
+    assert_fails(read_all(at("bad.json"), &rows), code, says);
+}
+
+static void broken_arrays_name_the_line(void **state)
+{
+    (void)state;
+    int64_t rows;
+    fails_with("[{}\n{}]", ERR_FORMAT, "bad.json:2: between two rows there must be a comma, but here is \"{}]\"");
+    fails_with("[{},\n\n]", ERR_FORMAT, "bad.json:3: a row was expected");
+    fails_with("[,{}]", ERR_FORMAT, "bad.json:1: a row was expected");
+    fails_with("[{}\n]\n{}", ERR_FORMAT, "bad.json:3: nothing may stand behind");
+    fails_with("[\n{\"a\": [1}]", ERR_FORMAT, "bad.json:2: brackets do not fit");
+    fails_with("[{},\n{\"a\": \"", ERR_FORMAT, "bad.json:2: the row that begins here does not end");
+    fails_with("[{}, 12", ERR_FORMAT, "bad.json:1: the row that begins here does not end");
+    fails_with("[{}\n", ERR_FORMAT, "bad.json:2: the array of rows does not end, but here is its end");
+    fails_with("[", ERR_FORMAT, "does not end");
+    struct buffer deep = {0};
+    assert_ok(buffer_format(&deep, "["));
+    for (int i = 0; i < 5000; i++)
+        assert_ok(buffer_append(&deep, "[", 1));
+    fails_with(deep.data, ERR_FORMAT, "nested too deeply");
+    buffer_free(&deep);
+    put_text("good.json", " [ ] ");
+    assert_ok(read_all(at("good.json"), &rows));
+    assert_int_equal(rows, 0);
+    put_text("good.json", "[1, \"a]\", [[]], null,{}]");
+    assert_ok(read_all(at("good.json"), &rows));
+    assert_int_equal(rows, 5);
+}
+
+static void files_that_are_no_data_are_named(void **state)
+{
+    (void)state;
+    int64_t rows;
+    fails_with("PAR1....", ERR_UNSUPPORTED, "read_parquet");
+    fails_with("ARROW1..", ERR_UNSUPPORTED, "Arrow");
+    fails_with("\xff\xfe{", ERR_UNSUPPORTED, "iconv -f UTF-16");
+    fails_with("PK\3\4", ERR_UNSUPPORTED, "zip");
+    fails_with("BZh9", ERR_UNSUPPORTED, "bzip2");
+    assert_fails(read_all(at("none.jsonl"), &rows), ERR_IO, "no such file");
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+    assert_fails(read_all(at("pipe"), &rows), ERR_IO, "not a regular file");
+}
+
+static void a_row_may_be_long_but_not_endless(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    int64_t rows, most = (int64_t)64 << 20;
+    for (int over = 0; over < 2; over++) {
+        text.size = 0;
+        assert_ok(buffer_reserve(&text, most + 100));
+        assert_ok(buffer_format(&text, "\n{}\n"));
+        memset(text.data + 4, 'x', (size_t)(most + 90));
+        text.size = 4 + most - 1 + over;
+        assert_ok(buffer_format(&text, "\n{}"));
+        put("long.jsonl", text.data, text.size);
+        if (over)
+            assert_fails(read_all(at("long.jsonl"), &rows), ERR_DATA,
+                         "long.jsonl:3: the row that begins here is longer than 64 MB");
+        else
+            assert_ok(read_all(at("long.jsonl"), &rows));
+    }
+    buffer_free(&text);
+    put_text("long.jsonl", "");
+}
+
+static void directories_and_weights(void **state)
+{
+    (void)state;
+    struct source *s;
+    char paths[1024];
+    assert_int_equal(mkdir(at("set"), 0700), 0);
+    assert_fails(source_open(&s, at("set"), "train"), ERR_IO, "there is no train.jsonl in this directory");
+    put_text("set/train.jsonl", "{}\n");
+    put_text("set/valid.json", "[{}]");
+    put_text("b:3.jsonl", "{}");
+    put_text("c,d.jsonl", "{}");
+    assert_ok(source_open(&s, at("set"), "valid"));
+    assert_non_null(strstr(source_path(s, 0), "set/valid.json"));
+    source_close(s);
+    snprintf(paths, sizeof paths, "%s/set:0.5,%s/b:3.jsonl,%s/b:3.jsonl:2.5,%s/set/valid.json", dir, dir, dir, dir);
+    assert_ok(source_open(&s, paths, "train"));
+    assert_int_equal(source_files(s), 4);
+    static const double weights[] = {0.5, 1, 2.5, 1};
+    struct source_block block = {0};
+    for (int i = 0; i < 4; i++) {
+        assert_true(source_weight(s, i) == weights[i]);
+        assert_ok(source_read(s, &block, 1 << 20));
+        assert_int_equal(block.count, 1);                       /* a block never reaches into the next file */
+        assert_int_equal(block.file, i);
+    }
+    assert_ok(source_seek(s, &(struct source_position){.file = 2}));
+    assert_ok(source_read(s, &block, 1));
+    assert_int_equal(block.file, 2);
+    assert_fails(source_seek(s, &(struct source_position){.file = 5}), ERR_FORMAT, "no file 5");
+    source_block_free(&block);
+    source_close(s);
+    assert_ok(source_open(&s, at("c,d.jsonl"), "train"));
+    assert_int_equal(source_files(s), 1);
+    source_close(s);
+    snprintf(paths, sizeof paths, "%s/set:0", dir);
+    assert_fails(source_open(&s, paths, "train"), ERR_ARGUMENT, "the weight must be above 0");
+    snprintf(paths, sizeof paths, "%s/set:nan", dir);
+    assert_fails(source_open(&s, paths, "train"), ERR_ARGUMENT, "the weight must be above 0");
+    snprintf(paths, sizeof paths, "%s/set,", dir);
+    assert_fails(source_open(&s, paths, "train"), ERR_ARGUMENT, "an empty name");
+    put_text("set/train.json", "[]");
+    assert_fails(source_open(&s, at("set"), "train"), ERR_ARGUMENT, "both ");
+}
+
+static void hashes_are_of_the_bytes_on_disk(void **state)
+{
+    (void)state;
+    struct source *s;
+    struct hash a, b;
+    struct text t = {0};
+    struct buffer whole = {0};
+    make_lines(&t, "\n", false, true);
+    put_gzip("h.jsonl.gz", &t.bytes);
+    assert_ok(file_read(&whole, at("h.jsonl.gz"), 1 << 20));
+    hash_init(&a);
+    hash_add(&a, whole.data, whole.size);
+    hash_init(&b);
+    assert_ok(source_open(&s, at("h.jsonl.gz"), "train"));
+    assert_ok(source_hash(s, 0, &b));
+    assert_true(digest_equal(hash_end(&a), hash_end(&b)));
+    source_close(s);
+    buffer_free(&whole);
+    free_text(&t);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct text t = {0};
+    static const char *const names[] = {"m.json", "m.jsonl.gz", "m.jsonl.zst"};
+    int64_t rows;
+    make_array(&t, true);
+    put(names[0], t.bytes.data, t.bytes.size);
+    put_gzip(names[1], &t.bytes);
+    put_zstd(names[2], &t.bytes);
+    for (int n = 0; n < 3; n++) {
+        enum status status = ERR_MEMORY;
+        for (int64_t i = 0; status != OK; i++) {
+            assert_true(i < 1000);
+            at(names[n]);
+            memory_fail_after(i);
+            status = read_all(path, &rows);
+            memory_fail_after(-1);
+            assert_true(status == OK || status == ERR_MEMORY);
+        }
+        assert_int_equal(rows, ROWS);
+    }
+    free_text(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_the_same_in_every_form),
+        cmocka_unit_test(packed_files_that_break_off_are_errors),
+        cmocka_unit_test(broken_arrays_name_the_line),
+        cmocka_unit_test(files_that_are_no_data_are_named),
+        cmocka_unit_test(a_row_may_be_long_but_not_endless),
+        cmocka_unit_test(directories_and_weights),
+        cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
