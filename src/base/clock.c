@@ -1,7 +1,9 @@
 /* Time from the system's clocks. */
 #include "base/clock.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +39,12 @@ double clock_since_start(void)
 
 int64_t clock_date(char *text, size_t size, const char *pattern)
 {
-    time_t now = time(NULL);
-    struct tm local;
-    return localtime_r(&now, &local) ? (int64_t)strftime(text, size, pattern, &local) : 0;
+    const char *fixed = getenv("SOURCE_DATE_EPOCH");
+    char *end = NULL;
+    time_t now = fixed ? (time_t)strtoll(fixed, &end, 10) : time(NULL);
+    bool stopped = fixed && end > fixed && *end == 0;
+    if (fixed && !stopped)
+        now = time(NULL);
+    struct tm date;
+    return (stopped ? gmtime_r(&now, &date) : localtime_r(&now, &date)) ? (int64_t)strftime(text, size, pattern, &date) : 0;
 }

@@ -87,6 +87,7 @@ void *arena_alloc(struct arena *arena, int64_t bytes)
         arena->chunks = chunk;
         if (own)
             return chunk->bytes;
+        arena->open = chunk;
         arena->next = chunk->bytes;
         arena->left = CHUNK;
     }
@@ -133,6 +134,23 @@ void arena_free(struct arena *arena)
         memory_free(chunk);
     }
     *arena = (struct arena){0};
+}
+
+void arena_reset(struct arena *arena)
+{
+    struct arena_chunk *keep = arena->open;
+    for (struct arena_chunk *chunk = arena->chunks, *next; chunk; chunk = next) {
+        next = chunk->next;
+        if (chunk != keep)
+            memory_free(chunk);
+    }
+    arena->chunks = keep;
+    if (!keep)
+        return;
+    memset(keep->bytes, 0, (size_t)(CHUNK - arena->left));
+    keep->next = NULL;
+    arena->next = keep->bytes;
+    arena->left = CHUNK;
 }
 
 enum status buffer_reserve(struct buffer *buffer, int64_t more)

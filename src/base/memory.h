@@ -26,7 +26,7 @@ int64_t memory_count(void);
 void memory_fail_after(int64_t after);
 
 struct arena {
-    struct arena_chunk *chunks;
+    struct arena_chunk *chunks, *open;  /* open: the one that small pieces come from */
     int64_t left;
     char *next;
 };
@@ -36,6 +36,7 @@ void *arena_array(struct arena *arena, int64_t count, int64_t size);        /* c
 char *arena_text(struct arena *arena, const char *text, int64_t length);    /* a copy with a zero byte behind it */
 char *arena_format(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(struct arena *arena);                   /* all of it; the arena is empty and usable again */
+void arena_reset(struct arena *arena);                  /* empty too, but the memory of small pieces is kept for the next ones */
 
 /* A growing run of bytes, kept with a zero byte behind its end. Starts as {0}. */
 struct buffer {

@@ -1,6 +1,14 @@
 /* Conversations as a model's own chat template writes them: rows to text, to ids, and to the mask of trained tokens.
  *
- * The mask comes from the renderer, which knows the bytes that each message gave, so it needs nothing from the template.
+ * What is trained. Of every assistant message that is a target, the text from the end of the prompt (what the template would have
+ * put there if asked for an answer: the header of the turn) to the token that ends the turn, inclusive: its content, thoughts and
+ * tool calls as the template writes them, and what the template writes between and behind them, which the model must say too. A
+ * template with {% generation %} blocks decides itself: exactly what they hold is trained. The mask comes from the renderer: it
+ * knows the bytes that each message gave and in whose turn they stand. A message with "train": false is not a target.
+ *
+ * What is typed stays text. Bytes of a user's, system's or tool's message and of tool definitions never become special tokens.
+ * In an assistant's message special tokens are recognised, as in transformers: who wrote the answer wrote the target.
+ *
  * An open chat is never written to: any number of threads may encode with it, each into its own struct chat_row.
  */
 #ifndef TEXT_CHAT_H
@@ -29,23 +37,32 @@ enum status chat_need_template(const struct chat *chat);
 /* The ids that end the assistant's turn in generation. They belong to the chat. */
 const int32_t *chat_eos(const struct chat *chat, int64_t *count);
 
-/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}. */
+/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}; one that is used again
+ * keeps its memory. */
 struct chat_row {
     struct tokens tokens;
     uint8_t *mask;
     int64_t mask_capacity;
     int64_t trained;                    /* how many tokens are */
+    struct jinja_output text;           /* what was rendered, and where its bytes came from */
+    struct text_range *plain;           /* the bytes that were typed */
+    int64_t plain_capacity;
+    struct chat_message *message;       /* who speaks in each message */
+    int64_t messages, message_capacity;
 };
 
 void chat_row_free(struct chat_row *row);
 
-/* The text of a row {"messages": [{"role", "content", ...}, ...], "tools": [...]}. A row that cannot be used is ERR_DATA
- * with the cause; the caller puts the file and line in front. */
+/* The text of a row {"messages": [{"role", "content", "train", ...}, ...], "tools": [...]}; "train" may be missing. A row that
+ * cannot be used is ERR_DATA with the cause; the caller puts the file and line in front. */
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out);
 
-/* The row for training; what `out` held before is replaced. Trained are the tokens with bytes of an assistant message, and
- * the special token that the template puts behind its last byte, white space between: the end of the turn. */
+/* The row for training; what `out` held before is replaced. */
 enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out);
+
+/* The same for the JSON text of a row, without a tree of it. It takes rows with "messages" alone, whose contents are texts of the
+ * system, users, tools and at least one assistant; false: not this one, and json_parse and chat_encode have to say what it is. */
+bool chat_encode_line(const struct chat *chat, const char *text, int64_t length, struct chat_row *out);
 
 /* The row as the model is asked to go on from it: with the prompt of the assistant's turn, nothing trained. */
 enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out);

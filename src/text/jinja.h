@@ -24,16 +24,20 @@ struct jinja_budget {
 
 extern const struct jinja_budget jinja_budget_default;
 
-/* Output bytes [begin, end) came from messages[message]; -1: from the template or from the rest of the context. */
+/* Output bytes [begin, end) came from messages[message]; -1: from the template, -2: from other data such as tools. They were
+ * written in the turn of messages[turn]: while a loop over messages was at it; -1: outside of such loops. */
 struct jinja_span {
-    int64_t begin, end, message;
+    int64_t begin, end;
+    int32_t message, turn;
+    bool generation;                    /* inside {% generation %} */
 };
 
-/* Starts as {0}. The spans are in order, do not overlap and cover the text. */
+/* Starts as {0}. The spans are in order, do not overlap and cover the text. One that is used again keeps its memory. */
 struct jinja_output {
     struct buffer text;
     struct jinja_span *span;
-    int64_t span_count;
+    int64_t span_count, span_capacity;
+    struct arena scratch;
 };
 
 void jinja_output_free(struct jinja_output *output);
@@ -43,12 +47,30 @@ void jinja_output_free(struct jinja_output *output);
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where);
 void jinja_free(struct jinja *jinja);   /* NULL is fine */
 
+/* Whether it has {% generation %} blocks, which say themselves what the assistant is to learn. */
+bool jinja_marks_generation(const struct jinja *jinja);
+
 /* Renders with the members of `context`, an object, as variables; what the output held before is replaced. Everything in
- * context["messages"][i] is tagged with i, but for the role. The budget may be NULL.
+ * context["messages"][i] is tagged with i, but for the role. What a message thought (reasoning_content, thinking or reasoning) is
+ * shown under the names that transformers shows it under; a message's "train" is not shown. The budget may be NULL.
  *
  * raise_exception() and Python's errors (an undefined value used, wrong types) are ERR_DATA; a filter, test or method
  * that hone does not know is ERR_UNSUPPORTED when it is reached. */
 enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
                          struct jinja_output *out);
+
+/* The same for many renders: the names are looked up once. A number of -1 is a name that the template never asks for; a variable
+ * without a value is left out. `context` adds its members and may be NULL. */
+struct jinja_variable {
+    int64_t number;
+    const json_t *value;
+};
+
+int64_t jinja_number(const struct jinja *jinja, const char *name);
+enum status jinja_render_with(const struct jinja *jinja, const struct jinja_variable *variables, int64_t count,
+                              const json_t *context, const struct jinja_budget *budget, struct jinja_output *out);
+
+/* A variable that has the same text (copied) in every render. Not while another thread renders. */
+enum status jinja_constant(struct jinja *jinja, const char *name, const char *data, int64_t size);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TEXT_JINJA_AST_H
 #define TEXT_JINJA_AST_H
 
+#include "base/map.h"
 #include "text/jinja_value.h"
 
 enum token_kind {
@@ -76,15 +77,23 @@ enum operator{
     OP_NOT_IN
 };
 
+/* A body with a scope of its own has its variables in the slots [first_slot, first_slot + slots) of the frame. */
 struct nodes {
     struct node **item;
     int64_t count, capacity;
+    int32_t first_slot, slots;
+};
+
+/* A place where a name may be bound: a slot of the frame that many macros outwards. */
+struct binding {
+    int32_t hops, slot;
 };
 
 struct parameter {
     const char *name;                   /* a keyword argument's, or "*" and "**" for unpacked ones */
     struct node *value;                 /* NULL: a macro's parameter without default */
     enum operator op;                   /* of a comparison */
+    int32_t slot;                       /* of a macro's parameter */
 };
 
 struct node {
@@ -93,8 +102,15 @@ struct node {
     enum operator op;
     bool recursive;                     /* a for loop */
     const char *name;
-    struct value value;
+    struct value value;                 /* a constant; of an attribute, its name as a text */
     struct node *a, *b, *c;
+    /* What the resolver adds, so that running needs no search by name. */
+    const struct binding *binding;      /* of a name, the innermost scope first */
+    int32_t binding_count, global;      /* global: the name's number in the template */
+    int32_t frame;                      /* of a macro: slots of its frame; of a for loop: the slot of `loop` */
+    int32_t slot, caller_slot;          /* of a macro: where it is stored itself, and its `caller` inside */
+    const struct function *function;    /* of a filter or test; NULL: not known to jinja2 */
+    const struct methods *methods;      /* of an attribute or a constant subscript */
     struct nodes list;
     struct parameter *keyword;
     int64_t keyword_count, keyword_capacity;
@@ -106,6 +122,12 @@ struct jinja {
     struct arena arena;
     const char *where;
     struct nodes body;
+    struct map names;                   /* every name that the template uses, to its number */
+    struct value *global;               /* by number: the function of that name, a constant, or undefined */
+    int64_t global_count, messages;     /* messages: the number of that name, -1: not used */
+    int32_t frame;                      /* slots of the outermost frame */
+    bool markup;                        /* some filter makes strings that + would escape for */
+    bool generation;                    /* it has {% generation %} blocks */
 };
 
 struct parser {
@@ -131,5 +153,8 @@ enum status parse_tuple(struct parser *parser, bool choice, struct node **out);
 enum status parse_filters(struct parser *parser, struct node *self, struct node **out);
 enum status parse_postfix(struct parser *parser, struct node *self, struct node **out);
 enum status parse_target(struct parser *parser, bool attribute, struct node **out);
+
+/* jinja_resolve.c: gives every variable its slot and every filter, test and method its function. */
+enum status jinja_resolve(struct jinja *jinja);
 
 #endif

@@ -4,44 +4,57 @@
 #include "base/clock.h"
 #include "text/jinja_run.h"
 
+static enum status bind_keywords(struct render *render, const struct node *node, const struct args *args, struct frame *frame)
+{
+    for (int64_t k = 0; k < args->keyword_count; k++) {
+        const struct keyword *keyword = &args->keyword[k];
+        int64_t i = 0;
+        while (i < node->keyword_count && strcmp(node->keyword[i].name, keyword->name) != 0)
+            i++;
+        TRY(render_step(render, i / 8));
+        if (i < args->count || (i == node->keyword_count && strcmp(keyword->name, "caller") != 0))
+            return render_fail(render, ERR_DATA, "macro '%s' has no use for the argument '%s'", node->name, keyword->name);
+        frame->slot[i == node->keyword_count ? node->caller_slot : node->keyword[i].slot] = keyword->value;
+    }
+    return OK;
+}
+
 /* Parameters by position, then by name, then their defaults, which may use the parameters before them. */
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out)
 {
     const struct node *node = macro->node;
-    struct scope *scope;
+    struct frame *frame;
     struct builder *builder;
     enum flow flow = FLOW_ON;
     TRY(render_enter(render));
     if (args->count > node->keyword_count)
         return render_fail(render, ERR_DATA, "macro '%s' takes not more than %lld argument(s)", node->name,
                            (long long)node->keyword_count);
-    TRY(scope_new(render, macro->scope, &scope));
-    for (int64_t k = 0; k < args->keyword_count; k++) {
-        const struct keyword *keyword = &args->keyword[k];
-        int64_t i = 0;
-        while (i < node->keyword_count && strcmp(node->keyword[i].name, keyword->name) != 0)
-            i++;
-        if (i < args->count || (i == node->keyword_count && strcmp(keyword->name, "caller") != 0))
-            return render_fail(render, ERR_DATA, "macro '%s' has no use for the argument '%s'", node->name, keyword->name);
-        if (i == node->keyword_count)
-            TRY(scope_set(render, scope, "caller", keyword->value));
-    }
+    TRY(render_step(render, node->frame / 8));
+    TRY(frame_new(render, macro->frame, node->frame, &frame));
+    TRY(bind_keywords(render, node, args, frame));
     for (int64_t i = 0; i < node->keyword_count; i++) {
         const struct parameter *parameter = &node->keyword[i];
-        struct value value = i < args->count ? args->item[i] : (struct value){0};
-        for (int64_t k = 0; k < args->keyword_count; k++)
-            if (strcmp(args->keyword[k].name, parameter->name) == 0)
-                value = args->keyword[k].value;
-        if (value.kind == VALUE_ABSENT && parameter->value)
-            TRY(eval_node(render, scope, parameter->value, &value));
-        else if (value.kind == VALUE_ABSENT)
-            value = value_undefined(parameter->name);
-        TRY(scope_set(render, scope, parameter->name, value));
+        struct value *value = &frame->slot[parameter->slot];
+        if (i < args->count)
+            *value = args->item[i];
+        if (value->kind == VALUE_ABSENT && parameter->value) {
+            struct value made;
+            TRY(eval_node(render, frame, parameter->value, &made));
+            *value = made;
+        } else if (value->kind == VALUE_ABSENT) {
+            *value = value_undefined(parameter->name);
+        }
     }
     TRY(builder_new(render, &builder));
-    TRY(exec_nodes(render, scope, &node->body[0], builder, &flow));
+    TRY(exec_nodes(render, frame, &node->body[0], builder, &flow));
     render_leave(render);
     return builder_value(builder, out);
+}
+
+enum status method_unknown(struct render *render, const struct function *method, struct value self)
+{
+    return render_fail(render, ERR_UNSUPPORTED, "the method %s() of a %s is not supported", method->name, value_type(self));
 }
 
 enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out)
@@ -55,8 +68,7 @@ enum status value_call(struct render *render, struct value callee, const struct 
         return callee.function->call(render, value_none(), args, out);
     case VALUE_METHOD:
         if (!callee.method->function->call)
-            return render_fail(render, ERR_UNSUPPORTED, "the method %s() of a %s is not supported",
-                               callee.method->function->name, value_type(callee.method->self));
+            return method_unknown(render, callee.method->function, callee.method->self);
         return callee.method->function->call(render, callee.method->self, args, out);
     case VALUE_UNDEFINED:
         return render_fail(render, ERR_DATA, "'%s' is undefined and cannot be called", callee.name ? callee.name : "value");

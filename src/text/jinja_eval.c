@@ -3,36 +3,48 @@
 
 #include "text/jinja_run.h"
 
-static enum status lookup(const struct scope *scope, const char *name, struct value *out)
+/* The innermost scope in which the name has been set, then the context. */
+static inline struct value lookup(const struct render *render, const struct frame *frame, const struct node *node)
 {
-    for (; scope; scope = scope->outer) {
-        for (const struct variable *v = scope->first; v; v = v->next) {
-            if (strcmp(v->name, name) == 0) {
-                *out = v->value;
-                return OK;
-            }
-        }
+    int32_t hops = 0;
+    for (int32_t i = 0; i < node->binding_count; i++) {
+        for (; hops < node->binding[i].hops; hops++)
+            frame = frame->outer;
+        if (frame->slot[node->binding[i].slot].kind != VALUE_ABSENT)
+            return frame->slot[node->binding[i].slot];
     }
-    const struct function *global = global_find(name);
-    *out = global ? (struct value){.kind = VALUE_FUNCTION, .origin = NO_MESSAGE, .function = global} : value_undefined(name);
-    return OK;
+    return render->global[node->global];
 }
 
-static enum status eval_list(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+/* A node: what is most frequent, constants and names, without a call. */
+static inline enum status eval(struct render *render, struct frame *frame, const struct node *node, struct value *out)
+{
+    if (node && node->kind == NODE_CONST) {
+        *out = node->value;
+        return render_step(render, 1);
+    }
+    if (node && node->kind == NODE_NAME) {
+        *out = lookup(render, frame, node);
+        return render_step(render, 1 + node->binding_count / 8);
+    }
+    return eval_node(render, frame, node, out);
+}
+
+static enum status eval_list(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     if (node->kind == NODE_DICT) {
         TRY(value_dict(render, VALUE_DICT, out));
         for (int64_t i = 0; i < node->list.count; i += 2) {
             struct value key, value;
-            TRY(eval_node(render, scope, node->list.item[i], &key));
-            TRY(eval_node(render, scope, node->list.item[i + 1], &value));
+            TRY(eval(render, frame, node->list.item[i], &key));
+            TRY(eval(render, frame, node->list.item[i + 1], &value));
             TRY(dict_set(render, out->dict, key, value));
         }
         return OK;
     }
     TRY(value_list(render, node->kind == NODE_LIST ? VALUE_LIST : VALUE_TUPLE, node->list.count, out));
     for (int64_t i = 0; i < node->list.count; i++)
-        TRY(eval_node(render, scope, node->list.item[i], &out->list->item[i]));
+        TRY(eval(render, frame, node->list.item[i], &out->list->item[i]));
     return OK;
 }
 
@@ -73,18 +85,21 @@ static enum status unpack(struct render *render, struct value value, bool named,
     return OK;
 }
 
-enum status eval_args(struct render *render, struct scope *scope, const struct node *node, struct args *out)
+enum status eval_args(struct render *render, struct frame *frame, const struct node *node, struct call *call)
 {
     int64_t items = node->list.count, keywords = node->keyword_count + 1;      /* one more: a call block's caller */
-    *out = (struct args){0};
-    TRY(render_alloc(render, items, (int64_t)sizeof *out->item, &out->item));
-    TRY(render_alloc(render, keywords, (int64_t)sizeof *out->keyword, &out->keyword));
+    struct args *out = &call->args;
+    *out = (struct args){.item = call->item, .keyword = call->keyword};
+    if (items > FEW)
+        TRY(render_alloc(render, items, (int64_t)sizeof *out->item, &out->item));
+    if (keywords > FEW)
+        TRY(render_alloc(render, keywords, (int64_t)sizeof *out->keyword, &out->keyword));
     for (int64_t i = 0; i < node->list.count; i++)
-        TRY(eval_node(render, scope, node->list.item[i], &out->item[out->count++]));
+        TRY(eval(render, frame, node->list.item[i], &out->item[out->count++]));
     for (int64_t i = 0; i < node->keyword_count; i++) {
         struct value value;
         const char *name = node->keyword[i].name;
-        TRY(eval_node(render, scope, node->keyword[i].value, &value));
+        TRY(eval(render, frame, node->keyword[i].value, &value));
         if (name[0] == '*')
             TRY(unpack(render, value, name[1] == '*', out, &items, &keywords));
         else
@@ -120,13 +135,13 @@ static enum status compare(struct render *render, enum operator op, struct value
     }
 }
 
-static enum status eval_compare(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+static enum status eval_compare(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     struct value a, b;
     bool holds = true;
-    TRY(eval_node(render, scope, node->list.item[0], &a));
+    TRY(eval(render, frame, node->list.item[0], &a));
     for (int64_t i = 0; holds && i < node->keyword_count; i++) {
-        TRY(eval_node(render, scope, node->list.item[i + 1], &b));
+        TRY(eval(render, frame, node->list.item[i + 1], &b));
         TRY(compare(render, node->keyword[i].op, a, b, &holds));
         a = b;
     }
@@ -134,18 +149,18 @@ static enum status eval_compare(struct render *render, struct scope *scope, cons
     return OK;
 }
 
-static enum status eval_concat(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+static enum status eval_concat(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     struct builder *builder;
     struct value item;
     int64_t i = 0;
-    TRY(eval_node(render, scope, node->list.item[0], &item));
+    TRY(eval(render, frame, node->list.item[0], &item));
     if (item.kind == VALUE_TEXT && item.text->owner && !item.text->markup) {     /* x ~ y may extend x in place */
         struct text none = {.data = "", .origin = NO_MESSAGE};
         TRY(text_concat(render, item.text, &none, &item));
         for (i = 1; i < node->list.count; i++) {
             struct value next;
-            TRY(eval_node(render, scope, node->list.item[i], &next));
+            TRY(eval(render, frame, node->list.item[i], &next));
             TRY(value_string(render, next, &next));
             struct text plain = *next.text;
             plain.markup = false;
@@ -159,11 +174,11 @@ static enum status eval_concat(struct render *render, struct scope *scope, const
         TRY(print_value(builder, item));
         if (++i == node->list.count)
             return builder_value(builder, out);
-        TRY(eval_node(render, scope, node->list.item[i], &item));
+        TRY(eval(render, frame, node->list.item[i], &item));
     }
 }
 
-enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost,
+enum status eval_filters(struct render *render, struct frame *frame, const struct node *node, struct value innermost,
                          struct value *out)
 {
     if (!node) {
@@ -171,13 +186,13 @@ enum status eval_filters(struct render *render, struct scope *scope, const struc
         return OK;
     }
     struct value self;
-    struct args args;
+    struct call call;
     if (node->kind != NODE_FILTER)
         return render_fail(render, ERR_UNSUPPORTED, "a block can only be filtered");
     TRY(render_enter(render));
-    TRY(eval_filters(render, scope, node->a, innermost, &self));
-    TRY(eval_args(render, scope, node, &args));
-    TRY(filter_call(render, node->name, self, &args, out));
+    TRY(eval_filters(render, frame, node->a, innermost, &self));
+    TRY(eval_args(render, frame, node, &call));
+    TRY(filter_call(render, node->function, node->name, self, &call.args, out));
     render_leave(render);
     return OK;
 }
@@ -196,43 +211,100 @@ static enum status eval_sign(struct render *render, const struct node *node, str
     return OK;
 }
 
-static enum status eval_slice(struct render *render, struct scope *scope, const struct node *node, struct value self,
+static enum status eval_slice(struct render *render, struct frame *frame, const struct node *node, struct value self,
                               struct value *out)
 {
     struct value part[3] = {{0}};
     for (int i = 0; i < 3; i++)
         if (node->list.item[i])
-            TRY(eval_node(render, scope, node->list.item[i], &part[i]));
+            TRY(eval(render, frame, node->list.item[i], &part[i]));
     return value_slice(render, self, part, out);
 }
 
+/* self.name: the methods first, then the items. */
+static enum status eval_attribute(struct render *render, const struct node *node, struct value self, struct value *out)
+{
+    const struct function *function = method_of(node->methods, self.kind);
+    if (self.kind == VALUE_LOOP)
+        return loop_attribute(render, self, node->methods->loop_field, node->name, out);
+    if (function)
+        return method_bind(render, self, function, out);
+    if (self.kind != VALUE_DICT && self.kind != VALUE_NAMESPACE)
+        return value_attribute(render, self, node->name, out);
+    const struct value *found;
+    TRY(dict_find(render, self.dict, node->name, node->value.text->size, &found));
+    if (!found)
+        return value_attribute(render, self, node->name, out);
+    *out = *found;
+    return OK;
+}
+
+/* self[key]: the items first. */
+static enum status eval_item(struct render *render, struct frame *frame, const struct node *node, struct value self,
+                             struct value *out)
+{
+    struct value key;
+    const struct value *found = NULL;
+    if (node->methods && self.kind == VALUE_DICT)
+        TRY(dict_find(render, self.dict, node->value.text->data, node->value.text->size, &found));
+    if (found) {
+        *out = *found;
+        return OK;
+    }
+    TRY(eval(render, frame, node->b, &key));
+    return value_item(render, self, key, out);
+}
+
+/* A method is called where it stands, without a value that holds it. */
+static enum status eval_call(struct render *render, struct frame *frame, const struct node *node, struct value *out)
+{
+    struct call call;
+    struct value self, callee = value_none();
+    const struct function *method = NULL;
+    if (node->a->kind == NODE_ATTRIBUTE) {
+        TRY(eval(render, frame, node->a->a, &self));
+        render->line = node->line;
+        method = method_of(node->a->methods, self.kind);
+        if (!method)
+            TRY(eval_attribute(render, node->a, self, &callee));
+        else if (!method->call)
+            return method_unknown(render, method, self);
+    } else {
+        TRY(eval(render, frame, node->a, &callee));
+    }
+    TRY(eval_args(render, frame, node, &call));
+    render->line = node->line;
+    return method ? method->call(render, self, &call.args, out) : value_call(render, callee, &call.args, out);
+}
+
+static enum status eval_named(struct render *render, struct frame *frame, const struct node *node, struct value self,
+                              struct value *out)
+{
+    struct call call;
+    bool holds;
+    TRY(eval_args(render, frame, node, &call));
+    if (node->kind == NODE_FILTER)
+        return filter_call(render, node->function, node->name, self, &call.args, out);
+    TRY(test_call(render, node->function, node->name, self, &call.args, &holds));
+    *out = value_bool(holds);
+    return OK;
+}
+
 /* Nodes that begin with their operand a. */
-static enum status eval_on(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+static enum status eval_on(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     struct value a, b;
-    struct args args;
-    bool holds;
-    TRY(eval_node(render, scope, node->a, &a));
+    TRY(eval(render, frame, node->a, &a));
     render->line = node->line;
     switch (node->kind) {
     case NODE_ATTRIBUTE:
-        return value_attribute(render, a, node->name, out);
+        return eval_attribute(render, node, a, out);
     case NODE_ITEM:
-        TRY(eval_node(render, scope, node->b, &b));
-        return value_item(render, a, b, out);
+        return eval_item(render, frame, node, a, out);
     case NODE_SLICE:
-        return eval_slice(render, scope, node, a, out);
-    case NODE_CALL:
-        TRY(eval_args(render, scope, node, &args));
-        return value_call(render, a, &args, out);
-    case NODE_FILTER:
-        TRY(eval_args(render, scope, node, &args));
-        return filter_call(render, node->name, a, &args, out);
-    case NODE_TEST:
-        TRY(eval_args(render, scope, node, &args));
-        TRY(test_call(render, node->name, a, &args, &holds));
-        *out = value_bool(holds);
-        return OK;
+        return eval_slice(render, frame, node, a, out);
+    case NODE_FILTER: case NODE_TEST:
+        return eval_named(render, frame, node, a, out);
     case NODE_NOT:
         *out = value_bool(!value_true(a));
         return OK;
@@ -243,54 +315,101 @@ static enum status eval_on(struct render *render, struct scope *scope, const str
             *out = a;
             return OK;
         }
-        return eval_node(render, scope, node->b, out);
+        return eval(render, frame, node->b, out);
     case NODE_BINARY:
-        TRY(eval_node(render, scope, node->b, &b));
+        TRY(eval(render, frame, node->b, &b));
         return eval_binary(render, node->op, a, b, out);
     default:
         return render_fail(render, ERR_INTERNAL, "an expression of an unknown kind");
     }
 }
 
-static enum status eval_choice(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+static enum status eval_choice(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     struct value condition;
-    TRY(eval_node(render, scope, node->b, &condition));
+    TRY(eval(render, frame, node->b, &condition));
     const struct node *chosen = value_true(condition) ? node->a : node->c;
     *out = value_undefined("the inline if-expression that evaluated to false and has no else");
-    return chosen ? eval_node(render, scope, chosen, out) : OK;
+    return chosen ? eval(render, frame, chosen, out) : OK;
 }
 
-enum status eval_node(struct render *render, struct scope *scope, const struct node *node, struct value *out)
+enum status eval_node(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     if (!node)
         return render_fail(render, ERR_UNSUPPORTED, "a filter without something to filter");
+    if (node->kind == NODE_CONST || node->kind == NODE_NAME)
+        return eval(render, frame, node, out);
     render->line = node->line;
     TRY(render_enter(render));
     enum status status;
     switch (node->kind) {
-    case NODE_CONST:
-        *out = node->value;
-        status = OK;
-        break;
-    case NODE_NAME:
-        status = lookup(scope, node->name, out);
-        break;
     case NODE_LIST: case NODE_TUPLE: case NODE_DICT:
-        status = eval_list(render, scope, node, out);
+        status = eval_list(render, frame, node, out);
+        break;
+    case NODE_CALL:
+        status = eval_call(render, frame, node, out);
         break;
     case NODE_CONCAT:
-        status = eval_concat(render, scope, node, out);
+        status = eval_concat(render, frame, node, out);
         break;
     case NODE_COMPARE:
-        status = eval_compare(render, scope, node, out);
+        status = eval_compare(render, frame, node, out);
         break;
     case NODE_CHOICE:
-        status = eval_choice(render, scope, node, out);
+        status = eval_choice(render, frame, node, out);
         break;
     default:
-        status = eval_on(render, scope, node, out);
+        status = eval_on(render, frame, node, out);
     }
     render_leave(render);
     return status;
+}
+
+/* Prints a + b + c piece by piece while all of them are strings. *left: what is not printed yet, or VALUE_ABSENT. */
+static enum status print_sum(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
+                             struct value *left)
+{
+    struct value b;
+    if (node->kind != NODE_BINARY || node->op != OP_ADD) {
+        TRY(eval(render, frame, node, left));
+        if (left->kind != VALUE_TEXT)
+            return OK;
+        TRY(builder_text(out, left->text));
+        *left = (struct value){0};
+        return OK;
+    }
+    TRY(render_enter(render));
+    TRY(print_sum(render, frame, node->a, out, left));
+    TRY(eval(render, frame, node->b, &b));
+    render_leave(render);
+    if (left->kind == VALUE_ABSENT && b.kind == VALUE_TEXT)
+        return builder_text(out, b.text);
+    if (left->kind == VALUE_ABSENT)                 /* a string and something else: says what is wrong */
+        TRY(value_text(render, "", 0, NO_MESSAGE, left));
+    return value_add(render, *left, b, left);
+}
+
+/* Writes without building the whole first. A render that fails drops its output, so what is written early does no harm. */
+enum status eval_print(struct render *render, struct frame *frame, const struct node *node, struct builder *out)
+{
+    struct value value;
+    if (node->kind == NODE_BINARY && node->op == OP_ADD && !render->jinja->markup) {
+        TRY(print_sum(render, frame, node, out, &value));
+        return value.kind == VALUE_ABSENT ? OK : print_value(out, value);
+    }
+    if (node->kind != NODE_CONCAT && node->kind != NODE_CHOICE) {
+        TRY(eval(render, frame, node, &value));
+        return print_value(out, value);
+    }
+    TRY(render_enter(render));
+    if (node->kind == NODE_CHOICE) {
+        TRY(eval(render, frame, node->b, &value));
+        const struct node *chosen = value_true(value) ? node->a : node->c;
+        if (chosen)
+            TRY(eval_print(render, frame, chosen, out));
+    }
+    for (int64_t i = 0; node->kind == NODE_CONCAT && i < node->list.count; i++)
+        TRY(eval_print(render, frame, node->list.item[i], out));
+    render_leave(render);
+    return OK;
 }

@@ -5,93 +5,89 @@
 
 const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 64 << 20, .memory = 256 << 20};
 
-enum status scope_new(struct render *render, struct scope *outer, struct scope **out)
+enum status frame_new(struct render *render, struct frame *outer, int32_t slots, struct frame **out)
 {
-    TRY(render_alloc(render, 1, (int64_t)sizeof **out, out));
+    TRY(render_alloc(render, 1, (int64_t)sizeof **out + slots * (int64_t)sizeof *(*out)->slot, out));
     (*out)->outer = outer;
     return OK;
 }
 
-enum status scope_set(struct render *render, struct scope *scope, const char *name, struct value value)
+static void open_scope(struct frame *frame, const struct nodes *body)
 {
-    struct variable *v = scope->first;
-    while (v && strcmp(v->name, name) != 0)
-        v = v->next;
-    if (!v) {
-        TRY(render_alloc(render, 1, (int64_t)sizeof *v, &v));
-        v->name = name;
-        v->next = scope->first;
-        scope->first = v;
-    }
-    v->value = value;
-    return OK;
+    if (body->slots)
+        memset(&frame->slot[body->first_slot], 0, (size_t)body->slots * sizeof *frame->slot);
 }
 
-static enum status exec_assign_attribute(struct render *render, struct scope *scope, const struct node *target,
+/* Where the value is a message, its turn begins. */
+static void take_turn(struct render *render, struct value value)
+{
+    if (value.kind == VALUE_DICT && value.dict->message)
+        render->place = (render->place & PLACE_GENERATION) + (value.origin + 1) * PLACE_TURN;
+}
+
+static enum status exec_assign_attribute(struct render *render, struct frame *frame, const struct node *target,
                                          struct value value)
 {
-    struct value space, key;
-    TRY(eval_node(render, scope, target->a, &space));
+    struct value space;
+    TRY(eval_node(render, frame, target->a, &space));
     if (space.kind != VALUE_NAMESPACE)
         return render_fail(render, ERR_DATA, "cannot assign attribute on non-namespace object");
     if (target->name[0] == '_')
         return render_fail(render, ERR_DATA, "a namespace cannot store %s: names with an underscore in front are reserved",
                            target->name);
-    TRY(value_text(render, target->name, (int64_t)strlen(target->name), NO_MESSAGE, &key));
-    return dict_set(render, space.dict, key, value);
+    return dict_set(render, space.dict, target->value, value);
 }
 
-enum status exec_assign(struct render *render, struct scope *scope, const struct node *target, struct value value)
+enum status exec_assign(struct render *render, struct frame *frame, const struct node *target, struct value value)
 {
-    if (target->kind == NODE_NAME)
-        return scope_set(render, scope, target->name, value);
+    if (target->kind == NODE_NAME) {
+        frame->slot[target->binding[0].slot] = value;
+        return OK;
+    }
     if (target->kind == NODE_ATTRIBUTE)
-        return exec_assign_attribute(render, scope, target, value);
+        return exec_assign_attribute(render, frame, target, value);
     struct list items;
     TRY(value_items(render, value, &items));
     if (items.count != target->list.count)
         return render_fail(render, ERR_DATA, "%lld values for %lld names", (long long)items.count, (long long)target->list.count);
     for (int64_t i = 0; i < items.count; i++)
-        TRY(exec_assign(render, scope, target->list.item[i], items.item[i]));
+        TRY(exec_assign(render, frame, target->list.item[i], items.item[i]));
     return OK;
 }
 
 /* A body as a value, in a scope of its own. */
-static enum status capture(struct render *render, struct scope *outer, const struct nodes *body, struct value *out)
+static enum status capture(struct render *render, struct frame *frame, const struct nodes *body, struct value *out)
 {
-    struct scope *scope;
     struct builder *builder;
     enum flow flow = FLOW_ON;
-    TRY(scope_new(render, outer, &scope));
     TRY(builder_new(render, &builder));
-    TRY(exec_nodes(render, scope, body, builder, &flow));
+    TRY(exec_block(render, frame, body, builder, &flow));
     return builder_value(builder, out);
 }
 
-static enum status run_if(struct render *render, struct scope *scope, const struct node *node, struct builder *out,
+static enum status run_if(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
                           enum flow *flow)
 {
     for (int64_t i = 0; i < node->body_count; i++) {
         struct value condition = value_bool(true);
         if (i < node->list.count)
-            TRY(eval_node(render, scope, node->list.item[i], &condition));
+            TRY(eval_node(render, frame, node->list.item[i], &condition));
         if (value_true(condition))
-            return exec_nodes(render, scope, &node->body[i], out, flow);
+            return exec_nodes(render, frame, &node->body[i], out, flow);
     }
     return OK;
 }
 
 /* The items for which the loop's condition holds; `loop` is not known in it. */
-static enum status select_items(struct render *render, struct scope *outer, const struct node *node, struct list *items)
+static enum status select_items(struct render *render, struct frame *frame, const struct node *node, struct list *items)
 {
     struct value kept, holds;
     TRY(value_list(render, VALUE_LIST, items->count, &kept));
     int64_t count = 0;
     for (int64_t i = 0; i < items->count; i++) {
-        struct scope *scope;
-        TRY(scope_new(render, outer, &scope));
-        TRY(exec_assign(render, scope, node->a, items->item[i]));
-        TRY(eval_node(render, scope, node->c, &holds));
+        open_scope(frame, &node->body[0]);
+        TRY(exec_assign(render, frame, node->a, items->item[i]));
+        TRY(eval_node(render, frame, node->c, &holds));
         if (value_true(holds))
             kept.list->item[count++] = items->item[i];
     }
@@ -100,100 +96,133 @@ static enum status select_items(struct render *render, struct scope *outer, cons
     return OK;
 }
 
-static enum status run_for(struct render *render, struct scope *outer, const struct node *node, struct builder *out,
+static enum status run_items(struct render *render, struct frame *frame, const struct node *node, struct loop *loop,
+                             struct builder *out)
+{
+    for (loop->index = 0; loop->index < loop->items.count; loop->index++) {
+        struct value item = loop->items.item[loop->index];
+        enum flow inner = FLOW_ON;
+        render->line = node->line;
+        TRY(render_step(render, 1 + node->body[0].slots / 8));
+        take_turn(render, item);
+        open_scope(frame, &node->body[0]);
+        frame->slot[node->frame] = (struct value){.kind = VALUE_LOOP, .origin = NO_MESSAGE, .loop = loop};
+        TRY(exec_assign(render, frame, node->a, item));
+        TRY(exec_nodes(render, frame, &node->body[0], out, &inner));
+        if (inner == FLOW_BREAK)
+            break;
+    }
+    return OK;
+}
+
+static enum status run_for(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
                            enum flow *flow)
 {
     struct value iterable;
     struct loop *loop;
-    TRY(eval_node(render, outer, node->b, &iterable));
+    TRY(eval_node(render, frame, node->b, &iterable));
     TRY(render_alloc(render, 1, (int64_t)sizeof *loop, &loop));
     TRY(value_items(render, iterable, &loop->items));
     loop->depth = 1;
     if (node->c)
-        TRY(select_items(render, outer, node, &loop->items));
-    struct value self = {.kind = VALUE_LOOP, .origin = NO_MESSAGE, .loop = loop};
-    for (loop->index = 0; loop->index < loop->items.count; loop->index++) {
-        struct scope *scope;
-        enum flow inner = FLOW_ON;
-        render->line = node->line;
-        TRY(render_step(render, 1));
-        TRY(scope_new(render, outer, &scope));
-        TRY(scope_set(render, scope, "loop", self));
-        TRY(exec_assign(render, scope, node->a, loop->items.item[loop->index]));
-        TRY(exec_nodes(render, scope, &node->body[0], out, &inner));
-        if (inner == FLOW_BREAK)
-            break;
-    }
-    if (loop->items.count || node->body_count < 2)
-        return OK;
-    struct scope *scope;
-    TRY(scope_new(render, outer, &scope));
-    return exec_nodes(render, scope, &node->body[1], out, flow);
+        TRY(select_items(render, frame, node, &loop->items));
+    int32_t place = render->place;
+    bool counting = render->counting;
+    render->counting = iterable.kind == VALUE_RANGE;
+    TRY(run_items(render, frame, node, loop, out));
+    render->place = place;
+    render->counting = counting;
+    return loop->items.count || node->body_count < 2 ? OK : exec_block(render, frame, &node->body[1], out, flow);
 }
 
-static enum status run_call(struct render *render, struct scope *scope, const struct node *node, struct builder *out)
+static enum status run_call(struct render *render, struct frame *frame, const struct node *node, struct builder *out)
 {
     struct macro *macro;
     struct value callee, result;
-    struct args args;
+    struct call call;
     TRY(render_alloc(render, 1, (int64_t)sizeof *macro, &macro));
-    *macro = (struct macro){node->b, scope};
-    TRY(eval_node(render, scope, node->a->a, &callee));
-    TRY(eval_args(render, scope, node->a, &args));
-    args.keyword[args.keyword_count++] = (struct keyword){"caller", {.kind = VALUE_MACRO, .origin = NO_MESSAGE, .macro = macro}};
-    TRY(value_call(render, callee, &args, &result));
+    *macro = (struct macro){node->b, frame};
+    TRY(eval_node(render, frame, node->a->a, &callee));
+    TRY(eval_args(render, frame, node->a, &call));
+    struct value caller = {.kind = VALUE_MACRO, .origin = NO_MESSAGE, .macro = macro};
+    call.args.keyword[call.args.keyword_count++] = (struct keyword){"caller", caller};
+    TRY(value_call(render, callee, &call.args, &result));
     return print_value(out, result);
 }
 
-static enum status run_with(struct render *render, struct scope *outer, const struct node *node, struct builder *out,
+static enum status run_with(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
                             enum flow *flow)
 {
-    struct scope *scope;
-    TRY(scope_new(render, outer, &scope));
-    for (int64_t i = 0; i < node->list.count; i += 2) {
-        struct value value;
-        TRY(eval_node(render, outer, node->list.item[i + 1], &value));
-        TRY(exec_assign(render, scope, node->list.item[i], value));
-    }
-    return exec_nodes(render, scope, &node->body[0], out, flow);
+    struct value *values;
+    int64_t count = node->list.count / 2;
+    TRY(render_alloc(render, count, (int64_t)sizeof *values, &values));
+    for (int64_t i = 0; i < count; i++)
+        TRY(eval_node(render, frame, node->list.item[i * 2 + 1], &values[i]));
+    open_scope(frame, &node->body[0]);
+    for (int64_t i = 0; i < count; i++)
+        TRY(exec_assign(render, frame, node->list.item[i * 2], values[i]));
+    return exec_nodes(render, frame, &node->body[0], out, flow);
 }
 
-static enum status run(struct render *render, struct scope *scope, const struct node *node, struct builder *out, enum flow *flow)
+/* In a loop over numbers, the turn of a message begins where the message is taken out of the list. */
+static enum status run_set(struct render *render, struct frame *frame, const struct node *node)
 {
     struct value value;
+    TRY(eval_node(render, frame, node->b, &value));
+    if (render->counting)
+        take_turn(render, value);
+    return exec_assign(render, frame, node->a, value);
+}
+
+static enum status run_macro(struct render *render, struct frame *frame, const struct node *node)
+{
     struct macro *macro;
+    TRY(render_alloc(render, 1, (int64_t)sizeof *macro, &macro));
+    *macro = (struct macro){node, frame};
+    frame->slot[node->slot] = (struct value){.kind = VALUE_MACRO, .origin = NO_MESSAGE, .macro = macro};
+    return OK;
+}
+
+static enum status run_generation(struct render *render, struct frame *frame, const struct node *node, struct builder *out,
+                                  enum flow *flow)
+{
+    int32_t outside = render->place & PLACE_GENERATION;
+    render->place |= PLACE_GENERATION;
+    TRY(exec_block(render, frame, &node->body[0], out, flow));
+    render->place = (render->place & ~PLACE_GENERATION) | outside;
+    return OK;
+}
+
+static enum status run(struct render *render, struct frame *frame, const struct node *node, struct builder *out, enum flow *flow)
+{
+    struct value value;
     switch (node->kind) {
     case NODE_DATA:
         return builder_text(out, node->value.text);
     case NODE_PRINT:
-        TRY(eval_node(render, scope, node->a, &value));
-        return print_value(out, value);
+        return eval_print(render, frame, node->a, out);
     case NODE_IF:
-        return run_if(render, scope, node, out, flow);
+        return run_if(render, frame, node, out, flow);
     case NODE_FOR:
-        return run_for(render, scope, node, out, flow);
+        return run_for(render, frame, node, out, flow);
     case NODE_SET:
-        TRY(eval_node(render, scope, node->b, &value));
-        return exec_assign(render, scope, node->a, value);
+        return run_set(render, frame, node);
     case NODE_SET_BLOCK:
-        TRY(capture(render, scope, &node->body[0], &value));
-        TRY(eval_filters(render, scope, node->b, value, &value));
-        return exec_assign(render, scope, node->a, value);
+        TRY(capture(render, frame, &node->body[0], &value));
+        TRY(eval_filters(render, frame, node->b, value, &value));
+        return exec_assign(render, frame, node->a, value);
     case NODE_FILTER_BLOCK:
-        TRY(capture(render, scope, &node->body[0], &value));
-        TRY(eval_filters(render, scope, node->b, value, &value));
+        TRY(capture(render, frame, &node->body[0], &value));
+        TRY(eval_filters(render, frame, node->b, value, &value));
         return print_value(out, value);
     case NODE_MACRO:
-        TRY(render_alloc(render, 1, (int64_t)sizeof *macro, &macro));
-        *macro = (struct macro){node, scope};
-        return scope_set(render, scope, node->name, (struct value){.kind = VALUE_MACRO, .origin = NO_MESSAGE, .macro = macro});
+        return run_macro(render, frame, node);
     case NODE_CALL_BLOCK:
-        return run_call(render, scope, node, out);
+        return run_call(render, frame, node, out);
     case NODE_WITH:
-        return run_with(render, scope, node, out, flow);
+        return run_with(render, frame, node, out, flow);
     case NODE_GENERATION:
-        TRY(scope_new(render, scope, &scope));
-        return exec_nodes(render, scope, &node->body[0], out, flow);
+        return run_generation(render, frame, node, out, flow);
     case NODE_BREAK:
         *flow = FLOW_BREAK;
         return OK;
@@ -205,67 +234,118 @@ static enum status run(struct render *render, struct scope *scope, const struct 
     }
 }
 
-enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out,
+enum status exec_nodes(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
                        enum flow *flow)
 {
     TRY(render_enter(render));
     for (int64_t i = 0; i < nodes->count && *flow == FLOW_ON; i++) {
         render->line = nodes->item[i]->line;
         TRY(render_step(render, 1));
-        TRY(run(render, scope, nodes->item[i], out, flow));
+        TRY(run(render, frame, nodes->item[i], out, flow));
     }
     render_leave(render);
     return OK;
 }
 
+enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
+                       enum flow *flow)
+{
+    TRY(render_step(render, nodes->slots / 8));
+    open_scope(frame, nodes);
+    return exec_nodes(render, frame, nodes, out, flow);
+}
+
 static enum status hand_out(const struct builder *builder, struct jinja_output *out)
 {
-    TRY(buffer_append(&out->text, builder->data, builder->size));
-    out->span = memory_alloc(builder->run_count * (int64_t)sizeof *out->span);
-    if (!out->span)
-        return ERR_MEMORY;
     int64_t begin = 0;
+    TRY(buffer_reserve(&out->text, 0));
+    out->text.size = builder->size;
+    out->text.data[builder->size] = 0;
+    TRY(memory_grow(&out->span, &out->span_capacity, builder->run_count, (int64_t)sizeof *out->span));
     for (int64_t i = 0; i < builder->run_count; i++) {
-        out->span[out->span_count++] = (struct jinja_span){begin, builder->run[i].end, builder->run[i].origin};
-        begin = builder->run[i].end;
+        const struct run *run = &builder->run[i];
+        out->span[out->span_count++] = (struct jinja_span){begin, run->end, run->origin, run->place / PLACE_TURN - 1,
+                                                           run->place & PLACE_GENERATION};
+        begin = run->end;
     }
     return OK;
 }
 
-static enum status render_all(struct render *render, const struct jinja *jinja, const json_t *context, struct jinja_output *out)
+void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out)
 {
-    struct dict variables = {0};
-    struct scope *globals, *scope;
+    *render = (struct render){.arena = &out->scratch, .where = "", .line = 1, .left = budget ? *budget : jinja_budget_default};
+    out->text.size = out->span_count = 0;
+}
+
+enum status render_use(struct render *render, const struct jinja *jinja)
+{
+    int64_t count = jinja->global_count;
+    render->jinja = jinja;
+    render->where = jinja->where;
+    TRY(render_alloc(render, count, (int64_t)sizeof *render->global, &render->global));
+    if (count)
+        memcpy(render->global, jinja->global, (size_t)count * sizeof *render->global);
+    return OK;
+}
+
+enum status render_body(struct render *render, struct jinja_output *out)
+{
+    struct frame *frame;
     struct builder *builder;
     enum flow flow = FLOW_ON;
-    if (!json_is_object(context))
-        return render_fail(render, ERR_ARGUMENT, "the context of a template must be an object");
-    TRY(value_from_context(render, context, &variables));
-    TRY(scope_new(render, NULL, &globals));
-    for (int64_t i = 0; i < variables.count; i++)
-        TRY(scope_set(render, globals, variables.entry[i].key.text->data, variables.entry[i].value));
-    TRY(scope_new(render, globals, &scope));
+    TRY(frame_new(render, NULL, render->jinja->frame, &frame));
     TRY(builder_new(render, &builder));
     builder->limit = render->left.output > 0 ? render->left.output : 1;
-    TRY(exec_nodes(render, scope, &jinja->body, builder, &flow));
+    builder->output = &out->text;
+    TRY(exec_nodes(render, frame, &render->jinja->body, builder, &flow));
     return hand_out(builder, out);
+}
+
+enum status render_end(enum status status, struct jinja_output *out)
+{
+    arena_reset(&out->scratch);
+    if (status != OK)
+        out->text.size = out->span_count = 0;
+    return status;
+}
+
+static enum status set_all(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context)
+{
+    const char *name;
+    json_t *item;
+    for (int64_t i = 0; i < count; i++)
+        if (variables[i].value)
+            TRY(context_set(render, variables[i].number, variables[i].value));
+    json_object_foreach((json_t *)(uintptr_t)context, name, item)
+        TRY(context_set(render, jinja_number(render->jinja, name), item));
+    return OK;
+}
+
+enum status jinja_render_with(const struct jinja *jinja, const struct jinja_variable *variables, int64_t count,
+                              const json_t *context, const struct jinja_budget *budget, struct jinja_output *out)
+{
+    struct render render;
+    render_begin(&render, budget, out);
+    enum status status = render_use(&render, jinja);
+    if (status == OK)
+        status = set_all(&render, variables, count, context);
+    if (status == OK)
+        status = render_body(&render, out);
+    return render_end(status, out);
 }
 
 enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
                          struct jinja_output *out)
 {
-    jinja_output_free(out);
-    struct render render = {.where = jinja->where, .line = 1, .left = budget ? *budget : jinja_budget_default};
-    enum status status = render_all(&render, jinja, context, out);
-    arena_free(&render.arena);
-    if (status != OK)
-        jinja_output_free(out);
-    return status;
+    if (!json_is_object(context))
+        return fail(ERR_ARGUMENT, "%s: the context of a template must be an object", jinja->where);
+    return jinja_render_with(jinja, NULL, 0, context, budget, out);
 }
 
 void jinja_output_free(struct jinja_output *output)
 {
     buffer_free(&output->text);
     memory_free(output->span);
+    arena_free(&output->scratch);
     *output = (struct jinja_output){0};
 }

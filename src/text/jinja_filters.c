@@ -387,9 +387,9 @@ const struct function *filter_find(const char *name)
     return NULL;
 }
 
-enum status filter_call(struct render *render, const char *name, struct value self, const struct args *args, struct value *out)
+enum status filter_call(struct render *render, const struct function *filter, const char *name, struct value self,
+                        const struct args *args, struct value *out)
 {
-    const struct function *filter = filter_find(name);
     if (!filter || !filter->call)
         return render_fail(render, ERR_UNSUPPORTED, "the filter '%.100s' is not supported", name);
     return filter->call(render, self, args, out);

@@ -4,7 +4,7 @@
 
 #include "text/jinja_value.h"
 
-static enum status bind(struct render *render, struct value self, const struct function *function, struct value *out)
+enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out)
 {
     struct method *method;
     TRY(render_alloc(render, 1, (int64_t)sizeof *method, &method));
@@ -14,7 +14,7 @@ static enum status bind(struct render *render, struct value self, const struct f
     return OK;
 }
 
-static enum status use_of_undefined(struct render *render, struct value self)
+enum status use_of_undefined(struct render *render, struct value self)
 {
     return render_fail(render, ERR_DATA, "'%s' is undefined", self.name ? self.name : "value");
 }
@@ -24,15 +24,13 @@ enum status value_attribute(struct render *render, struct value self, const char
     if (self.kind == VALUE_UNDEFINED)
         return use_of_undefined(render, self);
     if (self.kind == VALUE_LOOP)
-        return loop_attribute(render, self, name, out);
+        return loop_attribute(render, self, loop_field(name), name, out);
     const struct function *function = method_find(self, name);
     if (function)
-        return bind(render, self, function, out);
+        return method_bind(render, self, function, out);
     const struct value *found = NULL;
-    if (self.kind == VALUE_DICT || self.kind == VALUE_NAMESPACE) {
-        TRY(render_step(render, self.dict->count / 16));
-        found = dict_find(self.dict, name);
-    }
+    if (self.kind == VALUE_DICT || self.kind == VALUE_NAMESPACE)
+        TRY(dict_find(render, self.dict, name, (int64_t)strlen(name), &found));
     if (!found && name[0] == '_' && name[1] == '_')
         return render_fail(render, ERR_UNSUPPORTED, "the attribute %s is not available to templates", name);
     *out = found ? *found : value_undefined(name);
@@ -74,7 +72,7 @@ enum status value_item(struct render *render, struct value self, struct value ke
     if (self.kind == VALUE_DICT) {
         const struct function *function = method_find(self, name);
         *out = value_undefined(name);
-        return function ? bind(render, self, function, out) : OK;
+        return function ? method_bind(render, self, function, out) : OK;
     }
     return value_attribute(render, self, name, out);
 }
@@ -168,6 +166,7 @@ enum status value_slice(struct render *render, struct value self, const struct v
     case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE: {
         int64_t start, step, count;
         TRY(slice_range(render, part, self.list->count, &start, &step, &count));
+        TRY(render_step(render, count / 64));
         TRY(value_list(render, self.kind == VALUE_RANGE ? VALUE_LIST : self.kind, count, out));
         for (int64_t i = 0; i < count; i++)
             out->list->item[i] = self.list->item[start + i * step];

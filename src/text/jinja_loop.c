@@ -15,9 +15,9 @@ static enum status loop_changed(struct render *render, struct value self, const 
 {
     struct value now;
     bool same = false;
-    TRY(value_list(render, VALUE_TUPLE, 0, &now));
-    now.list->item = args->item;
-    now.list->count = args->count;
+    TRY(value_list(render, VALUE_TUPLE, args->count, &now));
+    for (int64_t i = 0; i < args->count; i++)
+        now.list->item[i] = args->item[i];
     if (self.loop->changed.kind != VALUE_ABSENT)
         TRY(value_equal(render, self.loop->changed, now, &same));
     self.loop->changed = now;
@@ -25,39 +25,43 @@ static enum status loop_changed(struct render *render, struct value self, const 
     return OK;
 }
 
-enum status loop_attribute(struct render *render, struct value self, const char *name, struct value *out)
+enum field { INDEX, INDEX0, FIRST, LAST, LENGTH, REVINDEX, REVINDEX0, DEPTH, DEPTH0, PREVIOUS, NEXT, CYCLE, CHANGED };
+
+int loop_field(const char *name)
 {
-    static const struct function functions[] = {{"cycle", loop_cycle}, {"changed", loop_changed}};
+    static const char *const names[] = {"index", "index0", "first", "last", "length", "revindex", "revindex0",
+                                        "depth", "depth0", "previtem", "nextitem", "cycle", "changed"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+enum status loop_attribute(struct render *render, struct value self, int field, const char *name, struct value *out)
+{
+    static const struct function cycle = {"cycle", loop_cycle}, changed = {"changed", loop_changed};
     const struct loop *loop = self.loop;
     int64_t i = loop->index, count = loop->items.count;
-    const struct { const char *name; struct value value;
-    } plain[] = {
-        {"index", value_int(i + 1)},
-        {"index0", value_int(i)},
-        {"first", value_bool(i == 0)},
-        {"last", value_bool(i + 1 == count)},
-        {"length", value_int(count)},
-        {"revindex", value_int(count - i)},
-        {"revindex0", value_int(count - i - 1)},
-        {"depth", value_int(loop->depth)},
-        {"depth0", value_int(loop->depth - 1)},
-        {"previtem", i > 0 && i <= count ? loop->items.item[i - 1] : value_undefined("there is no previous item")},
-        {"nextitem", i + 1 < count ? loop->items.item[i + 1] : value_undefined("there is no next item")},
-    };
-    for (size_t k = 0; k < sizeof plain / sizeof *plain; k++) {
-        if (strcmp(plain[k].name, name) == 0) {
-            *out = plain[k].value;
-            return OK;
-        }
-    }
-    *out = value_undefined(name);
-    for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
-        if (strcmp(functions[k].name, name) == 0) {
-            struct method *method;
-            TRY(render_alloc(render, 1, (int64_t)sizeof *method, &method));
-            *method = (struct method){&functions[k], self};
-            *out = (struct value){.kind = VALUE_METHOD, .origin = NO_MESSAGE, .method = method};
-        }
+    switch (field) {
+    case INDEX: *out = value_int(i + 1); break;
+    case INDEX0: *out = value_int(i); break;
+    case FIRST: *out = value_bool(i == 0); break;
+    case LAST: *out = value_bool(i + 1 == count); break;
+    case LENGTH: *out = value_int(count); break;
+    case REVINDEX: *out = value_int(count - i); break;
+    case REVINDEX0: *out = value_int(count - i - 1); break;
+    case DEPTH: *out = value_int(loop->depth); break;
+    case DEPTH0: *out = value_int(loop->depth - 1); break;
+    case PREVIOUS:
+        *out = i > 0 && i <= count ? loop->items.item[i - 1] : value_undefined("there is no previous item");
+        break;
+    case NEXT:
+        *out = i + 1 < count ? loop->items.item[i + 1] : value_undefined("there is no next item");
+        break;
+    case CYCLE: case CHANGED:
+        return method_bind(render, self, field == CYCLE ? &cycle : &changed, out);
+    default:
+        *out = value_undefined(name);
     }
     return OK;
 }

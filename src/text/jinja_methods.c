@@ -18,6 +18,7 @@ static enum status starts_at(struct render *render, struct value self, const str
             return render_fail(render, ERR_DATA, "%s needs a string or a tuple of strings, not %s",
                                end ? "endswith" : "startswith", value_type(one.item[i]));
         const struct text *text = self.text, *other = one.item[i].text;
+        TRY(render_step(render, 1 + other->size / 256));
         int64_t at = end ? text->size - other->size : 0;
         if (other->size <= text->size && (other->size == 0 || memcmp(text->data + at, other->data, (size_t)other->size) == 0))
             out->boolean = true;
@@ -66,7 +67,7 @@ static enum status find_index(struct render *render, struct value self, const st
     if (at < 0 && must)
         return render_fail(render, ERR_DATA, "%s: substring not found", what);
     *out = value_int(at < 0 ? -1 : char_count(self.text->data, at));
-    return OK;
+    return render_step(render, at / 256);
 }
 
 static enum status str_find(struct render *render, struct value self, const struct args *args, struct value *out)
@@ -162,6 +163,7 @@ static enum status str_join(struct render *render, struct value self, const stru
     struct builder *builder;
     TRY(builder_new(render, &builder));
     for (int64_t i = 0; i < list.count; i++) {
+        TRY(render_step(render, 1));
         if (list.item[i].kind != VALUE_TEXT)
             return render_fail(render, ERR_DATA, "join: item %lld is a %s, not a string", (long long)i, value_type(list.item[i]));
         if (i)
@@ -176,6 +178,7 @@ static enum status all_of(struct render *render, struct value self, const struct
 {
     TRY(args_bind(render, args, "a test of characters", "", 0, NULL));
     bool all = self.text->size > 0;
+    TRY(render_step(render, self.text->size / 256));
     for (int64_t at = 0; all && at < self.text->size;) {
         int32_t code;
         at = char_next(self.text->data, self.text->size, at, &code);
@@ -228,6 +231,7 @@ static enum status dict_view(struct render *render, struct value self, const str
     static const char *const types[] = {"dict_keys", "dict_values", "dict_items"};
     TRY(args_bind(render, args, types[part], "", 0, NULL));
     const struct dict *dict = self.dict;
+    TRY(render_step(render, dict->count / 16));
     TRY(value_list(render, VALUE_VIEW, dict->count, out));
     out->list->type = types[part];
     out->origin = self.origin;
@@ -322,13 +326,23 @@ static const struct function list_methods[] = {
 
 static const struct function tuple_methods[] = {{"count", list_count}, {"index", list_index}, {NULL, NULL}};
 
-const struct function *method_find(struct value self, const char *name)
+static const struct function *find(const struct function *table, const char *name)
 {
-    const struct function *table = self.kind == VALUE_TEXT ? text_methods : self.kind == VALUE_DICT ? dict_methods :
-                                   self.kind == VALUE_LIST ? list_methods :
-                                   self.kind == VALUE_TUPLE || self.kind == VALUE_RANGE ? tuple_methods : NULL;
-    for (; table && table->name; table++)
+    for (; table->name; table++)
         if (strcmp(table->name, name) == 0)
             return table;
     return NULL;
+}
+
+void methods_find(const char *name, struct methods *out)
+{
+    *out = (struct methods){find(text_methods, name), find(dict_methods, name), find(list_methods, name),
+                            find(tuple_methods, name), loop_field(name)};
+}
+
+const struct function *method_find(struct value self, const char *name)
+{
+    struct methods methods;
+    methods_find(name, &methods);
+    return method_of(&methods, self.kind);
 }

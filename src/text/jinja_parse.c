@@ -54,7 +54,7 @@ enum status parse_append(struct parser *parser, struct nodes *nodes, struct node
 enum status parse_keyword(struct parser *parser, struct node *node, const char *name, struct node *value, enum operator op)
 {
     TRY(grow(parser, &node->keyword, node->keyword_count, &node->keyword_capacity, (int64_t)sizeof *node->keyword));
-    node->keyword[node->keyword_count++] = (struct parameter){name, value, op};
+    node->keyword[node->keyword_count++] = (struct parameter){name, value, op, 0};
     return OK;
 }
 
@@ -343,6 +343,7 @@ enum status jinja_parse(struct jinja **out, const char *source, int64_t length, 
     TRY_GOTO(jinja_lex(jinja, source, length, &tokens), failed);
     struct parser parser = {.jinja = jinja, .token = tokens};
     TRY_GOTO(parse_body(&parser, NULL, &jinja->body), failed);
+    TRY_GOTO(jinja_resolve(jinja), failed);
     memory_free(tokens);
     *out = jinja;
     return OK;
@@ -352,10 +353,16 @@ failed:
     return status;
 }
 
+bool jinja_marks_generation(const struct jinja *jinja)
+{
+    return jinja->generation;
+}
+
 void jinja_free(struct jinja *jinja)
 {
     if (!jinja)
         return;
+    map_free(&jinja->names);
     arena_free(&jinja->arena);
     memory_free(jinja);
 }

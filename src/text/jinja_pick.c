@@ -37,6 +37,7 @@ enum status filter_map(struct render *render, struct value self, const struct ar
         TRY(name_of(render, args->item[0], name, (int64_t)sizeof name));
     else
         TRY(args_bind(render, args, "map", "attribute default", 1, v));
+    const struct function *filter = filter_find(name);
     TRY(items_if_true(render, self, &list));
     TRY(value_list(render, VALUE_GENERATOR, list.count, out));
     for (int64_t i = 0; i < list.count; i++) {
@@ -44,7 +45,7 @@ enum status filter_map(struct render *render, struct value self, const struct ar
         struct value *item = &out->list->item[i];
         TRY(render_step(render, 1));
         if (args->count)
-            TRY(filter_call(render, name, list.item[i], &rest, item));
+            TRY(filter_call(render, filter, name, list.item[i], &rest, item));
         else
             TRY(value_path(render, list.item[i], v[0], item));
         if (item->kind == VALUE_UNDEFINED && v[1].kind != VALUE_ABSENT && v[1].kind != VALUE_NONE)
@@ -63,6 +64,7 @@ static enum status pick(struct render *render, struct value self, const struct a
     bool tested = args->count > attribute;
     if (tested)
         TRY(name_of(render, args->item[attribute], name, (int64_t)sizeof name));
+    const struct function *test = test_find(name);
     TRY(items_if_true(render, self, &list));
     TRY(value_list(render, VALUE_GENERATOR, list.count, out));
     out->list->count = 0;
@@ -74,7 +76,7 @@ static enum status pick(struct render *render, struct value self, const struct a
         bool holds = value_true(item);
         if (tested) {
             struct args rest = behind(args, attribute + 1);
-            TRY(test_call(render, name, item, &rest, &holds));
+            TRY(test_call(render, test, name, item, &rest, &holds));
         }
         if (holds == keep)
             out->list->item[out->list->count++] = list.item[i];

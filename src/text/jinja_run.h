@@ -1,22 +1,18 @@
-/* What the parts of the evaluator share: scopes, loops and macros. */
+/* What the parts of the evaluator share: frames, loops and macros. */
 #ifndef TEXT_JINJA_RUN_H
 #define TEXT_JINJA_RUN_H
 
 #include "text/jinja_ast.h"
 
-/* Variables by name. Loops, macros and blocks open an inner scope; a name is looked for outwards, and set in the innermost. */
-struct scope {
-    struct scope *outer;
-    struct variable {
-        struct variable *next;
-        const char *name;
-        struct value value;
-    } *first;
+/* The variables of the template's own body or of one call of a macro. A slot that is VALUE_ABSENT has not been set. */
+struct frame {
+    struct frame *outer;                /* where the macro was defined: its free names are looked for there */
+    struct value slot[];
 };
 
 struct macro {
     const struct node *node;
-    struct scope *scope;                /* where it was defined: its free names are looked for there */
+    struct frame *frame;
 };
 
 struct loop {
@@ -27,18 +23,42 @@ struct loop {
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
 
-enum status scope_new(struct render *render, struct scope *outer, struct scope **out);
-enum status scope_set(struct render *render, struct scope *scope, const char *name, struct value value);
+/* The arguments of a call; few of them need no memory of their own. */
+enum { FEW = 4 };
 
-enum status eval_node(struct render *render, struct scope *scope, const struct node *node, struct value *out);
-enum status eval_filters(struct render *render, struct scope *scope, const struct node *node, struct value innermost,
+struct call {
+    struct args args;
+    struct value item[FEW];
+    struct keyword keyword[FEW];
+};
+
+enum status frame_new(struct render *render, struct frame *outer, int32_t slots, struct frame **out);
+
+enum status eval_node(struct render *render, struct frame *frame, const struct node *node, struct value *out);
+enum status eval_print(struct render *render, struct frame *frame, const struct node *node, struct builder *out);
+enum status eval_filters(struct render *render, struct frame *frame, const struct node *node, struct value innermost,
                          struct value *out);
-enum status eval_args(struct render *render, struct scope *scope, const struct node *node, struct args *out);
+enum status eval_args(struct render *render, struct frame *frame, const struct node *node, struct call *out);
 enum status eval_binary(struct render *render, enum operator op, struct value a, struct value b, struct value *out);
 
-enum status exec_nodes(struct render *render, struct scope *scope, const struct nodes *nodes, struct builder *out,
+/* A body in the scope around it, or in the scope of its own. */
+enum status exec_nodes(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
                        enum flow *flow);
-enum status exec_assign(struct render *render, struct scope *scope, const struct node *target, struct value value);
+enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
+                       enum flow *flow);
+enum status exec_assign(struct render *render, struct frame *frame, const struct node *target, struct value value);
+
+/* A render step by step: begin, use a template, set its variables in render->global, run its body, end. `out` keeps the memory
+ * of all values until the end. */
+void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out);
+enum status render_use(struct render *render, const struct jinja *jinja);
+enum status render_body(struct render *render, struct jinja_output *out);
+enum status render_end(enum status status, struct jinja_output *out);           /* gives the status back */
+
+/* jinja_json.c: the text of a row straight to values, its messages tagged as jinja_render tags them. False: it is not an object
+ * with "messages" and "tools" alone, is not JSON, or has something rare in it that only the other reader knows. Strings may point
+ * into the text. *tools is VALUE_ABSENT where there are none. */
+bool json_row(struct render *render, const char *text, int64_t length, struct value *messages, struct value *tools);
 
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 

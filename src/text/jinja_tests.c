@@ -231,9 +231,9 @@ const struct function *test_find(const char *name)
     return NULL;
 }
 
-enum status test_call(struct render *render, const char *name, struct value self, const struct args *args, bool *out)
+enum status test_call(struct render *render, const struct function *test, const char *name, struct value self,
+                      const struct args *args, bool *out)
 {
-    const struct function *test = test_find(name);
     struct value result;
     if (!test || !test->call)
         return render_fail(render, ERR_UNSUPPORTED, "the test '%.100s' is not supported", name);

@@ -25,6 +25,13 @@ static enum status builder_room(struct builder *builder, int64_t more)
         return render_fail(render, ERR_LIMIT, "the rendered text exceeds its budget of %lld bytes", (long long)builder->limit);
     if (need <= builder->capacity)
         return OK;
+    if (builder->output) {
+        builder->output->size = builder->size;
+        TRY(buffer_reserve(builder->output, more));
+        builder->data = builder->output->data;
+        builder->capacity = builder->output->capacity - 1;
+        return OK;
+    }
     int64_t capacity = need > INT64_MAX / 4 ? need : builder->size ? need * 2 : need;
     char *data;
     TRY(render_alloc(render, capacity, 1, &data));
@@ -35,7 +42,19 @@ static enum status builder_room(struct builder *builder, int64_t more)
     return OK;
 }
 
-enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin)
+static enum status more_runs(struct builder *builder)
+{
+    int64_t capacity = builder->run_capacity ? builder->run_capacity * 2 : builder->output ? 32 : 2;
+    struct run *run;
+    TRY(render_alloc(builder->render, capacity, (int64_t)sizeof *run, &run));
+    if (builder->run_count)
+        memcpy(run, builder->run, (size_t)builder->run_count * sizeof *run);
+    builder->run = run;
+    builder->run_capacity = capacity;
+    return OK;
+}
+
+static enum status put(struct builder *builder, const char *data, int64_t size, int32_t origin, int32_t place)
 {
     if (size == 0)
         return OK;
@@ -43,28 +62,24 @@ enum status builder_bytes(struct builder *builder, const char *data, int64_t siz
     TRY(builder_room(builder, size));
     memcpy(builder->data + builder->size, data, (size_t)size);
     builder->size += size;
-    if (builder->run_count && builder->run[builder->run_count - 1].origin == origin) {
-        builder->run[builder->run_count - 1].end = builder->size;
+    struct run *last = builder->run_count ? &builder->run[builder->run_count - 1] : NULL;
+    if (last && last->origin == origin && last->place == place) {
+        last->end = builder->size;
         return OK;
     }
-    if (builder->run_count == builder->run_capacity) {
-        int64_t capacity = builder->run_capacity ? builder->run_capacity * 2 : 2;
-        struct run *run;
-        TRY(render_alloc(builder->render, capacity, (int64_t)sizeof *run, &run));
-        if (builder->run_count)
-            memcpy(run, builder->run, (size_t)builder->run_count * sizeof *run);
-        builder->run = run;
-        builder->run_capacity = capacity;
-    }
-    builder->run[builder->run_count++] = (struct run){builder->size, origin};
+    if (builder->run_count == builder->run_capacity)
+        TRY(more_runs(builder));
+    builder->run[builder->run_count++] = (struct run){builder->size, origin, place};
     return OK;
 }
 
-int32_t text_run(const struct text *text, int64_t at, int64_t *end)
+enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin)
 {
-    *end = text->size;
-    if (!text->run)
-        return text->origin;
+    return put(builder, data, size, origin, builder->render->place);
+}
+
+static const struct run *find_run(const struct text *text, int64_t at)
+{
     int64_t low = 0, high = text->run_count - 1;
     while (low < high) {
         int64_t middle = (low + high) / 2;
@@ -73,18 +88,32 @@ int32_t text_run(const struct text *text, int64_t at, int64_t *end)
         else
             low = middle + 1;
     }
-    if (text->run[low].end - text->base < *end)
-        *end = text->run[low].end - text->base;
-    return text->run[low].origin;
+    return &text->run[low];
 }
 
+int32_t text_run(const struct text *text, int64_t at, int64_t *end)
+{
+    *end = text->size;
+    if (!text->run)
+        return text->origin;
+    const struct run *run = find_run(text, at);
+    if (run->end - text->base < *end)
+        *end = run->end - text->base;
+    return run->origin;
+}
+
+/* What is written in a message's turn belongs to that turn, wherever its bytes were made. */
 enum status builder_slice(struct builder *builder, const struct text *text, int64_t begin, int64_t end)
 {
-    for (int64_t at = begin, stop; at < end; at = stop) {
-        int32_t origin = text_run(text, at, &stop);
-        if (stop > end || stop <= at)
+    int32_t place = builder->render->place;
+    if (!text->run)
+        return put(builder, text->data + begin, end - begin, text->origin, place ? place : text->place);
+    const struct run *run = begin < end ? find_run(text, begin) : NULL;
+    for (int64_t at = begin, stop; at < end; at = stop, run++) {
+        stop = run->end - text->base;
+        if (stop > end || run == text->run + text->run_count - 1)
             stop = end;
-        TRY(builder_bytes(builder, text->data + at, stop - at, origin));
+        TRY(put(builder, text->data + at, stop - at, run->origin, place ? place : run->place));
     }
     return OK;
 }
@@ -129,6 +158,7 @@ enum status builder_value(struct builder *builder, struct value *out)
     text->owner = builder;
     text->markup = builder->markup;
     text->origin = builder->run_count ? builder->run[0].origin : NO_MESSAGE;
+    text->place = builder->run_count ? builder->run[0].place : 0;
     if (builder->run_count > 1) {
         text->run = builder->run;
         text->run_count = builder->run_count;

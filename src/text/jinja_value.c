@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,26 +17,14 @@ enum status render_fail(struct render *render, enum status code, const char *for
     return fail(code, "%s:%d: %s", render->where, render->line, text);
 }
 
-enum status render_step(struct render *render, int64_t steps)
+enum status render_too_long(struct render *render)
 {
-    if (steps > render->left.steps)
-        return render_fail(render, ERR_LIMIT, "the template runs too long; its budget of steps is used up");
-    render->left.steps -= steps;
-    return OK;
+    return render_fail(render, ERR_LIMIT, "the template runs too long; its budget of steps is used up");
 }
 
-enum status render_enter(struct render *render)
+enum status render_too_deep(struct render *render)
 {
-    if (render->left.depth <= 0)
-        return render_fail(render, ERR_LIMIT, "the template nests too deeply (does a macro call itself without end?)");
-    TRY(render_step(render, 1));
-    render->left.depth--;
-    return OK;
-}
-
-void render_leave(struct render *render)
-{
-    render->left.depth++;
+    return render_fail(render, ERR_LIMIT, "the template nests too deeply (does a macro call itself without end?)");
 }
 
 enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out)
@@ -44,37 +33,18 @@ enum status render_alloc(struct render *render, int64_t count, int64_t size, voi
     memset(out, 0, sizeof(void *));
     if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > render->left.memory - 16)
         return render_fail(render, ERR_LIMIT, "the template makes values that are too large; its budget of memory is used up");
-    render->left.memory -= (bytes + 15) / 16 * 16;
-    void *p = arena_alloc(&render->arena, bytes);
-    if (!p)
+    bytes = (bytes + 15) / 16 * 16;
+    render->left.memory -= bytes;
+    struct arena *arena = render->arena;
+    void *p = arena->next;
+    if (bytes && bytes <= arena->left) {        /* as arena_alloc does, without the call */
+        arena->next += bytes;
+        arena->left -= bytes;
+    } else if (!(p = arena_alloc(arena, bytes))) {
         return ERR_MEMORY;
+    }
     memcpy(out, &p, sizeof p);
     return OK;
-}
-
-struct value value_none(void)
-{
-    return (struct value){.kind = VALUE_NONE, .origin = NO_MESSAGE};
-}
-
-struct value value_bool(bool boolean)
-{
-    return (struct value){.kind = VALUE_BOOL, .origin = NO_MESSAGE, .boolean = boolean};
-}
-
-struct value value_int(int64_t integer)
-{
-    return (struct value){.kind = VALUE_INT, .origin = NO_MESSAGE, .integer = integer};
-}
-
-struct value value_float(double real)
-{
-    return (struct value){.kind = VALUE_FLOAT, .origin = NO_MESSAGE, .real = real};
-}
-
-struct value value_undefined(const char *name)
-{
-    return (struct value){.kind = VALUE_UNDEFINED, .origin = NO_MESSAGE, .name = name};
 }
 
 enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out)
@@ -107,7 +77,7 @@ enum status value_dict(struct render *render, enum value_kind kind, struct value
     return OK;
 }
 
-static enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value)
+enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value)
 {
     if (dict->count == dict->capacity) {
         int64_t capacity = dict->capacity * 2 + 4;
@@ -130,6 +100,13 @@ static enum status dict_index(struct render *render, const struct dict *dict, st
         return render_fail(render, ERR_DATA, "a %s cannot be the key of a dict", value_type(key));
     default:
         break;
+    }
+    if (key.kind == VALUE_TEXT) {
+        const struct value *found;
+        TRY(dict_find(render, dict, key.text->data, key.text->size, &found));
+        if (found)
+            *out = (const struct entry *)((const char *)found - offsetof(struct entry, value)) - dict->entry;
+        return OK;
     }
     TRY(render_step(render, dict->count / 16));
     for (int64_t i = 0; i < dict->count; i++) {
@@ -161,85 +138,17 @@ enum status dict_get(struct render *render, const struct dict *dict, struct valu
     return OK;
 }
 
-const struct value *dict_find(const struct dict *dict, const char *name)
+enum status dict_find(struct render *render, const struct dict *dict, const char *name, int64_t size, const struct value **out)
 {
-    for (int64_t i = 0; i < dict->count; i++)
-        if (value_is(dict->entry[i].key, name))
-            return &dict->entry[i].value;
-    return NULL;
-}
-
-enum { MESSAGE_LEVEL = 1 };
-
-/* `level` 1: a message itself, whose role and whose own keys belong to the template's side. */
-static enum status convert(struct render *render, const json_t *json, int32_t origin, int level, struct value *out)
-{
-    TRY(render_enter(render));
-    switch (json_typeof(json)) {
-    case JSON_NULL:
-        *out = value_none();
-        break;
-    case JSON_TRUE: case JSON_FALSE:
-        *out = value_bool(json_is_true(json));
-        break;
-    case JSON_INTEGER:
-        *out = value_int(json_integer_value(json));
-        break;
-    case JSON_REAL:
-        *out = value_float(json_real_value(json));
-        break;
-    case JSON_STRING:
-        TRY(value_text(render, json_string_value(json), (int64_t)json_string_length(json), origin, out));
-        break;
-    case JSON_ARRAY: {
-        TRY(value_list(render, VALUE_LIST, (int64_t)json_array_size(json), out));
-        size_t i;
-        const json_t *item;
-        json_array_foreach(json, i, item)
-            TRY(convert(render, item, origin, level + 1, &out->list->item[i]));
-        break;
-    }
-    case JSON_OBJECT: {
-        TRY(value_dict(render, VALUE_DICT, out));
-        const char *name;
-        json_t *item;
-        json_object_foreach((json_t *)(uintptr_t)json, name, item) {
-            struct value key, value;
-            bool role = level == MESSAGE_LEVEL && strcmp(name, "role") == 0;
-            TRY(value_text(render, name, (int64_t)strlen(name), level == MESSAGE_LEVEL ? NO_MESSAGE : origin, &key));
-            TRY(convert(render, item, role ? NO_MESSAGE : origin, level + 1, &value));
-            TRY(dict_add(render, out->dict, key, value));
+    *out = NULL;
+    for (int64_t i = 0; i < dict->count; i++) {
+        const struct value *key = &dict->entry[i].key;
+        if (key->kind == VALUE_TEXT && key->text->size == size && memcmp(key->text->data, name, (size_t)size) == 0) {
+            *out = &dict->entry[i].value;
+            return render_step(render, (i * 4 + size) / 64);
         }
-        break;
     }
-    }
-    out->origin = origin;
-    render_leave(render);
-    return OK;
-}
-
-enum status value_from_json(struct render *render, const json_t *json, int32_t origin, struct value *out)
-{
-    return convert(render, json, origin, MESSAGE_LEVEL + 1, out);
-}
-
-enum status value_from_context(struct render *render, const json_t *context, struct dict *out)
-{
-    const char *name;
-    json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)context, name, item) {
-        struct value key, value;
-        TRY(value_text(render, name, (int64_t)strlen(name), NO_MESSAGE, &key));
-        if (strcmp(name, "messages") == 0 && json_is_array(item)) {
-            TRY(value_list(render, VALUE_LIST, (int64_t)json_array_size(item), &value));
-            for (int64_t i = 0; i < value.list->count; i++)
-                TRY(convert(render, json_array_get(item, (size_t)i), (int32_t)i, MESSAGE_LEVEL, &value.list->item[i]));
-        } else {
-            TRY(value_from_json(render, item, NO_MESSAGE, &value));
-        }
-        TRY(dict_add(render, out, key, value));
-    }
-    return OK;
+    return render_step(render, (dict->count * 4 + size) / 64);
 }
 
 bool value_true(struct value value)
@@ -315,11 +224,19 @@ static int number_order(struct value a, struct value b)
     return (x > y) - (x < y);
 }
 
-static int text_order(const struct text *a, const struct text *b)
+static enum status text_order(struct render *render, const struct text *a, const struct text *b, int *out)
 {
     int64_t n = a->size < b->size ? a->size : b->size;
-    int order = n ? memcmp(a->data, b->data, (size_t)n) : 0;        /* UTF-8 sorts as its code points do */
-    return order ? order : (a->size > b->size) - (a->size < b->size);
+    *out = n ? memcmp(a->data, b->data, (size_t)n) : 0;             /* UTF-8 sorts as its code points do */
+    if (*out == 0)
+        *out = (a->size > b->size) - (a->size < b->size);
+    return render_step(render, n / 256);
+}
+
+enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out)
+{
+    *out = a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, (size_t)a->size) == 0);
+    return a->size == b->size ? render_step(render, a->size / 256) : OK;
 }
 
 static enum status list_equal(struct render *render, const struct list *a, const struct list *b, bool *out)
@@ -358,7 +275,7 @@ enum status value_equal(struct render *render, struct value a, struct value b, b
         *out = true;
         break;
     case VALUE_TEXT:
-        *out = a.text->size == b.text->size && text_order(a.text, b.text) == 0;
+        status = text_equal(render, a.text, b.text, out);
         break;
     case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE:
         TRY(render_enter(render));
@@ -382,10 +299,8 @@ enum status value_compare(struct render *render, struct value a, struct value b,
         *out = number_order(a, b);
         return OK;
     }
-    if (a.kind == VALUE_TEXT && b.kind == VALUE_TEXT) {
-        *out = text_order(a.text, b.text);
-        return OK;
-    }
+    if (a.kind == VALUE_TEXT && b.kind == VALUE_TEXT)
+        return text_order(render, a.text, b.text, out);
     if ((a.kind == VALUE_LIST || a.kind == VALUE_TUPLE) && a.kind == b.kind) {
         TRY(render_enter(render));
         int64_t i = 0, n = a.list->count < b.list->count ? a.list->count : b.list->count;
@@ -447,12 +362,14 @@ enum status value_items(struct render *render, struct value value, struct list *
         value.list->next = value.list->count;
         return OK;
     case VALUE_DICT:
+        TRY(render_step(render, value.dict->count / 64));
         TRY(value_list(render, VALUE_LIST, value.dict->count, &made));
         for (int64_t i = 0; i < value.dict->count; i++)
             made.list->item[i] = value.dict->entry[i].key;
         break;
     case VALUE_TEXT: {
         const struct text *text = value.text;
+        TRY(render_step(render, text->size / 16));
         TRY(value_list(render, VALUE_LIST, char_count(text->data, text->size), &made));
         for (int64_t i = 0, at = 0; at < text->size; i++) {
             int64_t next = char_next(text->data, text->size, at, NULL);

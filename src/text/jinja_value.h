@@ -34,7 +34,7 @@ enum value_kind {
     VALUE_METHOD,
 };
 
-enum { NO_MESSAGE = -1 };
+enum { NO_MESSAGE = -1, OTHER_DATA = -2 };  /* the template; tools and documents */
 
 struct value {
     enum value_kind kind;
@@ -54,11 +54,15 @@ struct value {
     };
 };
 
-/* The bytes from the run before up to `end` have this origin. */
+/* The bytes from the run before up to `end` have this origin and were written at this place. */
 struct run {
     int64_t end;
-    int32_t origin;
+    int32_t origin, place;
 };
+
+/* Where in the conversation a template stands when it writes: twice one more than the message whose turn it is (0: none), and 1
+ * more inside a generation block. */
+enum { PLACE_GENERATION = 1, PLACE_TURN = 2 };
 
 struct text {
     const char *data;
@@ -66,7 +70,7 @@ struct text {
     const struct run *run;              /* NULL: all bytes have `origin` */
     int64_t run_count, base;            /* byte i is at i + base in the runs; the last run may end beyond the text */
     struct builder *owner;
-    int32_t origin;
+    int32_t origin, place;
     bool markup;                        /* Python's Markup: what is added to it with + is HTML-escaped */
 };
 
@@ -84,6 +88,7 @@ struct entry {
 struct dict {
     struct entry *entry;
     int64_t count, capacity;
+    bool message;                       /* one of the conversation's messages, not something made of it */
 };
 
 struct builder {
@@ -92,14 +97,19 @@ struct builder {
     int64_t size, capacity, limit;      /* limit 0: only the memory budget */
     struct run *run;
     int64_t run_count, run_capacity;
+    struct buffer *output;              /* the rendered text, whose memory is not the arena's; or NULL */
     bool markup;
 };
 
 /* One run of a template. */
 struct render {
-    struct arena arena;
+    struct arena *arena;
+    const struct jinja *jinja;
     const char *where;
+    struct value *global;               /* the context's variables by the number of their name, and the functions */
     int line;                           /* of the node being evaluated */
+    int32_t place;
+    bool counting;                      /* the innermost loop goes over numbers, so a turn begins where a message is set */
     struct jinja_budget left;           /* what remains */
 };
 
@@ -127,20 +137,70 @@ struct method {
     struct value self;
 };
 
+/* The methods of one name. */
+struct methods {
+    const struct function *text, *dict, *list, *tuple;
+    int loop_field;                     /* of the loop variable, or -1 */
+};
+
 /* --- jinja_value.c: making and reading values --- */
 
 /* Fails with "where:line: " in front. */
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-enum status render_step(struct render *render, int64_t steps);          /* ERR_LIMIT when the budget is used up */
-enum status render_enter(struct render *render);                        /* one level deeper; render_leave if it gave OK */
-void render_leave(struct render *render);
-enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out);    /* out: pointer to a pointer */
+enum status render_too_long(struct render *render);
+enum status render_too_deep(struct render *render);
 
-struct value value_none(void);
-struct value value_bool(bool boolean);
-struct value value_int(int64_t integer);
-struct value value_float(double real);
-struct value value_undefined(const char *name);
+/* ERR_LIMIT when the budget is used up. */
+static inline enum status render_step(struct render *render, int64_t steps)
+{
+    if (steps > render->left.steps)
+        return render_too_long(render);
+    render->left.steps -= steps;
+    return OK;
+}
+
+/* One level deeper; render_leave if it gave OK. */
+static inline enum status render_enter(struct render *render)
+{
+    if (render->left.depth <= 0)
+        return render_too_deep(render);
+    render->left.depth--;
+    return render_step(render, 1);
+}
+
+static inline void render_leave(struct render *render)
+{
+    render->left.depth++;
+}
+
+/* Zeroed memory until the end of the render. out: pointer to a pointer. */
+enum status render_alloc(struct render *render, int64_t count, int64_t size, void *out);
+
+static inline struct value value_none(void)
+{
+    return (struct value){.kind = VALUE_NONE, .origin = NO_MESSAGE};
+}
+
+static inline struct value value_bool(bool boolean)
+{
+    return (struct value){.kind = VALUE_BOOL, .origin = NO_MESSAGE, .boolean = boolean};
+}
+
+static inline struct value value_int(int64_t integer)
+{
+    return (struct value){.kind = VALUE_INT, .origin = NO_MESSAGE, .integer = integer};
+}
+
+static inline struct value value_float(double real)
+{
+    return (struct value){.kind = VALUE_FLOAT, .origin = NO_MESSAGE, .real = real};
+}
+
+static inline struct value value_undefined(const char *name)
+{
+    return (struct value){.kind = VALUE_UNDEFINED, .origin = NO_MESSAGE, .name = name};
+}
+
 enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out); /* not copied */
 enum status value_list(struct render *render, enum value_kind kind, int64_t count,
                        struct value *out); /* room for count; filled by the caller */
@@ -148,9 +208,10 @@ enum status value_dict(struct render *render, enum value_kind kind, struct value
 enum status dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
 enum status dict_get(struct render *render, const struct dict *dict, struct value key,
                      const struct value **out);                             /* NULL: not there */
-const struct value *dict_find(const struct dict *dict, const char *name);   /* by a zero-ended string */
-enum status value_from_json(struct render *render, const json_t *json, int32_t origin, struct value *out);
-enum status value_from_context(struct render *render, const json_t *context, struct dict *out);
+enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value);   /* of a new key */
+enum status dict_find(struct render *render, const struct dict *dict, const char *name, int64_t size,
+                      const struct value **out);                            /* by a string; NULL: not there */
+enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out);
 
 bool value_true(struct value value);
 bool value_is_number(struct value value);               /* bool, int, float */
@@ -207,11 +268,25 @@ enum status print_json(struct builder *builder, struct value value, const struct
 const struct function *filter_find(const char *name);
 const struct function *test_find(const char *name);
 const struct function *method_find(struct value self, const char *name);
+void methods_find(const char *name, struct methods *out);
 const struct function *global_find(const char *name);
-enum status filter_call(struct render *render, const char *name, struct value self, const struct args *args, struct value *out);
-enum status test_call(struct render *render, const char *name, struct value self, const struct args *args, bool *out);
+
+/* `function` may be NULL: a name that is not known. */
+enum status filter_call(struct render *render, const struct function *function, const char *name, struct value self,
+                        const struct args *args, struct value *out);
+enum status test_call(struct render *render, const struct function *function, const char *name, struct value self,
+                      const struct args *args, bool *out);
+
+static inline const struct function *method_of(const struct methods *methods, enum value_kind kind)
+{
+    return kind == VALUE_TEXT ? methods->text : kind == VALUE_DICT ? methods->dict : kind == VALUE_LIST ? methods->list :
+           kind == VALUE_TUPLE || kind == VALUE_RANGE ? methods->tuple : NULL;
+}
 
 /* --- jinja_lookup.c: attributes, items, slices --- */
+
+enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out);
+enum status use_of_undefined(struct render *render, struct value self);
 
 enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out);    /* self.name */
 enum status value_item(struct render *render, struct value self, struct value key, struct value *out);        /* self[key] */
@@ -243,11 +318,17 @@ callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
 
 /* --- jinja_loop.c --- */
 
-enum status loop_attribute(struct render *render, struct value self, const char *name, struct value *out); /* loop.index, ... */
+int loop_field(const char *name);       /* the number of loop.index, ...; -1: there is none of this name */
+enum status loop_attribute(struct render *render, struct value self, int field, const char *name, struct value *out);
+
+/* --- jinja_context.c: from JSON --- */
+
+enum status context_set(struct render *render, int64_t number, const json_t *value);     /* by the number of its name */
 
 /* --- jinja_call.c --- */
 
 /* Calls a macro, function or method. */
 enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);
+enum status method_unknown(struct render *render, const struct function *method, struct value self);   /* fails */
 
 #endif

@@ -136,6 +136,8 @@ struct encoder {
     struct pretokenize_scratch pretokenize;
     struct bpe_word word;
     struct view view;                   /* the text that added tokens are being looked for in */
+    const struct text_range *plain;
+    int64_t plain_count;
 };
 
 static enum status append(struct tokens *tokens, int32_t id, int64_t begin, int64_t end)
@@ -189,11 +191,20 @@ static enum status encode_normalized(void *context, const struct added_token *to
     return token ? encode_token(e, token, part) : pretokenizer_run(&e->t->pretokenizer, &e->pretokenize, part, encode_word, e);
 }
 
+static bool guarded(struct encoder *e, int64_t begin, int64_t end)
+{
+    while (e->plain_count && e->plain->end <= begin) {
+        e->plain++;
+        e->plain_count--;
+    }
+    return e->plain_count && e->plain->begin < end;
+}
+
 static enum status encode_raw(void *context, const struct added_token *token, int64_t begin, int64_t end)
 {
     struct encoder *e = context;
     struct view text = e->view, part = view_slice(text, begin, end);
-    if (token)
+    if (token && !(token->special && guarded(e, begin, end)))
         return encode_token(e, token, part);
     TRY(normalizer_run(&e->t->normalizer, &e->normalize, &part));
     e->view = part;
@@ -205,11 +216,18 @@ static enum status encode_raw(void *context, const struct added_token *token, in
 
 enum status tokenizer_encode(const struct tokenizer *t, const char *text, int64_t length, struct tokens *tokens)
 {
+    return tokenizer_encode_guarded(t, text, length, NULL, 0, tokens);
+}
+
+enum status tokenizer_encode_guarded(const struct tokenizer *t, const char *text, int64_t length, const struct text_range *plain,
+                                     int64_t count, struct tokens *tokens)
+{
     int64_t bad = utf8_invalid(text, length);
     if (bad >= 0)
         return fail(ERR_DATA, "byte %lld of the text is not UTF-8 (0x%02x); convert the text to UTF-8", (long long)bad,
                     (unsigned)(uint8_t)text[bad]);
-    struct encoder e = {.t = t, .tokens = tokens, .view = {.text = text, .length = length}};
+    struct encoder e = {.t = t, .tokens = tokens, .view = {.text = text, .length = length},
+                        .plain = plain, .plain_count = count};
     int64_t before = tokens->count;
     TRY(regex_search_init(&e.search));
     e.normalize.search = e.pretokenize.search = e.search;

@@ -28,6 +28,14 @@ void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine 
  * unless the file has an unk_token. On failure nothing is appended. */
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int64_t length, struct tokens *tokens);
 
+/* The same with ranges of the text, ascending and not overlapping, in which no special token is recognised: what a user typed. */
+struct text_range {
+    int64_t begin, end;
+};
+
+enum status tokenizer_encode_guarded(const struct tokenizer *tokenizer, const char *text, int64_t length,
+                                     const struct text_range *plain, int64_t count, struct tokens *tokens);
+
 /* Appends the bytes of ids, special tokens included or not. A character cut in two stays cut: the bytes are appended as they
  * are. An id without a token is ERR_DATA. */
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,

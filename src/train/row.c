@@ -236,28 +236,6 @@ static enum status mark_prompt(const json_t *messages, int64_t first)
     return OK;
 }
 
-/* Takes the mask from the tokens of the messages before `first`, and from the end of their last turn. */
-static enum status untrain_prompt(const struct chat *chat, const json_t *row, int64_t first, struct chat_row *out)
-{
-    struct jinja_output text = {0};
-    enum status status = chat_render(chat, row, false, &text);
-    if (status == OK) {
-        int64_t end = 0, answer = text.text.size;           /* of the prompt, and where the answer's own bytes begin */
-        for (int64_t s = text.span_count - 1; s >= 0; s--)
-            if (text.span[s].message >= first)
-                answer = text.span[s].begin;
-            else if (text.span[s].message >= 0 && end == 0)
-                end = text.span[s].end;
-        const int64_t *begin = out->tokens.begin;
-        for (int64_t i = 0; i < out->tokens.count && (begin[i] < end || (begin[i] < answer && out->mask[i])); i++) {
-            out->trained -= out->mask[i];
-            out->mask[i] = 0;
-        }
-    }
-    jinja_output_free(&text);
-    return status;
-}
-
 static enum status encode_conversation(const struct chat *chat, struct content *c, struct chat_row *out)
 {
     if (!speaks(c->messages, c->first, (int64_t)json_array_size(c->messages)))
@@ -272,8 +250,6 @@ static enum status encode_conversation(const struct chat *chat, struct content *
                   : c->tools ? json_pack("{s:O, s:O}", "messages", c->messages, "tools", c->tools)
                              : json_pack("{s:O}", "messages", c->messages);
     enum status status = row ? chat_encode(chat, row, out) : fail(ERR_MEMORY, "out of memory: a JSON value");
-    if (status == OK && c->first && speaks(c->messages, 0, c->first))
-        status = untrain_prompt(chat, row, c->first, out);
     json_decref(row);
     return status;
 }
@@ -281,6 +257,9 @@ static enum status encode_conversation(const struct chat *chat, struct content *
 enum status row_encode(const struct chat *chat, const char *text, int64_t length, struct chat_row *out, enum row_kind *kind)
 {
     struct content c = {0};
+    *kind = ROW_MESSAGES;
+    if (chat_encode_line(chat, text, length, out))
+        return OK;
     enum status status = parse_row(&c.tree, text, length);
     if (status == OK)
         status = recognise(c.tree, kind);

@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -129,7 +130,7 @@ static void the_mask_covers_assistants_and_their_end(void **state)
            "end|>]\n");
     expect("{% for m in messages %}{{ m.content|trim }}{% if m.role == 'assistant' %}.{{ eos_token }}{% endif %}{% endfor %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \" a \"}, {\"role\": \"assistant\", \"content\": \" b \"}]}",
-           "a[b].<|im_end|>");
+           "a[b.<|im_end|>]");
     expect("{% for m in messages %}{{ bos_token ~ ' ' ~ m.content ~ ' \\n' ~ eos_token }}{% endfor %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
            "<|im_start|> a \n<|im_end|><|im_start|> [b \n<|im_end|>]");
@@ -143,6 +144,159 @@ static void the_mask_covers_assistants_and_their_end(void **state)
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", "
            "\"thinking\": \"t\"}]}",
            "<|im_start|>a<|im_end|><|im_start|>[bt<|im_end|>]");
+}
+
+/* What stands between the prompt and the message's own bytes, and between those, the model has to say. */
+static const char *const TOOLS =
+    "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}{% if m.thinking %}<t>{{ m.thinking }}</t>{% endif %}{{ "
+        "m.content }}"
+    "{% for c in m.tool_calls %}<c>{{ c.name }} {{ c.arguments|tojson }}</c>{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+static void the_mask_covers_what_the_model_has_to_say(void **state)
+{
+    (void)state;
+    expect(TOOLS,
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\", "
+           "\"thinking\": \"t\", \"tool_calls\": [{\"name\": \"f\", \"arguments\": {\"n\": 1}}]}, {\"role\": \"tool\", "
+           "\"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<t>t</t><c>f {\"n\": 1}</c><|im_end|>]\n"
+           "<|im_start|>tool\nr<|im_end|>\n<|im_start|>assistant\n[d<|im_end|>]\n");
+    expect(CHATML, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<|im_end|>]\n");
+    /* The name of the tool came from the assistant's message, but it stands in the tool's turn. */
+    expect("{% for m in messages %}{{ bos_token }}{% if m.role == 'tool' %}{{ messages[0].tool_calls[0].name }}:{% endif %}"
+           "{{ m.content ~ eos_token }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{\"name\": \"f\"}]}, "
+           "{\"role\": \"tool\", \"content\": \"r\"}]}",
+           "<|im_start|>[a<|im_end|>]<|im_start|>f:r<|im_end|>");
+    /* Messages by number, a turn that the next header ends, and one that another message's text interrupts. */
+    expect("{% for i in range(messages|length) %}{% set m = messages[i] %}{{ bos_token ~ m.role ~ m.content ~ eos_token "
+        "}}{% endfor %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}",
+           "<|im_start|>usera<|im_end|><|im_start|>assistant[<|im_end|>]");
+    expect("{% for m in messages %}{% if m.role == 'user' %}<|im_end|>{% else %}A:{% endif %}{{ m.content }}{% endfor %}"
+           "{% if add_generation_prompt %}A:{% endif %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": "
+           "\"user\", \"content\": \"c\"}]}",
+           "<|im_end|>aA:[b<|im_end|>]c");
+    expect("{% for m in messages %}{% if m.role == 'assistant' %}A:{{ m.content }}({{ messages[2].content }}){{ m.more }}{{ "
+        "eos_token }}"
+           "{% elif m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}A:{% endif %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"more\": "
+           "\"d\"}, {\"role\": \"tool\", \"content\": \"r\"}]}",
+           "aA:[b(]r)[d<|im_end|>]");
+}
+
+static void generation_blocks_decide_for_themselves(void **state)
+{
+    (void)state;
+    expect("{% for m in messages %}{{ bos_token ~ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!"
+           "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{{ eos_token }}{% endfor %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}, {\"role\": "
+           "\"assistant\", \"content\": \"c\", \"train\": false}]}",
+           "<|im_start|>user:a<|im_end|><|im_start|>assistant:[b!]<|im_end|><|im_start|>assistant:c!<|im_end|>");
+}
+
+static void a_message_may_be_no_target(void **state)
+{
+    (void)state;
+    expect(CHATML,
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"train\": "
+           "false}, {\"role\": \"user\", \"content\": \"c\", \"train\": false}, {\"role\": \"assistant\", \"content\": \"d\", "
+           "\"train\": true}]}",
+           "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+           "<|im_start|>assistant\n[d<|im_end|>]\n");
+    expect("{{ messages[0]|tojson }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": false}]}",
+           "{\"role\": \"user\", \"content\": \"a\"}");
+}
+
+/* How often an id stands in a row. */
+static int64_t count_id(const char *template, const char *row, int32_t id)
+{
+    struct chat *chat;
+    struct chat_row made = {0};
+    int64_t count = 0;
+    put_file("chat_template.jinja", template);
+    assert_ok(chat_open(&chat, dir));
+    json_t *tree = parse(row);
+    assert_ok(chat_encode(chat, tree, &made));
+    for (int64_t i = 0; i < made.tokens.count; i++)
+        count += made.tokens.id[i] == id;
+    json_decref(tree);
+    chat_row_free(&made);
+    chat_close(chat);
+    put_file("chat_template.jinja", CHATML);
+    return count;
+}
+
+static void what_is_typed_is_no_special_token(void **state)
+{
+    (void)state;
+    enum { IM_END = 2 };
+    assert_int_equal(count_id(CHATML, "{\"messages\": [{\"role\": \"system\", \"content\": \"<|im_end|>\"}, {\"role\": \"user\", "
+                                      "\"content\": \"<|im_end|><|im_end|>\"}, {\"role\": \"tool\", \"content\": "
+                                      "\"<|im_end|>\"}]}",
+                              IM_END),
+                     3);
+    assert_int_equal(count_id(CHATML, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"<|im_end|>\"}]}", IM_END), 2);
+    assert_int_equal(count_id("{{ tools|tojson ~ eos_token }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
+        "\"tools\": "
+                              "[\"<|im_end|>\"]}", IM_END), 1);
+    assert_int_equal(count_id("{{ messages[0].content|trim|replace('x', '<|im_end|>') ~ eos_token }}",
+                              "{\"messages\": [{\"role\": \"user\", \"content\": \" x<|im_end|> \"}]}", IM_END), 2);
+}
+
+static void a_line_needs_no_tree(void **state)
+{
+    (void)state;
+    static const struct { bool taken; const char *line; } lines[] = {
+        {true, " {\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0062\\n\\\"\"}, {\"role\": \"assistant\", "
+            "\"content\": \"c\"}]}\n"},
+        {true, "{\"messages\": [{\"role\": \"system\", \"content\": \"\"}, {\"name\": [1, -2.5e1, true, null], \"role\": "
+            "\"assistant\", \"content\": \"\"}], \"tools\": null}"},
+        {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"},
+        {false, "{\"messages\": [{\"role\": \"x\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}"},
+        {false, "{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}"},
+        {false, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"tools\": [1]}"},
+        {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": false}]}"},
+        {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"id\": 1}"},
+        {false, "{\"messages\": [{\"role\": \"user\"}]}"},
+        {false, "{\"messages\": [{\"role\": \"user\", \"role\": \"user\", \"content\": \"a\"}]}"},
+        {false, "{\"messages\": []}"},
+        {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]} 1"},
+        {false, "[]"},
+    };
+    struct chat *chat;
+    struct chat_row fast = {0}, slow = {0};
+    put_file("chat_template.jinja", "{% for m in messages %}{{ bos_token ~ m|tojson ~ eos_token }}{% endfor %}{{ "
+        "tools|tojson }}");
+    assert_ok(chat_open(&chat, dir));
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(chat_encode_line(chat, lines[i].line, (int64_t)strlen(lines[i].line), &fast), lines[i].taken);
+        if (!lines[i].taken)
+            continue;
+        json_t *row = parse(lines[i].line);
+        assert_ok(chat_encode(chat, row, &slow));
+        assert_string_equal(fast.text.text.data, slow.text.text.data);
+        assert_int_equal(fast.tokens.count, slow.tokens.count);
+        assert_memory_equal(fast.tokens.id, slow.tokens.id, (size_t)slow.tokens.count * sizeof *slow.tokens.id);
+        assert_memory_equal(fast.mask, slow.mask, (size_t)slow.tokens.count);
+        json_decref(row);
+    }
+    chat_row_free(&fast);
+    chat_row_free(&slow);
+    chat_close(chat);
+    put_file("chat_template.jinja", CHATML);
+}
+
+static void the_clock_can_be_stopped(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SOURCE_DATE_EPOCH", "86400", 1), 0);
+    expect("{{ strftime_now('%d %b %Y %H:%M') }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "02 Jan "
+        "1970 00:00");
+    assert_int_equal(unsetenv("SOURCE_DATE_EPOCH"), 0);
 }
 
 static void a_prompt_ends_where_the_assistant_begins(void **state)
@@ -235,6 +389,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
          "message 2 (assistant) has no \"content\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", "message 1 (user) has no \"content\""},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"train\": 1}]}", "neither true nor false"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"train\": true}]}", "only an assistant's messages"},
     };
     struct chat *chat;
     struct chat_row made = {0};
@@ -271,6 +427,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_mask_covers_assistants_and_their_end),
+        cmocka_unit_test(the_mask_covers_what_the_model_has_to_say),
+        cmocka_unit_test(generation_blocks_decide_for_themselves),
+        cmocka_unit_test(a_message_may_be_no_target),
+        cmocka_unit_test(what_is_typed_is_no_special_token),
+        cmocka_unit_test(a_line_needs_no_tree),
+        cmocka_unit_test(the_clock_can_be_stopped),
         cmocka_unit_test(a_prompt_ends_where_the_assistant_begins),
         cmocka_unit_test(eos_ids_come_from_both_places),
         cmocka_unit_test(templates_are_found_where_they_are),

@@ -286,8 +286,38 @@ static void budgets_end_what_would_not_end(void **state)
     assert_fails(render("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}", CONTEXT, NULL, &out), ERR_LIMIT,
                  "nests too deeply");
     assert_fails(render("{{ range(100001)|list }}", CONTEXT, NULL, &out), ERR_LIMIT, "range");
-    assert_null(out.text.data);
-    assert_null(out.span);
+    assert_int_equal(out.text.size, 0);
+    assert_int_equal(out.span_count, 0);
+    jinja_output_free(&out);
+}
+
+/* What takes as long as a string is long costs steps for it. */
+static void long_strings_cost_steps(void **state)
+{
+    (void)state;
+    enum { LONG = 100000 };
+    static const char *const work[] = {"1", "a == b", "a < b", "a in d", "d[a]", "a.startswith(b)", "a|length", "a[1:]",
+                                       "[a, 1] == [b, 1]", "a.find('y')", "a|upper", "a|trim('x')"};
+    const struct jinja_budget small = {.steps = 10000, .depth = 100, .output = 1000, .memory = 64 << 20};
+    struct jinja_output out = {0};
+    struct buffer context = {0};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(buffer_format(&context, "%s\"%c\": \"", i ? ", " : "{", 'a' + i));
+        for (int k = 0; k < LONG; k++)
+            assert_ok(buffer_append(&context, "x", 1));
+        assert_ok(buffer_append(&context, "\"", 1));
+    }
+    assert_ok(buffer_append(&context, "}", 1));
+    for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{%% set d = {b: 1} %%}{%% for i in range(100) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+                 work[i]);
+        enum status status = render(text, context.data, &small, &out);
+        if (status != (i ? ERR_LIMIT : OK))
+            fail_msg("%s: %s", work[i], status == OK ? "costs nothing" : status_message());
+    }
+    buffer_free(&context);
+    jinja_output_free(&out);
 }
 
 static void nesting_is_bounded_while_parsing(void **state)
@@ -321,6 +351,7 @@ static void nesting_is_bounded_while_parsing(void **state)
     sprintf(text + n, " }}");
     struct jinja_output out = {0};
     assert_fails(render(text, CONTEXT, NULL, &out), ERR_LIMIT, "nests too deeply");
+    jinja_output_free(&out);
     free(text);
 }
 
@@ -355,6 +386,7 @@ static void errors_say_what_and_where(void **state)
         if (status != ERR_FORMAT || !strstr(status_message(), "t:1: "))
             fail_msg("%s: status %d: %s", broken[i], status, status_message());
     }
+    jinja_output_free(&out);
 }
 
 static void running_out_of_memory_is_an_error(void **state)
@@ -394,6 +426,7 @@ int main(void)
         cmocka_unit_test(every_byte_keeps_its_message),
         cmocka_unit_test(nested_values_belong_to_their_message),
         cmocka_unit_test(budgets_end_what_would_not_end),
+        cmocka_unit_test(long_strings_cost_steps),
         cmocka_unit_test(nesting_is_bounded_while_parsing),
         cmocka_unit_test(errors_say_what_and_where),
         cmocka_unit_test(running_out_of_memory_is_an_error),

@@ -1,0 +1,261 @@
+/* A model's directory as its chat: the tokenizer, the special tokens, the templates, what ends a turn. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "text/chat_inside.h"
+
+enum { MOST_TEMPLATE = 4 << 20, MOST_CONFIG = 64 << 20 };
+
+static enum status out_of_memory(void)
+{
+    return fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
+/* Takes the special tokens that templates may name, a string or an object with its content, unless there already. */
+static enum status take_specials(struct chat *chat, const json_t *config)
+{
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                       "pad_token", "cls_token", "mask_token"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const char *key = keys[i];
+        const json_t *value = json_object_get(config, key);
+        const json_t *token = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (!json_is_string(token) || json_object_get(chat->special, key))
+            continue;
+        if (json_object_set_new(chat->special, key, json_stringn(json_string_value(token), json_string_length(token))) != 0)
+            return out_of_memory();
+    }
+    return OK;
+}
+
+static enum status parse_json_template(struct jinja **out, const json_t *text, const char *path)
+{
+    if (*out)
+        return fail(ERR_FORMAT, "%s: two chat templates of one name", path);
+    if (!json_is_string(text))
+        return fail(ERR_FORMAT, "%s: \"chat_template\" must be a string or a list of {\"name\", \"template\"}", path);
+    if (json_string_length(text) > MOST_TEMPLATE)
+        return fail(ERR_FORMAT, "%s: \"chat_template\" is longer than any template", path);
+    return jinja_parse(out, json_string_value(text), (int64_t)json_string_length(text), path);
+}
+
+static enum status take_templates(struct chat *chat, const json_t *config, const char *path)
+{
+    const json_t *given = json_object_get(config, "chat_template");
+    if (!given || json_is_null(given))
+        return OK;
+    if (!json_is_array(given))
+        return parse_json_template(&chat->plain.jinja, given, path);
+    size_t i;
+    const json_t *item;
+    json_array_foreach(given, i, item) {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && strcmp(name, "default") == 0)
+            TRY(parse_json_template(&chat->plain.jinja, json_object_get(item, "template"), path));
+        else if (name && strcmp(name, "tool_use") == 0)
+            TRY(parse_json_template(&chat->tools.jinja, json_object_get(item, "template"), path));
+    }
+    return OK;
+}
+
+static enum status open_templates(struct chat *chat, const char *dir, const json_t *config, const char *config_path)
+{
+    const char *path = file_join(&chat->arena, dir, "chat_template.jinja");
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path)) {
+        TRY(take_templates(chat, config, config_path));
+    } else {
+        struct buffer source = {0};
+        enum status status = file_read(&source, path, MOST_TEMPLATE);
+        if (status == OK)
+            status = jinja_parse(&chat->plain.jinja, source.data, source.size, path);
+        buffer_free(&source);
+        TRY(status);
+    }
+    return OK;
+}
+
+static enum status add_eos(struct chat *chat, int64_t id)
+{
+    if (id < 0 || id >= tokenizer_vocabulary(chat->tokenizer))
+        return OK;
+    for (int64_t i = 0; i < chat->eos_count; i++)
+        if (chat->eos[i] == id)
+            return OK;
+    int32_t *eos = memory_resize(chat->eos, (chat->eos_count + 1) * (int64_t)sizeof *eos);
+    if (!eos)
+        return ERR_MEMORY;
+    chat->eos = eos;
+    eos[chat->eos_count++] = (int32_t)id;
+    return OK;
+}
+
+/* The tokenizer's eos_token, and what generation_config.json names. */
+static enum status find_eos(struct chat *chat, const char *dir)
+{
+    const json_t *token = json_object_get(chat->special, "eos_token");
+    if (token) {
+        int32_t id = tokenizer_id(chat->tokenizer, json_string_value(token), (int64_t)json_string_length(token));
+        if (id < 0)
+            return fail(ERR_UNSUPPORTED,
+                        "%s: tokenizer_config.json names the eos_token \"%.40s\", which tokenizer.json does not have", dir,
+                        json_string_value(token));
+        TRY(add_eos(chat, id));
+    }
+    const json_t *bos = json_object_get(chat->special, "bos_token");
+    chat->bos = bos ? tokenizer_id(chat->tokenizer, json_string_value(bos), (int64_t)json_string_length(bos)) : -1;
+    const char *path = file_join(&chat->arena, dir, "generation_config.json");
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    json_t *config;
+    TRY(json_parse_file(&config, path, MOST_CONFIG));
+    const json_t *ids = json_object_get(config, "eos_token_id"), *id;
+    enum status status = OK;
+    size_t i;
+    if (json_is_integer(ids))
+        status = add_eos(chat, json_integer_value(ids));
+    json_array_foreach(ids, i, id)
+        if (status == OK && json_is_integer(id))
+            status = add_eos(chat, json_integer_value(id));
+    json_decref(config);
+    return status;
+}
+
+/* Not json_parse_file: tokenizers are saved with a model_max_length of 10^30, which is no 64-bit number. Numbers are not
+ * needed from these files, so all may be reals. */
+static enum status read_config(json_t **out, const char *path)
+{
+    struct buffer text = {0};
+    json_error_t error;
+    enum status status = file_read(&text, path, MOST_CONFIG);
+    if (status == OK) {
+        size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
+        *out = json_loadb(text.data, (size_t)text.size, flags, &error);
+        if (!*out)
+            status = fail(ERR_FORMAT, "%s: line %d, column %d: %s", path, error.line, error.column, error.text);
+    }
+    buffer_free(&text);
+    return status;
+}
+
+static enum status open_config(struct chat *chat, const char *dir, const char *name, bool templates)
+{
+    const char *path = file_join(&chat->arena, dir, name);
+    json_t *config = NULL;
+    if (!path)
+        return ERR_MEMORY;
+    if (file_exists(path))
+        TRY(read_config(&config, path));
+    enum status status = OK;
+    if (config && !json_is_object(config))
+        status = fail(ERR_FORMAT, "%s: must be a JSON object", path);
+    if (status == OK)
+        status = take_specials(chat, config);
+    if (status == OK && templates)
+        status = open_templates(chat, dir, config, path);
+    json_decref(config);
+    return status;
+}
+
+/* What a template's variables are in every row: the special tokens. */
+static enum status bind(struct chat *chat, struct chat_template *template)
+{
+    const char *name;
+    json_t *token;
+    if (!template->jinja)
+        return OK;
+    json_object_foreach(chat->special, name, token)
+        TRY(jinja_constant(template->jinja, name, json_string_value(token), (int64_t)json_string_length(token)));
+    template->messages = jinja_number(template->jinja, "messages");
+    template->tools = jinja_number(template->jinja, "tools");
+    template->documents = jinja_number(template->jinja, "documents");
+    template->prompt = jinja_number(template->jinja, "add_generation_prompt");
+    return OK;
+}
+
+static enum status open_all(struct chat *chat, const char *dir)
+{
+    chat->special = json_object();
+    if (!chat->special)
+        return out_of_memory();
+    TRY(open_config(chat, dir, "tokenizer_config.json", true));
+    TRY(open_config(chat, dir, "special_tokens_map.json", false));
+    const char *path = file_join(&chat->arena, dir, "tokenizer.json");
+    if (!path)
+        return ERR_MEMORY;
+    TRY(tokenizer_open(&chat->tokenizer, path));
+    TRY(find_eos(chat, dir));
+    TRY(bind(chat, &chat->plain));
+    TRY(bind(chat, &chat->tools));
+    return prompt_learn(chat);
+}
+
+enum status chat_open(struct chat **out, const char *model_dir)
+{
+    *out = NULL;
+    struct chat *chat = memory_alloc((int64_t)sizeof *chat);
+    if (!chat)
+        return ERR_MEMORY;
+    enum status status = open_all(chat, model_dir);
+    if (status == OK)
+        *out = chat;
+    else
+        chat_close(chat);
+    return status;
+}
+
+void chat_close(struct chat *chat)
+{
+    if (!chat)
+        return;
+    tokenizer_close(chat->tokenizer);
+    jinja_free(chat->plain.jinja);
+    jinja_free(chat->tools.jinja);
+    json_decref(chat->special);
+    memory_free(chat->eos);
+    arena_free(&chat->arena);
+    memory_free(chat);
+}
+
+static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const char *name, bool *dated)
+{
+    static const char asks_date[] = "strftime_now";
+    struct file_map map;
+    const char *path = file_join(arena, dir, name);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    TRY(file_map(&map, path));
+    hash_add(hash, name, (int64_t)strlen(name) + 1);
+    hash_add(hash, &map.size, (int64_t)sizeof map.size);
+    hash_add(hash, map.data, map.size);
+    *dated = *dated || (map.size && memmem(map.data, (size_t)map.size, asks_date, sizeof asks_date - 1));
+    file_unmap(&map);
+    return OK;
+}
+
+/* Changed where the same files come to give other tokens or another mask. */
+static const char RULES[] = "chat 2";
+
+enum status chat_fingerprint(const char *model_dir, struct hash *hash)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json", "generation_config.json"};
+    struct arena arena = {0};
+    enum status status = OK;
+    bool dated = false;
+    hash_add(hash, RULES, (int64_t)sizeof RULES);
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
+        status = hash_file(hash, &arena, model_dir, names[i], &dated);
+    if (dated) {
+        char date[16];
+        hash_add(hash, date, clock_date(date, sizeof date, "%Y-%m-%d"));
+    }
+    arena_free(&arena);
+    return status;
+}

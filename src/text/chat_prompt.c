@@ -1,0 +1,170 @@
+/* Where the prompt of an assistant's turn ends.
+ *
+ * What a template puts in front of an answer is asked of the template itself, once: it renders a small conversation with
+ * add_generation_prompt, and the text behind the last message is the prompt; a template that ignores it is given an answer, and
+ * the text between the two is. In a row, the text in front of an assistant's own
+ * bytes begins with the same prompt; what follows it, such as the mark of a tool call or of thoughts, the model has to say.
+ */
+#include <string.h>
+
+#include "text/chat_inside.h"
+
+#define USER "{\"role\": \"user\", \"content\": \"x\"}"
+#define CALL(arguments)                                                                                                 \
+    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"call00001\", \"type\": \"function\", "       \
+    "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                \
+    "\"tool_call_id\": \"call00001\", \"content\": \"y\"}"
+
+/* Questions, and what follows where a template has no prompt: the answer itself. */
+static const char ANSWER[] = "{\"role\": \"assistant\", \"content\": \"z\"}", AFTER_USER[] = "[" USER "]",
+                  AFTER_OBJECT[] = "[" USER ", " CALL("{\"a\": \"b\"}") "]",
+                  AFTER_TEXT[] = "[" USER ", " CALL("\"{\\\"a\\\": \\\"b\\\"}\"") "]",
+                  TOOLS[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\", \"parameters\": "
+                            "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", \"description\": \"a\"}}, "
+                            "\"required\": [\"a\"]}}}]";
+
+static enum status keep(struct chat *chat, const char *text, int64_t size, struct piece *out)
+{
+    out->text = arena_text(&chat->arena, text, size);
+    out->size = size;
+    return out->text ? OK : ERR_MEMORY;
+}
+
+/* Where two texts part is often inside a marker, as in <think> and <tool_call>; the marker belongs to what follows. */
+static int64_t whole_markers(const char *text, int64_t size)
+{
+    int64_t cut = size;
+    for (int64_t at = size - 1; at >= 0 && text[at] != '>' && text[at] != ']' && text[at] != '\n'; at--)
+        if (text[at] == '<' || text[at] == '[')
+            cut = at;
+    while (cut > 0 && cut == size && ((unsigned char)text[cut - 1] & 0xc0) == 0x80)
+        cut--, size--;                          /* nor inside a character */
+    return cut;
+}
+
+static int64_t common(const char *text, int64_t size, const struct piece *prompt)
+{
+    int64_t n = 0, most = size < prompt->size ? size : prompt->size;
+    while (n < most && text[n] == prompt->text[n])
+        n++;
+    return n < most ? whole_markers(text, n) : n;
+}
+
+/* The text behind the last byte of a message, up to the next message's first. Without bytes of it: nothing. */
+static struct piece behind(const struct jinja_output *out, int32_t message)
+{
+    int64_t s = out->span_count - 1, end = out->text.size;
+    for (; s >= 0 && out->span[s].message != message; s--)
+        if (out->span[s].message > message)
+            end = out->span[s].begin;
+    return s < 0 ? (struct piece){0} : (struct piece){out->text.data + out->span[s].end, end - out->span[s].end};
+}
+
+/* What the template writes behind the messages when it is asked for an answer, and what of that is there for this reason. */
+static enum status ask(struct chat *chat, const struct chat_template *template, json_t *messages, const json_t *tools,
+                       struct jinja_output out[2], struct piece *after, struct piece *added)
+{
+    int32_t last = (int32_t)json_array_size(messages) - 1;
+    TRY(chat_run(template, messages, tools, false, &out[0]));
+    struct piece without = behind(&out[0], last);
+    for (int way = 0; way < 2 && !added->size; way++) {
+        json_t *answer = NULL;
+        if (way)                        /* there is no prompt to ask for: an answer shows what stands in front of one */
+            TRY(json_parse(&answer, ANSWER, (int64_t)sizeof ANSWER - 1, "sample"));
+        if (answer && json_array_append_new(messages, answer) != 0)
+            return fail(ERR_MEMORY, "out of memory: a JSON value");
+        TRY(chat_run(template, messages, tools, !way, &out[1]));
+        struct piece with = behind(&out[1], last);
+        if (!with.text)
+            break;                      /* the message is not shown */
+        if (way && common(with.text, with.size, after) != after->size)
+            break;                      /* the prompt is always there, asked for or not */
+        int64_t same = without.size ? common(with.text, with.size, &without) : 0;
+        TRY(keep(chat, with.text, with.size, after));
+        TRY(keep(chat, with.text + same, with.size - same, added));
+    }
+    return OK;
+}
+
+static enum status learn(struct chat *chat, const struct chat_template *template, const char *sample, bool tools,
+                         struct piece *after)
+{
+    struct jinja_output out[2] = {0};
+    struct piece added = {0};
+    json_t *messages = NULL, *definitions = NULL;
+    enum status status = json_parse(&messages, sample, (int64_t)strlen(sample), "sample");
+    if (status == OK)
+        status = json_parse(&definitions, TOOLS, (int64_t)sizeof TOOLS - 1, "sample");
+    if (status == OK)
+        status = ask(chat, template, messages, tools ? definitions : json_null(), out, &after[0], &added);
+    if (status == OK)
+        after[1] = added;
+    json_decref(messages);
+    json_decref(definitions);
+    jinja_output_free(&out[0]);
+    jinja_output_free(&out[1]);
+    return status == ERR_MEMORY ? status : OK;          /* what it refuses to render it cannot be asked for */
+}
+
+static enum status learn_all(struct chat *chat, struct chat_template *template, bool tools)
+{
+    struct piece user[2] = {{0}, {0}}, tool[2] = {{0}, {0}};
+    if (!template->jinja)
+        return OK;
+    TRY(learn(chat, template, AFTER_USER, tools, user));
+    if (!user[0].text)
+        TRY(learn(chat, template, AFTER_USER, !tools, user));
+    TRY(learn(chat, template, AFTER_OBJECT, true, tool));
+    if (!tool[0].text)
+        TRY(learn(chat, template, AFTER_TEXT, true, tool));
+    template->after_user = user[0];
+    template->added = user[1];
+    template->after_tool = tool[0];
+    return OK;
+}
+
+enum status prompt_learn(struct chat *chat)
+{
+    TRY(learn_all(chat, &chat->plain, false));
+    return learn_all(chat, &chat->tools, true);
+}
+
+/* How much of a prompt must be found for it to be one: half of it, or its first line where that is less. */
+static int64_t least(const struct piece *prompt)
+{
+    const char *line = prompt->size ? memchr(prompt->text, '\n', (size_t)prompt->size) : NULL;
+    int64_t half = (prompt->size + 1) / 2;
+    return line && line - prompt->text + 1 < half ? line - prompt->text + 1 : half;
+}
+
+/* The end of the longest beginning of the prompt in text[begin, end), the last of its length; -1: there is none. */
+static int64_t search(const char *text, int64_t begin, int64_t end, const struct piece *prompt)
+{
+    int64_t found = -1, longest = least(prompt);
+    for (int64_t at = begin; prompt->size && at < end; at++) {
+        int64_t n = text[at] == prompt->text[0] ? common(text + at, end - at, prompt) : 0;
+        if (n > 0 && n >= longest) {
+            longest = n;
+            found = at + n;
+        }
+    }
+    return found;
+}
+
+int64_t prompt_end(const struct chat_template *template, const struct buffer *text, int64_t anchor, int64_t turn, int64_t first,
+                   enum speaker before)
+{
+    static const struct piece none = {0};
+    const struct piece *after = before == SPEAKER_USER   ? &template->after_user
+                                : before == SPEAKER_TOOL ? &template->after_tool
+                                                         : &none;
+    const char *data = text->data;
+    if (after->size && after->size <= text->size - anchor && anchor + after->size >= turn &&
+        memcmp(data + anchor, after->text, (size_t)after->size) == 0)
+        return anchor + after->size;
+    int64_t begin = after->size ? anchor + common(data + anchor, first - anchor, after) : anchor;
+    int64_t found = search(data, turn > anchor ? turn : anchor, first, &template->added);
+    if (found > begin)
+        begin = found;
+    return begin > anchor ? begin : -1;
+}
