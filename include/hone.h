@@ -94,7 +94,11 @@ typedef struct hone_eval_result {
 /* Told after every micro-batch; return 0 to go on, anything else to stop with HONE_ERR_STOPPED. */
 typedef int (*hone_progress)(void *context, int64_t batches_done, int64_t batches, int64_t tokens_done, double seconds);
 
-/* The loss over the file that the option data names. `progress` may be NULL. */
+/* Reads or encodes the data that the option data names and says what was used of it and what was not: a JSON object, to be
+ * released with hone_text_destroy. hone_eval does the same where nobody has asked before. */
+HONE_API hone_status hone_eval_data(hone_model *model, char **json);
+
+/* The loss over the data that the option data names. `progress` may be NULL. */
 HONE_API hone_status hone_eval(hone_model *model, hone_progress progress, void *context, hone_eval_result *result);
 
 typedef struct hone_generate_result {
@@ -141,6 +145,10 @@ typedef struct hone_trainer_info {
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);
+
+/* What was used of the training data and what was not, and below "eval" the same of the validation data: a JSON object, to be
+ * released with hone_text_destroy. */
+HONE_API hone_status hone_trainer_data(hone_trainer *trainer, char **json);
 
 /* A sequence of tokens. weights[i] says how much the loss of ids[i], predicted from the tokens before it, counts; weights[0] is
  * not used, and NULL means 1 for all others. */

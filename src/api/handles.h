@@ -17,6 +17,7 @@ struct hone_options {
 struct hone_model {
     struct hone_options *options;
     struct chat *chat;                  /* NULL until somebody needs it */
+    struct data data;                   /* of hone_eval; row_count 0 until somebody needs it */
 };
 
 struct hone_trainer {

@@ -5,11 +5,11 @@
 
 #include "api/handles.h"
 #include "api/answer.h"
-#include "base/cache.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "train/account.h"
 #include "train/eval.h"
 
 enum status open_session(struct session *s, const struct options *values, bool weights)
@@ -53,6 +53,7 @@ void hone_model_close(hone_model *m)
 {
     if (!m)
         return;
+    data_close(&m->data);
     chat_close(m->chat);
     hone_options_destroy(m->options);
     memory_free(m);
@@ -67,14 +68,6 @@ static bool report(void *context, int64_t done, int64_t batches, int64_t tokens,
 {
     const struct progress *p = context;
     return p->call(p->context, done, batches, tokens, seconds) == 0;
-}
-
-static enum status most_tokens(const struct session *s, const struct options *values, int64_t *most)
-{
-    *most = values->max_length ? values->max_length : s->model.config.window;
-    return *most <= s->model.config.window ? OK
-                                           : fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens",
-                                                  (long long)*most, (long long)s->model.config.window);
 }
 
 enum status check_size(size_t size)
@@ -105,8 +98,6 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     if (status == OK)
         status = eval_run(&v, s, progress->call ? report : NULL, progress, &loss);
     eval_close(&v);
-    if (status == ERR_DATA)
-        fail_at(status, "%s: ", values->dataset_path);
     TRY(status);
     int64_t total = session_bytes(s, bytes, &mapped);
     *result = (hone_eval_result){
@@ -120,23 +111,36 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     return OK;
 }
 
-static enum status open_and_eval(struct hone_model *m, struct session *s, struct progress *progress, hone_eval_result *result)
+/* The data that the options name, once. */
+static enum status open_data(struct hone_model *m, const struct model_config *config)
 {
     const struct options *values = &m->options->values;
     struct arena arena = {0};
-    struct data data;
-    struct data_limits limits = {.vocabulary = s->model.config.vocabulary,
-                                 .all_tokens = values->train_on_inputs,
-                                 .model_dir = values->model_name_or_path,
-                                 .cache_dir = cache_directory(&arena, values->cache_dir)};
-    enum status status = most_tokens(s, values, &limits.most_tokens);
+    struct data_limits limits;
+    if (m->data.row_count)
+        return OK;
+    enum status status = trainer_limits(&limits, values, config, &arena);
+    limits.split = "test";
     if (status == OK)
-        status = data_open(&data, values->dataset_path, &m->chat, &limits);
+        status = data_open(&m->data, values->dataset_path, &m->chat, &limits);
     arena_free(&arena);
-    TRY(status);
-    status = run_eval(m, s, &data, progress, result);
-    data_close(&data);
     return status;
+}
+
+hone_status hone_eval_data(hone_model *m, char **json)
+{
+    struct model model;
+    *json = NULL;
+    const struct options *values = &m->options->values;
+    enum status status = options_need(values, m->options->command, OPTION_dataset_path);
+    if (status == OK)
+        status = model_open(&model, values->model_name_or_path, NULL, false);
+    if (status != OK)
+        return (hone_status)status;
+    parallel_set_threads((int)values->threads);
+    status = open_data(m, &model.config);
+    model_close(&model);
+    return (hone_status)(status == OK ? json_result(account_json(&m->data), json) : status);
 }
 
 hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone_eval_result *result)
@@ -151,7 +155,9 @@ hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone
     if (status != OK)
         return (hone_status)status;
     struct progress p = {progress, context};
-    status = open_and_eval(m, &s, &p, &filled);
+    status = open_data(m, &s.model.config);
+    if (status == OK)
+        status = run_eval(m, &s, &m->data, &p, &filled);
     session_close(&s);
     hand_over(result, result->size, &filled, sizeof filled);
     return (hone_status)status;

@@ -5,6 +5,7 @@
 #include "api/handles.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "train/account.h"
 #include "train/eval.h"
 
 enum status json_result(json_t *tree, char **out)
@@ -56,7 +57,9 @@ static enum status count_chat(struct chat **chat, const char *dir)
     return status;
 }
 
-static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, char **json)
+/* `data` is NULL where the run has none yet. */
+static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, json_t *data,
+                               char **json)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
     struct device_costs costs;
@@ -64,31 +67,49 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     int64_t now = session_shrink(s), beside = costs.context + costs.modules + costs.workspace + costs.graphs;
     int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
     return json_result(
-        json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b}", "peak_bytes",
+        json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b, s:o*}", "peak_bytes",
                   (json_int_t)(total + beside + now), "table", rows_of(s, now, &costs), "memory_bytes",
                   (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "allocated_bytes",
                   (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped,
                   "parameters", (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
                   "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name, "micro_batch_tokens",
-                  (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0),
+                  (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0, "data", data),
         json);
+}
+
+static enum status open_plan_data(const struct options *values, const struct model_config *config, struct chat **chat,
+                                  struct data *data)
+{
+    struct arena arena = {0};
+    struct data_limits limits;
+    *data = (struct data){0};
+    enum status status = values->dataset_path ? trainer_limits(&limits, values, config, &arena) : OK;
+    limits.split = "test";
+    if (status == OK && values->dataset_path)
+        status = data_open(data, values->dataset_path, chat, &limits);
+    arena_free(&arena);
+    return status;
 }
 
 static enum status plan_eval(const struct options *values, char **json)
 {
     struct session s;
+    struct data data;
     struct chat *chat = NULL;
-    int64_t largest, slots = eval_slots(values->micro_batch_tokens, 0);
-    TRY(count_chat(&chat, values->model_name_or_path));
-    enum status status = open_session(&s, values, false);
-    if (status == OK) {
+    int64_t largest;
+    TRY(open_session(&s, values, false));
+    enum status status = open_plan_data(values, &s.model.config, &chat, &data);
+    int64_t slots = eval_slots(values->micro_batch_tokens, data.longest);
+    if (status == OK)
+        status = count_chat(&chat, values->model_name_or_path);
+    if (status == OK)
         status = eval_add(&s, slots, &largest);
-        if (status == OK)
-            status = session_plan(&s);
-        if (status == OK)
-            status = report_plan(&s, slots, "eval", "none", json);
-        session_close(&s);
-    }
+    if (status == OK)
+        status = session_plan(&s);
+    if (status == OK)
+        status = report_plan(&s, slots, "eval", "none", data.row_count ? account_json(&data) : NULL, json);
+    data_close(&data);
+    session_close(&s);
     chat_close(chat);
     return status;
 }
@@ -100,7 +121,8 @@ static enum status plan_train(const struct options *values, char **json)
     enum status status = count_chat(&t.chat, values->model_name_or_path);
     if (status == OK)
         status =
-            report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute), json);
+            report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
+                        t.data.row_count ? account_trainer_json(&t) : NULL, json);
     trainer_close(&t);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "train/account.h"
 #include "train/checkpoint.h"
 #include "train/run.h"
 
@@ -67,6 +68,11 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
     snprintf(filled.resumed_from, sizeof filled.resumed_from, "%s", t->resume ? t->resume : "");
     hand_over(info, info->size, &filled, sizeof filled);
     return HONE_OK;
+}
+
+hone_status hone_trainer_data(hone_trainer *handle, char **json)
+{
+    return (hone_status)json_result(account_trainer_json(&handle->trainer), json);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */

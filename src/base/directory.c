@@ -53,6 +53,21 @@ enum status directory_make(const char *path)
     return status;
 }
 
+const char *directory_for_temporary(void)
+{
+    const char *dir = getenv("TMPDIR");
+    return dir && *dir ? dir : "/tmp";
+}
+
+enum status directory_make_temporary(struct arena *arena, const char **path)
+{
+    char *name = file_join(arena, directory_for_temporary(), "hone-XXXXXX");
+    *path = name;
+    if (!name)
+        return ERR_MEMORY;
+    return mkdtemp(name) ? OK : file_fail(name, "make a temporary directory");
+}
+
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
     (void)st, (void)kind, (void)place;

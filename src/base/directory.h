@@ -24,6 +24,12 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
  * under the name, or for a moment none while both are there under other names (`part`, and path.PID.old): never a half. */
 enum status directory_replace(const char *part, const char *path);
 
+/* $TMPDIR, or /tmp. The environment's own text. */
+const char *directory_for_temporary(void);
+
+/* A new directory in there that nobody else uses; its path is in the arena. */
+enum status directory_make_temporary(struct arena *arena, const char **path);
+
 /* Makes a new name in the directory that holds `path` durable: until then a crash may undo a rename. */
 enum status directory_sync_parent(const char *path);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/directory.h"
@@ -210,6 +211,43 @@ enum status file_append(const char *path, const void *bytes, int64_t count)
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");
     return status;
+}
+
+enum status file_cut(const char *path, int64_t size)
+{
+    if (file_size(path) < size)
+        return fail(ERR_FORMAT, "%s: shorter than the %lld bytes that it should have", path, (long long)size);
+    return truncate(path, (off_t)size) == 0 ? OK : file_fail(path, "shorten");
+}
+
+enum status file_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail(path, "open");
+    enum status status = fsync(fd) == 0 ? OK : file_fail(path, "sync");
+    close(fd);
+    return status;
+}
+
+int64_t file_size(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : -1;
+}
+
+void file_touch(const char *path)
+{
+    utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+double file_age(const char *path)
+{
+    struct stat st;
+    struct timespec now;
+    if (stat(path, &st) != 0 || clock_gettime(CLOCK_REALTIME, &now) != 0)
+        return 0;
+    return (double)(now.tv_sec - st.st_mtim.tv_sec) + (double)(now.tv_nsec - st.st_mtim.tv_nsec) * 1e-9;
 }
 
 bool file_same(const char *a, const char *b)

@@ -45,6 +45,16 @@ enum status file_copy(const char *from, const char *to);
 /* Adds to the end of a file, which is made if need be. */
 enum status file_append(const char *path, const void *bytes, int64_t count);
 
+/* Cuts a file down to its first bytes; it must have as many. */
+enum status file_cut(const char *path, int64_t size);
+
+/* Waits until what was appended is on the disk. */
+enum status file_sync(const char *path);
+
+int64_t file_size(const char *path);                    /* -1: there is none */
+void file_touch(const char *path);                      /* it was used now, if it is there */
+double file_age(const char *path);                      /* seconds since that, or since it was written; 0: there is none */
+
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 bool file_same(const char *a, const char *b);           /* two names of one thing that is there */

@@ -19,6 +19,10 @@ bool cli_flag(hone_options *options, const char *key);
 hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
                        void (*print)(const json_t *report));
 
+/* Tells a table of what was used of a data set, from the library's JSON, line by line: progress_say, or what else prints. */
+typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cli_account(const char *name, const json_t *report, cli_say *say);
+
 /* Prints a JSON object on a line of standard output, and releases it. */
 void cli_print_json(json_t *object);
 

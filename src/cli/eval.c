@@ -1,11 +1,14 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
+#include <string.h>
+
 #include "cli/cli.h"
 #include "cli/progress.h"
 
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
-    (void)context;
     char left[32];
+    if (done == 1)                      /* nothing is wrong with the options and files */
+        cli_account("data", context, progress_say);
     if (done < batches && progress_due(seconds))
         progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,
                       seconds > 0 ? (double)tokens / seconds : 0,
@@ -13,7 +16,7 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
     return cli_interrupted();
 }
 
-static void print_json(const hone_eval_result *r)
+static void print_json(const hone_eval_result *r, json_t *data)
 {
     json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss",
                             json_number(r->loss), "perplexity", json_number(r->perplexity), "tokens", (json_int_t)r->tokens,
@@ -22,6 +25,7 @@ static void print_json(const hone_eval_result *r)
                             "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes,
                             "mapped_bytes", (json_int_t)r->mapped_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
                             "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
+    json_object_set(out, "data", data);
     cli_print_json(out);
 }
 
@@ -37,19 +41,33 @@ static void print_text(const hone_eval_result *r)
     printf(" (%s were planned)\n", cli_bytes(memory, (double)r->peak_bytes));
 }
 
+static hone_status open_data(hone_model *model, json_t **data)
+{
+    char *text = NULL;
+    hone_status status = hone_eval_data(model, &text);
+    if (status == HONE_OK)
+        status = (hone_status)json_parse(data, text, (int64_t)strlen(text), "report");
+    hone_text_destroy(text);
+    return status;
+}
+
 hone_status cli_eval(hone_options *options)
 {
     hone_model *model = NULL;
+    json_t *data = NULL;
     hone_eval_result result = {.size = sizeof result};
     cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
     if (status == HONE_OK)
-        status = hone_eval(model, show, NULL, &result);
+        status = open_data(model, &data);
+    if (status == HONE_OK)
+        status = hone_eval(model, show, data, &result);
     progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
-        print_json(&result);
+        print_json(&result, data);
     else if (status == HONE_OK)
         print_text(&result);
+    json_decref(data);
     hone_model_close(model);
     return status;
 }

@@ -34,6 +34,7 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
+/* Warnings, and what the library is doing where it has the user wait. */
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;

@@ -1,5 +1,18 @@
 /* hone plan: the memory of a run as a table. */
+#include <stdarg.h>
+
 #include "cli/cli.h"
+
+static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void print_line(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    puts("");
+}
 
 static void print_plan(const json_t *plan)
 {
@@ -22,6 +35,8 @@ static void print_plan(const json_t *plan)
            json_string_value(json_object_get(plan, "device")),
            (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),
            json_is_true(json_object_get(plan, "fits")) ? "it fits" : "it does NOT fit");
+    if (json_object_get(plan, "data"))
+        cli_account("data", json_object_get(plan, "data"), print_line);
 }
 
 hone_status cli_plan(hone_options *options)

@@ -10,6 +10,7 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
+    json_t *data;                       /* the library's account of it */
     const char *prompt;                 /* answered at every validation; "" for none */
     int64_t sample_length;
     int64_t first;                      /* the steps that were done when this process began */
@@ -88,15 +89,12 @@ static const char *count(char text[static 32], int64_t n)
     return text;
 }
 
-static void print_start(const hone_trainer_info *i)
+static void print_start(const hone_trainer_info *i, const json_t *data)
 {
     char all[32], some[32];
     progress_say("model       %s parameters, %s trained (%.2f%%, %s)", count(all, i->parameters),
                  count(some, i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters, i->method);
-    progress_say("data        %lld rows, %lld tokens, %lld trained; the longest row has %lld", (long long)i->rows,
-                 (long long)i->tokens, (long long)i->trained_tokens, (long long)i->longest_row);
-    if (i->eval_rows)
-        progress_say("validation  %lld rows", (long long)i->eval_rows);
+    cli_account("data", data, progress_say);
     progress_say("run         %lld steps, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
                  (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
     progress_say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
@@ -110,7 +108,7 @@ static int show(void *context, const hone_event *e)
     struct run *run = context;
     switch (e->kind) {
     case HONE_EVENT_START:              /* the first sign that nothing is wrong with the options and files */
-        print_start(run->info);
+        print_start(run->info, run->data);
         if (cli_terminal())
             progress_tell("step %lld/%lld", (long long)e->step, (long long)e->steps);
         break;
@@ -151,11 +149,9 @@ static void print_json(const struct run *run, const hone_trainer_info *i, const 
         "allocated_bytes", (json_int_t)i->allocated_bytes, "mapped_bytes", (json_int_t)i->mapped_bytes, "peak_bytes",
         (json_int_t)i->peak_bytes, "peak_rss_bytes", (json_int_t)i->peak_rss_bytes, "startup_seconds", i->startup_seconds,
         "resumed_from", i->resumed_from, "resumed_step", (json_int_t)run->first);
-    json_t *data = json_pack("{s:I, s:I, s:I, s:I, s:I}", "rows", (json_int_t)i->rows, "tokens", (json_int_t)i->tokens,
-                             "trained_tokens", (json_int_t)i->trained_tokens, "longest_row", (json_int_t)i->longest_row,
-                             "eval_rows", (json_int_t)i->eval_rows);
     json_object_update(out, info);
-    json_object_set_new(out, "data", data);
+    json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
+    json_object_set(out, "data", run->data);
     json_decref(info);
     cli_print_json(out);
 }
@@ -206,6 +202,16 @@ static hone_status stopped(hone_options *options, const hone_train_result *r)
         strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
 }
 
+static hone_status read_account(struct run *run)
+{
+    char *text = NULL;
+    hone_status status = hone_trainer_data(run->trainer, &text);
+    if (status == HONE_OK)
+        status = (hone_status)json_parse(&run->data, text, (int64_t)strlen(text), "report");
+    hone_text_destroy(text);
+    return status;
+}
+
 hone_status cli_train(hone_options *options)
 {
     struct run run = {.first_eval = NAN};
@@ -223,6 +229,8 @@ hone_status cli_train(hone_options *options)
     }
     if (status == HONE_OK)
         status = hone_trainer_get_info(run.trainer, &info);
+    if (status == HONE_OK)
+        status = read_account(&run);
     if (status == HONE_OK) {
         run.info = &info;
         run.first = info.step;
@@ -238,6 +246,7 @@ hone_status cli_train(hone_options *options)
         print_json(&run, &info, &result);
     else if (status == HONE_OK)
         print_text(&run, model, &info, &result);
+    json_decref(run.data);
     hone_trainer_close(run.trainer);
     return status;
 }

@@ -1,24 +1,15 @@
 /* Packing sequences into slots. */
 #include "train/batch.h"
 
-enum status batch_cut(const struct data *data, int64_t slots, struct batch **batches, int64_t *count)
+bool batch_next(const struct data *data, int64_t slots, struct batch *batch)
 {
-    *batches = memory_alloc(data->row_count * (int64_t)sizeof **batches);
-    *count = 0;
-    if (!*batches)
-        return ERR_MEMORY;
-    struct batch *open = NULL;
-    for (int64_t r = 0; r < data->row_count; r++) {
-        const struct data_row *row = &data->rows[r];
-        if (!open || open->tokens + row->count > slots) {
-            open = &(*batches)[(*count)++];
-            *open = (struct batch){.first = r};
-        }
-        open->count++;
-        open->tokens += row->count;
-        open->trained += row->trained;
+    *batch = (struct batch){.first = batch->first + batch->count};
+    for (int64_t r = batch->first; r < data->row_count && (!batch->count || batch->tokens + data->rows[r].count <= slots); r++) {
+        batch->count++;
+        batch->tokens += data->rows[r].count;
+        batch->trained += data->rows[r].trained;
     }
-    return OK;
+    return batch->count;
 }
 
 int64_t batch_rows(int64_t T, int64_t trained)
@@ -31,13 +22,13 @@ int64_t batch_rows(int64_t T, int64_t trained)
 
 struct sequence batch_sequence(const struct data *data, int64_t row, int64_t number)
 {
-    const struct data_row *r = &data->rows[row];
-    return (struct sequence){data->ids + r->begin, data->mask + r->begin, NULL, r->count, number};
+    const struct token_row *r = &data->rows[row];
+    return (struct sequence){.ids = data->marked + r->begin, .marked = true, .count = r->count, .number = number};
 }
 
 float sequence_weight(const struct sequence *s, int64_t i)
 {
-    return i == 0 ? 0 : s->weights ? s->weights[i] : s->mask ? (float)s->mask[i] : 1;
+    return i == 0 ? 0 : s->weights ? s->weights[i] : s->marked ? (float)TOKEN_TRAINED(s->ids[i]) : 1;
 }
 
 static int32_t *input(const struct writer *w, const struct value *v)
@@ -52,7 +43,7 @@ void batch_place(struct writer *w, const struct sequence *s)
     int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
     int32_t *until = input(w, n->until), *sequence = input(w, n->sequence);
     for (int64_t i = 0; i < s->count; i++) {
-        id[slot + i] = s->ids[i];
+        id[slot + i] = TOKEN_ID(s->ids[i]);
         position[slot + i] = (int32_t)i;
         first[slot + i] = (int32_t)slot;
         last[slot + i] = (int32_t)(slot + i);
@@ -74,7 +65,7 @@ void batch_put(struct writer *w, const struct sequence *s)
         if (weight == 0)
             continue;
         rows[w->row] = (int32_t)(w->slot + i - 1);              /* the token before predicts this one */
-        targets[w->row] = s->ids[i];
+        targets[w->row] = TOKEN_ID(s->ids[i]);
         if (weights)
             weights[w->row] = weight * (float)n->program.gradient_scale;
         w->row++;

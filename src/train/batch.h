@@ -6,24 +6,24 @@
 #include "tensor/engine.h"
 #include "train/data.h"
 
-/* Rows [first, first + count) of a data set, in file order. */
+/* Rows [first, first + count) of a data set, in file order. Starts as {0}, before the first one. */
 struct batch {
     int64_t first, count;
     int64_t tokens, trained;
 };
 
-/* Cuts a data set into batches of at most `slots` tokens; each row must fit. *batches is allocated. */
-enum status batch_cut(const struct data *data, int64_t slots, struct batch **batches, int64_t *count);
+/* The rows behind those of a batch, as many as `slots` tokens hold; each row must fit. False: there are none left. */
+bool batch_next(const struct data *data, int64_t slots, struct batch *batch);
 
 /* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */
 int64_t batch_rows(int64_t T, int64_t trained);
 
-/* A sequence, and which of its tokens are targets: those of the mask, each counting 1, or with weights those whose weight is
- * not 0. */
+/* A sequence, and which of its tokens are targets: those that are marked (train/token_cache.h), each counting 1, or with weights
+ * those whose weight is not 0, or all. */
 struct sequence {
-    const int32_t *ids;
-    const uint8_t *mask;
-    const float *weights;               /* NULL: the mask decides */
+    const int32_t *ids;                 /* TOKEN_ID of them, where they are marked */
+    const float *weights;
+    bool marked;
     int64_t count;
     int64_t number;                     /* in the optimizer step; decides what dropout draws */
 };

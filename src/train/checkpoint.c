@@ -44,18 +44,20 @@ static const enum option settings[] = {
     OPTION_shuffle,
     OPTION_seed,
     OPTION_max_length,
+    OPTION_excess_length,
+    OPTION_bad_rows,
     OPTION_train_on_inputs,
     OPTION_val_set_size,
     OPTION_dtype,
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens"};
+static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
 enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
 
 static int64_t data_number(const struct trainer *t, int key)
 {
-    return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : t->data.trained;
+    return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : key == 2 ? t->data.trained : t->sampler.units;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */

@@ -4,12 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "train/check.h"
 #include "train/encode.h"
-#include "train/token_cache.h"
+#include "train/lengths.h"
 
 #define SPLIT_STREAM UINT64_MAX         /* of the seed's permutations; epochs count from 0 */
+#define USED_MOST INT64_C(67108864)     /* bytes of tokens, after which their pages are given back */
+
+enum { REST = 1 << 20, SKIPPED_NAMED = 5 };
+
+_Static_assert((int)ROW_KINDS <= (int)TOKEN_KINDS, "the cache counts too few kinds of rows");
+_Static_assert((int)CHECKS <= (int)TOKEN_FINDINGS, "the cache counts too few findings");
 
 enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary)
 {
@@ -21,91 +29,225 @@ enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary
     return OK;
 }
 
-enum status data_check_row(const int32_t *ids, int64_t count, const struct data_limits *limits)
+const char *data_file_of(const struct data *data, int64_t row)
 {
-    if (count > limits->most_tokens)
-        return fail(
-            ERR_DATA,
-            "the row has %lld tokens, the limit is %lld: raise --max-length (up to the model's window), or shorten the row",
-            (long long)count, (long long)limits->most_tokens);
-    return data_check_ids(ids, count, limits->vocabulary);
+    return data->files[data->rows[row].file].path;
 }
 
-static void count_rows(struct data *data)
-{
-    data->tokens = data->trained = data->longest = 0;
-    for (int64_t r = 0; r < data->row_count; r++) {
-        const struct data_row *row = &data->rows[r];
-        data->tokens += row->count;
-        data->trained += row->trained;
-        data->longest = row->count > data->longest ? row->count : data->longest;
-    }
-}
+/* --- opening ------------------------------------------------------------------------------------------------------------ */
 
-static enum status check_cached(const struct data *data, const char *path, const struct data_limits *limits)
-{
-    for (int64_t r = 0; r < data->row_count; r++) {
-        const struct data_row *row = &data->rows[r];
-        enum status status = data_check_row(data->ids + row->begin, row->count, limits);
-        if (status != OK)
-            return fail_at(status, "%s:%lld: ", path, (long long)row->line);
-    }
-    return OK;
-}
-
-static enum status check_content(const struct data *data, const char *path)
-{
-    if (!data->row_count)
-        return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", path);
-    if (!data->trained)
-        return fail(ERR_DATA, "%s: not one token to train: no row has an assistant message with content", path);
-    return OK;
-}
-
-static enum status encode(struct data *data, const struct file_map *file, const char *path, struct chat **chat,
-                          const struct data_limits *limits)
+static enum status encode(struct data *data, struct source *source, struct chat **chat, const struct data_limits *limits,
+                          struct buffer *skipped)
 {
     if (!*chat)
         TRY(chat_open(chat, limits->model_dir));
-    TRY(chat_need_template(*chat));
-    enum status status = encode_rows(data, file, path, *chat, limits);
+    enum status status = encode_rows(&data->cache, source, *chat, limits);
     process_trim();                                     /* each thread's texts and trees, and a tokenizer's JSON */
     TRY(status);
-    count_rows(data);
-    return check_content(data, path);
+    TRY(token_cache_skipped(&data->cache, skipped));
+    return token_cache_finish(&data->cache);
 }
 
-static enum status open_cached(struct data *data, const struct file_map *file, const char *path, struct chat **chat,
-                               const struct data_limits *limits)
+static enum status encode_without_cache(struct data *data, struct source *source, struct chat **chat,
+                                        const struct data_limits *limits, struct buffer *skipped)
 {
-    struct token_cache cache;
-    bool found;
-    enum status status;
-    TRY(token_cache_open(&cache, file, limits));
-    TRY_GOTO(token_cache_read(&cache, data, &found), done);
-    if (found) {
-        count_rows(data);
-        TRY_GOTO(check_content(data, path), done);
-        status = check_cached(data, path, limits);
-    } else {
-        TRY_GOTO(encode(data, file, path, chat, limits), done);
-        token_cache_write(&cache, data);
+    TRY(token_cache_open_temporary(&data->cache));
+    return encode(data, source, chat, limits, skipped);
+}
+
+static enum status open_tokens(struct data *data, struct source *source, struct chat **chat, const struct data_limits *limits,
+                               struct buffer *skipped)
+{
+    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary};
+    if (!limits->cache_dir)
+        return encode_without_cache(data, source, chat, limits, skipped);
+    enum status status = token_cache_open(&data->cache, source, limits->cache_dir, &key);
+    if (status == OK && data->cache.complete)
+        return token_cache_skipped(&data->cache, skipped);
+    if (status == OK)
+        status = encode(data, source, chat, limits, skipped);
+    if (status == OK || !data->cache.failed)
+        return status;
+    log_message(LOG_WARNING, "the tokens are not cached, the next run encodes them again: %s", status_message());
+    token_cache_close(&data->cache);
+    return encode_without_cache(data, source, chat, limits, skipped);
+}
+
+/* The list of the cache names files by number. */
+static enum status name_skipped(struct data *data, const struct buffer *list)
+{
+    struct buffer named = {0};
+    enum status status = OK;
+    const char *line = list->size ? list->data : "";
+    for (int i = 0; i < SKIPPED_NAMED && *line && status == OK; i++) {
+        const char *end = strchr(line, '\n'), *colon = strchr(line, ':');
+        int64_t file = 0;
+        for (const char *digit = line; colon && digit < colon && file < data->file_count; digit++)
+            file = 10 * file + (*digit - '0');
+        if (!end || !colon || colon > end || file < 0 || file >= data->file_count)
+            break;
+        status = buffer_format(&named, "%s%.*s\n", data->files[file].path, (int)(end - colon), colon);
+        line = end + 1;
     }
-done:
-    token_cache_close(&cache);
+    data->skipped = named.data;
     return status;
 }
 
-enum status data_open(struct data *data, const char *path, struct chat **chat, const struct data_limits *limits)
+static enum status take_files(struct data *data, const struct source *source)
 {
-    struct file_map file;
+    int64_t count = source_files(source);
+    data->files = memory_alloc(count * (int64_t)sizeof *data->files);
+    if (!data->files)
+        return ERR_MEMORY;
+    data->file_count = count;
+    for (int64_t f = 0; f < data->file_count; f++) {
+        struct buffer path = {0};
+        TRY(buffer_format(&path, "%s", source_path(source, f)));
+        data->files[f] = (struct data_file){.path = path.data, .weight = source_weight(source, f)};
+    }
+    return OK;
+}
+
+/* The rows are those of the cache, which are in the order of the files: each file's end is found by halving. */
+static enum status take_rows(struct data *data)
+{
+    const struct token_totals *t = &data->cache.totals;
+    struct data_account *a = &data->account;
+    data->rows = (const void *)data->cache.row_map.data;
+    data->marked = (const void *)data->cache.token_map.data;
+    data->row_count = t->rows;
+    data->longest = t->longest;
+    for (int64_t f = 0; f < data->file_count; f++) {
+        int64_t low = f ? data->files[f - 1].end : 0, high = t->rows;
+        while (low < high) {
+            int64_t middle = low + (high - low) / 2;
+            if (data->rows[middle].file <= f)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        data->files[f].end = low;
+    }
+    if (data->file_count && data->files[data->file_count - 1].end != t->rows)
+        return fail(ERR_INTERNAL, "%s: rows of files that are not there", data->cache.dir);
+    *a = (struct data_account){.rows = t->rows, .skipped = t->skipped, .longest = t->longest};
+    memcpy(a->kinds, t->kinds, sizeof a->kinds);
+    if (t->rows) {
+        a->longest_file = data->rows[t->longest_row].file;
+        a->longest_line = data->rows[t->longest_row].line;
+    }
+    return OK;
+}
+
+/* Adds up the rows that are there. */
+static void count_rows(struct data *data)
+{
+    data->tokens = data->trained = data->longest = data->account.untrained = 0;
+    for (int64_t r = 0; r < data->row_count; r++) {
+        const struct token_row *row = &data->rows[r];
+        data->tokens += row->count;
+        data->trained += row->trained;
+        data->account.untrained += !row->trained;
+        data->longest = row->count > data->longest ? row->count : data->longest;
+        if (r % REST == REST - 1)
+            data_rest(data);
+    }
+}
+
+static enum status check_content(const struct data *data, const char *paths)
+{
+    const struct data_account *a = &data->account;
+    if (a->skipped && !a->rows)
+        return fail(ERR_DATA, "%s: not one of the %lld rows can be used; the first: %s", paths, (long long)a->skipped,
+                    data->skipped ? data->skipped : "");
+    if (!a->rows)
+        return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", paths);
+    if (!data->row_count)
+        return fail(ERR_DATA, "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them", paths,
+                    (long long)a->rows, (long long)data->most_tokens);
+    if (!data->trained)
+        return fail(ERR_DATA, "%s: not one token to train: no row has an assistant message with content", paths);
+    return OK;
+}
+
+static enum status check_skipped(const struct data *data, const struct data_limits *limits)
+{
+    const char *list = data->skipped ? data->skipped : "";
+    if (!data->account.skipped)
+        return OK;
+    if (!limits->skip_bad)
+        return fail(ERR_DATA, "%.*s", (int)strcspn(list, "\n"), list);
+    log_message(LOG_WARNING, "%lld rows cannot be used and are skipped; the first:\n%.*s", (long long)data->account.skipped,
+                (int)(strlen(list) - (*list != 0)), list);
+    return OK;
+}
+
+/* What the checks found stops the run, or is worth a warning. */
+static enum status check_findings(const struct data *data, const char *paths)
+{
+    struct check_summary summary = {.rows = data->cache.totals.rows};
+    for (int c = 0; c < CHECKS; c++)
+        summary.count[c] = data->cache.totals.findings[c];
+    for (int c = 0; c < CHECKS; c++) {
+        const char *name = check_name((enum check)c), *advice = check_advice((enum check)c);
+        if (check_stops(&summary, (enum check)c))
+            return fail(ERR_DATA, "%s: %s in %lld of %lld rows (`hone inspect data` shows them): %s", paths, name,
+                        (long long)summary.count[c], (long long)summary.rows, advice);
+        if (summary.count[c] && c != CHECK_UNTRAINED)           /* those are in the account */
+            log_message(LOG_WARNING, "%s in %lld of %lld rows (`hone inspect data` shows them): %s", name,
+                        (long long)summary.count[c], (long long)summary.rows, advice);
+    }
+    return OK;
+}
+
+static void warn_of_lengths(const struct data *data)
+{
+    const struct data_account *a = &data->account;
+    if (a->truncated)
+        log_message(LOG_WARNING, "%lld of %lld rows are cut to --max-length %lld: %lld tokens are lost", (long long)a->truncated,
+                    (long long)a->rows, (long long)data->most_tokens, (long long)a->lost_tokens);
+    if (a->dropped)
+        log_message(LOG_WARNING, "%lld of %lld rows are longer than --max-length %lld and left out: %lld tokens are lost",
+                    (long long)a->dropped, (long long)a->rows, (long long)data->most_tokens, (long long)a->lost_tokens);
+    if (a->emptied)
+        log_message(LOG_WARNING, "%lld %s are left out: no token to train was left in them", (long long)a->emptied,
+                    a->split ? "windows of split rows" : "cut rows");
+}
+
+static enum status open_all(struct data *data, struct source *source, const char *paths, struct chat **chat,
+                            const struct data_limits *limits)
+{
+    struct buffer skipped = {0};
+    data->most_tokens = limits->most_tokens;
+    TRY(take_files(data, source));
+    enum status status = open_tokens(data, source, chat, limits, &skipped);
+    if (status == OK)
+        status = name_skipped(data, &skipped);
+    buffer_free(&skipped);
+    TRY(status);
+    data->table_dir = data->cache.path ? data->cache.tokens_dir : NULL;
+    TRY(take_rows(data));
+    TRY(check_skipped(data, limits));
+    data->tokens = data->cache.totals.tokens;
+    data->trained = data->cache.totals.trained;
+    data->account.untrained = data->cache.totals.untrained;
+    if (data->longest > limits->most_tokens) {
+        TRY(lengths_apply(data, limits->most_tokens, limits->excess));
+        count_rows(data);
+    }
+    TRY(check_content(data, paths));
+    TRY(check_findings(data, paths));
+    warn_of_lengths(data);
+    return OK;
+}
+
+enum status data_open(struct data *data, const char *paths, struct chat **chat, const struct data_limits *limits)
+{
+    struct source *source;
     *data = (struct data){0};
-    if (!file_exists(path))
-        return fail(ERR_IO, "%s: no such file; name a file of chats on this machine, one JSON object a line", path);
-    TRY(file_map(&file, path));
-    enum status status = limits->cache_dir ? open_cached(data, &file, path, chat, limits)
-                                           : encode(data, &file, path, chat, limits);
-    file_unmap(&file);
+    TRY(source_open(&source, paths, limits->split ? limits->split : "train"));
+    enum status status = open_all(data, source, paths, chat, limits);
+    source_close(source);
     if (status != OK)
         data_close(data);
     return status;
@@ -113,12 +255,42 @@ enum status data_open(struct data *data, const char *path, struct chat **chat, c
 
 void data_close(struct data *data)
 {
-    memory_free(data->own_ids);
-    memory_free(data->own_mask);
-    memory_free(data->rows);
-    file_unmap(&data->map);
+    for (int64_t f = 0; f < data->file_count; f++)
+        memory_free(data->files[f].path);
+    memory_free(data->files);
+    memory_free(data->skipped);
+    table_close(&data->own_rows);
+    table_close(&data->own_tokens);
+    token_cache_close(&data->cache);
     *data = (struct data){0};
 }
+
+/* --- using -------------------------------------------------------------------------------------------------------------- */
+
+void data_rest(const struct data *data)
+{
+    file_map_drop(&data->cache.token_map, 0, data->cache.token_map.size);
+    file_map_drop(&data->cache.row_map, 0, data->cache.row_map.size);
+    table_rest(&data->own_rows);
+}
+
+enum status data_use(struct data *data, int64_t row)
+{
+    const struct token_row *r = &data->rows[row];
+    if (!token_row_sound(r, data->marked + r->begin)) {
+        token_cache_spoil(&data->cache);
+        return fail(ERR_DATA, "%s:%lld: the cached tokens of this row are damaged; start again, and they are encoded anew",
+                    data_file_of(data, row), (long long)r->line);
+    }
+    data->used += r->count * (int64_t)sizeof *data->marked;
+    if (data->used > USED_MOST) {
+        data_rest(data);
+        data->used = 0;
+    }
+    return OK;
+}
+
+/* --- splitting ---------------------------------------------------------------------------------------------------------- */
 
 static enum status split_count(int64_t rows, double size, int64_t *count)
 {
@@ -133,36 +305,89 @@ static enum status split_count(int64_t rows, double size, int64_t *count)
     return OK;
 }
 
+static enum status copy_files(const struct data *data, struct data *to)
+{
+    to->files = memory_alloc(data->file_count * (int64_t)sizeof *to->files);
+    if (!to->files)
+        return ERR_MEMORY;
+    to->file_count = data->file_count;
+    for (int64_t f = 0; f < data->file_count; f++) {
+        struct buffer path = {0};
+        TRY(buffer_format(&path, "%s", data->files[f].path));
+        to->files[f] = (struct data_file){.path = path.data, .weight = data->files[f].weight};
+    }
+    return OK;
+}
+
+static enum status open_side(const struct data *data, struct data *side, int64_t rows)
+{
+    *side = (struct data){.marked = data->marked, .most_tokens = data->most_tokens, .account = data->account,
+                          .table_dir = data->table_dir};
+    TRY(copy_files(data, side));
+    TRY(table_open(&side->own_rows, data->table_dir, rows, (int64_t)sizeof *data->rows));
+    side->rows = side->own_rows.data;
+    return OK;
+}
+
+/* Deals the rows to both sides; taken has a bit for each. */
+static void deal_rows(const struct data *data, const uint8_t *taken, struct data *kept, struct data *held)
+{
+    for (int64_t r = 0; r < data->row_count; r++) {
+        struct data *side = taken[r / 8] >> (r % 8) & 1 ? held : kept;
+        ((struct token_row *)side->own_rows.data)[side->row_count++] = data->rows[r];
+        side->files[data->rows[r].file].end = side->row_count;
+        if (r % REST == REST - 1) {
+            data_rest(data);
+            table_rest(&kept->own_rows);
+            table_rest(&held->own_rows);
+        }
+    }
+    for (int64_t f = 1; f < data->file_count; f++) {    /* a file without rows ends where the one before does */
+        struct data_file *k = &kept->files[f], *h = &held->files[f];
+        k->end = k->end > k[-1].end ? k->end : k[-1].end;
+        h->end = h->end > h[-1].end ? h->end : h[-1].end;
+    }
+}
+
+static enum status split_rows(const struct data *data, struct data *kept, struct data *held, int64_t count, double size,
+                              uint64_t seed)
+{
+    int64_t n = data->row_count;
+    struct table taken;
+    TRY(open_side(data, kept, n - count));
+    TRY(open_side(data, held, count));
+    TRY(table_open(&taken, data->table_dir, n / 8 + 1, 1));
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = permute(i, n, seed, SPLIT_STREAM);
+        ((uint8_t *)taken.data)[row / 8] |= (uint8_t)(1 << row % 8);
+    }
+    deal_rows(data, taken.data, kept, held);
+    table_close(&taken);
+    count_rows(held);
+    count_rows(kept);
+    if (held->trained && kept->trained)
+        return OK;
+    return fail(ERR_DATA, "--val-set-size %g leaves not one token to %s: take another size or seed", size,
+                kept->trained ? "evaluate" : "train");
+}
+
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed)
 {
-    int64_t n = data->row_count, count = 0;
-    *held = (struct data){.ids = data->ids, .mask = data->mask};
-    TRY(split_count(n, size, &count));
-    struct data kept = *data;
-    uint8_t *taken = memory_alloc(n);
-    held->rows = memory_alloc(count * (int64_t)sizeof *held->rows);
-    kept.rows = memory_alloc((n - count) * (int64_t)sizeof *kept.rows);
-    enum status status = taken && held->rows && kept.rows ? OK : ERR_MEMORY;
-    kept.row_count = 0;
-    kept.row_capacity = n - count;
-    if (status == OK) {
-        for (int64_t i = 0; i < count; i++)
-            taken[permute(i, n, seed, SPLIT_STREAM)] = 1;
-        for (int64_t r = 0; r < n; r++) {
-            struct data *side = taken[r] ? held : &kept;
-            side->rows[side->row_count++] = data->rows[r];
-        }
-        count_rows(held);
-        count_rows(&kept);
-        if (!held->trained || !kept.trained)
-            status = fail(ERR_DATA, "--val-set-size %g leaves not one token to %s: take another size or seed", size,
-                          kept.trained ? "evaluate" : "train");
-    }
-    memory_free(taken);
-    memory_free(status == OK ? data->rows : kept.rows);
-    if (status == OK)
-        *data = kept;
-    else
+    int64_t count = 0;
+    struct data kept = {0};
+    *held = (struct data){0};
+    TRY(split_count(data->row_count, size, &count));
+    enum status status = split_rows(data, &kept, held, count, size, seed);
+    if (status != OK) {
+        data_close(&kept);
         data_close(held);
-    return status;
+        return status;
+    }
+    kept.cache = data->cache;
+    kept.skipped = data->skipped;
+    data->cache = (struct token_cache){0};
+    data->skipped = NULL;
+    data_close(data);
+    *data = kept;
+    return OK;
 }

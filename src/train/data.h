@@ -1,59 +1,93 @@
-/* Data sets: the rows of a JSONL file as tokens with their loss mask.
+/* Data sets: rows of tokens with their targets, in files of a cache that are mapped.
  *
- * A row that cannot be used is an error that names file and line; of several, the first of the file. No row is dropped or cut.
- * What was encoded once is kept in a cache of tokens, so that the next run needs neither the tokenizer nor the template.
+ * The idea: what is encoded is written to disk as it is made and only mapped afterwards, so that memory does not grow with the
+ * data. A row that cannot be used is an error, or skipped if that was asked for; a row that is too long is an error, cut, split
+ * or dropped. Whatever happens to a row is counted in the account.
  */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 
-#include "base/file.h"
-#include "text/chat.h"
+#include "base/table.h"
+#include "train/row.h"
+#include "train/source.h"
+#include "train/token_cache.h"
 
-struct data_row {
-    int64_t begin, count;               /* tokens */
-    int64_t trained;                    /* how many of them are targets */
-    int64_t line;
+enum data_excess { EXCESS_ERROR, EXCESS_TRUNCATE, EXCESS_SPLIT, EXCESS_DROP };
+
+/* What has become of the rows of the files. */
+struct data_account {
+    int64_t rows;                       /* that could be read */
+    int64_t kinds[ROW_KINDS];           /* of them */
+    int64_t skipped;                    /* rows that cannot be used */
+    int64_t longest;                    /* tokens of the longest row as it was read, and where it is */
+    int64_t longest_file, longest_line;
+    int64_t long_rows;                  /* longer than the limit: */
+    int64_t truncated, split, windows, dropped;     /* rows; the windows that split ones gave */
+    int64_t lost_tokens;                /* cut off or dropped */
+    int64_t emptied;                    /* cut rows, or windows, that were left out: no target was left in them */
+    int64_t untrained;                  /* rows of this data set without a target */
+};
+
+struct data_file {
+    char *path;
+    double weight;                      /* how often an epoch takes a row of it */
+    int64_t end;                        /* its rows end before this one; they begin where those of the file before end */
 };
 
 struct data {
-    const int32_t *ids;
-    const uint8_t *mask;                /* 1: this token is a target; never the first of a row */
-    int64_t tokens, trained, longest;   /* of these rows */
-    struct data_row *rows;
+    const int32_t *marked;              /* tokens: TOKEN_ID is the id, TOKEN_TRAINED whether it is a target */
+    const struct token_row *rows;
     int64_t row_count;
+    int64_t tokens, trained, longest;   /* of these rows */
+    int64_t most_tokens;                /* the limit for a row, as asked for */
+    struct data_file *files;
+    int64_t file_count;
+    struct data_account account;
+    char *skipped;                      /* the first rows that were skipped, a line each: place and cause. NULL: none */
 
-    /* What ids and mask point into: own arrays, or a mapped file of the cache, or neither: they belong to another data set. */
-    int32_t *own_ids;
-    uint8_t *own_mask;
-    struct file_map map;
-    int64_t id_capacity, mask_capacity, row_capacity;
+    /* What rows and tokens are in. A part of another data set has a table of rows at most. */
+    struct token_cache cache;
+    struct table own_rows;
+    struct table own_tokens;            /* where they are in no cache */
+    const char *table_dir;              /* where tables may be: base/table.h */
+    int64_t used;                       /* bytes of tokens since pages were last given back */
 };
 
 struct data_limits {
-    int64_t most_tokens;                /* of a row; more is an error */
+    int64_t most_tokens;                /* of a row */
+    enum data_excess excess;            /* what becomes of longer ones */
+    bool skip_bad;                      /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;                 /* the model's; an id beyond it is an error */
     bool all_tokens;                    /* every token is a target, not the assistants' alone */
+    const char *split;                  /* which file of a directory: "train", "valid" or "test" */
     const char *model_dir;              /* whose tokenizer and template; may be NULL where a chat is given and no cache */
-    const char *cache_dir;              /* NULL: no cache */
+    const char *cache_dir;              /* NULL: no cache, the files are temporary */
 };
 
 /* ERR_DATA where an id is not in the model's vocabulary. */
 enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary);
 
-/* ERR_DATA where a row has too many tokens, or one that the model does not know. */
-enum status data_check_row(const int32_t *ids, int64_t count, const struct data_limits *limits);
-
-/* Takes a whole file from the cache, or encodes it, by all cores and with the same result for any number of them, and leaves it
- * there. Only encoding needs *chat: where it is NULL it is then opened from model_dir. It is the caller's, who closes it, also
- * after an error. ERR_DATA if the file has no rows, or not one token to train. */
-enum status data_open(struct data *data, const char *path, struct chat **chat, const struct data_limits *limits);
+/* Takes the files that `paths` names (train/source.h) from the cache, or encodes them, by all cores and with the same result for
+ * any number of them, and leaves them there; a run that was ended in the middle of it goes on from its last whole block. Only
+ * encoding needs *chat: where it is NULL it is then opened from model_dir. It is the caller's, who closes it, also after an
+ * error. ERR_DATA if there are no rows, or not one token to train. */
+enum status data_open(struct data *data, const char *paths, struct chat **chat, const struct data_limits *limits);
 void data_close(struct data *data);
 
 /* Rows of this many tokens each, drawn by the seed, all of them targets: for measurements. */
 enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_t vocabulary, uint64_t seed);
 
+/* Before a row's tokens are used: ERR_DATA where they are not what was written. Now and then it rests, as below. */
+enum status data_use(struct data *data, int64_t row);
+
+/* After a walk over many rows: what is only mapped no longer counts as this process's memory. Nothing becomes invalid. */
+void data_rest(const struct data *data);
+
+/* The path of the file that a row is of. */
+const char *data_file_of(const struct data *data, int64_t row);
+
 /* Moves rows to `held`, which is closed before `data`: below 1 a part of the rows, rounded but one at least, otherwise that many.
- * The seed decides which; both keep the order of the file. On an error `data` is as it was. */
+ * The seed decides which; both keep the order of the files. On an error `data` is as it was. */
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed);
 
 #endif

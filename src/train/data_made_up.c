@@ -2,30 +2,43 @@
 #include "base/rng.h"
 #include "train/data.h"
 
+static enum status open_tables(struct data *data, int64_t rows, int64_t tokens)
+{
+    struct buffer name = {0};
+    TRY(table_open(&data->own_tokens, NULL, tokens, (int64_t)sizeof *data->marked));
+    TRY(table_open(&data->own_rows, NULL, rows, (int64_t)sizeof *data->rows));
+    data->files = memory_alloc((int64_t)sizeof *data->files);
+    if (!data->files)
+        return ERR_MEMORY;
+    TRY(buffer_format(&name, "made-up tokens"));
+    data->files[0] = (struct data_file){.path = name.data, .weight = 1, .end = rows};
+    data->file_count = 1;
+    return OK;
+}
+
 enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_t vocabulary, uint64_t seed)
 {
     int64_t tokens;
     *data = (struct data){0};
     if (__builtin_mul_overflow(rows, length, &tokens) || tokens > INT32_MAX)
         return fail(ERR_ARGUMENT, "%lld rows of %lld tokens are too many to make up", (long long)rows, (long long)length);
-    data->own_ids = memory_alloc(tokens * (int64_t)sizeof *data->own_ids);
-    data->own_mask = memory_alloc(tokens);
-    data->rows = memory_alloc(rows * (int64_t)sizeof *data->rows);
-    if (!data->own_ids || !data->own_mask || !data->rows) {
+    enum status status = open_tables(data, rows, tokens);
+    if (status != OK) {
         data_close(data);
-        return ERR_MEMORY;
+        return status;
     }
-    for (int64_t i = 0; i < tokens; i++) {
-        data->own_ids[i] = (int32_t)(philox(seed, 0, (uint64_t)i).word[0] % (uint64_t)vocabulary);
-        data->own_mask[i] = i % length != 0;
-    }
+    int32_t *marked = data->own_tokens.data;
+    struct token_row *row = data->own_rows.data;
+    for (int64_t i = 0; i < tokens; i++)
+        marked[i] = (int32_t)(philox(seed, 0, (uint64_t)i).word[0] % (uint64_t)vocabulary) | (i % length ? TOKEN_MARK : 0);
     for (int64_t r = 0; r < rows; r++)
-        data->rows[r] = (struct data_row){.begin = r * length, .count = length, .trained = length - 1, .line = r + 1};
-    data->ids = data->own_ids;
-    data->mask = data->own_mask;
+        row[r] = (struct token_row){.begin = r * length, .line = r + 1, .count = (int32_t)length, .trained = (int32_t)length - 1,
+                                    .check = token_row_check(marked + r * length, length)};
+    data->marked = marked;
+    data->rows = row;
     data->tokens = tokens;
     data->trained = rows * (length - 1);
-    data->longest = length;
+    data->longest = data->most_tokens = length;
     data->row_count = rows;
     return OK;
 }

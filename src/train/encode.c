@@ -1,146 +1,140 @@
-/* The file is taken in rounds of lines. A round is cut into blocks, each encoded by one thread into a part of its own, and the
- * parts are joined in order: the result does not depend on the number of threads, a bad line ends the work with its round, and
- * the parts take the memory of a round, not of the file. */
+/* The source gives blocks of rows. A block is taken in rounds, a round is cut into parts, each encoded by one thread, and the
+ * parts are joined in order: the result does not depend on the number of threads, and memory is that of a block, not of the file. */
 #include "train/encode.h"
 
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/parallel.h"
-#include "train/row.h"
+#include "train/check.h"
 
-enum { BLOCK = 16, PARTS = 256, ROUND = BLOCK * PARTS };
+enum { ROWS = 16, PARTS = 256, ROUND = ROWS * PARTS, BLOCK_BYTES = 4 << 20 };
 
-struct line {
-    const char *text;
-    int64_t length, number;
-};
+#define TELL_SECONDS 10.0
 
 struct part {
-    struct data data;
+    struct token_block block;
     struct chat_row row;
     enum status status;
     struct buffer message;              /* of the thread that met the error */
 };
 
 struct round {
-    const char *path;
+    const struct source *source;
     const struct chat *chat;
+    const struct checker *checker;
     const struct data_limits *limits;
-    const char *next, *end;             /* the text that is left */
-    int64_t number;                     /* of the line before it */
-    struct line lines[ROUND];
-    int64_t count;
+    const struct source_row *rows;
+    int64_t file;
     struct part parts[PARTS];
 };
 
-static enum status reserve(struct data *data, int64_t tokens, int64_t rows)
+/* The work is in order and the row is not: it can be skipped. */
+static bool is_bad_row(enum status status)
 {
-    TRY(memory_grow(&data->own_ids, &data->id_capacity, data->tokens + tokens, (int64_t)sizeof *data->own_ids));
-    data->ids = data->own_ids;
-    TRY(memory_grow(&data->own_mask, &data->mask_capacity, data->tokens + tokens, (int64_t)sizeof *data->own_mask));
-    data->mask = data->own_mask;
-    return memory_grow(&data->rows, &data->row_capacity, data->row_count + rows, (int64_t)sizeof *data->rows);
+    return status == ERR_DATA || status == ERR_FORMAT || status == ERR_LIMIT || status == ERR_UNSUPPORTED;
 }
 
-static enum status add_row(struct data *data, const struct chat_row *row, int64_t line, const struct data_limits *limits)
-{
-    int64_t n = row->tokens.count, trained = 0;
-    TRY(data_check_row(row->tokens.id, n, limits));
-    TRY(reserve(data, n, 1));
-    for (int64_t i = 0; i < n; i++) {
-        uint8_t target = (uint8_t)(i > 0 && (limits->all_tokens || row->mask[i])); /* the first token has nothing before it */
-        data->own_ids[data->tokens + i] = row->tokens.id[i];
-        data->own_mask[data->tokens + i] = target;
-        trained += target;
-    }
-    data->rows[data->row_count++] = (struct data_row){data->tokens, n, trained, line};
-    data->tokens += n;
-    return OK;
-}
-
-static enum status encode_line(struct part *part, const struct line *line, const struct round *round)
+static enum status encode_row(struct part *part, const struct source_row *row, const struct round *round)
 {
     enum row_kind kind;
-    enum status status = row_encode(round->chat, line->text, line->length, &part->row, &kind);
-    if (status == OK)
-        status = add_row(&part->data, &part->row, line->number, round->limits);
-    return status == OK ? OK : fail_at(status, "%s:%lld: ", round->path, (long long)line->number);
+    TRY(row_encode(round->chat, row->text, row->length, &part->row, &kind));
+    const struct tokens *tokens = &part->row.tokens;
+    TRY(data_check_ids(tokens->id, tokens->count, round->limits->vocabulary));
+    struct check_result result = {0};
+    if (!round->limits->all_tokens)                     /* there the end of a row is trained by its own rules */
+        check_row(round->checker, row->text, row->length, kind, &part->row, &result);
+    return token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count,
+                           round->file, row->line, (int)kind, result.found);
 }
 
-static void encode_block(void *context, int64_t begin, int64_t end)
+static void encode_part(void *context, int64_t begin, int64_t end)
 {
     struct round *round = context;
-    struct part *part = &round->parts[begin / BLOCK];
-    part->data.row_count = part->data.tokens = 0;
-    for (int64_t i = begin; i < end && part->status == OK; i++)
-        part->status = encode_line(part, &round->lines[i], round);
+    struct part *part = &round->parts[begin / ROWS];
+    token_block_clear(&part->block);
+    for (int64_t i = begin; i < end && part->status == OK; i++) {
+        const struct source_row *row = &round->rows[i];
+        enum status status = encode_row(part, row, round);
+        if (is_bad_row(status) && round->limits->skip_bad)
+            status = token_block_skip(&part->block, round->file, row->line, status_message());
+        else if (status != OK)
+            status = fail_at(status, "%s:%lld: ", source_path(round->source, round->file), (long long)row->line);
+        part->status = status;
+    }
     if (part->status != OK && buffer_append(&part->message, status_message(), (int64_t)strlen(status_message())) != OK)
         part->status = ERR_MEMORY;
 }
 
-static enum status join(struct data *data, const struct part *part)
+static enum status encode_block(struct round *round, const struct source_block *block, struct token_block *out)
 {
-    const struct data *from = &part->data;
-    if (part->status != OK)
-        return fail(part->status, "%s", part->message.data ? part->message.data : "out of memory: an error's message");
-    if (!from->row_count)
-        return OK;
-    TRY(reserve(data, from->tokens, from->row_count));
-    memcpy(data->own_ids + data->tokens, from->ids, (size_t)from->tokens * sizeof *from->ids);
-    memcpy(data->own_mask + data->tokens, from->mask, (size_t)from->tokens);
-    for (int64_t r = 0; r < from->row_count; r++) {
-        data->rows[data->row_count + r] = from->rows[r];
-        data->rows[data->row_count + r].begin += data->tokens;
+    round->file = block->file;
+    for (int64_t done = 0, count; done < block->count; done += count) {
+        count = block->count - done < ROUND ? block->count - done : ROUND;
+        round->rows = block->rows + done;
+        parallel_for(count, ROWS, encode_part, round);
+        for (int64_t i = 0; i * ROWS < count; i++) {
+            const struct part *part = &round->parts[i];
+            if (part->status != OK)
+                return fail(part->status, "%s", part->message.data ? part->message.data : "out of memory: an error's message");
+            TRY(token_block_join(out, &part->block));
+        }
     }
-    data->row_count += from->row_count;
-    data->tokens += from->tokens;
     return OK;
 }
 
-static bool blank(const char *text, int64_t length)
+static void tell(const struct token_cache *cache, double start, double *told)
 {
-    for (int64_t i = 0; i < length; i++)
-        if (!memchr(" \t\r\n", text[i], 4))
-            return false;
-    return true;
+    double now = clock_seconds();
+    if (now - *told < TELL_SECONDS)
+        return;
+    *told = now;
+    log_message(LOG_INFO, "encoding: %lld rows, %lld tokens after %.0f s", (long long)cache->totals.rows,
+                (long long)cache->totals.tokens, now - start);
 }
 
-static void take_lines(struct round *round)
+static enum status encode_blocks(struct round *round, struct token_cache *cache, struct source *source,
+                                 struct source_block *block, struct token_block *out)
 {
-    for (round->count = 0; round->count < ROUND && round->next < round->end;) {
-        const char *stop = memchr(round->next, '\n', (size_t)(round->end - round->next));
-        stop = stop ? stop : round->end;
-        int64_t length = stop - round->next;
-        round->number++;
-        if (!blank(round->next, length))
-            round->lines[round->count++] = (struct line){round->next, length, round->number};
-        round->next = stop + (stop < round->end);
+    double start = clock_seconds(), told = start;
+    TRY(source_seek(source, &cache->totals.next));
+    for (;;) {
+        TRY(source_read(source, block, BLOCK_BYTES));
+        if (!block->count)
+            return OK;
+        token_block_clear(out);
+        TRY(encode_block(round, block, out));
+        TRY(token_cache_append(cache, out, &block->next));
+        tell(cache, start, &told);
     }
 }
 
-enum status encode_rows(struct data *data, const struct file_map *file, const char *path, const struct chat *chat,
+enum status encode_rows(struct token_cache *cache, struct source *source, const struct chat *chat,
                         const struct data_limits *limits)
 {
+    struct checker *checker = NULL;
+    struct source_block block = {0};
+    struct token_block out = {0};
+    TRY(checker_open(&checker, chat));
     struct round *round = memory_alloc((int64_t)sizeof *round);
-    enum status status = OK;
-    if (!round)
+    if (!round) {
+        checker_close(checker);
         return ERR_MEMORY;
-    round->path = path;
+    }
+    round->checker = checker;
+    round->source = source;
     round->chat = chat;
     round->limits = limits;
-    round->next = file->size ? (const char *)file->data : "";
-    round->end = round->next + file->size;
-    while (round->next < round->end && status == OK) {
-        take_lines(round);
-        parallel_for(round->count, BLOCK, encode_block, round);
-        for (int64_t i = 0; i * BLOCK < round->count && status == OK; i++)
-            status = join(data, &round->parts[i]);
-    }
+    enum status status = encode_blocks(round, cache, source, &block, &out);
     for (int i = 0; i < PARTS; i++) {
-        data_close(&round->parts[i].data);
+        token_block_free(&round->parts[i].block);
         chat_row_free(&round->parts[i].row);
         buffer_free(&round->parts[i].message);
     }
+    token_block_free(&out);
+    source_block_free(&block);
     memory_free(round);
+    checker_close(checker);
     return status;
 }

@@ -1,12 +1,12 @@
-/* JSONL rows to tokens, by all cores. */
+/* Rows to tokens, by all cores. */
 #ifndef TRAIN_ENCODE_H
 #define TRAIN_ENCODE_H
 
 #include "train/data.h"
 
-/* Appends the rows of a file to data, which owns its arrays; blank lines are no rows. The error is that of the first line
- * that cannot be used, with path and line in front. The counters of data but row_count and tokens are left to the caller. */
-enum status encode_rows(struct data *data, const struct file_map *file, const char *path, const struct chat *chat,
+/* Appends to the cache what is left of the source, block by block, and completes it. The error is that of the first row that
+ * cannot be used, with its file and line in front; with limits->skip_bad such rows are listed in the cache instead. */
+enum status encode_rows(struct token_cache *cache, struct source *source, const struct chat *chat,
                         const struct data_limits *limits);
 
 #endif

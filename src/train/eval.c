@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4 };
+enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4, REST = 4096 };
 
 int64_t eval_slots(int64_t asked, int64_t longest)
 {
@@ -19,8 +19,9 @@ enum status eval_add(struct session *s, int64_t slots, int64_t *largest)
     return session_add(s, NET_LOSS, slots, slots, 0, largest);
 }
 
-/* The smallest of four token buckets that holds the batch, and its loss rows. */
-static enum status add_bucket(struct session *s, int64_t slots, const struct batch *batch, int64_t *index)
+/* The smallest of four token buckets that holds the batch, and its loss rows: a new program before session_prepare, and the same
+ * one whenever it is asked for again. */
+static enum status find_program(struct session *s, int64_t slots, const struct batch *batch, int64_t *index)
 {
     int64_t T = slots;
     for (int i = 1; i < BUCKETS && T % (2 * SLOTS_STEP) == 0 && batch->tokens <= T / 2; i++)
@@ -32,34 +33,37 @@ static enum status add_bucket(struct session *s, int64_t slots, const struct bat
 static enum status add_losses(const struct data *data, const struct batch *batch, const float *losses, double *sum)
 {
     int64_t at = 0;
-    for (int64_t r = batch->first; r < batch->first + batch->count; r++)
-        for (int64_t i = 0; i < data->rows[r].count; i++) {
-            if (!data->mask[data->rows[r].begin + i])
+    for (int64_t r = batch->first; r < batch->first + batch->count; r++) {
+        struct sequence s = batch_sequence(data, r, 0);
+        for (int64_t i = 1; i < s.count; i++) {
+            if (sequence_weight(&s, i) == 0)
                 continue;
             if (!isfinite(losses[at]))
                 return fail(
                     ERR_DATA,
-                    "the loss of token %lld of the row in line %lld is not finite: the weights are broken, or too large for this "
+                    "%s:%lld: the loss of token %lld of this row is not finite: the weights are broken, or too large for this "
                     "type (try --dtype float32)",
-                    (long long)i, (long long)data->rows[r].line);
+                    data_file_of(data, r), (long long)data->rows[r].line, (long long)i);
             *sum += (double)losses[at++];
         }
+    }
     return OK;
 }
 
-enum status eval_open(struct evaluation *v, struct session *s, const struct data *data, int64_t slots)
+enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots)
 {
-    int64_t largest;
+    int64_t program;
     enum status status;
-    *v = (struct evaluation){.data = data};
-    TRY_GOTO(eval_add(s, slots, &largest), failed);
-    TRY_GOTO(batch_cut(data, slots, &v->batches, &v->count), failed);
-    v->program = memory_alloc(v->count * (int64_t)sizeof *v->program);
+    *v = (struct evaluation){.data = data, .slots = slots};
+    TRY_GOTO(eval_add(s, slots, &program), failed);
     v->losses = memory_alloc(slots * (int64_t)sizeof *v->losses);
-    if (!v->program || !v->losses)
+    if (!v->losses)
         TRY_GOTO(ERR_MEMORY, failed);
-    for (int64_t b = 0; b < v->count; b++)
-        TRY_GOTO(add_bucket(s, slots, &v->batches[b], &v->program[b]), failed);
+    for (struct batch batch = {0}; batch_next(data, slots, &batch); v->count++) {
+        TRY_GOTO(find_program(s, slots, &batch, &program), failed);
+        if (v->count % REST == REST - 1)
+            data_rest(data);
+    }
     return OK;
 failed:
     eval_close(v);
@@ -68,25 +72,32 @@ failed:
 
 void eval_close(struct evaluation *v)
 {
-    memory_free(v->batches);
-    memory_free(v->program);
     memory_free(v->losses);
     *v = (struct evaluation){0};
+}
+
+static enum status run_batch(struct evaluation *v, struct session *s, const struct batch *batch, double *sum)
+{
+    int64_t program;
+    for (int64_t r = batch->first; r < batch->first + batch->count; r++)
+        TRY(data_use(v->data, r));
+    TRY(find_program(s, v->slots, batch, &program));
+    const struct net *n = s->nets[program];
+    batch_write(&s->engine, n, v->data, batch);
+    TRY(engine_run(&s->engine, program));
+    TRY(engine_read(&s->engine, n->result, v->losses));
+    return add_losses(v->data, batch, v->losses, sum);
 }
 
 enum status eval_run(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)
 {
     double start = clock_seconds(), sum = 0;
-    int64_t tokens = 0;
-    for (int64_t b = 0; b < v->count; b++) {
-        const struct net *n = s->nets[v->program[b]];
-        batch_write(&s->engine, n, v->data, &v->batches[b]);
-        TRY(engine_run(&s->engine, v->program[b]));
-        TRY(engine_read(&s->engine, n->result, v->losses));
-        TRY(add_losses(v->data, &v->batches[b], v->losses, &sum));
-        tokens += v->batches[b].tokens;
-        if (progress && !progress(context, b + 1, v->count, tokens, clock_seconds() - start))
-            return fail(ERR_STOPPED, "stopped after %lld of %lld batches", (long long)(b + 1), (long long)v->count);
+    int64_t tokens = 0, done = 0;
+    for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch);) {
+        TRY(run_batch(v, s, &batch, &sum));
+        tokens += batch.tokens;
+        if (progress && !progress(context, ++done, v->count, tokens, clock_seconds() - start))
+            return fail(ERR_STOPPED, "stopped after %lld of %lld batches", (long long)done, (long long)v->count);
     }
     *loss = sum / (double)v->data->trained;
     return OK;

@@ -5,12 +5,11 @@
 #include "train/batch.h"
 #include "train/session.h"
 
-/* A data set cut into batches, each with its program. */
+/* A data set that will be cut into batches of so many token slots. */
 struct evaluation {
-    const struct data *data;
-    struct batch *batches;
-    int64_t *program;
-    int64_t count;
+    struct data *data;
+    int64_t slots;
+    int64_t count;                      /* of batches */
     float *losses;                      /* of a batch */
 };
 
@@ -23,8 +22,8 @@ int64_t eval_slots(int64_t asked, int64_t longest);
 /* The programs of an evaluation with this many slots: always the largest one, so that the plan depends on the slots alone. */
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest);
 
-/* Cuts the data and adds the programs; then session_plan, session_prepare, and any number of runs. */
-enum status eval_open(struct evaluation *v, struct session *s, const struct data *data, int64_t slots);
+/* Adds the programs that the batches need; then session_plan, session_prepare, and any number of runs. */
+enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots);
 void eval_close(struct evaluation *v);
 
 /* The mean loss over all trained tokens, never a mean of means. `progress` may be NULL. */

@@ -181,7 +181,7 @@ enum status micro_add(struct trainer *t, bool planning)
         int64_t count, tokens = 0, targets = 0;
         TRY(sampler_step(&t->sampler, step, &rows, &count));
         for (int64_t i = 0; i <= count; i++) {
-            const struct data_row *row = i < count ? &t->data.rows[rows[i]] : NULL;
+            const struct token_row *row = i < count ? &t->data.rows[rows[i]] : NULL;
             if (!row || tokens + row->count > t->place.slots) {
                 int size = smallest_size(t, tokens);
                 TRY(want(t, size, rows_size(size_of(t, size), targets)));
@@ -190,6 +190,8 @@ enum status micro_add(struct trainer *t, bool planning)
             tokens += row ? row->count : 0;
             targets += row ? row->trained : 0;
         }
+        if (step % 4096 == 4095)
+            data_rest(&t->data);
     }
     return OK;
 }
@@ -238,7 +240,7 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s)
     if (s->count < 1 || s->count > t->place.slots)
         return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
                     (long long)s->count, (long long)t->place.slots);
-    return data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
+    return s->marked ? OK : data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
 }
 
 static void begin(struct trainer *t)

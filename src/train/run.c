@@ -191,14 +191,16 @@ static enum status report_skipped(const struct run *r)
     struct trainer *t = r->t;
     const int64_t *rows;
     int64_t count;
-    char lines[256] = "";
-    size_t used = 0;
-    TRY(sampler_step(&t->sampler, t->place.step - 1, &rows, &count));
-    for (int64_t i = 0; i < count && used + 32 < sizeof lines; i++)
-        used +=
-            (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)t->data.rows[rows[i]].line);
-    log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Rows of lines %s%s of %s",
-                (long long)t->place.step, lines, used + 32 < sizeof lines ? "" : ", ...", t->options->dataset_path);
+    struct buffer named = {0};
+    enum status status = sampler_step(&t->sampler, t->place.step - 1, &rows, &count);
+    for (int64_t i = 0; status == OK && i < count && i < SKIPPED_MOST; i++)
+        status = buffer_format(&named, "%s%s:%lld", i ? ", " : "", data_file_of(&t->data, rows[i]),
+                               (long long)t->data.rows[rows[i]].line);
+    if (status == OK)
+        log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Its rows: %s%s", (long long)t->place.step,
+                    named.data, count > SKIPPED_MOST ? ", ..." : "");
+    buffer_free(&named);
+    TRY(status);
     if (t->place.skipped_in_row < SKIPPED_MOST)
         return OK;
     return fail(
@@ -215,6 +217,7 @@ static enum status queue_step(struct run *r)
     int64_t count, trained = 0;
     TRY(sampler_step(&t->sampler, t->place.step + t->ahead, &rows, &count));
     for (int64_t i = 0; i < count; i++) {
+        TRY(data_use(&t->data, rows[i]));
         r->sequences[i] = batch_sequence(&t->data, rows[i], i);
         trained += t->data.rows[rows[i]].trained;
     }
@@ -277,28 +280,14 @@ static enum status all_steps(struct run *r)
     return OK;
 }
 
-static enum status find_most_rows(const struct trainer *t, int64_t *most)
-{
-    *most = 1;
-    for (int64_t step = 0; step < t->steps_per_epoch; step++) {
-        const int64_t *rows;
-        int64_t count;
-        TRY(sampler_step((struct sampler *)&t->sampler, step, &rows, &count));
-        *most = count > *most ? count : *most;
-    }
-    return OK;
-}
-
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)
 {
     struct run r = {.t = t, .listener = listener, .context = context, .result = result};
     const char *output = t->options->output_dir;
-    int64_t most;
     *result = (struct run_result){.loss = NAN};
     TRY(directory_make(output));
     r.metrics = file_join(&t->arena, output, "metrics.jsonl");
-    TRY(find_most_rows(t, &most));
-    r.sequences = arena_array(&t->arena, most, sizeof *r.sequences);
+    r.sequences = arena_array(&t->arena, t->sampler.most_rows, sizeof *r.sequences);
     if (!r.metrics || !r.sequences)
         return ERR_MEMORY;
     TRY(cut_metrics(&r));

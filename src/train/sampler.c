@@ -1,117 +1,10 @@
-/* Packing is best fit, longest first: a row goes into the fullest window that still holds it. */
+/* Units of an epoch, their order, and the rows of a step. */
 #include "train/sampler.h"
 
-/* Windows by the tokens that are free in them. A tree over the lengths says which lengths have a window, so that the smallest one
- * that is enough is found in a walk up and down. */
-struct shelf {
-    int64_t leaves;                     /* a power of two */
-    uint8_t *any;                       /* [2 leaves] node i has children 2i and 2i + 1; leaf f is node leaves + f */
-    int64_t *top;                       /* [leaves] a window with f free tokens */
-    int64_t *below;                     /* [rows] the next window with as many */
-};
+#include <math.h>
 
-static void shelf_put(struct shelf *s, int64_t window, int64_t free)
-{
-    int64_t node = s->leaves + free;
-    s->below[window] = s->any[node] ? s->top[free] : -1;
-    s->top[free] = window;
-    for (; node && !s->any[node]; node /= 2)
-        s->any[node] = 1;
-}
-
-/* The fullest window with room for so many tokens; *free what it has. -1: there is none. */
-static int64_t shelf_take(struct shelf *s, int64_t tokens, int64_t *free)
-{
-    int64_t node = s->leaves + tokens;
-    while (!s->any[node]) {
-        while (node & 1)                                /* nothing in here: on to the next subtree on the right */
-            node /= 2;
-        if (!node)
-            return -1;
-        node++;
-    }
-    while (node < s->leaves)
-        node = 2 * node + !s->any[2 * node];
-    *free = node - s->leaves;
-    int64_t window = s->top[*free];
-    s->top[*free] = s->below[window];
-    if (s->top[*free] < 0)
-        for (s->any[node] = 0; node > 1 && !s->any[node ^ 1]; node /= 2)
-            s->any[node / 2] = 0;
-    return window;
-}
-
-/* The rows by length, longest first, equal ones in the order of the file: a counting sort. `place` has window + 1 zeros. */
-static void sort_rows(const struct data *data, int64_t window, int64_t *place, int64_t *sorted)
-{
-    int64_t at = 0;
-    for (int64_t r = 0; r < data->row_count; r++)
-        place[data->rows[r].count]++;
-    for (int64_t length = window; length >= 0; length--) {
-        int64_t rows = place[length];
-        place[length] = at;
-        at += rows;
-    }
-    for (int64_t r = 0; r < data->row_count; r++)
-        sorted[place[data->rows[r].count]++] = r;
-}
-
-static void fill_windows(struct sampler *s, int64_t size, struct shelf *shelf, const int64_t *sorted, int64_t *window_of)
-{
-    for (int64_t i = 0; i < s->data->row_count; i++) {
-        int64_t row = sorted[i], tokens = s->data->rows[row].count, free = size;
-        int64_t window = shelf_take(shelf, tokens, &free);
-        window_of[row] = window < 0 ? s->units++ : window;
-        shelf_put(shelf, window_of[row], free - tokens);
-    }
-}
-
-/* Numbers the windows by their first rows, so that without shuffling they come in the order of the file, and lists their rows.
- * `number` has units zeros. */
-static void list_rows(struct sampler *s, int64_t *window_of, int64_t *number)
-{
-    int64_t rows = s->data->row_count, used = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t *own = &number[window_of[r]];
-        if (!*own)
-            *own = ++used;
-        window_of[r] = *own - 1;
-        s->begin[*own]++;
-    }
-    for (int64_t u = 0; u < s->units; u++)
-        s->begin[u + 1] += s->begin[u];
-    for (int64_t r = rows - 1; r >= 0; r--)             /* from the end of each window, which becomes its begin */
-        s->packed[--s->begin[window_of[r] + 1]] = r;
-    for (int64_t u = 0; u < s->units; u++)
-        s->begin[u] = s->begin[u + 1];
-    s->begin[s->units] = rows;
-}
-
-static enum status pack(struct sampler *s)
-{
-    struct shelf shelf = {.leaves = 2};
-    int64_t window = s->window < s->data->tokens ? s->window : s->data->tokens; /* nothing is longer */
-    while (shelf.leaves <= window)
-        shelf.leaves *= 2;
-    int64_t rows = s->data->row_count, size = (int64_t)sizeof(int64_t);
-    struct arena arena = {0};
-    int64_t *sorted = arena_array(&arena, rows, size), *window_of = arena_array(&arena, rows, size);
-    int64_t *place = arena_array(&arena, window + 1, size), *number = arena_array(&arena, rows, size);
-    shelf.any = arena_alloc(&arena, 2 * shelf.leaves);
-    shelf.top = arena_array(&arena, shelf.leaves, size);
-    shelf.below = arena_array(&arena, rows, size);
-    s->begin = memory_alloc((rows + 1) * size);
-    s->packed = memory_alloc(rows * size);
-    enum status status = ERR_MEMORY;
-    if (sorted && window_of && place && number && shelf.any && shelf.top && shelf.below && s->begin && s->packed) {
-        sort_rows(s->data, window, place, sorted);
-        fill_windows(s, window, &shelf, sorted, window_of);
-        list_rows(s, window_of, number);
-        status = OK;
-    }
-    arena_free(&arena);
-    return status;
-}
+#define UNITS_MOST (INT64_C(1) << 40)   /* of permute */
+#define PART_KEY UINT64_C(0x9E3779B97F4A7C15)
 
 static enum status check(const struct sampler *s)
 {
@@ -119,11 +12,73 @@ static enum status check(const struct sampler *s)
     if (s->window < 0 || s->units_per_step < 1 || !data->row_count)
         return fail(ERR_ARGUMENT, "a step of %lld units from %lld rows, in windows of %lld tokens", (long long)s->units_per_step,
                     (long long)data->row_count, (long long)s->window);
-    for (int64_t r = 0; s->window && r < data->row_count; r++)
-        if (data->rows[r].count > s->window)
-            return fail(ERR_DATA, "the row in line %lld has %lld tokens, more than the %lld of a window for packing",
-                        (long long)data->rows[r].line, (long long)data->rows[r].count, (long long)s->window);
     return OK;
+}
+
+/* Rows of one weight that lie beside each other; a data set without files is one such run. */
+static void cut_shares(struct sampler *s, double *weight)
+{
+    const struct data *data = s->data;
+    int64_t begin = 0;
+    for (int64_t f = 0; f < data->file_count; f++) {
+        const struct data_file *file = &data->files[f];
+        if (file->end == begin)
+            continue;
+        if (s->share_count && weight[s->share_count - 1] == file->weight)
+            s->shares[s->share_count - 1].rows += file->end - begin;
+        else {
+            weight[s->share_count] = file->weight;
+            s->shares[s->share_count++] = (struct sampler_share){.first = begin, .rows = file->end - begin};
+        }
+        begin = file->end;
+    }
+    if (!data->file_count) {
+        weight[0] = 1;
+        s->shares[s->share_count++] = (struct sampler_share){.rows = data->row_count};
+    }
+}
+
+static enum status fill_share(struct sampler *s, struct sampler_share *share, double weight)
+{
+    share->units = share->rows;
+    if (s->window) {
+        TRY(packing_init(&share->packing, s->data, share->first, share->rows, s->window, !s->shuffle));
+        share->units = share->packing.windows;
+    }
+    if (!(weight >= 0) || weight * (double)share->units > (double)(UNITS_MOST - s->units))
+        return fail(ERR_ARGUMENT, "a weight of %g for %lld rows: an epoch has at most %lld", weight, (long long)share->rows,
+                    (long long)UNITS_MOST);
+    share->whole = (int64_t)floor(weight);
+    share->part = (int64_t)llround((weight - floor(weight)) * (double)share->units);
+    share->begin = s->units;
+    s->units += share->whole * share->units + share->part;
+    return OK;
+}
+
+static enum status fill(struct sampler *s)
+{
+    int64_t files = s->data->file_count ? s->data->file_count : 1, rows_of_unit = 1;
+    double *weight = memory_alloc(files * (int64_t)sizeof *weight);
+    s->shares = memory_alloc(files * (int64_t)sizeof *s->shares);
+    enum status status = weight && s->shares ? OK : ERR_MEMORY;
+    if (status == OK)
+        cut_shares(s, weight);
+    for (int64_t i = 0; i < s->share_count && status == OK; i++) {
+        status = fill_share(s, &s->shares[i], weight[i]);
+        int64_t most = s->shares[i].packing.most_rows;
+        rows_of_unit = most > rows_of_unit ? most : rows_of_unit;
+    }
+    memory_free(weight);
+    TRY(status);
+    if (!s->units)
+        return fail(ERR_ARGUMENT, "the weights of the data files leave not one row for an epoch");
+    int64_t units = s->units_per_step < s->units ? s->units_per_step : s->units;
+    if (__builtin_mul_overflow(units, rows_of_unit, &s->most_rows))
+        s->most_rows = INT64_MAX;
+    if (s->window && s->share_count == 1 && s->shares[0].whole == 1 && !s->shares[0].part && s->most_rows > s->data->row_count)
+        s->most_rows = s->data->row_count;
+    s->taken = memory_alloc(s->most_rows * (int64_t)sizeof *s->taken);
+    return s->taken ? OK : ERR_MEMORY;
 }
 
 enum status sampler_init(struct sampler *s, const struct data *data, uint64_t seed, bool shuffle, int64_t window,
@@ -131,12 +86,7 @@ enum status sampler_init(struct sampler *s, const struct data *data, uint64_t se
 {
     *s = (struct sampler){.data = data, .seed = seed, .shuffle = shuffle, .window = window, .units_per_step = units_per_step};
     TRY(check(s));
-    s->taken = memory_alloc(data->row_count * (int64_t)sizeof *s->taken);
-    enum status status = s->taken ? OK : ERR_MEMORY;
-    if (status == OK && s->window)
-        status = pack(s);
-    else
-        s->units = data->row_count;
+    enum status status = fill(s);
     if (status != OK)
         sampler_free(s);
     return status;
@@ -144,8 +94,9 @@ enum status sampler_init(struct sampler *s, const struct data *data, uint64_t se
 
 void sampler_free(struct sampler *s)
 {
-    memory_free(s->begin);
-    memory_free(s->packed);
+    for (int64_t i = 0; i < s->share_count; i++)
+        packing_free(&s->shares[i].packing);
+    memory_free(s->shares);
     memory_free(s->taken);
     *s = (struct sampler){0};
 }
@@ -155,21 +106,48 @@ int64_t sampler_steps(const struct sampler *s)
     return s->units / s->units_per_step + (s->units % s->units_per_step != 0);
 }
 
+/* Adds the rows of a unit of an epoch. */
+static void take_unit(struct sampler *s, int64_t unit, int64_t epoch, int64_t *count)
+{
+    int64_t i = 0, rows = 1;
+    unit = s->shuffle ? permute(unit, s->units, s->seed, (uint64_t)epoch) : unit;
+    while (i + 1 < s->share_count && unit >= s->shares[i + 1].begin)
+        i++;
+    const struct sampler_share *share = &s->shares[i];
+    unit -= share->begin;
+    if (unit < share->whole * share->units)
+        unit %= share->units;
+    else                                                /* others in every epoch */
+        unit = permute(unit - share->whole * share->units, share->units, s->seed ^ (uint64_t)(i + 1) * PART_KEY, (uint64_t)epoch);
+    if (s->window)
+        packing_window(&share->packing, unit, s->taken + *count, &rows);
+    else
+        s->taken[*count] = share->first + unit;
+    *count += rows;
+}
+
+enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, int64_t ranks, const int64_t **rows, int64_t *first,
+                               int64_t *count)
+{
+    if (step < 0 || rank < 0 || rank >= ranks)
+        return fail(ERR_ARGUMENT, "there is no step %lld for process %lld of %lld", (long long)step, (long long)rank,
+                    (long long)ranks);
+    int64_t steps = sampler_steps(s), epoch = step / steps, begin = step % steps * s->units_per_step, n = 0;
+    int64_t units = s->units - begin < s->units_per_step ? s->units - begin : s->units_per_step;
+    int64_t each = units / ranks, more = units % ranks;
+    int64_t from = rank * each + (rank < more ? rank : more), to = from + each + (rank < more);
+    *first = 0;
+    for (int64_t u = 0; u < to; u++) {                  /* the others' too, because they are counted */
+        take_unit(s, begin + u, epoch, &n);
+        *first = u < from ? n : *first;
+    }
+    *rows = s->taken + *first;
+    *count = n - *first;
+    return OK;
+}
+
 enum status sampler_step(struct sampler *s, int64_t step, const int64_t **rows, int64_t *count)
 {
-    if (step < 0)
-        return fail(ERR_ARGUMENT, "there is no step %lld", (long long)step);
-    int64_t steps = sampler_steps(s), epoch = step / steps, first = step % steps * s->units_per_step, n = 0;
-    int64_t units = s->units - first < s->units_per_step ? s->units - first : s->units_per_step;
-    for (int64_t u = first; u < first + units; u++) {
-        int64_t unit = s->shuffle ? permute(u, s->units, s->seed, (uint64_t)epoch) : u;
-        if (!s->window)
-            s->taken[n++] = unit;
-        else
-            for (int64_t i = s->begin[unit]; i < s->begin[unit + 1]; i++)
-                s->taken[n++] = s->packed[i];
-    }
-    *rows = s->taken;
-    *count = n;
-    return OK;
+    int64_t first;
+    return sampler_step_share(s, step, 0, 1, rows, &first, count);
 }

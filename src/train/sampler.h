@@ -1,13 +1,26 @@
-/* Which rows an optimizer step takes: a function of the seed and the step's number, so that a run can begin at any step.
+/* Which rows an optimizer step takes: a function of the seed and the step's number, so that a run can begin at any step, and any
+ * number of processes agree without a word.
  *
  * Steps take units. A unit is a row or, with packing, a window of rows that were laid together once; only the order of the units
- * changes from epoch to epoch, so every epoch has the same number of steps and takes each row exactly once.
+ * changes from epoch to epoch, so every epoch has the same number of steps. The order is a permutation without a table. An
+ * epoch takes each row once, unless its file has a weight: of 2.5, say, each unit of the file twice, and half of them, others in
+ * every epoch, a third time.
  */
 #ifndef TRAIN_SAMPLER_H
 #define TRAIN_SAMPLER_H
 
 #include "base/rng.h"
 #include "train/data.h"
+#include "train/packing.h"
+
+/* Files beside each other with one weight. */
+struct sampler_share {
+    int64_t first, rows;                /* of the data set */
+    int64_t units;                      /* rows or windows */
+    int64_t whole, part;                /* an epoch takes all units so often, and so many of them once more */
+    int64_t begin;                      /* where its units begin in an epoch */
+    struct packing packing;             /* of its rows; not used without packing */
+};
 
 struct sampler {
     const struct data *data;
@@ -15,11 +28,11 @@ struct sampler {
     bool shuffle;
     int64_t window;                     /* 0: a unit is a row; else at most so many tokens */
     int64_t units_per_step;
-    int64_t units;
-
-    int64_t *begin;                     /* [units + 1] where the rows of a unit begin in `packed`; NULL without packing */
-    int64_t *packed;                    /* [row_count] rows by unit, ascending in each */
-    int64_t *taken;                     /* [row_count] the last step's rows */
+    int64_t units;                      /* of an epoch */
+    struct sampler_share *shares;
+    int64_t share_count;
+    int64_t most_rows;                  /* that a step can have */
+    int64_t *taken;                     /* [most_rows] the last step's rows */
 };
 
 /* The data set must outlive the sampler and keep its rows. ERR_DATA where a row is longer than the window. */
@@ -32,5 +45,10 @@ int64_t sampler_steps(const struct sampler *s);
 
 /* The rows of a step of the whole run (0 is the first), in order. They stay until the next call; nothing is allocated. */
 enum status sampler_step(struct sampler *s, int64_t step, const int64_t **rows, int64_t *count);
+
+/* The part of them that process `rank` of `ranks` takes: units side by side, as many as the others' give or take one. *first is
+ * the number that the first of these rows has in the step. */
+enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, int64_t ranks, const int64_t **rows, int64_t *first,
+                               int64_t *count);
 
 #endif

@@ -1,188 +1,232 @@
-/* A file is a header, then rows, ids and mask, each at a multiple of 64 bytes, in this machine's byte order:
- *
- *     header | rows[row_count] | ids[tokens] | mask[tokens]
- */
+/* Where a cache is, whose turn it is, and publishing it. */
 #include "train/token_cache.h"
 
 #include <string.h>
 
 #include "base/directory.h"
 #include "base/log.h"
+#include "text/chat.h"
+#include "train/token_log.h"
 
-/* Raised whenever the layout changes, or what the tokenizer, the templates or the mask make of the same files. */
-enum { VERSION = 1, ALIGN = 64 };
+/* Raised whenever the layout of the files changes. What the texts' code makes of a row is in TEXT_DIGEST. */
+enum { VERSION = 3 };
 
-static const char magic[8] = {'h', 'o', 'n', 'e', '-', 't', 'o', 'k'};
+#define UNUSED_SECONDS (30.0 * 86400)
 
-struct header {
-    char magic[8];
-    int64_t version;
-    struct digest key, rest;            /* rest: the hash of all behind the header */
-    int64_t row_count, tokens;
-};
+extern const char *const text_digest;   /* of the sources that turn a row into tokens; made by the build */
 
-_Static_assert(sizeof(struct header) == ALIGN && sizeof(struct data_row) == 32, "the layout of the file");
-
-struct layout {
-    int64_t ids, mask, end;             /* offsets; rows are behind the header */
-};
-
-enum status token_cache_open(struct token_cache *cache, const struct file_map *file, const struct data_limits *limits)
+static enum status make_key(struct digest *out, struct source *source, const struct token_key *key)
 {
     struct hash hash;
-    char name[HASH_TEXT];
-    int64_t numbers[] = {VERSION, limits->all_tokens, file->size};
-    *cache = (struct token_cache){0};
+    int64_t numbers[] = {VERSION, key->all_tokens, key->vocabulary, source_files(source)};
     hash_init(&hash);
     hash_add(&hash, HONE_VERSION, (int64_t)sizeof HONE_VERSION);
+    hash_add(&hash, text_digest, (int64_t)strlen(text_digest));
     hash_add(&hash, numbers, (int64_t)sizeof numbers);
-    hash_add(&hash, file->data, file->size);
-    TRY(chat_fingerprint(limits->model_dir, &hash));
-    cache->key = hash_end(&hash);
-    digest_text(cache->key, name);
-    cache->dir = file_join(&cache->arena, limits->cache_dir, "tokens");
-    cache->path = cache->dir ? arena_format(&cache->arena, "%s/%s.tokens", cache->dir, name) : NULL;
-    if (cache->path)
-        return OK;
-    token_cache_close(cache);
-    return ERR_MEMORY;
-}
-
-void token_cache_close(struct token_cache *cache)
-{
-    arena_free(&cache->arena);
-    *cache = (struct token_cache){0};
-}
-
-static int64_t aligned(int64_t offset)
-{
-    return (offset + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* The counts must be sane: what memory or a file of this size can hold. */
-static struct layout lay_out(int64_t row_count, int64_t tokens)
-{
-    struct layout l;
-    l.ids = aligned((int64_t)sizeof(struct header) + row_count * (int64_t)sizeof(struct data_row));
-    l.mask = aligned(l.ids + tokens * (int64_t)sizeof(int32_t));
-    l.end = l.mask + tokens;
-    return l;
-}
-
-/* The rows lie side by side and cover all tokens; their counts of targets are what the mask says. */
-static bool rows_sound(const struct header *h, const struct data_row *rows, const int32_t *ids, const uint8_t *mask)
-{
-    int64_t at = 0, line = 0;
-    for (int64_t r = 0; r < h->row_count; r++) {
-        const struct data_row *row = &rows[r];
-        if (row->begin != at || row->count < 0 || row->count > h->tokens - at || row->line <= line)
-            return false;
-        int64_t trained = 0;
-        bool sound = !row->count || !mask[at];
-        for (int64_t i = at; i < at + row->count; i++) {
-            sound &= ids[i] >= 0 && mask[i] <= 1;
-            trained += mask[i];
-        }
-        if (!sound || trained != row->trained)
-            return false;
-        at += row->count;
-        line = row->line;
+    for (int64_t f = 0; f < source_files(source); f++) {
+        struct hash content;
+        hash_init(&content);
+        TRY(source_hash(source, f, &content));
+        struct digest digest = hash_end(&content);
+        hash_add(&hash, &digest, (int64_t)sizeof digest);
     }
-    return at == h->tokens;
-}
-
-/* What is wrong with the file, or NULL. */
-static const char *find_damage(const struct file_map *map, struct digest key, struct layout *l)
-{
-    const struct header *h = (const void *)map->data;
-    struct hash rest;
-    if (map->size < (int64_t)sizeof *h)
-        return "it is too short";
-    if (memcmp(h->magic, magic, sizeof magic) != 0 || h->version != VERSION)
-        return "it is no such file";
-    if (!digest_equal(h->key, key))
-        return "it is of other data";
-    if (h->row_count <= 0 || h->row_count > map->size || h->tokens < 0 || h->tokens > map->size)
-        return "its counts are impossible";
-    *l = lay_out(h->row_count, h->tokens);
-    if (l->end != map->size)
-        return "its size is wrong";
-    hash_init(&rest);
-    hash_add(&rest, map->data + sizeof *h, map->size - (int64_t)sizeof *h);
-    if (!digest_equal(h->rest, hash_end(&rest)))
-        return "its checksum is wrong";
-    bool sound = rows_sound(h, (const void *)(h + 1), (const void *)(map->data + l->ids), map->data + l->mask);
-    return sound ? NULL : "its rows are wrong";
-}
-
-enum status token_cache_read(const struct token_cache *cache, struct data *data, bool *found)
-{
-    struct file_map map;
-    struct layout l;
-    *found = false;
-    if (!file_exists(cache->path))
-        return OK;
-    enum status status = file_map(&map, cache->path);
-    const char *damage = status == OK ? find_damage(&map, cache->key, &l) : status_message();
-    if (damage) {
-        log_message(LOG_WARNING, "%s: the cached tokens are not used and written anew: %s", cache->path, damage);
-        file_unmap(&map);
-        return OK;
-    }
-    const struct header *h = (const void *)map.data;
-    int64_t bytes = h->row_count * (int64_t)sizeof *data->rows;
-    struct data_row *rows = memory_alloc(bytes);
-    if (!rows) {
-        file_unmap(&map);
-        return ERR_MEMORY;
-    }
-    memcpy(rows, h + 1, (size_t)bytes);
-    data->rows = rows;
-    data->row_count = data->row_capacity = h->row_count;
-    data->ids = (const void *)(map.data + l.ids);
-    data->mask = map.data + l.mask;
-    data->map = map;
-    *found = true;
+    TRY(chat_fingerprint(key->model_dir, &hash));
+    *out = hash_end(&hash);
     return OK;
 }
 
-struct piece {
-    const void *bytes;
-    int64_t count;
-};
+/* --- opening ------------------------------------------------------------------------------------------------------------ */
 
-static enum status write_file(const struct token_cache *cache, const struct data *data)
+static enum status map_files(struct token_cache *c)
 {
-    static const char zeros[ALIGN];
-    struct layout l = lay_out(data->row_count, data->tokens);
-    struct header h = {.version = VERSION, .key = cache->key, .row_count = data->row_count, .tokens = data->tokens};
-    int64_t row_bytes = data->row_count * (int64_t)sizeof *data->rows, id_bytes = data->tokens * (int64_t)sizeof *data->ids;
-    const struct piece pieces[] = {
-        {data->rows, row_bytes}, {zeros, l.ids - (int64_t)sizeof h - row_bytes},
-        {data->ids, id_bytes},   {zeros, l.mask - l.ids - id_bytes},
-        {data->mask, data->tokens},
-    };
-    enum { PIECES = sizeof pieces / sizeof *pieces };
-    struct hash rest;
-    struct file_writer writer;
-    memcpy(h.magic, magic, sizeof magic);
-    hash_init(&rest);
-    for (int i = 0; i < PIECES; i++)
-        hash_add(&rest, pieces[i].bytes, pieces[i].count);
-    h.rest = hash_end(&rest);
-    TRY(directory_make(cache->dir));
-    TRY(file_writer_open(&writer, cache->path));
-    enum status status = file_writer_append(&writer, &h, (int64_t)sizeof h);
-    for (int i = 0; i < PIECES && status == OK; i++)
-        status = file_writer_append(&writer, pieces[i].bytes, pieces[i].count);
-    if (status == OK)
-        return file_writer_commit(&writer);
-    file_writer_abort(&writer);
+    struct token_files files;
+    TRY(token_files_name(&files, &c->arena, c->dir));
+    TRY(file_map(&c->token_map, files.tokens));
+    TRY(file_map(&c->row_map, files.rows));
+    c->complete = true;
+    return OK;
+}
+
+/* Takes the complete cache, if it is there and right. */
+static enum status open_complete(struct token_cache *c)
+{
+    struct token_files files;
+    struct token_log_state state;
+    bool taken;
+    TRY(token_files_name(&files, &c->arena, c->path));
+    if (!file_exists(files.log))
+        return OK;
+    TRY(lock_take(&c->lock, files.lock, LOCK_SHARED, true, &taken));
+    if (!taken)
+        return OK;
+    enum status status = token_log_check(&files, c->key, false, &state);
+    if (status == OK && state.complete) {
+        c->dir = c->path;
+        c->totals = state.totals;
+        file_touch(files.lock);
+        return map_files(c);
+    }
+    log_message(LOG_WARNING, "%s: the cached tokens are not used and written anew: %s", c->path,
+                status != OK ? status_message() : state.damage ? state.damage : "they are not complete");
+    lock_release(&c->lock);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+/* Locks the directory of a cache in the making, and takes over what is whole in it. *taken is false where it has just been
+ * completed or removed. */
+static enum status open_part(struct token_cache *c, bool *taken)
+{
+    struct token_files files;
+    struct token_log_state state;
+    TRY(directory_make(c->dir));
+    TRY(token_files_name(&files, &c->arena, c->dir));
+    TRY(lock_take(&c->lock, files.lock, LOCK_ALONE, false, taken));
+    if (!*taken && file_exists(files.lock)) {
+        log_message(LOG_WARNING, "%s: waiting for another process that encodes the same data", c->dir);
+        TRY(lock_take(&c->lock, files.lock, LOCK_ALONE, true, taken));
+    }
+    if (!*taken)
+        return OK;
+    TRY(token_log_check(&files, c->key, true, &state));
+    TRY(token_log_cut(&files, &state));
+    c->totals = state.totals;
+    if (state.blocks)
+        log_message(LOG_INFO, "encoding goes on after %lld rows that an earlier run encoded", (long long)state.totals.rows);
+    return OK;
+}
+
+static enum status open_either(struct token_cache *c)
+{
+    const char *part = arena_format(&c->arena, "%s.part", c->path);
+    if (!part)
+        return ERR_MEMORY;
+    for (bool taken = false; !taken && !c->complete;) {
+        TRY(open_complete(c));
+        if (c->complete)
+            break;
+        c->dir = part;
+        TRY(open_part(c, &taken));
+    }
+    return OK;
+}
+
+static enum status open_at(struct token_cache *c, struct source *source, const char *cache_dir, const struct token_key *key)
+{
+    char name[HASH_TEXT];
+    TRY(make_key(&c->key, source, key));
+    digest_text(c->key, name);
+    c->tokens_dir = file_join(&c->arena, cache_dir, "tokens");
+    c->path = c->tokens_dir ? file_join(&c->arena, c->tokens_dir, name) : NULL;
+    if (!c->path)
+        return ERR_MEMORY;
+    enum status status = open_either(c);
+    c->failed = status == ERR_IO || status == ERR_FORMAT;
     return status;
 }
 
-void token_cache_write(const struct token_cache *cache, const struct data *data)
+enum status token_cache_open(struct token_cache *c, struct source *source, const char *cache_dir, const struct token_key *key)
 {
-    if (write_file(cache, data) != OK)
-        log_message(LOG_WARNING, "the tokens are not cached, the next run encodes them again: %s", status_message());
+    *c = (struct token_cache){.lock = {-1}, .open = true};
+    return open_at(c, source, cache_dir, key);
+}
+
+enum status token_cache_open_temporary(struct token_cache *c)
+{
+    *c = (struct token_cache){.lock = {-1}, .open = true};
+    return directory_make_temporary(&c->arena, &c->dir);
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+static enum status append(struct token_cache *c, const struct token_block *block, const struct source_position *next)
+{
+    struct token_files files;
+    struct arena arena = {0};
+    enum status status = token_files_name(&files, &arena, c->dir);
+    if (status == OK)
+        status = token_log_append(&files, c->key, block, next, &c->totals);
+    if (status == OK && !block && c->path)
+        status = token_files_sync(&files);
+    arena_free(&arena);
+    c->failed |= status == ERR_IO;
+    return status;
+}
+
+enum status token_cache_append(struct token_cache *c, struct token_block *block, const struct source_position *next)
+{
+    return append(c, block, next);
+}
+
+/* Removes what nobody has used for long and nobody uses now. */
+static void remove_unused(const struct token_cache *c)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count = 0;
+    enum status status = directory_list(&arena, c->tokens_dir, &names, &count);
+    for (int64_t i = 0; i < count && status == OK; i++) {
+        struct lock lock;
+        bool taken;
+        const char *path = file_join(&arena, c->tokens_dir, names[i]);
+        bool folder = path && file_is_directory(path);
+        const char *used = folder ? file_join(&arena, path, "lock") : path;
+        if (!used || file_age(used) < UNUSED_SECONDS)
+            continue;
+        if (!folder)
+            directory_remove(path);                     /* an older hone's cache is a plain file */
+        else if (lock_take(&lock, used, LOCK_ALONE, false, &taken) == OK && taken) {
+            directory_remove(path);
+            lock_release(&lock);
+        }
+    }
+    arena_free(&arena);
+}
+
+enum status token_cache_finish(struct token_cache *c)
+{
+    struct source_position next = c->totals.next;
+    TRY(append(c, NULL, &next));
+    enum status status = map_files(c);
+    if (status == OK && c->path)
+        status = directory_replace(c->dir, c->path);
+    else if (status == OK)
+        status = directory_remove(c->dir);              /* the maps keep the files */
+    c->failed |= status == ERR_IO;
+    TRY(status);
+    if (c->path) {
+        lock_share(&c->lock);
+        c->dir = c->path;
+        remove_unused(c);
+    }
+    return OK;
+}
+
+enum status token_cache_skipped(const struct token_cache *c, struct buffer *list)
+{
+    struct arena arena = {0};
+    const char *path = c->totals.skipped ? file_join(&arena, c->dir, "skipped") : NULL;
+    enum status status = !c->totals.skipped ? OK : path ? file_read(list, path, 1 << 20) : ERR_MEMORY;
+    arena_free(&arena);
+    return status;
+}
+
+void token_cache_spoil(struct token_cache *c)
+{
+    struct token_files files;
+    if (c->path && token_files_name(&files, &c->arena, c->path) == OK)
+        file_cut(files.log, 0);
+}
+
+void token_cache_close(struct token_cache *c)
+{
+    if (!c->open)
+        return;
+    bool keep = c->complete || (c->path && c->totals.rows + c->totals.skipped);
+    if (!keep && c->dir && (!c->path || c->lock.fd >= 0))
+        directory_remove(c->dir);
+    lock_release(&c->lock);
+    file_unmap(&c->token_map);
+    file_unmap(&c->row_map);
+    arena_free(&c->arena);
+    *c = (struct token_cache){0};
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cache.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
@@ -79,20 +80,48 @@ static enum status choose_method(struct trainer *t)
 
 /* --- data --------------------------------------------------------------------------------------------------------------- */
 
-static enum status open_data(struct trainer *t, unsigned ready_for)
+enum status trainer_limits(struct data_limits *limits, const struct options *o, const struct model_config *config,
+                           struct arena *arena)
 {
-    const struct options *o = t->options;
-    const struct model_config *config = &t->session.model.config;
-    struct data_limits limits = {
+    static const char *const excess[] = {[EXCESS_ERROR] = "error", [EXCESS_TRUNCATE] = "truncate", [EXCESS_SPLIT] = "split",
+                                         [EXCESS_DROP] = "drop"};
+    *limits = (struct data_limits){
         .most_tokens = o->max_length ? o->max_length : config->window,
+        .skip_bad = !strcmp(o->bad_rows, "skip"),
         .vocabulary = config->vocabulary,
         .all_tokens = o->train_on_inputs,
         .model_dir = o->model_name_or_path,
-        .cache_dir = cache_directory(&t->arena, o->cache_dir),
+        .cache_dir = cache_directory(arena, o->cache_dir),
     };
-    if (limits.most_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits.most_tokens,
-                    (long long)config->window);
+    for (int i = EXCESS_ERROR; i <= EXCESS_DROP; i++)
+        if (!strcmp(o->excess_length, excess[i]))
+            limits->excess = (enum data_excess)i;
+    if (limits->most_tokens > config->window)
+        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens",
+                    (long long)limits->most_tokens, (long long)config->window);
+    return OK;
+}
+
+/* A directory may have its own file to validate on. */
+static enum status has_validation(const struct options *o, bool *has)
+{
+    struct source *source;
+    *has = false;
+    if (!file_is_directory(o->dataset_path))
+        return OK;
+    enum status status = source_open(&source, o->dataset_path, "valid");
+    *has = status == OK;
+    if (status == OK)
+        source_close(source);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+static enum status open_data(struct trainer *t, unsigned ready_for)
+{
+    const struct options *o = t->options;
+    struct data_limits limits;
+    bool own = false;
+    TRY(trainer_limits(&limits, o, &t->session.model.config, &t->arena));
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size are two ways to say what to validate on: give one of them");
     if (ready_for & TRAINER_MEASURE)
@@ -100,10 +129,15 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
                             limits.vocabulary, (uint64_t)o->seed);
     if (!o->dataset_path)
         return OK;
+    limits.split = "train";
     TRY(data_open(&t->data, o->dataset_path, &t->chat, &limits));
-    if (o->eval_dataset_path)
-        return data_open(&t->eval_data, o->eval_dataset_path, &t->chat, &limits);
-    return o->val_set_size > 0 ? data_split(&t->data, &t->eval_data, o->val_set_size, (uint64_t)o->seed) : OK;
+    if (o->val_set_size > 0)
+        return data_split(&t->data, &t->eval_data, o->val_set_size, (uint64_t)o->seed);
+    if (!o->eval_dataset_path)
+        TRY(has_validation(o, &own));
+    limits.split = "valid";
+    const char *paths = own ? o->dataset_path : o->eval_dataset_path;
+    return paths ? data_open(&t->eval_data, paths, &t->chat, &limits) : OK;
 }
 
 static enum status open_sampler(struct trainer *t)

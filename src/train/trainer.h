@@ -91,6 +91,10 @@ struct trainer {
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
 void trainer_close(struct trainer *t);
 
+/* How the options want data to be read for a model. Texts are the options' or in the arena; `split` is left to the caller. */
+enum status trainer_limits(struct data_limits *limits, const struct options *options, const struct model_config *config,
+                           struct arena *arena);
+
 /* What the run will take, for people: "selective". */
 const char *recompute_name(enum recompute recompute);
 

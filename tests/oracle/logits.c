@@ -31,7 +31,10 @@ static enum status write_batch(struct session *s, const struct data *data, const
     for (int64_t r = b->first; r < b->first + b->count; r++) {
         int32_t count = (int32_t)data->rows[r].count;
         fwrite(&count, sizeof count, 1, out);
-        fwrite(data->ids + data->rows[r].begin, sizeof(int32_t), (size_t)count, out);
+        for (int64_t i = 0; i < count; i++) {
+            int32_t id = TOKEN_ID(data->marked[data->rows[r].begin + i]);
+            fwrite(&id, sizeof id, 1, out);
+        }
         fwrite(logits + slot * V, sizeof(float) * (size_t)V, (size_t)count, out);
         slot += count;
     }
@@ -43,26 +46,23 @@ static enum status run(const char *dir, const char *adapter, const char *path, F
     struct session s;
     struct chat *chat = NULL;
     struct data data = {0};
-    struct batch *batches = NULL;
     float *logits = NULL;
-    int64_t index, count;
+    int64_t index, count = 0;
     enum status status;
     struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .dtype = "float32", .weights = true};
     TRY(session_open(&s, &options));
     struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
     TRY_GOTO(data_open(&data, path, &chat, &limits), done);
-    TRY_GOTO(batch_cut(&data, tokens, &batches, &count), done);
     TRY_GOTO(session_add(&s, NET_LOGITS, tokens, tokens, 0, &index), done);
     TRY_GOTO(session_plan(&s), done);
     TRY_GOTO(session_prepare(&s), done);
     logits = memory_alloc(tokens * s.model.config.vocabulary * (int64_t)sizeof *logits);
-    for (int64_t b = 0; b < count && logits && status == OK; b++)
-        status = write_batch(&s, &data, &batches[b], index, logits, out);
+    for (struct batch batch = {0}; logits && status == OK && batch_next(&data, tokens, &batch); count++)
+        status = write_batch(&s, &data, &batch, index, logits, out);
     fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data.row_count, (long long)count,
             (long long)tokens);
 done:
     memory_free(logits);
-    memory_free(batches);
     data_close(&data);
     chat_close(chat);
     session_close(&s);

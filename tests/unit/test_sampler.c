@@ -8,7 +8,7 @@
 
 enum { ROWS = 3000, WINDOW = 1024 };
 
-static struct data_row rows[ROWS];
+static struct token_row rows[ROWS];
 
 /* Rows of 0 to 999 tokens, short ones more often. */
 static struct data make_data(int64_t count)
@@ -16,7 +16,7 @@ static struct data make_data(int64_t count)
     struct data data = {.rows = rows, .row_count = count};
     for (int64_t r = 0; r < count; r++) {
         float u = philox_uniform(philox(7, 0, (uint64_t)r).word[0]);
-        rows[r] = (struct data_row){data.tokens, (int64_t)(1000 * u * u), 1, r + 1};
+        rows[r] = (struct token_row){.begin = data.tokens, .line = r + 1, .count = (int32_t)(1000 * u * u), .trained = 1};
         data.tokens += rows[r].count;
     }
     return data;
@@ -192,6 +192,151 @@ static void windows_are_full(void **state)
     sampler_free(&s);
 }
 
+/* 6 + 4 and 5 + 5 fill windows of 10. Of 11, the longest that fits behind a 5 is another 5, but 4 + 2 leave nothing free. */
+static void windows_are_filled_exactly_where_two_rows_do(void **state)
+{
+    (void)state;
+    enum { EACH = 40 };
+    static const int32_t lengths[] = {6, 5, 4, 3};
+    struct data data = {.rows = rows, .row_count = 4 * EACH};
+    struct packing p;
+    for (int64_t r = 0; r < data.row_count; r++)
+        rows[r] = (struct token_row){.begin = data.tokens, .line = r + 1, .count = lengths[r % 4]};
+    assert_ok(packing_init(&p, &data, 0, data.row_count, 10, false));
+    assert_int_equal(p.windows, EACH + EACH / 2 + (EACH + 2) / 3);
+    int64_t taken[8], count;
+    assert_true(p.most_rows == 3);
+    packing_window(&p, 0, taken, &count);
+    assert_int_equal(count, 2);
+    packing_free(&p);
+    for (int64_t r = 0; r < data.row_count; r++)
+        rows[r].count = lengths[r % 4] - 1;
+    assert_ok(packing_init(&p, &data, 0, data.row_count, 11, false));
+    for (int64_t w = 0; w < EACH; w++) {
+        int64_t tokens = 0;
+        packing_window(&p, w, taken, &count);
+        for (int64_t i = 0; i < count; i++)
+            tokens += rows[taken[i]].count;
+        assert_int_equal(tokens, 11);
+    }
+    packing_free(&p);
+}
+
+/* Random lengths and windows: every row is in one window, and no window is overfull. */
+static void packing_loses_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t trial = 0; trial < 60; trial++) {
+        struct philox r = philox(trial, 1, 2);
+        int64_t n = 1 + r.word[0] % ROWS, window = 1 + r.word[1] % 300, first = (int64_t)(r.word[2] % (uint64_t)n), count;
+        static int seen[ROWS];
+        struct data data = {.rows = rows, .row_count = n};
+        for (int64_t i = 0; i < n; i++)
+            rows[i] = (struct token_row){.count = (int32_t)(philox(trial, 2, (uint64_t)i).word[0] % (uint64_t)(window + 1))};
+        struct packing p;
+        assert_ok(packing_init(&p, &data, first, n - first, window, trial % 2));
+        int64_t *taken = malloc((size_t)p.most_rows * sizeof *taken), before = -1;
+        memset(seen, 0, sizeof seen);
+        for (int64_t w = 0; w < p.windows; w++) {
+            int64_t tokens = 0;
+            packing_window(&p, w, taken, &count);
+            assert_in_range(count, 1, p.most_rows);
+            assert_true(trial % 2 == 0 || taken[0] > before);
+            before = taken[0];
+            for (int64_t i = 0; i < count; i++) {
+                assert_in_range(taken[i], first, n - 1);
+                assert_int_equal(seen[taken[i]]++, 0);
+                tokens += rows[taken[i]].count;
+            }
+            assert_true(tokens <= window);
+        }
+        for (int64_t i = first; i < n; i++)
+            assert_int_equal(seen[i], 1);
+        free(taken);
+        packing_free(&p);
+    }
+}
+
+/* How often each row comes in an epoch. */
+static void count_epoch(struct sampler *s, int64_t epoch, int *times)
+{
+    memset(times, 0, ROWS * sizeof *times);
+    for (int64_t step = 0; step < sampler_steps(s); step++) {
+        const int64_t *taken;
+        int64_t count;
+        assert_ok(sampler_step(s, epoch * sampler_steps(s) + step, &taken, &count));
+        assert_in_range(count, 1, s->most_rows);
+        for (int64_t i = 0; i < count; i++)
+            times[taken[i]]++;
+    }
+}
+
+static void weights_say_how_often_rows_are_taken(void **state)
+{
+    (void)state;
+    static int times[ROWS], next[ROWS];
+    struct data_file files[] = {{NULL, 2.5, 100}, {NULL, 1, 400}, {NULL, 1, 450}, {NULL, 0.25, 650}, {NULL, 0, 700}};
+    struct data data = make_data(700);
+    data.files = files;
+    data.file_count = 5;
+    for (int64_t window = 0; window <= WINDOW; window += WINDOW) {
+        struct sampler s;
+        assert_ok(sampler_init(&s, &data, 3, true, window, 8));
+        if (!window)
+            assert_int_equal(s.units, 250 + 350 + 50);
+        count_epoch(&s, 0, times);
+        int moved = 0, third = 0, quarter = 0;
+        for (int64_t r = 0; r < 700; r++) {
+            int least = r < 100 ? 2 : r < 450 ? 1 : 0, most = r < 100 ? 3 : r < 650 ? 1 : 0;
+            assert_in_range(times[r], least, most);
+            third += r < 100 && times[r] == 3;
+            quarter += r >= 450 && r < 650 && times[r] == 1;
+        }
+        assert_true(window || (third == 50 && quarter == 50));
+        assert_true(third > 20 && third < 80 && quarter > 25 && quarter < 75);
+        count_epoch(&s, 1, next);
+        for (int64_t r = 0; r < 700; r++)
+            moved += times[r] != next[r];
+        assert_true(moved > 20);                        /* others in the next epoch */
+        count_epoch(&s, 0, next);
+        assert_memory_equal(times, next, sizeof times);
+        sampler_free(&s);
+    }
+    for (int f = 0; f < 5; f++)
+        files[f].weight = 0;
+    struct sampler s;
+    assert_fails(sampler_init(&s, &data, 3, true, 0, 8), ERR_ARGUMENT, "weights");
+    files[0].weight = 1e30;
+    assert_fails(sampler_init(&s, &data, 3, true, 0, 8), ERR_ARGUMENT, "a weight of 1e+30");
+}
+
+/* The shares of all ranks are the step, side by side. */
+static void ranks_share_a_step(void **state)
+{
+    (void)state;
+    struct data data = make_data(500);
+    for (int64_t window = 0; window <= WINDOW; window += WINDOW) {
+        struct sampler s, other;
+        assert_ok(sampler_init(&s, &data, 9, true, window, 13));
+        assert_ok(sampler_init(&other, &data, 9, true, window, 13));
+        for (int64_t step = 0; step < 2 * sampler_steps(&s); step++)
+            for (int64_t ranks = 1; ranks < 20; ranks += 3) {
+                const int64_t *whole, *part;
+                int64_t all, count, first, at = 0;
+                assert_ok(sampler_step(&s, step, &whole, &all));
+                for (int64_t rank = 0; rank < ranks; rank++) {
+                    assert_ok(sampler_step_share(&other, step, rank, ranks, &part, &first, &count));
+                    assert_int_equal(first, at);
+                    assert_memory_equal(part, whole + at, (size_t)count * sizeof *part);
+                    at += count;
+                }
+                assert_int_equal(at, all);
+            }
+        sampler_free(&s);
+        sampler_free(&other);
+    }
+}
+
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -233,6 +378,10 @@ int main(void)
         cmocka_unit_test(without_shuffling_rows_come_in_the_order_of_the_file),
         cmocka_unit_test(a_step_does_not_depend_on_those_before),
         cmocka_unit_test(windows_are_full),
+        cmocka_unit_test(windows_are_filled_exactly_where_two_rows_do),
+        cmocka_unit_test(packing_loses_nothing),
+        cmocka_unit_test(weights_say_how_often_rows_are_taken),
+        cmocka_unit_test(ranks_share_a_step),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -260,7 +260,7 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     assert_ok(eval_open(&v, &s, &data, 64));
     assert_ok(session_plan(&s));
     assert_ok(session_prepare(&s));
-    assert_fails(eval_run(&v, &s, NULL, NULL, &loss), ERR_DATA, "line 2 is not finite");
+    assert_fails(eval_run(&v, &s, NULL, NULL, &loss), ERR_DATA, "chats.jsonl:2: the loss of token");
     eval_close(&v);
     data_close(&data);
     chat_close(chat);

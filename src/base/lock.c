@@ -1,0 +1,48 @@
+/* flock, which belongs to the open file: the system gives it back when the process dies. */
+#include "base/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* Whether the path still leads to the file that was locked. */
+static bool still_there(int fd, const char *path)
+{
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken)
+{
+    *taken = false;
+    lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock->fd < 0 && kind == LOCK_SHARED && (errno == EACCES || errno == EROFS))
+        lock->fd = open(path, O_RDONLY | O_CLOEXEC);    /* somebody else's, to be read */
+    if (lock->fd < 0)
+        return errno == ENOENT ? OK : file_fail(path, "open");
+    int how = (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB), result;
+    do
+        result = flock(lock->fd, how);
+    while (result != 0 && errno == EINTR);
+    enum status status = result == 0 || errno == EWOULDBLOCK ? OK : file_fail(path, "lock");
+    *taken = result == 0 && still_there(lock->fd, path);
+    if (!*taken)
+        lock_release(lock);
+    return status;
+}
+
+void lock_share(struct lock *lock)
+{
+    flock(lock->fd, LOCK_SH);
+}
+
+void lock_release(struct lock *lock)
+{
+    if (lock->fd >= 0)
+        close(lock->fd);
+    lock->fd = -1;
+}

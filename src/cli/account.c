@@ -1,0 +1,80 @@
+/* The table that a run opens with: what was used of its data, and what was not. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static long long number(const json_t *report, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(report, key));
+}
+
+static void say_kinds(const json_t *report, cli_say *say)
+{
+    char text[256] = "";
+    size_t used = 0;
+    const char *kind;
+    json_t *rows;
+    json_object_foreach(json_object_get(report, "kinds"), kind, rows)
+    {
+        int n = snprintf(text + used, sizeof text - used, ", %s %lld", kind, (long long)json_integer_value(rows));
+        used += n > 0 && (size_t)n < sizeof text - used ? (size_t)n : 0;
+    }
+    say("  read      %lld rows%s", number(report, "rows_read"), text);
+    if (json_object_get(json_object_get(report, "kinds"), "preference"))
+        say("            of preference rows the chosen answer is trained");
+}
+
+static void say_files(const json_t *report, cli_say *say)
+{
+    const json_t *files = json_object_get(report, "files"), *file;
+    size_t i;
+    if (json_array_size(files) < 2)
+        return;
+    json_array_foreach(files, i, file)
+    {
+        const json_t *weight = json_object_get(file, "weight");
+        say("  file      %s: %lld rows, weight %g", json_string_value(json_object_get(file, "path")), number(file, "rows"),
+            weight ? json_number_value(weight) : 1.0);
+    }
+}
+
+static void say_lengths(const json_t *report, cli_say *say)
+{
+    const json_t *longest = json_object_get(report, "longest");
+    say("  longest   %lld tokens in %s:%lld; the limit is %lld", number(longest, "tokens"),
+        json_string_value(json_object_get(longest, "path")), number(longest, "line"), number(report, "max_length"));
+    if (number(report, "truncated_rows"))
+        say("  truncated %lld rows, %lld tokens lost", number(report, "truncated_rows"), number(report, "lost_tokens"));
+    if (number(report, "split_rows"))
+        say("  split     %lld rows into %lld windows", number(report, "split_rows"), number(report, "split_windows"));
+    if (number(report, "dropped_rows"))
+        say("  dropped   %lld rows, %lld tokens lost", number(report, "dropped_rows"), number(report, "lost_tokens"));
+    if (number(report, "emptied_rows"))
+        say("  left out  %lld cut rows or windows, which have no token to train", number(report, "emptied_rows"));
+}
+
+static void say_rest(const json_t *report, cli_say *say)
+{
+    if (number(report, "untrained_rows"))
+        say("  untrained %lld rows, which have no token to train", number(report, "untrained_rows"));
+    if (number(report, "skipped_rows"))
+        say("  skipped   %lld rows, which cannot be used", number(report, "skipped_rows"));
+}
+
+void cli_account(const char *name, const json_t *report, cli_say *say)
+{
+    if (!json_object_get(report, "rows"))
+        return;
+    say("%-11s %lld rows, %lld tokens, %lld trained; the longest row has %lld", name, number(report, "rows"),
+        number(report, "tokens"), number(report, "trained_tokens"), number(report, "longest_row"));
+    say_kinds(report, say);
+    say_files(report, say);
+    say_lengths(report, say);
+    say_rest(report, say);
+    const json_t *packing = json_object_get(report, "packing");
+    if (packing)
+        say("  packed    %lld windows of %lld tokens, %.1f%% full", number(packing, "windows"), number(packing, "window"),
+            100 * json_number_value(json_object_get(packing, "full")));
+    if (json_object_get(report, "eval"))
+        cli_account("validation", json_object_get(report, "eval"), say);
+}

@@ -1,0 +1,131 @@
+/* One pass over the rows, from the table in the cache into a new one. */
+#include "train/lengths.h"
+
+enum { REST = 1 << 18 };                /* rows after which pages are given back */
+
+struct pass {
+    struct data *data;
+    int64_t most;
+    enum data_excess excess;
+    struct token_row *out;
+    int64_t count;
+};
+
+static enum status too_long(const struct data *data, int64_t most)
+{
+    int64_t first = -1, rows = 0;
+    for (int64_t r = 0; r < data->row_count; r++) {
+        if (data->rows[r].count > most) {
+            first = first < 0 ? r : first;
+            rows++;
+        }
+        if (r % REST == REST - 1)
+            data_rest(data);
+    }
+    const struct token_row *row = &data->rows[first];
+    const struct data_account *a = &data->account;
+    return fail(ERR_DATA,
+                "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld rows have more (the longest is %s:%lld "
+                "with %lld): raise --max-length (up to the model's window), or choose --excess-length truncate, split or drop",
+                data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)most, (long long)rows,
+                (long long)data->row_count, data->files[a->longest_file].path, (long long)a->longest_line, (long long)a->longest);
+}
+
+/* Adds tokens [from, from + count) of a row, unless they have no target. */
+static void add_piece(struct pass *p, const struct token_row *row, int64_t from, int64_t count)
+{
+    const int32_t *tokens = p->data->marked + row->begin + from;
+    struct token_row piece = *row;
+    piece.begin += from;
+    piece.count = (int32_t)count;
+    piece.trained = 0;
+    for (int64_t i = 1; i < count; i++)
+        piece.trained += TOKEN_TRAINED(tokens[i]);
+    if (!piece.trained) {
+        p->data->account.emptied++;
+        return;
+    }
+    piece.check = token_row_check(tokens, count);
+    p->out[p->count++] = piece;
+}
+
+static enum status take_long(struct pass *p, const struct token_row *row)
+{
+    struct data_account *a = &p->data->account;
+    if (!token_row_sound(row, p->data->marked + row->begin)) {
+        token_cache_spoil(&p->data->cache);
+        return fail(ERR_DATA, "the cached tokens of line %lld are damaged; start again, and they are encoded anew",
+                    (long long)row->line);
+    }
+    a->long_rows++;
+    switch (p->excess) {
+    case EXCESS_TRUNCATE:
+        a->truncated++;
+        a->lost_tokens += row->count - p->most;
+        add_piece(p, row, 0, p->most);
+        break;
+    case EXCESS_SPLIT:
+        a->split++;
+        for (int64_t from = 0; from + 1 < row->count; from += p->most - 1) {
+            a->windows++;
+            add_piece(p, row, from, row->count - from < p->most ? row->count - from : p->most);
+        }
+        break;
+    default:
+        a->dropped++;
+        a->lost_tokens += row->count;
+        break;
+    }
+    return OK;
+}
+
+/* How many rows there will be at most. */
+static int64_t most_rows(const struct data *data, int64_t most, enum data_excess excess)
+{
+    int64_t count = data->row_count;
+    for (int64_t r = 0; r < data->row_count && excess == EXCESS_SPLIT; r++) {
+        int64_t n = data->rows[r].count;
+        count += n > most ? (n - 2) / (most - 1) : 0;
+        if (r % REST == REST - 1)
+            data_rest(data);
+    }
+    return count;
+}
+
+static void give_back(const struct data *data, const struct table *table)
+{
+    data_rest(data);
+    table_rest(table);
+}
+
+enum status lengths_apply(struct data *data, int64_t most, enum data_excess excess)
+{
+    if (data->longest <= most)
+        return OK;
+    if (excess == EXCESS_ERROR)
+        return too_long(data, most);
+    if (excess == EXCESS_SPLIT && most < 2)
+        return fail(ERR_ARGUMENT, "--excess-length split needs a --max-length of 2 at least: one token predicts the next");
+    struct table table;
+    TRY(table_open(&table, data->table_dir, most_rows(data, most, excess), (int64_t)sizeof(struct token_row)));
+    struct pass p = {.data = data, .most = most, .excess = excess, .out = table.data};
+    enum status status = OK;
+    int64_t file = 0;
+    for (int64_t r = 0; r < data->row_count && status == OK; r++) {
+        for (; r >= data->files[file].end; file++)
+            data->files[file].end = p.count;
+        if (data->rows[r].count <= most)
+            p.out[p.count++] = data->rows[r];
+        else
+            status = take_long(&p, &data->rows[r]);
+        if (r % REST == REST - 1)
+            give_back(data, &table);
+    }
+    for (; file < data->file_count; file++)
+        data->files[file].end = p.count;
+    give_back(data, &table);
+    data->own_rows = table;
+    data->rows = table.data;
+    data->row_count = p.count;
+    return status;
+}

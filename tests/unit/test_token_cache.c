@@ -1,0 +1,410 @@
+/* The cache of tokens: damage, a run that was killed, two at once, and what nobody has used for long. */
+#include "test.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include "base/log.h"
+#include "base/parallel.h"
+#include "tiny_model.h"
+#include "train/data.h"
+#include "train/encode.h"
+#include "train/token_log.h"
+
+enum { ROWS = 600 };
+
+static struct tiny_model model;
+static char chats[128], cache[128], last_warning[1024];
+static int warnings;
+static struct data_limits limits;
+static const char *const names[] = {"tokens", "rows", "skipped", "log"};
+enum { FILES = 4 };
+
+static void count_warning(void *context, enum log_level level, const char *message)
+{
+    (void)context;
+    if (level == LOG_WARNING) {
+        warnings++;
+        snprintf(last_warning, sizeof last_warning, "%s", message);
+    }
+}
+
+static void write_chats(void)
+{
+    struct buffer text = {0};
+    for (int64_t r = 0; r < ROWS; r++)
+        assert_ok(buffer_format(&text,
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"What is %lld?\"}, "
+                                "{\"role\": \"assistant\", \"content\": \"%.*s\"}]}\n",
+                                (long long)r, (int)(r % 37), "A number, and not a small one, I think."));
+    assert_ok(file_replace(chats, text.data, text.size));
+    buffer_free(&text);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    assert_ok(directory_remove(cache));
+    limits = (struct data_limits){.most_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
+    write_chats();
+    warnings = 0;
+    return 0;
+}
+
+/* Opens without a chat at hand; says whether one was needed. */
+static bool open_data(struct data *data)
+{
+    struct chat *chat = NULL;
+    assert_ok(data_open(data, chats, &chat, &limits));
+    bool needed = chat != NULL;
+    chat_close(chat);
+    return needed;
+}
+
+struct files {
+    char dir[256];
+    struct buffer content[FILES];
+};
+
+static const char *path_in(const char *dir, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+/* What an undisturbed run writes. */
+static void keep_files(struct files *f)
+{
+    struct data data;
+    *f = (struct files){0};
+    assert_true(open_data(&data));
+    snprintf(f->dir, sizeof f->dir, "%s", data.cache.path);
+    data_close(&data);
+    for (int i = 0; i < FILES; i++)
+        assert_ok(file_read(&f->content[i], path_in(f->dir, names[i]), 1 << 24));
+}
+
+static void check_files(const struct files *f)
+{
+    for (int i = 0; i < FILES; i++) {
+        struct buffer now = {0};
+        assert_ok(file_read(&now, path_in(f->dir, names[i]), 1 << 24));
+        assert_int_equal(now.size, f->content[i].size);
+        if (now.size)
+            assert_memory_equal(now.data, f->content[i].data, (size_t)now.size);
+        buffer_free(&now);
+    }
+}
+
+static void free_files(struct files *f)
+{
+    for (int i = 0; i < FILES; i++)
+        buffer_free(&f->content[i]);
+}
+
+/* Opens with a broken file in the cache: a warning, the same data, and whole files again. */
+static void check_rewritten(const struct files *f)
+{
+    struct data data;
+    warnings = 0;
+    assert_true(open_data(&data));
+    assert_int_equal(data.row_count, ROWS);
+    data_close(&data);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, f->dir));
+    check_files(f);
+}
+
+static void damaged_files_are_written_anew(void **state)
+{
+    (void)state;
+    struct files f;
+    keep_files(&f);
+    for (int i = 0; i < FILES; i++) {
+        struct buffer *whole = &f.content[i];
+        char path[512];
+        snprintf(path, sizeof path, "%s", path_in(f.dir, names[i]));
+        const int64_t sizes[] = {0, 1, 31, 32, whole->size / 2, whole->size - 1};
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes && whole->size; k++) {
+            assert_ok(file_replace(path, whole->data, sizes[k]));
+            check_rewritten(&f);
+        }
+        for (int64_t at = 0; at < whole->size; at += i == 3 ? 37 : whole->size / 5 + 1) {
+            whole->data[at] ^= 0x40;
+            assert_ok(file_replace(path, whole->data, whole->size));
+            whole->data[at] ^= 0x40;
+            check_rewritten(&f);
+        }
+        assert_ok(file_append(path, "x", 1));
+        check_rewritten(&f);
+    }
+    free_files(&f);
+}
+
+/* Numbers that contradict each other under right checksums. */
+static void forged_files_are_written_anew(void **state)
+{
+    (void)state;
+    static const int64_t values[] = {-1, INT64_MAX, INT64_C(1) << 40, 0, 7};
+    struct files f;
+    keep_files(&f);
+    struct buffer *log = &f.content[3];
+    int64_t size = log->size / 2, numbers = (int64_t)offsetof(struct token_totals, kinds) / 8;       /* one block, and the end */
+    for (int64_t i = 3; i < numbers; i++) {                                     /* behind the place in the source */
+        if (i == 9)                                                             /* of skipped rows only people are told */
+            continue;
+        struct buffer copy = {0};
+        struct hash hash;
+        assert_ok(buffer_append(&copy, log->data, log->size));
+        memcpy(copy.data + 16 + 8 * i, &values[i % 5], 8);
+        assert_memory_not_equal(copy.data, log->data, (size_t)size);
+        hash_init(&hash);
+        hash_add(&hash, copy.data, size - 16);
+        struct digest digest = hash_end(&hash);
+        memcpy(copy.data + size - 16, &digest, sizeof digest);
+        assert_ok(file_replace(path_in(f.dir, "log"), copy.data, copy.size));
+        check_rewritten(&f);
+        buffer_free(&copy);
+    }
+    free_files(&f);
+}
+
+/* What a large cache does not check when it is opened is found when the row is used. */
+static void a_damaged_row_is_found_when_it_is_used(void **state)
+{
+    (void)state;
+    struct files f;
+    struct data data;
+    keep_files(&f);
+    assert_false(open_data(&data));
+    const struct token_row *row = &data.rows[7];
+    int fd = open(path_in(f.dir, "tokens"), O_WRONLY);
+    int32_t wrong = 1;
+    assert_int_equal(pwrite(fd, &wrong, sizeof wrong, (row->begin + 3) * 4), sizeof wrong);
+    close(fd);
+    for (int64_t r = 0; r < ROWS; r++)
+        if (r == 7)
+            assert_fails(data_use(&data, r), ERR_DATA, "chats.jsonl:8: the cached tokens of this row are damaged");
+        else
+            assert_ok(data_use(&data, r));
+    data_close(&data);
+    check_rewritten(&f);
+    free_files(&f);
+}
+
+/* --- resuming ------------------------------------------------------------------------------------------------------------ */
+
+/* A cache in blocks of a few rows, as a long run would leave it, appended to until `stop` blocks are there. */
+static void encode_blocks(struct token_cache *c, struct source *source, const struct chat *chat, int64_t stop)
+{
+    struct source_block block = {0};
+    struct token_block out = {0};
+    struct chat_row row = {0};
+    assert_ok(source_seek(source, &c->totals.next));
+    for (int64_t n = 0; n < stop; n++) {
+        assert_ok(source_read(source, &block, 8192));
+        if (!block.count)
+            break;
+        token_block_clear(&out);
+        for (int64_t i = 0; i < block.count; i++) {
+            enum row_kind kind;
+            assert_ok(row_encode(chat, block.rows[i].text, block.rows[i].length, &row, &kind));
+            assert_ok(token_block_add(&out, row.tokens.id, row.mask, row.tokens.count, block.file, block.rows[i].line,
+                                      (int)kind, 0));
+        }
+        assert_ok(token_cache_append(c, &out, &block.next));
+    }
+    source_block_free(&block);
+    token_block_free(&out);
+    chat_row_free(&row);
+}
+
+static void open_cache(struct token_cache *c, struct source **source)
+{
+    assert_ok(source_open(source, chats, "train"));
+    assert_ok(token_cache_open(c, *source, cache, &(struct token_key){model.dir, false, TINY_VOCABULARY}));
+}
+
+static void what_is_whole_is_kept_and_the_rest_cut_off(void **state)
+{
+    (void)state;
+    struct token_cache c;
+    struct source *source;
+    struct chat *chat;
+    struct files f;
+    char part[256];
+    assert_ok(chat_open(&chat, model.dir));
+    open_cache(&c, &source);
+    snprintf(part, sizeof part, "%s", c.dir);
+    encode_blocks(&c, source, chat, INT64_MAX);
+    assert_int_equal(c.totals.rows, ROWS);
+    assert_ok(token_cache_finish(&c));
+    f = (struct files){0};
+    snprintf(f.dir, sizeof f.dir, "%s", c.path);
+    for (int i = 0; i < FILES; i++)
+        assert_ok(file_read(&f.content[i], path_in(f.dir, names[i]), 1 << 24));
+    token_cache_close(&c);
+    source_close(source);
+    /* any file of the part cut anywhere, or with something wrong in it */
+    for (int64_t trial = 0; trial < 60; trial++) {
+        assert_ok(directory_remove(f.dir));
+        assert_ok(directory_make(part));
+        int victim = (int)(trial % FILES);
+        for (int i = 0; i < FILES; i++) {
+            struct buffer *whole = &f.content[i];
+            int64_t kept = i == victim && whole->size ? (whole->size * (trial / FILES)) / 15 : whole->size;
+            assert_ok(file_replace(path_in(part, names[i]), whole->data ? whole->data : "", kept));
+            if (i == victim && trial % 3 == 0 && kept) {
+                int fd = open(path_in(part, names[i]), O_WRONLY);
+                assert_int_equal(pwrite(fd, "?", 1, kept * 2 / 3), 1);
+                close(fd);
+            }
+        }
+        open_cache(&c, &source);
+        assert_false(c.complete);
+        assert_true(c.totals.rows <= ROWS);
+        encode_blocks(&c, source, chat, INT64_MAX);
+        assert_ok(token_cache_finish(&c));
+        token_cache_close(&c);
+        source_close(source);
+        check_files(&f);
+        assert_false(file_exists(part));
+    }
+    free_files(&f);
+    chat_close(chat);
+}
+
+static void an_interrupted_run_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    struct token_cache c;
+    struct source *source;
+    struct chat *chat;
+    int64_t rows = 0;
+    assert_ok(chat_open(&chat, model.dir));
+    for (int i = 0; i < 3; i++) {                       /* closed without an end, as by an error or a kill */
+        open_cache(&c, &source);
+        assert_false(c.complete);
+        assert_int_equal(c.totals.rows, rows);
+        encode_blocks(&c, source, chat, 2);
+        assert_true(c.totals.rows > rows);
+        rows = c.totals.rows;
+        token_cache_close(&c);
+        source_close(source);
+    }
+    struct data data;
+    assert_true(open_data(&data));
+    assert_int_equal(data.row_count, ROWS);
+    for (int64_t r = 0; r < ROWS; r++) {
+        assert_int_equal(data.rows[r].line, r + 1);
+        assert_ok(data_use(&data, r));
+    }
+    data_close(&data);
+    assert_int_equal(warnings, 0);
+    chat_close(chat);
+}
+
+/* --- others -------------------------------------------------------------------------------------------------------------- */
+
+static void two_processes_do_not_write_the_same_cache(void **state)
+{
+    (void)state;
+    struct files f;
+    keep_files(&f);
+    assert_ok(directory_remove(cache));
+    enum { PROCESSES = 6 };
+    pid_t pids[PROCESSES];
+    fflush(NULL);
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            struct data data;
+            struct chat *chat = NULL;
+            parallel_set_threads(1);                    /* a child of a process with threads has none of them */
+            bool good = data_open(&data, chats, &chat, &limits) == OK && data.row_count == ROWS;
+            for (int64_t r = 0; r < ROWS && good; r++)
+                good = data_use(&data, r) == OK;
+            _exit(good ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int result;
+        assert_int_equal(waitpid(pids[i], &result, 0), pids[i]);
+        assert_int_equal(result, 0);
+    }
+    check_files(&f);
+    free_files(&f);
+}
+
+static void make_old(const char *path)
+{
+    struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+}
+
+static void what_nobody_has_used_for_long_is_removed(void **state)
+{
+    (void)state;
+    struct data used, other;
+    char unused[256], kept[256], plain[256];
+    open_data(&used);
+    snprintf(unused, sizeof unused, "%s", used.cache.path);
+    data_close(&used);
+    limits.all_tokens = true;
+    open_data(&used);                                   /* stays open */
+    snprintf(kept, sizeof kept, "%s", used.cache.path);
+    snprintf(plain, sizeof plain, "%s/tokens/0123.tokens", cache);
+    assert_ok(file_replace(plain, "old", 3));
+    make_old(path_in(unused, "lock"));
+    make_old(path_in(kept, "lock"));
+    make_old(plain);
+    limits.vocabulary++;
+    open_data(&other);                                  /* a new one is written */
+    assert_false(file_exists(unused));
+    assert_false(file_exists(plain));
+    assert_true(file_exists(path_in(kept, "tokens")));
+    assert_true(file_exists(path_in(other.cache.path, "tokens")));
+    data_close(&other);
+    data_close(&used);
+    limits.vocabulary--;
+    assert_false(open_data(&used));                     /* which makes it young again */
+    data_close(&used);
+    limits.vocabulary += 2;
+    open_data(&other);
+    assert_true(file_exists(path_in(kept, "tokens")));
+    data_close(&other);
+}
+
+static int make_model(void **state)
+{
+    (void)state;
+    tiny_model_make(&model, true);
+    snprintf(chats, sizeof chats, "%s/chats.jsonl", model.dir);
+    snprintf(cache, sizeof cache, "%s/cache", model.dir);
+    log_set_sink(count_warning, NULL);
+    return 0;
+}
+
+static int remove_model(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(two_processes_do_not_write_the_same_cache),
+        TEST(damaged_files_are_written_anew),
+        TEST(forged_files_are_written_anew),
+        TEST(a_damaged_row_is_found_when_it_is_used),
+        TEST(what_is_whole_is_kept_and_the_rest_cut_off),
+        TEST(an_interrupted_run_goes_on_where_it_was),
+        TEST(what_nobody_has_used_for_long_is_removed),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
