@@ -78,7 +78,7 @@ static json_t *token_json(const struct inspection *in, const struct chat_row *ro
 {
     int32_t id = row->tokens.id[i];
     bytes->size = 0;
-    if (tokenizer_decode(chat_tokenizer(in->chat), &id, 1, true, bytes) != OK)
+    if (tokenizer_decode_more(chat_tokenizer(in->chat), &id, 1, true, i == 0, bytes) != OK)
         return NULL;
     bool whole = utf8_invalid(bytes->data ? bytes->data : "", bytes->size) < 0;
     return json_pack("{s:i, s:o, s:b, s:b}", "id", (int)id, whole ? "text" : "bytes",

@@ -25,7 +25,8 @@ static enum status flush(struct stream *s, bool end)
 
 enum status stream_token(struct stream *s, int32_t token)
 {
-    TRY(tokenizer_decode(s->tokenizer, &token, 1, false, &s->held));
+    TRY(tokenizer_decode_more(s->tokenizer, &token, 1, false, !s->started, &s->held));
+    s->started = s->started || !tokenizer_is_special(s->tokenizer, token);
     return flush(s, false);
 }
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)
+static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
 {
     json_error_t error;
-    *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
     if (*tree)
         return OK;
     return json_error_code(&error) == json_error_out_of_memory
@@ -18,14 +18,29 @@ enum status json_parse(json_t **tree, const char *text, int64_t length, const ch
                : fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
 }
 
-enum status json_parse_file(json_t **tree, const char *path, int64_t most)
+enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)
+{
+    return parse(tree, text, length, 0, where);
+}
+
+static enum status parse_file(json_t **tree, const char *path, int64_t most, size_t flags)
 {
     struct buffer text = {0};
     enum status status = file_read(&text, path, most);
     if (status == OK)
-        status = json_parse(tree, text.data, text.size, path);
+        status = parse(tree, text.data, text.size, flags, path);
     buffer_free(&text);
     return status;
+}
+
+enum status json_parse_file(json_t **tree, const char *path, int64_t most)
+{
+    return parse_file(tree, path, most, 0);
+}
+
+enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most)
+{
+    return parse_file(tree, path, most, JSON_DECODE_INT_AS_REAL);
 }
 
 json_t *json_member(const json_t *object, const char *key)

@@ -13,14 +13,35 @@
 /* A longer token would let a small file make the search slow. */
 enum { LENGTH_MOST = 4096 };
 
-/* The longest token of the set at the start of the text, or NULL. */
-static const struct added_token *longest(const struct added_set *set, const char *text, int64_t length)
+/* Whether any byte of [from, to) of the view came from a guarded range. */
+static bool is_guarded(const struct view *view, struct added_guard guard, int64_t from, int64_t to)
+{
+    int64_t begin, end, low = 0, high = guard.count;
+    view_origin(view, from, to, &begin, &end);
+    while (low < high) {                                                /* the first range that ends behind begin */
+        int64_t middle = low + (high - low) / 2;
+        if (guard.plain[middle].end > begin)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low < guard.count && guard.plain[low].begin < end;
+}
+
+/* The longest token of the set that may be at this place of the text, or NULL. */
+static const struct added_token *longest(const struct added_set *set, const struct view *view, int64_t at,
+                                         struct added_guard guard)
 {
     const struct added_token *found = NULL;
+    const char *text = view->text + at;
+    int64_t length = view->length - at;
     int64_t low = set->first[(uint8_t)text[0]], high = set->first[(uint8_t)text[0] + 1];
     for (int64_t depth = 1; low < high; depth++) {
-        if (set->tokens[low]->pattern_length == depth)
-            found = set->tokens[low++];
+        if (set->tokens[low]->pattern_length == depth) {
+            if (!guard.count || !set->tokens[low]->special || !is_guarded(view, guard, at, at + depth))
+                found = set->tokens[low];
+            low++;
+        }
         if (depth == length)
             break;
         uint8_t c = (uint8_t)text[depth];
@@ -65,12 +86,27 @@ static enum status inside_word(const struct added *added, struct regex_search *s
     return OK;
 }
 
-enum status added_split(const struct added *added, const struct added_set *set, struct regex_search *search, const char *text,
-                        int64_t length, added_sink *sink, void *context)
+/* The first byte from `at` on that a token starts with, or the length. */
+static int64_t next_start(const struct added_set *set, const char *text, int64_t length, int64_t at)
 {
-    int64_t done = 0;
-    for (int64_t at = 0; set->count && at < length;) {
-        const struct added_token *token = longest(set, text + at, length - at);
+    if (at >= length)
+        return length;
+    if (set->only >= 0) {
+        const char *found = memchr(text + at, set->only, (size_t)(length - at));
+        return found ? found - text : length;
+    }
+    while (at < length && !set->starts[(uint8_t)text[at]])
+        at++;
+    return at;
+}
+
+enum status added_split(const struct added *added, const struct added_set *set, struct regex_search *search, struct view view,
+                        struct added_guard guard, added_sink *sink, void *context)
+{
+    const char *text = view.text;
+    int64_t done = 0, length = view.length;
+    for (int64_t at = 0; set->count && (at = next_start(set, text, length, at)) < length;) {
+        const struct added_token *token = longest(set, &view, at, guard);
         if (!token) {
             at++;
             continue;
@@ -124,26 +160,45 @@ static enum status build_set(struct added *added, struct added_set *set, bool no
                         set->tokens[i - 1]->content, set->tokens[i]->content);
         set->first[(uint8_t)set->tokens[i]->pattern[0] + 1]++;
     }
-    for (int c = 0; c < 256; c++)
+    int kinds = 0;
+    for (int c = 0; c < 256; c++) {
+        set->starts[c] = set->first[c + 1] > 0;
+        kinds += set->starts[c];
+        set->only = set->starts[c] ? c : set->only;
         set->first[c + 1] += set->first[c];
+    }
+    set->only = kinds == 1 ? set->only : -1;
     return OK;
 }
 
-static enum status read_token(struct added *added, const json_t *json, const char *where)
+enum status added_add(struct added *added, const struct added_token *token, const char *where)
 {
-    const json_t *content = json_object_get(json, "content");
-    if (!json_is_string(content))
-        return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
-    struct added_token t = {.length = (int64_t)json_string_length(content)};
+    struct added_token t = *token;
     if (!t.length)
         return OK;
     if (t.length > LENGTH_MOST)
         return fail(ERR_LIMIT, "%s: an added token of %lld bytes; at most %d are accepted", where, (long long)t.length,
                     LENGTH_MOST);
-    if (!(t.content = arena_text(&added->arena, json_string_value(content), t.length)))
+    if (!(t.content = arena_text(&added->arena, t.content, t.length)))
         return ERR_MEMORY;
-    int64_t id = -1;
-    TRY(json_need_int(json, "id", &id, where));
+    if (!added->index.entries)
+        TRY(map_init(&added->index, 64));
+    int64_t index = map_get(&added->index, t.content, t.length);
+    if (index < 0) {
+        TRY(memory_grow(&added->tokens, &added->capacity, added->count + 1, (int64_t)sizeof *added->tokens));
+        index = added->count++;
+        TRY(map_put(&added->index, t.content, t.length, index, NULL));
+    }
+    added->tokens[index] = t;           /* of a token that is there twice, the last counts */
+    return OK;
+}
+
+static enum status read_token(struct added *added, const json_t *json, int64_t id, const char *where)
+{
+    const json_t *content = json_object_get(json, "content");
+    if (!json_is_string(content))
+        return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
+    struct added_token t = {.content = json_string_value(content), .length = (int64_t)json_string_length(content)};
     if (id < 0 || id >= INT32_MAX)
         return fail(ERR_FORMAT, "%s: added token \"%.60s\" cannot have the id %lld", where, t.content, (long long)id);
     t.id = (int32_t)id;
@@ -152,22 +207,62 @@ static enum status read_token(struct added *added, const json_t *json, const cha
     TRY(json_get_bool(json, "rstrip", &t.strip_right, where));
     TRY(json_get_bool(json, "normalized", &t.normalized, where));
     TRY(json_get_bool(json, "special", &t.special, where));
-    int64_t index = map_get(&added->index, t.content, t.length);
-    if (index < 0) {
-        index = added->count++;
-        TRY(map_put(&added->index, t.content, t.length, index, NULL));
+    return added_add(added, &t, where);
+}
+
+enum status added_read(struct added *added, const json_t *json, const char *where)
+{
+    const json_t *token;
+    size_t i;
+    if (json && !json_is_null(json) && !json_is_array(json))
+        return fail(ERR_FORMAT, "%s: \"added_tokens\" must be an array", where);
+    json_array_foreach(json, i, token) {
+        int64_t id = -1;
+        if (!json_is_string(json_object_get(token, "content")))
+            return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
+        TRY(json_need_int(token, "id", &id, where));
+        TRY(read_token(added, token, id, where));
     }
-    added->tokens[index] = t;           /* of a token that is there twice, the last counts */
     return OK;
 }
 
-/* Hugging Face's tokenizers take the id from the vocabulary, or number the others behind it, whatever the file says. */
-static enum status check_ids(struct added *added, const struct map *vocabulary, int64_t size, const char *where)
+static int by_number(const void *a, const void *b)
 {
-    int64_t next = size;
+    int64_t x = strtoll(*(const char *const *)a, NULL, 10), y = strtoll(*(const char *const *)b, NULL, 10);
+    return (x > y) - (x < y);
+}
+
+enum status added_read_config(struct added *added, const json_t *json, const char *where)
+{
+    int64_t count = (int64_t)json_object_size(json), n = 0;
+    if (json && !json_is_null(json) && !json_is_object(json))
+        return fail(ERR_FORMAT, "%s: \"added_tokens_decoder\" must be an object", where);
+    const char **names = memory_alloc((count + 1) * (int64_t)sizeof *names);
+    enum status status = names ? OK : ERR_MEMORY;
+    for (void *i = json_object_iter((json_t *)json); status == OK && i; i = json_object_iter_next((json_t *)json, i))
+        names[n++] = json_object_iter_key(i);
+    if (n)
+        qsort(names, (size_t)n, sizeof *names, by_number);
+    for (int64_t i = 0; i < n && status == OK; i++) {
+        const json_t *token = json_object_get(json, names[i]), *content = json_object_get(token, "content");
+        if (json_is_string(content) &&
+            map_get(&added->index, json_string_value(content), (int64_t)json_string_length(content)) >= 0)
+            continue;
+        char *end;
+        int64_t id = strtoll(names[i], &end, 10);
+        status = read_token(added, token, *end || end == names[i] ? -1 : id, where);
+    }
+    memory_free(names);
+    return status;
+}
+
+/* Hugging Face's tokenizers take the id from the vocabulary, or number the others behind it, whatever the file says. */
+static enum status check_ids(struct added *added, const struct vocabulary *vocabulary, const char *where)
+{
+    int64_t next = vocabulary->count;
     for (int64_t i = 0; i < added->count; i++) {
         const struct added_token *t = &added->tokens[i];
-        int64_t id = map_get(vocabulary, t->content, t->length);
+        int64_t id = vocabulary_id(vocabulary, t->content, t->length);
         if (id < 0)
             id = next;
         next = id >= next ? id + 1 : next;
@@ -193,20 +288,11 @@ static enum status set_patterns(struct added *added, const struct normalizer *no
     return OK;
 }
 
-enum status added_open(struct added *added, const json_t *json, const struct map *vocabulary, int64_t size,
-                       const struct normalizer *normalizer, const char *where)
+enum status added_build(struct added *added, const struct vocabulary *vocabulary, const struct normalizer *normalizer,
+                        const char *where)
 {
-    *added = (struct added){0};
-    if (json && !json_is_null(json) && !json_is_array(json))
-        return fail(ERR_FORMAT, "%s: \"added_tokens\" must be an array", where);
-    int64_t count = (int64_t)json_array_size(json);
-    if (!(added->tokens = arena_array(&added->arena, count + 1, sizeof *added->tokens)))
-        return ERR_MEMORY;
-    TRY(map_init(&added->index, count));
     bool words = false;
-    for (int64_t i = 0; i < count; i++)
-        TRY(read_token(added, json_array_get(json, (size_t)i), where));
-    TRY(check_ids(added, vocabulary, size, where));
+    TRY(check_ids(added, vocabulary, where));
     struct normalize_scratch scratch = {0};
     enum status status = regex_search_init(&scratch.search);
     if (status == OK)
@@ -226,6 +312,7 @@ void added_close(struct added *added)
 {
     regex_close(added->word);
     map_free(&added->index);
+    memory_free(added->tokens);
     arena_free(&added->arena);
     *added = (struct added){0};
 }

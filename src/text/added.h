@@ -1,4 +1,4 @@
-/* The "added_tokens" of a tokenizer.json: found in the text before anything else is done to it. */
+/* Added tokens: found in the text before anything else is done to it. */
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "text/normalize.h"
 #include "text/regex.h"
+#include "text/vocabulary.h"
 
 struct added_token {
     const char *content, *pattern;      /* pattern: what is looked for, the content or its normalised form */
@@ -18,27 +19,46 @@ struct added_token {
 struct added_set {
     const struct added_token **tokens;
     int64_t count, first[257];
+    uint8_t starts[256];                /* some token starts with the byte */
+    int only;                           /* the one byte that all start with; -1: there are several */
 };
 
 struct added {
     struct arena arena;
     struct added_token *tokens;         /* in the order of the file */
-    int64_t count, limit;               /* limit: one more than the largest id */
+    int64_t count, capacity, limit;     /* limit: one more than the largest id */
     struct map index;                   /* content to index in tokens */
     struct added_set raw, normalized;   /* looked for in the text as it is, and in the normalised text */
     struct regex *word;                 /* one character of a word; NULL unless a token needs it */
 };
 
-/* `vocabulary` maps contents to ids and has `size` of them. json may be NULL. On failure added_close still has to be called. */
-enum status added_open(struct added *added, const json_t *json, const struct map *vocabulary, int64_t size,
-                       const struct normalizer *normalizer, const char *where);
+/* First tokens are added, then the sets are built. `added` starts as {0}; on failure added_close still has to be called.
+ * Only the content, the id and the flags of a token are looked at; an empty one is left out, and one whose content is there
+ * already takes its place. */
+enum status added_add(struct added *added, const struct added_token *token, const char *where);
+
+/* The "added_tokens" of a tokenizer.json, or the "added_tokens_decoder" of a tokenizer_config.json, of which only those are taken
+ * whose content is not there. json may be NULL. */
+enum status added_read(struct added *added, const json_t *json, const char *where);
+enum status added_read_config(struct added *added, const json_t *json, const char *where);
+
+/* Ids must be those of the vocabulary, or the ones behind it, in order. */
+enum status added_build(struct added *added, const struct vocabulary *vocabulary, const struct normalizer *normalizer,
+                        const char *where);
 void added_close(struct added *added);
 
 /* Gets the text in order: a token and where it was found, or NULL and the text between tokens. */
 typedef enum status added_sink(void *context, const struct added_token *token, int64_t begin, int64_t end);
 
-/* The longest token at the leftmost place, again and again. */
-enum status added_split(const struct added *added, const struct added_set *set, struct regex_search *search, const char *text,
-                        int64_t length, added_sink *sink, void *context);
+/* Bytes of the original text in which no special token may be found, ascending and apart. */
+struct added_guard {
+    const struct text_range *plain;
+    int64_t count;
+};
+
+/* The longest token at the leftmost place, again and again. A special token of which any byte came from a guarded range is not
+ * there: the next longest is taken. */
+enum status added_split(const struct added *added, const struct added_set *set, struct regex_search *search, struct view text,
+                        struct added_guard guard, added_sink *sink, void *context);
 
 #endif

@@ -60,11 +60,21 @@ enum status aligned_append(struct aligned *a, const char *bytes, int64_t count, 
 
 enum status aligned_copy(struct aligned *a, const struct view *view, int64_t from, int64_t to)
 {
-    TRY(reserve(a, to - from));
-    for (int64_t i = from; i < to; i++, a->length++) {
-        a->text[a->length] = view->text[i];
-        view_origin(view, i, i + 1, &a->begin[a->length], &a->end[a->length]);
+    int64_t count = to - from;
+    TRY(reserve(a, count));
+    if (!count)
+        return OK;
+    memcpy(a->text + a->length, view->text + from, (size_t)count);
+    if (view->begin) {
+        memcpy(a->begin + a->length, view->begin + from, (size_t)count * sizeof *a->begin);
+        memcpy(a->end + a->length, view->end + from, (size_t)count * sizeof *a->end);
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            a->begin[a->length + i] = view->base + from + i;
+            a->end[a->length + i] = view->base + from + i + 1;
+        }
     }
+    a->length += count;
     return OK;
 }
 

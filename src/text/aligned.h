@@ -4,6 +4,11 @@
 
 #include "base/memory.h"
 
+/* Bytes of a text: [begin, end). */
+struct text_range {
+    int64_t begin, end;
+};
+
 /* A piece of text, owned by someone else. Byte i came from [begin[i], end[i]) of the original; begin == NULL: the text is
  * the original's own bytes from `base` on. */
 struct view {

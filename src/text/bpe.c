@@ -3,9 +3,12 @@
  */
 #include "text/bpe.h"
 
-#include "text/alphabet.h"
+#include <string.h>
 
-enum { SHORT = 40, NONE = INT32_MAX };
+#include "text/alphabet.h"
+#include "text/utf8.h"
+
+enum { SHORT = 40, NONE = INT32_MAX, GAP = INT32_MAX };     /* GAP: the id of a symbol that is left out after merging */
 
 /* The rank of the pair, or NONE. */
 static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32_t *id)
@@ -22,34 +25,15 @@ static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32
     }
 }
 
-static enum status reserve(struct bpe_word *w, int64_t count)
-{
-    if (count <= w->capacity)
-        return OK;
-    if (count > INT32_MAX / 4)
-        return fail(ERR_LIMIT, "a word of %lld bytes; cut the text", (long long)count);
-    int64_t capacity = count + count / 2 + 64;
-    struct bpe_symbol *symbols = memory_resize(w->symbols, capacity * (int64_t)sizeof *symbols);
-    if (!symbols)
-        return ERR_MEMORY;
-    w->symbols = symbols;
-    uint64_t *heap = memory_resize(w->heap, 3 * capacity * (int64_t)sizeof *heap);      /* a merge pushes two more at most */
-    if (!heap)
-        return ERR_MEMORY;
-    w->heap = heap;
-    w->capacity = capacity;
-    return OK;
-}
-
 /* The merge of symbol i with the one behind it. */
-static void update(const struct bpe *bpe, struct bpe_symbol *s, int64_t i, int64_t next)
+static void update(const struct bpe *bpe, struct word_symbol *s, int64_t i, int64_t next)
 {
     s[i].rank = next >= 0 ? look_up(bpe, s[i].id, s[next].id, &s[i].merged) : NONE;
 }
 
-static void merge_short(const struct bpe *bpe, struct bpe_word *w)
+static void merge_short(const struct bpe *bpe, struct word *w)
 {
-    struct bpe_symbol *s = w->symbols;
+    struct word_symbol *s = w->symbols;
     for (int64_t i = 0; i < w->count; i++)
         update(bpe, s, i, i + 1 < w->count ? i + 1 : -1);
     for (;;) {
@@ -97,10 +81,11 @@ static uint64_t pop(uint64_t *heap, int64_t *count)
     return top;
 }
 
-static void merge_long(const struct bpe *bpe, struct bpe_word *w)
+static enum status merge_long(const struct bpe *bpe, struct word *w)
 {
-    struct bpe_symbol *s = w->symbols;
+    struct word_symbol *s = w->symbols;
     int64_t pairs = 0;
+    TRY(memory_grow(&w->heap, &w->heap_capacity, 3 * w->count, (int64_t)sizeof *w->heap));      /* a merge pushes two at most */
     for (int64_t i = 0; i < w->count; i++) {
         s[i].prev = (int32_t)(i - 1);
         s[i].next = i + 1 < w->count ? (int32_t)(i + 1) : -1;
@@ -132,56 +117,118 @@ static void merge_long(const struct bpe *bpe, struct bpe_word *w)
         if (s[i].id >= 0)
             s[count++] = s[i];
     w->count = count;
-}
-
-static void add(struct bpe_word *w, int32_t id, int64_t begin, int64_t end)
-{
-    w->symbols[w->count++] = (struct bpe_symbol){.id = id, .begin = (int32_t)begin, .end = (int32_t)end};
+    return OK;
 }
 
 /* The token that is the whole word, or -1. */
-static enum status find_whole(const struct bpe *bpe, const char *bytes, int64_t length, struct bpe_word *w, int32_t *id)
+static enum status find_whole(const struct bpe *bpe, const char *text, int64_t length, struct word *w, int32_t *id)
 {
+    if (!bpe->options.bytes) {
+        *id = vocabulary_id(bpe->vocabulary, text, length);
+        return OK;
+    }
     w->content.size = 0;
     TRY(buffer_reserve(&w->content, 2 * length + 2));
     for (int64_t i = 0; i < length; i++)
-        w->content.size += alphabet_char((uint8_t)bytes[i], w->content.data + w->content.size);
-    *id = (int32_t)map_get(&bpe->ids, w->content.data, w->content.size);
+        w->content.size += alphabet_char((uint8_t)text[i], w->content.data + w->content.size);
+    *id = vocabulary_id(bpe->vocabulary, w->content.data, w->content.size);
     return OK;
 }
 
-enum status bpe_encode(const struct bpe *bpe, const char *bytes, int64_t length, struct bpe_word *w)
+/* What has no token and waits to be joined by more of its kind. */
+struct unknown {
+    bool waiting;
+    int64_t begin, end;
+};
+
+static void add_unknown(const struct bpe *bpe, struct word *w, struct unknown *u)
 {
-    TRY(reserve(w, length));
-    w->count = 0;
-    if (bpe->ignore_merges) {
-        int32_t id;
-        TRY(find_whole(bpe, bytes, length, w, &id));
+    if (u->waiting)
+        word_add(w, bpe->options.unknown, u->begin, u->end);
+    u->waiting = false;
+}
+
+static bool add_bytes(const struct bpe *bpe, struct word *w, const char *text, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++)
+        if (bpe->byte_id[(uint8_t)text[i]] < 0)
+            return false;
+    for (int64_t i = from; i < to; i++)
+        word_add(w, bpe->byte_id[(uint8_t)text[i]], i, i + 1);
+    return true;
+}
+
+/* The symbols that merging starts with. An unknown character waits until one with a token comes, as in Hugging Face's
+ * tokenizers; bytes of a character without a token go in front of it. */
+static void add_symbols(const struct bpe *bpe, const char *text, int64_t length, struct word *w)
+{
+    struct unknown u = {0};
+    for (int64_t i = 0, n; i < length; i += n) {
+        uint32_t code;
+        uint8_t c = (uint8_t)text[i];
+        n = bpe->options.bytes ? 1 : utf8_decode(text + i, &code);
+        int32_t id = bpe->options.bytes ? bpe->byte_id[c]
+                     : c < 128          ? bpe->ascii_id[c]
+                                        : vocabulary_id(bpe->vocabulary, text + i, n);
         if (id >= 0) {
-            add(w, id, 0, length);
+            add_unknown(bpe, w, &u);
+            word_add(w, id, i, i + n);
+        } else if (bpe->options.byte_fallback && add_bytes(bpe, w, text, i, i + n)) {
+            continue;
+        } else if (bpe->options.unknown >= 0) {
+            if (!bpe->options.fuse_unknown)
+                add_unknown(bpe, w, &u);
+            u = (struct unknown){true, u.waiting ? u.begin : i, i + n};
+        } else if (bpe->options.gaps) {
+            word_add(w, GAP, i, i + n);
+        }
+    }
+    add_unknown(bpe, w, &u);
+}
+
+static void leave_out_gaps(struct word *w)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < w->count; i++)
+        if (w->symbols[i].id != GAP)
+            w->symbols[count++] = w->symbols[i];
+    w->count = count;
+}
+
+enum status bpe_encode(const struct bpe *bpe, const char *text, int64_t length, struct word *w)
+{
+    TRY(word_start(w, length));
+    if (bpe->options.ignore_merges) {
+        int32_t id;
+        TRY(find_whole(bpe, text, length, w, &id));
+        if (id >= 0) {
+            word_add(w, id, 0, length);
             return OK;
         }
     }
-    bool unknown = false;
-    for (int64_t i = 0; i < length; i++) {
-        int32_t id = bpe->byte_id[(uint8_t)bytes[i]];
-        if (id < 0 && unknown && bpe->fuse_unknown)
-            w->symbols[w->count - 1].end = (int32_t)(i + 1);
-        else if (id >= 0 || bpe->unknown >= 0)
-            add(w, id >= 0 ? id : bpe->unknown, i, i + 1);
-        unknown = id < 0 && bpe->unknown >= 0;
-    }
+    add_symbols(bpe, text, length, w);
     if (w->count > SHORT)
-        merge_long(bpe, w);
+        TRY(merge_long(bpe, w));
     else if (w->count > 1)
         merge_short(bpe, w);
+    if (bpe->options.gaps)
+        leave_out_gaps(w);
     return OK;
 }
 
-void bpe_word_free(struct bpe_word *w)
+static bool is_space(const char *text, int64_t length, int64_t at)
 {
-    memory_free(w->symbols);
-    memory_free(w->heap);
-    buffer_free(&w->content);
-    *w = (struct bpe_word){0};
+    return at >= 0 && length - at >= 3 && memcmp(text + at, "\xe2\x96\x81", 3) == 0;
+}
+
+int64_t bpe_cut(const struct bpe *bpe, const char *text, int64_t length, int64_t from)
+{
+    for (int64_t i = from + 1; bpe->cut && i < length; i++) {
+        uint8_t a = (uint8_t)text[i - 1], b = (uint8_t)text[i];
+        if (a < 128 && b < 128 && !(bpe->joined[a][b / 64] >> b % 64 & 1))
+            return i;
+        if (b == 0xe2 && bpe->space_cut && is_space(text, length, i) && !is_space(text, length, i - 3))
+            return i;
+    }
+    return length;
 }

@@ -1,48 +1,55 @@
-/* Byte-pair encoding over bytes: the "model" of a tokenizer.json. */
+/* Byte-pair encoding: the "model" of most tokenizers, over the bytes of a word or over its characters. */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
-#include "base/json.h"
-#include "base/map.h"
+#include "text/vocabulary.h"
+#include "text/word.h"
 
-/* A token's content in the byte alphabet; text == NULL: no token has this id. */
-struct bpe_token {
-    const char *text;
-    int64_t length;
+struct bpe_options {
+    bool bytes;                         /* words are bytes, and the vocabulary is written in the byte alphabet */
+    bool byte_fallback;                 /* a character without a token becomes the tokens <0x..> of its bytes */
+    bool fuse_unknown, ignore_merges;
+    int32_t unknown;                    /* stands for what has no token; -1: it is left out */
+    bool gaps;                          /* what is left out keeps its neighbours apart, as in llama.cpp; else they may merge */
 };
 
 struct bpe {
-    struct arena arena;                 /* the contents */
-    struct map ids;                     /* content to id */
-    struct bpe_token *tokens;           /* by id */
-    int64_t limit;                      /* one more than the largest id */
+    const struct vocabulary *vocabulary;
+    struct bpe_options options;
     struct bpe_merge *merges;           /* a hash table by pair of ids */
     uint64_t mask;
-    int32_t byte_id[256];               /* -1: the vocabulary lacks the byte */
-    int32_t unknown;                    /* stands for bytes without a token; -1: they are left out */
-    bool fuse_unknown, ignore_merges;
+    int32_t byte_id[256];               /* of a byte's character, or of <0x..>; -1: the vocabulary lacks it */
+    int32_t ascii_id[128];              /* of single characters, if words are text */
+    bool cut;                           /* words may be cut: see bpe_cut */
+    bool space_cut;                     /* no token has a U+2581 behind another character */
+    uint64_t joined[128][2];            /* bit b of row a: some token has the ASCII characters a and b side by side */
 };
 
-/* A symbol of a word, from [begin, end) of its bytes. The rest is for merging: the rank and result of the merge with the
- * symbol behind, and the neighbours. */
-struct bpe_symbol {
-    int32_t id, begin, end, rank, merged, prev, next;
+/* Two tokens that a merge joins, by content. */
+struct bpe_pair {
+    const char *left, *right;
+    int64_t left_length, right_length;
 };
 
-struct bpe_word {
-    struct bpe_symbol *symbols;
-    uint64_t *heap;
-    int64_t count, capacity;
-    struct buffer content;
-};
+/* The vocabulary must outlive the model. Pairs are in the order of their rank. On failure bpe_close still has to be called. */
+enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options,
+                     const struct bpe_pair *pairs, int64_t count, const char *where);
 
-/* On failure bpe_close still has to be called. */
-enum status bpe_open(struct bpe *bpe, const json_t *model, const char *where);
+/* The merges of a SentencePiece vocabulary: two tokens are joined if their text is a token, that of the highest score first. */
+enum status bpe_init_scores(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options, const float *scores,
+                            const char *where);
+
+/* Reads the merges of a tokenizer.json: ["left right", ...] or [["left", "right"], ...]. */
+enum status bpe_read(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options, struct json_span merges,
+                     const char *where);
 void bpe_close(struct bpe *bpe);
 
-/* Leaves the tokens of a word in word->symbols, word->count of them. A word starts as {0} and is used again and again. */
-enum status bpe_encode(const struct bpe *bpe, const char *bytes, int64_t length, struct bpe_word *word);
-void bpe_word_free(struct bpe_word *word);
+/* Leaves the tokens of a text in the word. */
+enum status bpe_encode(const struct bpe *bpe, const char *text, int64_t length, struct word *word);
+
+/* Where the piece that begins at `from` of a word ends: characters that are side by side in no token. No merge can reach across
+ * the ends of pieces, so that they may be encoded one by one. Without bpe->cut that is the whole word. */
+int64_t bpe_cut(const struct bpe *bpe, const char *text, int64_t length, int64_t from);
 
 /* The table of merges, which bpe_load.c fills: linear probing from bpe_slot(key). */
 struct bpe_merge {

@@ -1,75 +1,16 @@
-/* Reading a BPE model: the vocabulary into one block of text and a map, the merges into a hash table by pair of ids. */
+/* Building a BPE model: the merges go into a hash table by pair of ids. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "text/alphabet.h"
 #include "text/bpe.h"
+#include "text/utf8.h"
 
-/* Ids may have holes, but the tables are as long as the largest id: it may not be absurd for the size of the file. */
-enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 8 };
+/* Every cut of a token is looked up, so a long one would take quadratic time. */
+enum { SCORED_MOST = 1024 };
 
-static enum status load_vocabulary(struct bpe *bpe, const json_t *vocabulary, const char *where)
-{
-    if (!json_is_object(vocabulary) || !json_object_size(vocabulary))
-        return fail(ERR_FORMAT, "%s: \"vocab\" must be an object with tokens", where);
-    int64_t count = (int64_t)json_object_size(vocabulary), bytes = 0;
-    int64_t most = count > SPARSE_FREE / SPARSE_FACTOR ? count * SPARSE_FACTOR : SPARSE_FREE;
-    if (most > INT32_MAX)
-        most = INT32_MAX;
-    for (void *i = json_object_iter((json_t *)vocabulary); i; i = json_object_iter_next((json_t *)vocabulary, i)) {
-        const json_t *value = json_object_iter_value(i);
-        int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (id < 0 || id >= most)
-            return fail(ERR_FORMAT, "%s: the id of token \"%.60s\" must be a whole number from 0 to %lld", where,
-                        json_object_iter_key(i), (long long)most - 1);
-        bpe->limit = id >= bpe->limit ? id + 1 : bpe->limit;
-        bytes += (int64_t)json_object_iter_key_len(i) + 1;
-    }
-    char *text = arena_alloc(&bpe->arena, bytes);
-    bpe->tokens = arena_array(&bpe->arena, bpe->limit, sizeof *bpe->tokens);
-    if (!text || !bpe->tokens)
-        return ERR_MEMORY;
-    TRY(map_init(&bpe->ids, count));
-    for (void *i = json_object_iter((json_t *)vocabulary); i; i = json_object_iter_next((json_t *)vocabulary, i)) {
-        int64_t id = json_integer_value(json_object_iter_value(i)), length = (int64_t)json_object_iter_key_len(i);
-        if (bpe->tokens[id].text)
-            return fail(ERR_FORMAT, "%s: tokens \"%.60s\" and \"%.60s\" have the same id %lld", where, bpe->tokens[id].text,
-                        json_object_iter_key(i), (long long)id);
-        memcpy(text, json_object_iter_key(i), (size_t)length + 1);
-        bpe->tokens[id] = (struct bpe_token){text, length};
-        TRY(map_put(&bpe->ids, text, length, id, NULL));
-        text += length + 1;
-    }
-    for (int byte = 0; byte < 256; byte++) {
-        char utf8[4];
-        bpe->byte_id[byte] = (int32_t)map_get(&bpe->ids, utf8, alphabet_char((uint8_t)byte, utf8));
-    }
-    return OK;
-}
-
-/* A merge is "left right" or ["left", "right"]. */
-static bool read_merge(const json_t *merge, const char **left, int64_t *left_length, const char **right, int64_t *right_length)
-{
-    if (json_is_string(merge)) {
-        const char *text = json_string_value(merge);
-        int64_t length = (int64_t)json_string_length(merge);
-        const char *space = memchr(text, ' ', (size_t)length);
-        if (!space || memchr(space + 1, ' ', (size_t)(text + length - space - 1)))
-            return false;
-        *left = text;
-        *left_length = space - text;
-        *right = space + 1;
-        *right_length = text + length - *right;
-        return true;
-    }
-    const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
-    if (json_array_size(merge) != 2 || !json_is_string(a) || !json_is_string(b))
-        return false;
-    *left = json_string_value(a);
-    *left_length = (int64_t)json_string_length(a);
-    *right = json_string_value(b);
-    *right_length = (int64_t)json_string_length(b);
-    return true;
-}
+#define SPACE "\xe2\x96\x81"            /* U+2581, which stands for a space */
 
 static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
@@ -83,11 +24,9 @@ static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank
     }
 }
 
-static enum status load_merges(struct bpe *bpe, const json_t *merges, struct buffer *joined, const char *where)
+static enum status make_table(struct bpe *bpe, int64_t count, const char *where)
 {
-    if (!json_is_array(merges))
-        return fail(ERR_FORMAT, "%s: \"merges\" must be an array", where);
-    int64_t count = (int64_t)json_array_size(merges), capacity = 16;
+    int64_t capacity = 16;
     if (count > INT32_MAX / 4)
         return fail(ERR_LIMIT, "%s: %lld merges", where, (long long)count);
     while (capacity < count + count / 2)
@@ -95,71 +34,214 @@ static enum status load_merges(struct bpe *bpe, const json_t *merges, struct buf
     if (!(bpe->merges = memory_alloc(capacity * (int64_t)sizeof *bpe->merges)))
         return ERR_MEMORY;
     bpe->mask = (uint64_t)capacity - 1;
-    int32_t rank = 0;
+    return OK;
+}
+
+/* Finds out where words may be cut without changing what merges do: between characters that no token has side by side. */
+static void find_cuts(struct bpe *bpe)
+{
+    const struct vocabulary *v = bpe->vocabulary;
+    bpe->cut = !bpe->options.ignore_merges;
+    bpe->space_cut = vocabulary_id(v, SPACE, 3) >= 0;
+    for (int64_t i = 0; i < v->limit; i++) {
+        const char *text = v->tokens[i].text;
+        for (int64_t k = 1; text && k < v->tokens[i].length; k++) {
+            uint8_t a = (uint8_t)text[k - 1], b = (uint8_t)text[k];
+            if (a < 128 && b < 128)
+                bpe->joined[a][b / 64] |= (uint64_t)1 << b % 64;
+            if (k + 3 <= v->tokens[i].length && memcmp(text + k, SPACE, 3) == 0 && (k < 3 || memcmp(text + k - 3, SPACE, 3) != 0))
+                bpe->space_cut = false;
+        }
+    }
+    for (int c = 0; c < 128; c++)               /* characters without a token may be joined into one unknown token */
+        if (bpe->ascii_id[c] < 0) {
+            bpe->joined[c][0] = bpe->joined[c][1] = UINT64_MAX;
+            for (int a = 0; a < 128; a++)
+                bpe->joined[a][c / 64] |= (uint64_t)1 << c % 64;
+        }
+}
+
+static void start(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options)
+{
+    *bpe = (struct bpe){.vocabulary = vocabulary, .options = options};
+    if (!options.bytes) {
+        vocabulary_bytes(vocabulary, bpe->byte_id);
+        for (int c = 0; c < 128; c++)
+            bpe->ascii_id[c] = vocabulary_id(vocabulary, &(char){(char)c}, 1);
+        find_cuts(bpe);
+        return;
+    }
+    for (int byte = 0; byte < 256; byte++) {
+        char utf8[4];
+        bpe->byte_id[byte] = vocabulary_id(vocabulary, utf8, alphabet_char((uint8_t)byte, utf8));
+    }
+}
+
+static enum status put_pairs(struct bpe *bpe, const struct bpe_pair *pairs, int64_t count, struct buffer *joined,
+                             const char *where)
+{
     for (int64_t i = 0; i < count; i++) {
-        const json_t *merge = json_array_get(merges, (size_t)i);
-        if (json_is_string(merge) && strncmp(json_string_value(merge), "#version", 8) == 0)
-            continue;
-        const char *left, *right;
-        int64_t left_length, right_length;
-        if (!read_merge(merge, &left, &left_length, &right, &right_length))
-            return fail(ERR_FORMAT, "%s: merge %lld must be two tokens", where, (long long)i);
+        const struct bpe_pair *p = &pairs[i];
         joined->size = 0;
-        TRY(buffer_append(joined, left, left_length));
-        TRY(buffer_append(joined, right, right_length));
-        int64_t a = map_get(&bpe->ids, left, left_length), b = map_get(&bpe->ids, right, right_length);
-        int64_t id = map_get(&bpe->ids, joined->data, joined->size);
-        if (a < 0 || b < 0 || id < 0)
-            return fail(ERR_FORMAT, "%s: merge %lld names a token that is not in the vocabulary: \"%.60s\"", where, (long long)i,
-                        a < 0 ? left : b < 0 ? right : joined->data);
-        put_merge(bpe, (int32_t)a, (int32_t)b, rank++, (int32_t)id);
+        TRY(buffer_append(joined, p->left, p->left_length));
+        TRY(buffer_append(joined, p->right, p->right_length));
+        int32_t left = vocabulary_id(bpe->vocabulary, p->left, p->left_length);
+        int32_t right = vocabulary_id(bpe->vocabulary, p->right, p->right_length);
+        int32_t id = vocabulary_id(bpe->vocabulary, joined->data, joined->size);
+        if (left < 0 || right < 0 || id < 0) {
+            const char *text = left < 0 ? p->left : right < 0 ? p->right : joined->data;
+            int64_t length = left < 0 ? p->left_length : right < 0 ? p->right_length : joined->size;
+            return fail(ERR_FORMAT, "%s: merge %lld names a token that is not in the vocabulary: \"%.*s\"", where, (long long)i,
+                        (int)(length < 60 ? length : 60), text);
+        }
+        put_merge(bpe, left, right, (int32_t)i, id);
     }
     return OK;
 }
 
-/* Parts of a model that change its result and that hone does not follow. */
-static enum status check_options(struct bpe *bpe, const json_t *model, const char *where)
+enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options,
+                     const struct bpe_pair *pairs, int64_t count, const char *where)
 {
-    const char *prefix = "", *suffix = "", *unknown = NULL;
-    double dropout = 0;
-    bool byte_fallback = false;
-    TRY(json_get_text(model, "continuing_subword_prefix", &prefix, where));
-    TRY(json_get_text(model, "end_of_word_suffix", &suffix, where));
-    TRY(json_get_text(model, "unk_token", &unknown, where));
-    TRY(json_get_real(model, "dropout", &dropout, where));
-    TRY(json_get_bool(model, "byte_fallback", &byte_fallback, where));
-    TRY(json_get_bool(model, "fuse_unk", &bpe->fuse_unknown, where));
-    TRY(json_get_bool(model, "ignore_merges", &bpe->ignore_merges, where));
-    const char *part = *prefix               ? "continuing_subword_prefix"
-                       : *suffix             ? "end_of_word_suffix"
-                       : dropout < 0 || dropout > 0 ? "dropout"
-                       : byte_fallback       ? "byte_fallback"
-                                             : NULL;
-    if (part)
-        return fail(ERR_UNSUPPORTED, "%s: a BPE model with %s is not supported", where, part);
-    bpe->unknown = unknown ? (int32_t)map_get(&bpe->ids, unknown, (int64_t)strlen(unknown)) : -1;
-    if (unknown && bpe->unknown < 0)
-        return fail(ERR_FORMAT, "%s: unk_token \"%.60s\" is not in the vocabulary", where, unknown);
+    struct buffer joined = {0};
+    start(bpe, vocabulary, options);
+    TRY(make_table(bpe, count, where));
+    enum status status = buffer_reserve(&joined, 256);
+    if (status == OK)
+        status = put_pairs(bpe, pairs, count, &joined, where);
+    buffer_free(&joined);
+    return status;
+}
+
+/* A merge is "left right" or ["left", "right"]. What has escapes is kept in the arena. */
+static enum status read_pair(struct json_reader *r, struct arena *arena, struct bpe_pair *pair, int64_t number)
+{
+    struct json_span text[2];
+    bool list = json_reader_peek(r) == '[', more, good = true;
+    if (list)
+        TRY(json_reader_enter(r, '['));
+    for (int i = 0; i < 1 + list && good; i++) {
+        if (list) {
+            TRY(json_reader_next(r, ']', &more));
+            good = more;
+        }
+        good = good && json_reader_peek(r) == '"';
+        if (!good)
+            break;
+        TRY(json_reader_string(r, &text[i]));
+        if (text[i].text == r->text.data && !(text[i].text = arena_text(arena, text[i].text, text[i].length)))
+            return ERR_MEMORY;
+    }
+    if (good && list) {
+        TRY(json_reader_next(r, ']', &more));
+        *pair = (struct bpe_pair){text[0].text, text[1].text, text[0].length, text[1].length};
+        good = !more;
+    } else if (good) {
+        const char *space = memchr(text[0].text, ' ', (size_t)text[0].length), *end = text[0].text + text[0].length;
+        good = space && !memchr(space + 1, ' ', (size_t)(end - space - 1));
+        if (good)
+            *pair = (struct bpe_pair){text[0].text, space + 1, space - text[0].text, end - space - 1};
+    }
+    return good ? OK : fail(ERR_FORMAT, "%s: merge %lld must be two tokens", r->where, (long long)number);
+}
+
+static enum status read_pairs(struct json_reader *r, struct arena *arena, struct bpe_pair **pairs, int64_t *count)
+{
+    int64_t capacity = 0;
+    bool more;
+    TRY(json_reader_enter(r, '['));
+    for (int64_t number = 0;; number++) {
+        TRY(json_reader_next(r, ']', &more));
+        if (!more)
+            return OK;
+        if (json_reader_peek(r) == '"' && r->end - r->at > 9 && memcmp(r->at + 1, "#version", 8) == 0) {
+            struct json_span comment;
+            TRY(json_reader_string(r, &comment));
+            continue;
+        }
+        TRY(memory_grow(pairs, &capacity, *count + 1, (int64_t)sizeof **pairs));
+        TRY(read_pair(r, arena, &(*pairs)[*count], number));
+        ++*count;
+    }
+}
+
+enum status bpe_read(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options, struct json_span merges,
+                     const char *where)
+{
+    struct json_reader reader;
+    struct arena arena = {0};
+    struct bpe_pair *pairs = NULL;
+    int64_t count = 0;
+    if (!merges.text || *merges.text != '[')
+        return fail(ERR_FORMAT, "%s: \"merges\" must be an array", where);
+    json_reader_init(&reader, merges.text, merges.length, where);
+    enum status status = read_pairs(&reader, &arena, &pairs, &count);
+    if (status == OK)
+        status = bpe_init(bpe, vocabulary, options, pairs, count, where);
+    memory_free(pairs);
+    arena_free(&arena);
+    json_reader_free(&reader);
+    return status;
+}
+
+struct scored {
+    float score;
+    int32_t left, right, id;
+};
+
+static int higher_first(const void *a, const void *b)
+{
+    float x = ((const struct scored *)a)->score, y = ((const struct scored *)b)->score;
+    return (x < y) - (x > y);
+}
+
+/* Every way to make a token out of two. */
+static enum status find_scored(const struct vocabulary *v, const float *scores, struct scored **found, int64_t *count,
+                               const char *where)
+{
+    int64_t capacity = 0;
+    for (int64_t id = 0; id < v->limit; id++) {
+        const char *text = v->tokens[id].text;
+        int64_t length = v->tokens[id].length;
+        if (!text)
+            continue;
+        if (!isfinite(scores[id]))
+            return fail(ERR_FORMAT, "%s: the score of token %lld is not a number", where, (long long)id);
+        if (length > SCORED_MOST)
+            return fail(ERR_LIMIT, "%s: a token of %lld bytes; at most %d are accepted", where, (long long)length, SCORED_MOST);
+        uint32_t code;
+        for (int64_t at = length ? utf8_decode(text, &code) : 0; at < length; at += utf8_decode(text + at, &code)) {
+            int32_t left = vocabulary_id(v, text, at), right = left < 0 ? -1 : vocabulary_id(v, text + at, length - at);
+            if (right < 0)
+                continue;
+            TRY(memory_grow(found, &capacity, *count + 1, (int64_t)sizeof **found));
+            (*found)[(*count)++] = (struct scored){scores[id], left, right, (int32_t)id};
+        }
+    }
     return OK;
 }
 
-enum status bpe_open(struct bpe *bpe, const json_t *model, const char *where)
+enum status bpe_init_scores(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options, const float *scores,
+                            const char *where)
 {
-    *bpe = (struct bpe){.unknown = -1};
-    struct buffer joined = {0};
-    enum status status = load_vocabulary(bpe, json_object_get(model, "vocab"), where);
+    struct scored *found = NULL;
+    int64_t count = 0;
+    start(bpe, vocabulary, options);
+    enum status status = find_scored(vocabulary, scores, &found, &count, where);
     if (status == OK)
-        status = check_options(bpe, model, where);
-    if (status == OK)
-        status = load_merges(bpe, json_object_get(model, "merges"), &joined, where);
-    buffer_free(&joined);
+        status = make_table(bpe, count, where);
+    if (status == OK && count)
+        qsort(found, (size_t)count, sizeof *found, higher_first);
+    int32_t rank = 0;
+    for (int64_t i = 0; status == OK && i < count; i++) {       /* equal scores are equal ranks: the leftmost pair goes first */
+        rank += i && found[i].score < found[i - 1].score;
+        put_merge(bpe, found[i].left, found[i].right, rank, found[i].id);
+    }
+    memory_free(found);
     return status;
 }
 
 void bpe_close(struct bpe *bpe)
 {
-    map_free(&bpe->ids);
     memory_free(bpe->merges);
-    arena_free(&bpe->arena);
     *bpe = (struct bpe){0};
 }

@@ -125,23 +125,6 @@ static enum status find_eos(struct chat *chat, const char *dir)
     return status;
 }
 
-/* Not json_parse_file: tokenizers are saved with a model_max_length of 10^30, which is no 64-bit number. Numbers are not
- * needed from these files, so all may be reals. */
-static enum status read_config(json_t **out, const char *path)
-{
-    struct buffer text = {0};
-    json_error_t error;
-    enum status status = file_read(&text, path, MOST_CONFIG);
-    if (status == OK) {
-        size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL;
-        *out = json_loadb(text.data, (size_t)text.size, flags, &error);
-        if (!*out)
-            status = fail(ERR_FORMAT, "%s: line %d, column %d: %s", path, error.line, error.column, error.text);
-    }
-    buffer_free(&text);
-    return status;
-}
-
 static enum status open_config(struct chat *chat, const char *dir, const char *name, bool templates)
 {
     const char *path = file_join(&chat->arena, dir, name);
@@ -149,7 +132,7 @@ static enum status open_config(struct chat *chat, const char *dir, const char *n
     if (!path)
         return ERR_MEMORY;
     if (file_exists(path))
-        TRY(read_config(&config, path));
+        TRY(json_parse_file_reals(&config, path, MOST_CONFIG));
     enum status status = OK;
     if (config && !json_is_object(config))
         status = fail(ERR_FORMAT, "%s: must be a JSON object", path);
@@ -184,10 +167,7 @@ static enum status open_all(struct chat *chat, const char *dir)
         return out_of_memory();
     TRY(open_config(chat, dir, "tokenizer_config.json", true));
     TRY(open_config(chat, dir, "special_tokens_map.json", false));
-    const char *path = file_join(&chat->arena, dir, "tokenizer.json");
-    if (!path)
-        return ERR_MEMORY;
-    TRY(tokenizer_open(&chat->tokenizer, path));
+    TRY(tokenizer_open_dir(&chat->tokenizer, dir));
     TRY(find_eos(chat, dir));
     TRY(bind(chat, &chat->plain));
     TRY(bind(chat, &chat->tools));

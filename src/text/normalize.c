@@ -8,6 +8,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "text/charsmap.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 /* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
@@ -20,6 +22,7 @@ struct normalize_step {
     char *text;
     int64_t length;
     bool left, right;
+    struct charsmap map;
 };
 
 /* The scratch text that no view is in, emptied. */
@@ -45,6 +48,31 @@ static bool is_ascii(const struct view *view)
     return true;
 }
 
+static const struct {
+    uint32_t first, last;
+} LATE_CODES[] = {
+#define LATE(first, last) {first, last},
+#include "text/normalize_late.def"
+#undef LATE
+};
+
+/* Whether the character is younger than the tables that published tokenizers were made with: it stays as it is, and nothing is
+ * sorted or joined across it. */
+static bool is_late(uint32_t code)
+{
+    int low = 0, high = sizeof LATE_CODES / sizeof *LATE_CODES, count = high;
+    if (code < LATE_CODES[0].first)
+        return false;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (LATE_CODES[middle].last >= code)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (low < count && LATE_CODES[low].first <= code) || unicode_is_new(code);
+}
+
 /* Whether nothing in front of the character can change together with it. */
 static bool starts_segment(uint32_t code, utf8proc_option_t form)
 {
@@ -62,7 +90,7 @@ static bool starts_segment(uint32_t code, utf8proc_option_t form)
 static enum status form_segment(const struct normalize_step *step, struct normalize_scratch *scratch, const struct view *view,
                                 int64_t from, int64_t to, struct aligned *out)
 {
-    if (to - from == 1 && (uint8_t)view->text[from] < 0x80)
+    if (to == from || (to - from == 1 && (uint8_t)view->text[from] < 0x80))
         return aligned_copy(out, view, from, to);
     if (to - from > SEGMENT_MOST)
         return fail(ERR_LIMIT, "a character with more than %d bytes of combining marks at byte %lld", SEGMENT_MOST,
@@ -98,9 +126,14 @@ static enum status run_form(const struct normalize_step *step, struct normalize_
     for (int64_t i = 0; i < view->length;) {
         uint32_t code;
         int n = utf8_decode(view->text + i, &code);
-        if (i > from && starts_segment(code, step->form)) {
+        bool late = is_late(code);
+        if (i > from && (late || starts_segment(code, step->form))) {
             TRY(form_segment(step, scratch, view, from, i, out));
             from = i;
+        }
+        if (late) {
+            TRY(aligned_copy(out, view, i, i + n));
+            from = i + n;
         }
         i += n;
     }
@@ -123,6 +156,21 @@ static enum status run_lowercase(const struct normalize_step *step, struct norma
         }
         char bytes[4];
         TRY(aligned_append(out, bytes, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), bytes), begin, end));
+    }
+    return commit(scratch, view);
+}
+
+static enum status run_strip_accents(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    (void)step;
+    if (is_ascii(view))
+        return OK;
+    struct aligned *out = target(scratch);
+    for (int64_t i = 0, n; i < view->length; i += n) {
+        uint32_t code;
+        n = utf8_decode(view->text + i, &code);
+        if (!(unicode_class(code) & UNICODE_MARK))
+            TRY(aligned_copy(out, view, i, i + n));
     }
     return commit(scratch, view);
 }
@@ -173,6 +221,46 @@ static enum status run_replace(const struct normalize_step *step, struct normali
     return commit(scratch, view);
 }
 
+/* Text that a reader sees as one character is looked up as a whole if it is short, else by its code points: so does Hugging
+ * Face's Precompiled, whatever SentencePiece does. */
+static enum status map_cluster(const struct normalize_step *step, const struct view *view, int64_t from, int64_t to,
+                               struct aligned *out)
+{
+    enum { SHORT = 6 };
+    int64_t begin, end, length;
+    const char *text = to - from < SHORT ? charsmap_find(&step->map, view->text + from, to - from, &length) : NULL;
+    if (text) {
+        view_origin(view, from, to, &begin, &end);
+        return aligned_append(out, text, length, begin, end);
+    }
+    for (int64_t i = from, n; i < to; i += n) {
+        uint32_t code;
+        n = utf8_decode(view->text + i, &code);
+        view_origin(view, i, i + n, &begin, &end);
+        text = charsmap_find(&step->map, view->text + i, n, &length);
+        TRY(text ? aligned_append(out, text, length, begin, end) : aligned_copy(out, view, i, i + n));
+    }
+    return OK;
+}
+
+static enum status run_charsmap(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view)
+{
+    struct aligned *out = target(scratch);
+    int64_t from = 0;
+    uint32_t code, last = 0;
+    int32_t state = 0;
+    for (int64_t i = 0; i < view->length; last = code) {
+        int n = utf8_decode(view->text + i, &code);
+        if (i && unicode_breaks(last, code, &state)) {
+            TRY(map_cluster(step, view, from, i, out));
+            from = i;
+        }
+        i += n;
+    }
+    TRY(map_cluster(step, view, from, view->length, out));
+    return commit(scratch, view);
+}
+
 static enum status copy_text(struct normalize_step *step, const json_t *json, const char *key, const char *where)
 {
     const json_t *value = json_object_get(json, key);
@@ -201,6 +289,14 @@ static enum status open_lowercase(struct normalize_step *step, const json_t *jso
     return OK;
 }
 
+static enum status open_strip_accents(struct normalize_step *step, const json_t *json, const char *where)
+{
+    (void)json;
+    (void)where;
+    step->run = run_strip_accents;
+    return OK;
+}
+
 static enum status open_strip(struct normalize_step *step, const json_t *json, const char *where)
 {
     step->run = run_strip;
@@ -221,6 +317,17 @@ static enum status open_replace(struct normalize_step *step, const json_t *json,
     return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
 }
 
+static enum status open_charsmap(struct normalize_step *step, const json_t *json, const char *where)
+{
+    const json_t *map = json_object_get(json, "precompiled_charsmap");
+    step->run = run_charsmap;
+    if (json_is_null(map))
+        return OK;
+    if (!json_is_string(map))
+        return fail(ERR_FORMAT, "%s: \"precompiled_charsmap\" must be a string", where);
+    return charsmap_open(&step->map, json_string_value(map), (int64_t)json_string_length(map), where);
+}
+
 static const struct {
     const char *name;
     enum status (*open)(struct normalize_step *step, const json_t *json, const char *where);
@@ -231,9 +338,11 @@ static const struct {
     {"NFKC", open_form, UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
     {"NFKD", open_form, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT},
     {"Lowercase", open_lowercase, 0},
+    {"StripAccents", open_strip_accents, 0},
     {"Strip", open_strip, 0},
     {"Prepend", open_prepend, 0},
     {"Replace", open_replace, 0},
+    {"Precompiled", open_charsmap, 0},
 };
 
 static enum status open_steps(struct normalizer *normalizer, const json_t *json, int nesting, const char *where)
@@ -276,6 +385,7 @@ void normalizer_close(struct normalizer *normalizer)
     for (int64_t i = 0; i < normalizer->count; i++) {
         regex_close(normalizer->steps[i].pattern);
         memory_free(normalizer->steps[i].text);
+        charsmap_close(&normalizer->steps[i].map);
     }
     memory_free(normalizer->steps);
     *normalizer = (struct normalizer){0};

@@ -21,7 +21,7 @@ static enum status encode(const struct chat *chat, const struct buffer *text, in
     struct tokens *tokens = &out->tokens;
     tokens->count = 0;
     out->trained = 0;
-    TRY(tokenizer_encode(chat_tokenizer(chat), text->data, text->size, tokens));
+    TRY(tokenizer_encode_surrounded(chat_tokenizer(chat), text->data, text->size, tokens));
     TRY(memory_grow(&out->mask, &out->mask_capacity, tokens->count + 1, 1));
     for (int64_t i = 0; i < tokens->count; i++) {
         out->mask[i] = prompt == 0 || tokens->end[i] > prompt;

@@ -1,4 +1,4 @@
-/* Pre-tokenizers. Every kind becomes steps of four sorts; a step hands its pieces to the next one as it finds them, so that
+/* Pre-tokenizers. Every kind becomes steps of five sorts; a step hands its pieces to the next one as it finds them, so that
  * words reach the sink without being stored. To add a kind, add a row to KINDS.
  *
  * ByteLevel also writes text in the byte alphabet. The model works on bytes, so this is done only where later steps would
@@ -9,20 +9,26 @@
 #include <string.h>
 
 #include "text/alphabet.h"
+#include "text/scanner.h"
 #include "text/utf8.h"
 
-enum { STEPS_MOST = 64, NESTING_MOST = 8, MAPPED_GROWTH = 2 };
+enum { STEPS_MOST = 64, NESTING_MOST = 8, REPLACEMENT_MOST = 4 };
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define NUMERIC "\\p{N}"
-#define PUNCTUATION "[!-/:-@\\[-`{-~\\p{P}]"
+#define SPACE "\\s"
+#define WORDS "[" WORD "]+|[^\\s" WORD "]+"
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"         /* Rust's \w, not Oniguruma's */
 
 enum sort {
     SPLIT,                              /* at the matches of a pattern */
     PREFIX,                             /* a space in front, unless there is one */
+    SPACES,                             /* another character for every space, and perhaps one more in front */
     MAP,                                /* bytes to characters of the byte alphabet */
     UNMAP,                              /* and back */
 };
+
+/* Where SPACES puts its character if it is not there. */
+enum scheme { NEVER, FIRST, ALWAYS };
 
 /* What happens to a match. */
 enum behaviour { ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS };
@@ -31,7 +37,11 @@ struct pretokenize_step {
     enum sort sort;
     enum behaviour behaviour;
     bool invert;                        /* what does not match counts as the match */
+    const struct scanner *scanner;      /* finds what the pattern would; NULL: the pattern has none */
     struct regex *pattern;
+    char text[REPLACEMENT_MOST];        /* what SPACES puts for a space */
+    int64_t length;
+    enum scheme scheme;
 };
 
 /* One run: what all steps share. */
@@ -40,6 +50,7 @@ struct run {
     struct pretokenize_scratch *scratch;
     pretokenize_sink *sink;
     void *context;
+    int64_t first;                      /* where the very first byte came from; -1: the text is not at the beginning */
 };
 
 static enum status run_step(const struct run *run, int64_t k, struct view view);
@@ -94,14 +105,32 @@ static enum status join(struct joiner *j, int64_t from, int64_t to, bool match)
     return OK;
 }
 
+static enum status find(const struct run *run, const struct pretokenize_step *step, const struct view *view, int64_t from,
+                        int64_t *begin, int64_t *end)
+{
+    if (!step->scanner)
+        return regex_find(step->pattern, run->scratch->search, view->text, view->length, from, begin, end);
+    *begin = -1;
+    if (from < view->length && (*end = scanner_next(step->scanner, view->text, view->length, from, begin)) < 0)
+        *begin = -1;
+    return OK;
+}
+
 static enum status run_split(const struct run *run, int64_t k, struct view view)
 {
     const struct pretokenize_step *step = &run->p->steps[k];
-    struct joiner j = {.run = run, .next = k + 1, .behaviour = step->behaviour, .view = view};
     int64_t done = 0, from = 0, last = -1;
+    if (step->scanner && scanner_covers(step->scanner) && step->behaviour == ISOLATED) {        /* matches without gaps */
+        for (int64_t begin; from < view.length; from = done) {
+            done = scanner_next(step->scanner, view.text, view.length, from, &begin);
+            TRY(run_step(run, k + 1, view_slice(view, from, done)));
+        }
+        return OK;
+    }
+    struct joiner j = {.run = run, .next = k + 1, .behaviour = step->behaviour, .view = view};
     while (from <= view.length) {
         int64_t begin, end;
-        TRY(regex_find(step->pattern, run->scratch->search, view.text, view.length, from, &begin, &end));
+        TRY(find(run, step, &view, from, &begin, &end));
         if (begin < 0)
             break;
         if (begin == end && end == last) {      /* an empty match right behind a match does not count */
@@ -119,13 +148,36 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
     return flush(&j);
 }
 
+static enum status rewrite_spaces(const struct run *run, const struct pretokenize_step *step, const struct view *view,
+                                  struct aligned *out)
+{
+    uint32_t code;
+    int64_t begin, end;
+    view_origin(view, 0, utf8_decode(view->text, &code), &begin, &end);
+    bool there = view->text[0] == ' ' ||
+                 (view->length >= step->length && memcmp(view->text, step->text, (size_t)step->length) == 0);
+    if (!there && (step->scheme == ALWAYS || (step->scheme == FIRST && begin == run->first)))
+        TRY(aligned_append(out, step->text, step->length, begin, end));
+    for (int64_t i = 0; i < view->length;) {
+        const char *space = memchr(view->text + i, ' ', (size_t)(view->length - i));
+        int64_t to = space ? space - view->text : view->length;
+        TRY(aligned_copy(out, view, i, to));
+        if (space) {
+            view_origin(view, to, to + 1, &begin, &end);
+            TRY(aligned_append(out, step->text, step->length, begin, end));
+        }
+        i = to + 1;
+    }
+    return OK;
+}
+
 static enum status run_rewrite(const struct run *run, int64_t k, struct view view)
 {
     if (!run->scratch->text && !(run->scratch->text = memory_alloc(run->p->count * (int64_t)sizeof *run->scratch->text)))
         return ERR_MEMORY;
     struct aligned *out = &run->scratch->text[k];
     out->length = 0;
-    out->most = MAPPED_GROWTH * view.length + 1;
+    out->most = REPLACEMENT_MOST * (view.length + 1);
     int64_t begin, end;
     uint32_t code;
     switch (run->p->steps[k].sort) {
@@ -135,6 +187,9 @@ static enum status run_rewrite(const struct run *run, int64_t k, struct view vie
         view_origin(&view, 0, utf8_decode(view.text, &code), &begin, &end);
         TRY(aligned_append(out, " ", 1, begin, end));
         TRY(aligned_copy(out, &view, 0, view.length));
+        break;
+    case SPACES:
+        TRY(rewrite_spaces(run, &run->p->steps[k], &view, out));
         break;
     case MAP:
         for (int64_t i = 0; i < view.length; i++) {
@@ -164,9 +219,13 @@ static enum status run_step(const struct run *run, int64_t k, struct view view)
 }
 
 enum status pretokenizer_run(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch, struct view text,
-                             pretokenize_sink *sink, void *context)
+                             bool first, pretokenize_sink *sink, void *context)
 {
-    const struct run run = {.p = pretokenizer, .scratch = scratch, .sink = sink, .context = context};
+    if (!text.length)
+        return OK;
+    int64_t begin, end;
+    view_origin(&text, 0, 1, &begin, &end);
+    const struct run run = {.p = pretokenizer, .scratch = scratch, .sink = sink, .context = context, .first = first ? begin : -1};
     return run_step(&run, 0, text);
 }
 
@@ -191,7 +250,17 @@ static enum status add_pattern(struct pretokenizer *p, const char *pattern, enum
     struct pretokenize_step *step = NULL;
     TRY(add(p, SPLIT, &step, where));
     step->behaviour = behaviour;
-    return regex_open(&step->pattern, pattern, (int64_t)strlen(pattern), where);
+    step->scanner = scanner_find(pattern, (int64_t)strlen(pattern));
+    return step->scanner ? OK : regex_open(&step->pattern, pattern, (int64_t)strlen(pattern), where);
+}
+
+static enum status add_scanner(struct pretokenizer *p, const struct scanner *scanner, enum behaviour behaviour, const char *where)
+{
+    struct pretokenize_step *step = NULL;
+    TRY(add(p, SPLIT, &step, where));
+    step->behaviour = behaviour;
+    step->scanner = scanner;
+    return OK;
 }
 
 static enum status read_behaviour(const json_t *json, enum behaviour *behaviour, const char *where)
@@ -235,21 +304,83 @@ static enum status open_split(struct pretokenizer *p, const json_t *json, const 
     TRY(add(p, SPLIT, &step, where));
     TRY(read_behaviour(json, &step->behaviour, where));
     TRY(json_get_bool(json, "invert", &step->invert, where));
-    return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
+    const json_t *pattern = json_object_get(json, "pattern"), *regex = json_object_get(pattern, "Regex");
+    if (json_is_string(regex) && (step->scanner = scanner_find(json_string_value(regex), (int64_t)json_string_length(regex))))
+        return OK;
+    return regex_open_json(&step->pattern, pattern, where);
 }
 
 static enum status open_digits(struct pretokenizer *p, const json_t *json, const char *where)
 {
     bool individual = false;
     TRY(json_get_bool(json, "individual_digits", &individual, where));
-    return add_pattern(p, NUMERIC, individual ? ISOLATED : CONTIGUOUS, where);
+    return add_scanner(p, &SCANNER_DIGITS, individual ? ISOLATED : CONTIGUOUS, where);
 }
 
 static enum status open_punctuation(struct pretokenizer *p, const json_t *json, const char *where)
 {
     enum behaviour behaviour;
     TRY(read_behaviour(json, &behaviour, where));
-    return add_pattern(p, PUNCTUATION, behaviour, where);
+    return add_scanner(p, &SCANNER_PUNCTUATION, behaviour, where);
+}
+
+static enum status open_whitespace(struct pretokenizer *p, const json_t *json, const char *where)
+{
+    (void)json;
+    TRY(add_pattern(p, WORDS, REMOVED, where));
+    p->steps[p->count - 1].invert = true;
+    return OK;
+}
+
+static enum status open_whitespace_split(struct pretokenizer *p, const json_t *json, const char *where)
+{
+    (void)json;
+    return add_pattern(p, SPACE, REMOVED, where);
+}
+
+static enum status open_delimiter(struct pretokenizer *p, const json_t *json, const char *where)
+{
+    const char *delimiter = "";
+    struct pretokenize_step *step = NULL;
+    TRY(json_get_text(json, "delimiter", &delimiter, where));
+    if (!*delimiter)
+        return fail(ERR_FORMAT, "%s: a CharDelimiterSplit without \"delimiter\"", where);
+    TRY(add(p, SPLIT, &step, where));
+    step->behaviour = REMOVED;
+    return regex_open_literal(&step->pattern, delimiter, (int64_t)strlen(delimiter), where);
+}
+
+/* Files from before prepend_scheme have add_prefix_space. */
+static enum status open_metaspace(struct pretokenizer *p, const json_t *json, const char *where)
+{
+    static const char *const SCHEMES[] = {[NEVER] = "never", [FIRST] = "first", [ALWAYS] = "always"};
+    const char *replacement = "\xe2\x96\x81", *scheme = NULL;
+    bool prefix = true, split = true;
+    struct pretokenize_step *step = NULL;
+    uint32_t code;
+    TRY(json_get_text(json, "replacement", &replacement, where));
+    TRY(json_get_text(json, "prepend_scheme", &scheme, where));
+    TRY(json_get_bool(json, "add_prefix_space", &prefix, where));
+    TRY(json_get_bool(json, "split", &split, where));
+    TRY(add(p, SPACES, &step, where));
+    step->length = (int64_t)strlen(replacement);
+    if (!step->length || utf8_decode(replacement, &code) != step->length)
+        return fail(ERR_FORMAT, "%s: \"replacement\" must be one character", where);
+    memcpy(step->text, replacement, (size_t)step->length);
+    step->scheme = prefix ? ALWAYS : NEVER;
+    for (int i = NEVER; scheme && i <= ALWAYS; i++) {
+        if (strcmp(scheme, SCHEMES[i]) == 0) {
+            step->scheme = (enum scheme)i;
+            break;
+        }
+        if (i == ALWAYS)
+            return fail(ERR_FORMAT, "%s: \"prepend_scheme\" cannot be \"%s\"", where, scheme);
+    }
+    if (!split)
+        return OK;
+    TRY(add(p, SPLIT, &step, where));
+    step->behaviour = WITH_NEXT;
+    return regex_open_literal(&step->pattern, replacement, (int64_t)strlen(replacement), where);
 }
 
 static const struct {
@@ -260,6 +391,10 @@ static const struct {
     {"Split", open_split},
     {"Digits", open_digits},
     {"Punctuation", open_punctuation},
+    {"Metaspace", open_metaspace},
+    {"Whitespace", open_whitespace},
+    {"WhitespaceSplit", open_whitespace_split},
+    {"CharDelimiterSplit", open_delimiter},
 };
 
 static enum status open_steps(struct pretokenizer *p, const json_t *json, int nesting, const char *where)
@@ -281,17 +416,21 @@ static enum status open_steps(struct pretokenizer *p, const json_t *json, int ne
     return fail(ERR_UNSUPPORTED, "%s: a pre-tokenizer of type \"%s\" is not supported", where, type);
 }
 
-enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, const char *where)
+enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool bytes, const char *where)
 {
     *p = (struct pretokenizer){0};
     if (!json || json_is_null(json))
-        return fail(ERR_UNSUPPORTED, "%s: a tokenizer without one is not supported (only byte-level ones are)", where);
+        return OK;
     if (!(p->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *p->steps)))
         return ERR_MEMORY;
     TRY(open_steps(p, json, 0, where));
-    for (int64_t i = 0; i < p->count; i++) {
+    for (int64_t i = 0; bytes && i < p->count; i++) {
         if (p->steps[i].sort != MAP)
             continue;
+        p->bytes = true;
+        for (int64_t k = i + 1; k < p->count; k++)
+            if (p->steps[k].sort != SPLIT)
+                return fail(ERR_UNSUPPORTED, "%s: a Metaspace behind a ByteLevel is not supported", where);
         if (i == p->count - 1) {        /* nothing sees the characters: words stay bytes */
             p->count--;
             return OK;
@@ -299,7 +438,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, const 
         struct pretokenize_step *step = NULL;
         return add(p, UNMAP, &step, where);
     }
-    return fail(ERR_UNSUPPORTED, "%s: without a ByteLevel step it is not supported", where);
+    return OK;
 }
 
 void pretokenizer_close(struct pretokenizer *p)

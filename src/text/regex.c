@@ -19,7 +19,7 @@ struct regex {
 };
 
 struct regex_search {
-    double start;                       /* when it was made, and how often it was asked: all finds of a search share a deadline */
+    double start;                       /* when it was first asked, and how often: all finds of a text share a deadline */
     int64_t finds;
     pcre2_match_data *data;
     pcre2_match_context *context;
@@ -147,9 +147,14 @@ enum status regex_search_init(struct regex_search **out)
         return ERR_MEMORY;
     }
     pcre2_set_heap_limit(search->context, HEAP_KIB);
-    search->start = clock_seconds();
+    regex_search_restart(search);
     *out = search;
     return OK;
+}
+
+void regex_search_restart(struct regex_search *search)
+{
+    search->finds = 0;
 }
 
 void regex_search_free(struct regex_search *search)
@@ -164,6 +169,8 @@ void regex_search_free(struct regex_search *search)
 enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
                        int64_t *begin, int64_t *end)
 {
+    if (!search->finds)
+        search->start = clock_seconds();
     if (++search->finds % FINDS_A_LOOK == 0 && clock_seconds() - search->start > SECONDS + SECONDS_PER_BYTE * (double)length)
         return fail(ERR_LIMIT, "%s: the pattern takes too long on a text of %lld bytes", regex->where, (long long)length);
     int64_t steps = length > (UINT32_MAX - STEPS) / STEPS_PER_BYTE ? UINT32_MAX : STEPS + STEPS_PER_BYTE * length;

@@ -21,6 +21,7 @@ void regex_close(struct regex *regex);                          /* NULL is fine 
 
 enum status regex_search_init(struct regex_search **out);
 void regex_search_free(struct regex_search *search);            /* NULL is fine */
+void regex_search_restart(struct regex_search *search);         /* before another text: it has a deadline of its own */
 
 /* The first match at or behind `from` in valid UTF-8: [*begin, *end), or *begin = -1. A pattern that takes too many steps is
  * ERR_LIMIT. */

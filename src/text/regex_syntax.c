@@ -8,7 +8,9 @@
 
 #include <string.h>
 
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#include "text/unicode.h"
+
+#define PC "\\p{Pc}"
 #define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"      /* Oniguruma has them in \w, but not in [\w] */
 
 struct reader {
@@ -37,10 +39,6 @@ static const struct {
 } ESCAPES[] = {
     {'s', "\\p{White_Space}", "\\p{White_Space}"},
     {'S', "\\P{White_Space}", "\\P{White_Space}"},
-    {'d', "\\p{Nd}", "\\p{Nd}"},
-    {'D', "\\P{Nd}", "\\P{Nd}"},
-    {'w', "[" WORD FRACTIONS "]", WORD},
-    {'W', "[^" WORD FRACTIONS "]", NULL},
     {'h', "[0-9a-fA-F]", "0-9a-fA-F"},
     {'H', "[^0-9a-fA-F]", NULL},
     {'n', "\\n", "\\n"},
@@ -78,6 +76,60 @@ static enum status hex(struct reader *r, const char *from, int digits)
     return buffer_format(r->out, "\\x{%.*s}", count, first);
 }
 
+/* Classes by name: what PCRE2 knows of them, and what unicode_class adds for code points that are newer. */
+static const struct {
+    const char *name, *pattern;
+    unsigned classes;
+} PROPERTIES[] = {
+    {"L", "\\p{L}", UNICODE_LETTER},
+    {"Lu", "\\p{Lu}", UNICODE_UPPER},
+    {"Ll", "\\p{Ll}", UNICODE_LOWER},
+    {"Lm", "\\p{Lm}", UNICODE_MODIFIER},
+    {"Lo", "\\p{Lo}", UNICODE_LETTER_OTHER},
+    {"M", "\\p{M}", UNICODE_MARK},
+    {"N", "\\p{N}", UNICODE_NUMBER},
+    {"Nd", "\\p{Nd}", UNICODE_DIGIT},
+    {"P", "\\p{P}", UNICODE_PUNCTUATION},
+    {"S", "\\p{S}", UNICODE_SYMBOL},
+    {"Alphabetic", "\\p{Alphabetic}", UNICODE_LETTER},
+    {"Han", "\\p{sc:Han}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}", 0},
+    {"w", "\\p{Alphabetic}\\p{M}\\p{Nd}" PC, UNICODE_LETTER | UNICODE_MARK | UNICODE_DIGIT},
+};
+
+enum { PROPERTY_COUNT = sizeof PROPERTIES / sizeof *PROPERTIES };
+
+/* A class of the table and what else is in it, inside [...] or as one of its own. */
+static enum status put_class(const struct reader *r, int property, const char *more, bool negated)
+{
+    uint32_t first, last;
+    unsigned classes;
+    if (!r->in_class)
+        TRY(put(r, negated ? "[^" : "["));
+    TRY(put(r, PROPERTIES[property].pattern));
+    TRY(put(r, more));
+    for (int i = 0; unicode_new(i, &first, &last, &classes); i++)
+        if (classes & PROPERTIES[property].classes)
+            TRY(buffer_format(r->out, "\\x{%x}-\\x{%x}", (unsigned)first, (unsigned)last));
+    return r->in_class ? OK : put(r, "]");
+}
+
+static int find_property(const char *name, int length)
+{
+    for (int i = 0; i < PROPERTY_COUNT; i++)
+        if ((int)strlen(PROPERTIES[i].name) == length && memcmp(PROPERTIES[i].name, name, (size_t)length) == 0)
+            return i;
+    return -1;
+}
+
+/* \d and \w, and what they are not; the reader stands behind the letter. */
+static enum status shorthand(const struct reader *r, const char *from, char letter)
+{
+    bool word = letter == 'w' || letter == 'W', negated = letter == 'D' || letter == 'W';
+    if (negated && r->in_class)
+        return letter == 'D' ? put(r, "\\P{Nd}") : refuse(r, from, "an escape inside [...]");
+    return put_class(r, find_property(word ? "w" : "Nd", word ? 1 : 2), word && !r->in_class ? FRACTIONS : "", negated);
+}
+
 /* \p{...}: general categories and Alphabetic as they are, any other name as a script. */
 static enum status property(struct reader *r, const char *from, char letter)
 {
@@ -91,8 +143,12 @@ static enum status property(struct reader *r, const char *from, char letter)
     if (!count || r->at >= r->end || *r->at != '}')
         return refuse(r, from, "a property");
     r->at++;
+    negated ^= letter == 'P';
+    int known = *name == 'w' ? -1 : find_property(name, count);
+    if (known >= 0 && (!negated || !r->in_class))
+        return put_class(r, known, "", negated);
     bool category = (count <= 2 && strchr("LMNPSZC", name[0])) || (count == 10 && memcmp(name, "Alphabetic", 10) == 0);
-    return buffer_format(r->out, "\\%c{%s%s%.*s}", letter, negated ? "^" : "", category ? "" : "sc:", count, name);
+    return buffer_format(r->out, "\\%c{%s%.*s}", negated ? 'P' : 'p', category ? "" : "sc:", count, name);
 }
 
 static enum status escape(struct reader *r)
@@ -103,6 +159,8 @@ static enum status escape(struct reader *r)
     char c = *r->at++;
     if (c == 'p' || c == 'P')
         return property(r, from, c);
+    if (memchr("dDwW", c, 4))
+        return shorthand(r, from, c);
     if (c == 'x' || c == 'u')
         return hex(r, from, c == 'x' ? 2 : 4);
     for (size_t i = 0; i < sizeof ESCAPES / sizeof *ESCAPES; i++) {

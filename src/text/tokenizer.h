@@ -1,11 +1,13 @@
 /* Tokenizers as tokenizer.json describes them: text to ids and back.
  *
- * An open tokenizer is never written to: any number of threads may encode with it, each into its own struct tokens.
+ * Any number of threads may use an open tokenizer, each with its own struct tokens. Whoever encodes many texts in one thread may
+ * hold an encoder; tokenizer_encode borrows one.
  */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
 #include "base/memory.h"
+#include "text/aligned.h"
 
 struct tokenizer;
 
@@ -21,6 +23,10 @@ void tokens_free(struct tokens *tokens);
 
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);
+
+/* The tokenizer.json of a model's directory, with the "added_tokens_decoder" of its tokenizer_config.json, if there is one, for
+ * tokens that tokenizer.json does not add itself. */
+enum status tokenizer_open_dir(struct tokenizer **out, const char *dir);
 void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine */
 
 /* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not
@@ -28,18 +34,35 @@ void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine 
  * unless the file has an unk_token. On failure nothing is appended. */
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int64_t length, struct tokens *tokens);
 
-/* The same with ranges of the text, ascending and not overlapping, in which no special token is recognised: what a user typed. */
-struct text_range {
-    int64_t begin, end;
-};
-
+/* The same where some bytes were typed by a user: `count` ranges of the text, ascending and not overlapping, or ERR_ARGUMENT. A
+ * special token of which any byte is in such a range is not recognised, so that what a user types never becomes one; a special
+ * token that touches a range from outside is. All else is as without ranges: words and merges reach across their borders. */
 enum status tokenizer_encode_guarded(const struct tokenizer *tokenizer, const char *text, int64_t length,
                                      const struct text_range *plain, int64_t count, struct tokens *tokens);
+
+/* The same with the tokens in front and behind that the file's post_processor adds, as Hugging Face's add_special_tokens=True
+ * does; they cover no bytes. */
+enum status tokenizer_encode_surrounded(const struct tokenizer *tokenizer, const char *text, int64_t length,
+                                        struct tokens *tokens);
+
+/* What one thread needs to encode, with the words that it met before. The tokenizer must outlive it. */
+struct encoder;
+enum status encoder_open(struct encoder **out, const struct tokenizer *tokenizer);
+void encoder_close(struct encoder *encoder);                    /* NULL is fine */
+
+/* tokenizer_encode_guarded. */
+enum status encoder_encode(struct encoder *encoder, const char *text, int64_t length, const struct text_range *plain,
+                           int64_t count, struct tokens *tokens);
 
 /* Appends the bytes of ids, special tokens included or not. A character cut in two stays cut: the bytes are appended as they
  * are. An id without a token is ERR_DATA. */
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,
                              struct buffer *text);
+
+/* The same for ids that go on where others ended (`first` false): what a tokenizer takes off the beginning of a text, as a space
+ * that it put there, stays. */
+enum status tokenizer_decode_more(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,
+                                  bool first, struct buffer *text);
 
 /* One more than the largest id. */
 int64_t tokenizer_vocabulary(const struct tokenizer *tokenizer);

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "text/alphabet.h"
-#include "text/regex.h"
 #include "text/tokenizer.h"
 
 #define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}"
@@ -211,6 +210,43 @@ static void added_tokens_come_first(void **state)
     tokenizer_close(t);
 }
 
+static const char *guarded(const struct tokenizer *t, const char *text, int64_t begin, int64_t end)
+{
+    static char out[1024];
+    struct tokens tokens = {0};
+    const struct text_range plain = {begin, end};
+    assert_ok(tokenizer_encode_guarded(t, text, (int64_t)strlen(text), &plain, 1, &tokens));
+    int n = 0;
+    for (int64_t i = 0; i < tokens.count; i++)
+        n += snprintf(out + n, sizeof out - (size_t)n, "%s%d:%lld-%lld", i ? " " : "", tokens.id[i], (long long)tokens.begin[i],
+                      (long long)tokens.end[i]);
+    tokens_free(&tokens);
+    return out;
+}
+
+static void text_of_a_user_has_no_special_tokens(void **state)
+{
+    (void)state;
+    struct parts p = {.merges = "a b",
+                      .pre_tokenizer = BYTES_ONLY,
+                      .normalizer = "{\"type\":\"Lowercase\"}",
+                      .added = "{\"id\":257,\"content\":\"<x>\",\"special\":true},{\"id\":258,\"content\":\"<y>\"},"
+                               "{\"id\":259,\"content\":\"<x>ab\",\"special\":true},"
+                               "{\"id\":260,\"content\":\"<N>\",\"special\":true,\"normalized\":true}"};
+    struct tokenizer *t = tokenizer_of(p);
+    assert_string_equal(guarded(t, "<x><x><x>", 3, 6), "257:0-3 60:3-4 120:4-5 62:5-6 257:6-9");
+    assert_string_equal(guarded(t, "<x><y><x>", 3, 6), "257:0-3 258:3-6 257:6-9");        /* not special: still one token */
+    assert_string_equal(guarded(t, "<x>", 2, 3), "60:0-1 120:1-2 62:2-3");                /* its last byte was typed */
+    assert_string_equal(guarded(t, "<x>ab", 3, 4), "257:0-3 256:3-5");          /* the shorter token, then a merge across */
+    assert_string_equal(guarded(t, "<x>ab", 5, 5), "259:0-5");
+    assert_string_equal(guarded(t, "<n><N>", 0, 3), "60:0-1 110:1-2 62:2-3 260:3-6");
+    const struct text_range wrong[] = {{0, 2}, {1, 3}};
+    struct tokens tokens = {0};
+    assert_fails(tokenizer_encode_guarded(t, "abc", 3, wrong, 2, &tokens), ERR_ARGUMENT, "range 1");
+    assert_fails(tokenizer_encode_guarded(t, "ab", 2, wrong + 1, 1, &tokens), ERR_ARGUMENT, "range 0");
+    tokenizer_close(t);
+}
+
 static void flags_of_added_tokens_hold(void **state)
 {
     (void)state;
@@ -296,54 +332,6 @@ static void words_in_the_vocabulary_may_skip_merging(void **state)
     check(p, "abc", "258:0-3");
 }
 
-/* The classes of patterns are those of the library that made the file. */
-static void patterns_mean_what_oniguruma_means(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *pattern, *text;
-        int begin, end;
-    } cases[] = {
-        {"\\s", "\u180e", -1, -1},
-        {"\\s", "a\xc2\x85", 1, 3},
-        {"[^\\s]", "\u2028\u180e", 3, 6},
-        {"\\h+", "xyz12f", 3, 6},
-        {"\\v", "\n\x0b", 1, 2},
-        {"^b", "a\nb", 2, 3},
-        {"a$", "a\nb", 0, 1},
-        {"\\w+", "-e\u0301_\u00b2", 1, 7},
-        {"x{,2}y", "xxxy", 1, 4},
-        {"(?i:'S|'ll)", "X'Ll", 1, 4},
-        {"\\p{Han}", "x\u3001\u4e00", 4, 7},
-        {"\\u4e00", "\u4e00", 0, 3},
-        {"a{b", "a{b", 0, 3},
-        {"\\d", "\u00b2\u0663", 2, 4},
-        {".", "\nx", 1, 2},
-    };
-    struct regex_search *search;
-    assert_ok(regex_search_init(&search));
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct regex *regex;
-        int64_t begin, end;
-        assert_ok(regex_open(&regex, cases[i].pattern, (int64_t)strlen(cases[i].pattern), "test"));
-        assert_ok(regex_find(regex, search, cases[i].text, (int64_t)strlen(cases[i].text), 0, &begin, &end));
-        if (begin != cases[i].begin || end != cases[i].end)
-            fail_msg("%s on %s: %lld-%lld", cases[i].pattern, cases[i].text, (long long)begin, (long long)end);
-        regex_close(regex);
-    }
-    static const char *const refused[] = {"\\1",   "\\b",  "[[:alpha:]]", "[a&&b]", "a(?i)b",        "(?m:.)",
-                                          "x{2}+", "\\pL", "(*FAIL)",     "(?R)",   "\\C",           "[a",
-                                          "\\",    "\\K",  "(?<n>x)",     "[\\W]",  "\\x{110000000}"};
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        struct regex *regex;
-        assert_fails(regex_open(&regex, refused[i], (int64_t)strlen(refused[i]), "here"), ERR_UNSUPPORTED,
-                     "here: the pattern uses");
-    }
-    struct regex *regex;
-    assert_fails(regex_open(&regex, "(", 1, "here"), ERR_FORMAT, "cannot be compiled");
-    regex_search_free(search);
-}
-
 static void a_hostile_pattern_runs_out_of_budget(void **state)
 {
     (void)state;
@@ -416,19 +404,20 @@ static void what_is_not_supported_is_named(void **state)
 {
     (void)state;
     struct tokenizer *t;
-    assert_fails(open_parts(&t, (struct parts){.type = "Unigram"}), ERR_UNSUPPORTED, "model of type \"Unigram\"");
-    assert_fails(open_parts(&t, (struct parts){.type = "WordPiece"}), ERR_UNSUPPORTED, "WordPiece");
+    assert_fails(open_parts(&t, (struct parts){.type = "Unigram"}), ERR_FORMAT, "Unigram");
+    assert_fails(open_parts(&t, (struct parts){.type = "WordPiece"}), ERR_UNSUPPORTED, "model of type \"WordPiece\"");
     assert_fails(open_parts(&t, (struct parts){.model_extra = "\"byte_fallback\":true,"}), ERR_UNSUPPORTED, "byte_fallback");
     assert_fails(open_parts(&t, (struct parts){.model_extra = "\"dropout\":0.1,"}), ERR_UNSUPPORTED, "dropout");
     assert_fails(open_parts(&t, (struct parts){.model_extra = "\"end_of_word_suffix\":\"</w>\","}), ERR_UNSUPPORTED,
                  "end_of_word_suffix");
-    assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"Metaspace\"}"}), ERR_UNSUPPORTED, "Metaspace");
-    assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "null"}), ERR_UNSUPPORTED, "byte-level");
-    assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"Digits\"}"}), ERR_UNSUPPORTED, "ByteLevel");
+    assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"BertPreTokenizer\"}"}), ERR_UNSUPPORTED,
+                 "BertPreTokenizer");
+    assert_fails(open_parts(&t, (struct parts){.pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL
+                                                                ",{\"type\":\"Metaspace\"}]}"}),
+                 ERR_UNSUPPORTED, "Metaspace");
     assert_fails(open_parts(&t, (struct parts){.normalizer = "{\"type\":\"BertNormalizer\"}"}), ERR_UNSUPPORTED,
                  "BertNormalizer");
     assert_fails(open_parts(&t, (struct parts){.decoder = "{\"type\":\"WordPiece\"}"}), ERR_UNSUPPORTED, "decoder");
-    assert_fails(open_parts(&t, (struct parts){.decoder = "null"}), ERR_UNSUPPORTED, "decoder");
 }
 
 #define WHOLE(model, added)                                                                                                      \
@@ -443,7 +432,20 @@ static void broken_files_are_refused(void **state)
         const char *message;
     } files[] = {
         {"", ERR_FORMAT, "t.json"},
-        {"[]", ERR_UNSUPPORTED, "pre_tokenizer"},
+        {"[]", ERR_FORMAT, "an object is expected"},
+        {"{\"model\":{}]", ERR_FORMAT, "comma"},
+        {"{\"model\":{},\"model\":{}}", ERR_FORMAT, "twice"},
+        {"{\"decoder\":null,\"decoder\":null}", ERR_FORMAT, "twice"},
+        {"{\"a\":1} x", ERR_FORMAT, "behind the end"},
+        {"{\"a\":[1}", ERR_FORMAT, "brackets"},
+        {"{\"\xff\":1}", ERR_FORMAT, "byte 2"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}", "[]"), ERR_FORMAT, "there twice"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"\\ud800x\":0},\"merges\":[]}", "[]"), ERR_FORMAT, "surrogate"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"\\q\":0},\"merges\":[]}", "[]"), ERR_FORMAT, "escape"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,},\"merges\":[]}", "[]"), ERR_FORMAT, "string is expected"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\" 1},\"merges\":[]}", "[]"), ERR_FORMAT, "colon"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":\"0\"},\"merges\":[]}", "[]"), ERR_FORMAT, "whole number"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":01},\"merges\":[]}", "[]"), ERR_FORMAT, "number"},
         {"{\"pre_tokenizer\":" BYTE_LEVEL ",\"decoder\":" BYTE_LEVEL "}", ERR_FORMAT, "\"model\" is missing"},
         {WHOLE("{\"type\":\"BPE\"}", "[]"), ERR_FORMAT, "\"vocab\""},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}", "[]"), ERR_FORMAT, "\"vocab\""},
@@ -539,11 +541,11 @@ int main(void)
         cmocka_unit_test(characters_without_a_token_are_bytes),
         cmocka_unit_test(every_text_comes_back),
         cmocka_unit_test(added_tokens_come_first),
+        cmocka_unit_test(text_of_a_user_has_no_special_tokens),
         cmocka_unit_test(flags_of_added_tokens_hold),
         cmocka_unit_test(normalisation_keeps_offsets),
         cmocka_unit_test(words_are_cut_as_the_file_says),
         cmocka_unit_test(words_in_the_vocabulary_may_skip_merging),
-        cmocka_unit_test(patterns_mean_what_oniguruma_means),
         cmocka_unit_test(a_hostile_pattern_runs_out_of_budget),
         cmocka_unit_test(a_pattern_that_crawls_is_stopped),
         cmocka_unit_test(text_must_be_utf8),

@@ -1,0 +1,91 @@
+"""Encoding speed of hone and of Hugging Face's tokenizers, alternating in one run on the same threads.
+
+    tokenizer_speed.py TOKENIZE ASSETS DATA [NAME ...] [--threads 2] [--rounds 7] [--least RATIO]
+
+TOKENIZE is the program built from tests/oracle/tokenize.c, ASSETS the folder of test models and tokenizers, DATA a folder of chats
+(*.jsonl), of which every message is one text. NAME is a folder of ASSETS with a tokenizer.json. Prints medians in MB/s and their
+ratio, and the time to open; exits with 1 if a ratio is below RATIO.
+"""
+
+import argparse
+import glob
+import json
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+NAMES = ["models/smollm2", "tokenizers/llama-bpe", "tokenizers/qwen2", "tokenizers/gpt-2", "tokenizers/starcoder",
+         "tokenizers/falcon", "tokenizers/deepseek-llm", "tokenizers/llama-spm", "tokenizers/phi-3"]
+
+
+def messages(data):
+    texts = []
+    for path in sorted(glob.glob(os.path.join(data, "*.jsonl"))):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                texts += [message["content"] for message in json.loads(line)["messages"]]
+    return texts
+
+
+class Hone:
+    def __init__(self, tool, path, texts, threads):
+        self.process = subprocess.Popen([tool, "time", path, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.opened = float(self.process.stdout.readline())
+        frames = [text.encode() for text in texts]
+        self.process.stdin.write(b"".join(struct.pack("=i", len(f)) + f for f in frames) + struct.pack("=i", -1))
+
+    def run(self):
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tool")
+    parser.add_argument("assets")
+    parser.add_argument("data")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--least", type=float, default=0)
+    arguments = parser.parse_args()
+    os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
+    from tokenizers import Tokenizer
+    texts = messages(arguments.data)
+    size = sum(len(text.encode()) for text in texts) / 1e6
+    print(f"{len(texts)} texts, {size:.2f} MB, {arguments.threads} threads, {arguments.rounds} rounds")
+    print(f"{'tokenizer':<26} {'hone MB/s':>10} {'HF MB/s':>9} {'ratio':>7} {'hone opens':>11} {'HF opens':>10}")
+    worst = float("inf")
+    for name in arguments.names or NAMES:
+        path = os.path.join(arguments.assets, name, "tokenizer.json")
+        start = time.perf_counter()
+        theirs = Tokenizer.from_file(path)
+        their_open = time.perf_counter() - start
+        theirs.no_truncation()
+        ours = Hone(arguments.tool, path, texts, arguments.threads)
+        pairs = []
+        for _ in range(arguments.rounds + 1):
+            mine = ours.run()
+            start = time.perf_counter()
+            theirs.encode_batch(texts, add_special_tokens=False)
+            pairs.append((mine, time.perf_counter() - start))
+        ours.close()
+        pairs = pairs[1:]                               # the first round warms both up
+        ratio = statistics.median(b / a for a, b in pairs)
+        worst = min(worst, ratio)
+        print(f"{name:<26} {size / statistics.median(a for a, _ in pairs):>10.1f} {size / statistics.median(b for _, b in pairs):>9.2f} "
+              f"{ratio:>7.1f} {ours.opened * 1e3:>8.1f} ms {their_open * 1e3:>7.0f} ms", flush=True)
+    print(f"the smallest ratio is {worst:.1f}")
+    return 1 if worst < arguments.least else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+/* Encoding: the text goes through once, each part handing what it finds to the next: added tokens of the raw text, the
+ * normalizer, added tokens of the normalised text, the pre-tokenizer, the model. Views carry where their bytes came from, and
+ * short words are looked up among those that this encoder has met before.
+ */
+#include <stdatomic.h>
+
+#include "text/tokenizer_parts.h"
+#include "text/utf8.h"
+#include "text/word_cache.h"
+
+struct encoder {
+    const struct tokenizer *t;
+    struct regex_search *search;
+    struct normalize_scratch normalize;
+    struct pretokenize_scratch pretokenize;
+    struct word word;
+    struct word_cache cache;
+    /* of one text */
+    struct tokens *tokens;
+    struct added_guard guard;
+    struct view view;                   /* the text that added tokens are being looked for in */
+    struct view part;                   /* what the pre-tokenizer got */
+    bool first;                         /* the view stands at the very beginning */
+};
+
+enum status encoder_open(struct encoder **out, const struct tokenizer *t)
+{
+    struct encoder *e = memory_alloc(sizeof *e);
+    if (!e)
+        return ERR_MEMORY;
+    e->t = t;
+    enum status status = regex_search_init(&e->search);
+    if (status == OK)
+        status = word_cache_init(&e->cache);
+    if (status != OK) {
+        encoder_close(e);
+        return status;
+    }
+    e->normalize.search = e->pretokenize.search = e->search;
+    *out = e;
+    return OK;
+}
+
+void encoder_close(struct encoder *e)
+{
+    if (!e)
+        return;
+    normalize_scratch_free(&e->normalize);
+    pretokenize_scratch_free(&e->t->pretokenizer, &e->pretokenize);
+    word_free(&e->word);
+    word_cache_free(&e->cache);
+    regex_search_free(e->search);
+    memory_free(e);
+}
+
+static enum status reserve(struct tokens *tokens, int64_t more)
+{
+    if (tokens->count + more <= tokens->capacity)
+        return OK;
+    int64_t need = tokens->count + more, capacities[3] = {tokens->capacity, tokens->capacity, tokens->capacity};
+    TRY(memory_grow(&tokens->id, &capacities[0], need, (int64_t)sizeof *tokens->id));
+    TRY(memory_grow(&tokens->begin, &capacities[1], need, (int64_t)sizeof *tokens->begin));
+    TRY(memory_grow(&tokens->end, &capacities[2], need, (int64_t)sizeof *tokens->end));
+    tokens->capacity = capacities[0];
+    return OK;
+}
+
+static enum status append(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
+{
+    TRY(reserve(tokens, 1));
+    tokens->id[tokens->count] = id;
+    view_origin(view, from, to, &tokens->begin[tokens->count], &tokens->end[tokens->count]);
+    tokens->count++;
+    return OK;
+}
+
+/* Keeps the word's tokens for the next time, if there are few and they follow each other without gaps. */
+static void keep(const struct word *word, int64_t length, struct word_cached *cached)
+{
+    int64_t done = 0;
+    if (word->count > WORD_CACHE_TOKENS) {
+        cached->length = 0;
+        return;
+    }
+    for (int64_t i = 0; i < word->count; done = word->symbols[i++].end) {
+        if (word->symbols[i].begin != done) {
+            cached->length = 0;
+            return;
+        }
+        cached->id[i] = word->symbols[i].id;
+        cached->end[i] = (uint8_t)word->symbols[i].end;
+    }
+    cached->count = (int8_t)word->count;
+    cached->length = done == length ? cached->length : 0;
+}
+
+static enum status encode_unknown_word(struct encoder *e, const struct view *word, struct word_cached *cached)
+{
+    const struct tokenizer *t = e->t;
+    enum status status = t->kind == MODEL_BPE ? bpe_encode(&t->bpe, word->text, word->length, &e->word)
+                                              : unigram_encode(&t->unigram, word->text, word->length, &e->word);
+    if (cached)
+        cached->length = status == OK ? cached->length : 0;
+    TRY(status);
+    if (cached)
+        keep(&e->word, word->length, cached);
+    for (int64_t i = 0; i < e->word.count; i++)
+        TRY(append(e->tokens, e->word.symbols[i].id, word, e->word.symbols[i].begin, e->word.symbols[i].end));
+    return OK;
+}
+
+static enum status encode_piece(struct encoder *e, const struct view *word)
+{
+    if (word->length > WORD_CACHE_BYTES)
+        return encode_unknown_word(e, word, NULL);
+    uintptr_t at = (uintptr_t)word->text - (uintptr_t)e->part.text;     /* words of rewritten text are elsewhere */
+    int64_t left = at < (uintptr_t)e->part.length ? e->part.length - (int64_t)at : word->length;
+    struct word_cached *cached = word_cache_find(&e->cache, word->text, word->length, left);
+    if (cached->count < 0)
+        return encode_unknown_word(e, word, cached);
+    struct tokens *tokens = e->tokens;
+    TRY(reserve(tokens, cached->count));
+    int64_t done = 0, k = tokens->count;
+    for (int i = 0; i < cached->count; i++, k++) {
+        tokens->id[k] = cached->id[i];
+        view_origin(word, done, cached->end[i], &tokens->begin[k], &tokens->end[k]);
+        done = cached->end[i];
+    }
+    tokens->count = k;
+    return OK;
+}
+
+static enum status encode_word(void *context, struct view word)
+{
+    struct encoder *e = context;
+    if (!e->t->bpe.cut)
+        return encode_piece(e, &word);
+    for (int64_t from = 0, to; from < word.length; from = to) {
+        to = bpe_cut(&e->t->bpe, word.text, word.length, from);
+        struct view piece = view_slice(word, from, to);
+        TRY(encode_piece(e, &piece));
+    }
+    return OK;
+}
+
+static enum status encode_normalized(void *context, const struct added_token *token, int64_t begin, int64_t end)
+{
+    struct encoder *e = context;
+    struct view part = view_slice(e->view, begin, end);
+    if (token)
+        return append(e->tokens, token->id, &part, 0, part.length);
+    e->part = part;
+    return pretokenizer_run(&e->t->pretokenizer, &e->pretokenize, part, e->first && begin == 0, encode_word, e);
+}
+
+static enum status encode_raw(void *context, const struct added_token *token, int64_t begin, int64_t end)
+{
+    struct encoder *e = context;
+    struct view text = e->view, part = view_slice(text, begin, end);
+    if (token)
+        return append(e->tokens, token->id, &part, 0, part.length);
+    TRY(normalizer_run(&e->t->normalizer, &e->normalize, &part));
+    e->view = part;
+    e->first = begin == 0;
+    const struct added *added = &e->t->added;
+    enum status status = added_split(added, &added->normalized, e->search, part, e->guard, encode_normalized, e);
+    e->view = text;
+    return status;
+}
+
+static enum status check_ranges(const struct text_range *plain, int64_t count, int64_t length)
+{
+    int64_t done = 0;
+    for (int64_t i = 0; i < count; done = plain[i++].end)
+        if (plain[i].begin < done || plain[i].end < plain[i].begin || plain[i].end > length)
+            return fail(ERR_ARGUMENT, "range %lld of a text of %lld bytes, from %lld to %lld, is not behind the one before it",
+                        (long long)i, (long long)length, (long long)plain[i].begin, (long long)plain[i].end);
+    return OK;
+}
+
+enum status encoder_encode(struct encoder *e, const char *text, int64_t length, const struct text_range *plain, int64_t count,
+                           struct tokens *tokens)
+{
+    TRY(check_ranges(plain, count, length));
+    int64_t bad = utf8_invalid(text, length);
+    if (bad >= 0)
+        return fail(ERR_DATA, "byte %lld of the text is not UTF-8 (0x%02x); convert the text to UTF-8", (long long)bad,
+                    (unsigned)(uint8_t)text[bad]);
+    int64_t before = tokens->count;
+    e->tokens = tokens;
+    e->guard = (struct added_guard){plain, count};
+    e->view = (struct view){.text = text, .length = length};
+    regex_search_restart(e->search);
+    enum status status = added_split(&e->t->added, &e->t->added.raw, e->search, e->view, e->guard, encode_raw, e);
+    if (status != OK)
+        tokens->count = before;
+    return status;
+}
+
+/* Encoders that wait for a thread: whoever takes one empties its slot. */
+enum { SLOTS = 64 };
+
+struct encoder_pool {
+    _Atomic(struct encoder *) idle[SLOTS];
+};
+
+enum status encoder_pool_open(struct encoder_pool **out)
+{
+    *out = memory_alloc(sizeof **out);
+    return *out ? OK : ERR_MEMORY;
+}
+
+void encoder_pool_close(struct encoder_pool *pool)
+{
+    for (int i = 0; pool && i < SLOTS; i++)
+        encoder_close(atomic_load(&pool->idle[i]));
+    memory_free(pool);
+}
+
+static enum status borrow(const struct tokenizer *t, struct encoder **out)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (atomic_load_explicit(&t->pool->idle[i], memory_order_relaxed) && (*out = atomic_exchange(&t->pool->idle[i], NULL)))
+            return OK;
+    return encoder_open(out, t);
+}
+
+static void give_back(const struct tokenizer *t, struct encoder *e)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        struct encoder *none = NULL;
+        if (atomic_compare_exchange_strong(&t->pool->idle[i], &none, e))
+            return;
+    }
+    encoder_close(e);
+}
+
+enum status tokenizer_encode_guarded(const struct tokenizer *t, const char *text, int64_t length, const struct text_range *plain,
+                                     int64_t count, struct tokens *tokens)
+{
+    struct encoder *e = NULL;
+    TRY(borrow(t, &e));
+    enum status status = encoder_encode(e, text, length, plain, count, tokens);
+    give_back(t, e);
+    return status;
+}
+
+enum status tokenizer_encode(const struct tokenizer *t, const char *text, int64_t length, struct tokens *tokens)
+{
+    return tokenizer_encode_guarded(t, text, length, NULL, 0, tokens);
+}
+
+static enum status append_all(struct tokens *tokens, const int32_t *ids, int count, int64_t place)
+{
+    TRY(reserve(tokens, count));
+    for (int i = 0; i < count; i++, tokens->count++) {
+        tokens->id[tokens->count] = ids[i];
+        tokens->begin[tokens->count] = tokens->end[tokens->count] = place;
+    }
+    return OK;
+}
+
+enum status tokenizer_encode_surrounded(const struct tokenizer *t, const char *text, int64_t length, struct tokens *tokens)
+{
+    int64_t before = tokens->count;
+    enum status status = append_all(tokens, t->post.before, t->post.before_count, 0);
+    if (status == OK)
+        status = tokenizer_encode(t, text, length, tokens);
+    if (status == OK)
+        status = append_all(tokens, t->post.after, t->post.after_count, length);
+    if (status != OK)
+        tokens->count = before;
+    return status;
+}

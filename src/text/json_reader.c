@@ -1,0 +1,279 @@
+/* JSON from front to back. Strings without escapes are handed out where they stand. */
+#include "text/json_reader.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/utf8.h"
+
+enum { NESTING_MOST = 512, NUMBER_MOST = 64, EXPONENT_MOST = 10000 };
+
+void json_reader_init(struct json_reader *r, const char *text, int64_t length, const char *where)
+{
+    *r = (struct json_reader){.start = text, .at = text, .end = text + length, .where = where};
+}
+
+void json_reader_free(struct json_reader *r)
+{
+    buffer_free(&r->text);
+}
+
+enum status json_reader_fail(const struct json_reader *r, const char *what)
+{
+    int64_t line = 1, column = 1;
+    for (const char *p = r->start; p < r->at && p < r->end; p++) {
+        line += *p == '\n';
+        column = *p == '\n' ? 1 : column + 1;
+    }
+    return fail(ERR_FORMAT, "%s: line %lld, column %lld: %s", r->where, (long long)line, (long long)column, what);
+}
+
+static void skip_space(struct json_reader *r)
+{
+    while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
+        r->at++;
+}
+
+char json_reader_peek(struct json_reader *r)
+{
+    skip_space(r);
+    return r->at < r->end ? *r->at : 0;
+}
+
+enum status json_reader_enter(struct json_reader *r, char bracket)
+{
+    if (json_reader_peek(r) != bracket)
+        return json_reader_fail(r, bracket == '{' ? "an object is expected" : "a list is expected");
+    r->at++;
+    r->fresh = true;
+    return OK;
+}
+
+enum status json_reader_next(struct json_reader *r, char close, bool *more)
+{
+    char c = json_reader_peek(r);
+    bool fresh = r->fresh;
+    r->fresh = false;
+    *more = c != close;
+    if (!*more || (!fresh && c == ',')) {
+        r->at++;
+        return OK;
+    }
+    return fresh && c ? OK : json_reader_fail(r, c ? "a comma or the end of the list is expected" : "the file ends too early");
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Four hex digits at p, or -1. */
+static int32_t read_unit(const struct json_reader *r, const char *p)
+{
+    int32_t unit = 0;
+    if (r->end - p < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        int digit = hex_digit(p[i]);
+        if (digit < 0)
+            return -1;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
+
+/* The escape behind a backslash; the reader stands on its letter. */
+static enum status read_escape(struct json_reader *r)
+{
+    static const char LETTERS[] = "\"\\/bfnrt", VALUES[] = "\"\\/\b\f\n\r\t";
+    const char *found = r->at < r->end && *r->at ? strchr(LETTERS, *r->at) : NULL;
+    if (found) {
+        r->at++;
+        return buffer_append(&r->text, &VALUES[found - LETTERS], 1);
+    }
+    int32_t unit = r->at < r->end && *r->at == 'u' ? read_unit(r, r->at + 1) : -1;
+    if (unit < 0)
+        return json_reader_fail(r, "an escape that JSON does not have");
+    r->at += 5;
+    uint32_t code = (uint32_t)unit;
+    if (unit >= 0xd800 && unit < 0xe000) {
+        int32_t low = unit < 0xdc00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u' ? read_unit(r, r->at + 2) : -1;
+        if (low < 0xdc00 || low >= 0xe000)
+            return json_reader_fail(r, "half a surrogate pair");
+        r->at += 6;
+        code = 0x10000u + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+    }
+    char bytes[4];
+    return buffer_append(&r->text, bytes, utf8_encode(code, bytes));
+}
+
+enum status json_reader_string(struct json_reader *r, struct json_span *text)
+{
+    if (json_reader_peek(r) != '"')
+        return json_reader_fail(r, "a string is expected");
+    const char *from = ++r->at;
+    bool escaped = false;
+    r->text.size = 0;
+    for (; r->at < r->end && *r->at != '"';) {
+        if ((unsigned char)*r->at < 0x20)
+            return json_reader_fail(r, "a control character in a string");
+        if (*r->at != '\\') {
+            r->at++;
+            continue;
+        }
+        escaped = true;
+        TRY(buffer_append(&r->text, from, r->at++ - from));
+        TRY(read_escape(r));
+        from = r->at;
+    }
+    if (r->at == r->end)
+        return json_reader_fail(r, "the file ends inside a string");
+    *text = (struct json_span){from, r->at++ - from};
+    if (escaped) {
+        TRY(buffer_append(&r->text, text->text, text->length));
+        *text = (struct json_span){r->text.data, r->text.size};
+    }
+    return OK;
+}
+
+enum status json_reader_key(struct json_reader *r, struct json_span *key)
+{
+    TRY(json_reader_string(r, key));
+    if (json_reader_peek(r) != ':')
+        return json_reader_fail(r, "a colon is expected");
+    r->at++;
+    return OK;
+}
+
+static bool is_number(const char *p)
+{
+    p += *p == '-';
+    if (*p == '0')
+        p++;
+    else if (*p >= '1' && *p <= '9')
+        p += strspn(p, "0123456789");
+    else
+        return false;
+    if (*p == '.') {
+        size_t digits = strspn(++p, "0123456789");
+        if (!digits)
+            return false;
+        p += digits;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p++;
+        p += *p == '+' || *p == '-';
+        size_t digits = strspn(p, "0123456789");
+        if (!digits)
+            return false;
+        p += digits;
+    }
+    return !*p;
+}
+
+static double power_of_ten(int exponent)
+{
+    static const double SMALL[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    char text[16];
+    if (exponent < (int)(sizeof SMALL / sizeof *SMALL))
+        return SMALL[exponent];
+    snprintf(text, sizeof text, "1e%d", exponent);
+    return strtod(text, NULL);
+}
+
+/* Digits into 64 bits, then one division or multiplication: the last bit may not be the nearest, but it is the one that the
+ * library has which published tokenizers are used with, and ties between scores depend on it. */
+static bool to_double(const char *p, double *number)
+{
+    bool negative = *p == '-', behind = false, full = false;
+    uint64_t digits = 0;
+    int exponent = 0;
+    for (p += negative; (*p >= '0' && *p <= '9') || *p == '.'; p++) {
+        if (*p == '.') {
+            behind = true;
+            continue;
+        }
+        full = full || digits > (UINT64_MAX - (uint64_t)(*p - '0')) / 10;
+        digits = full ? digits : digits * 10 + (uint64_t)(*p - '0');
+        exponent += full ? !behind : -behind;
+    }
+    if (*p) {
+        long written = strtol(p + 1, NULL, 10);
+        exponent += written > EXPONENT_MOST ? EXPONENT_MOST : written < -EXPONENT_MOST ? -EXPONENT_MOST : (int)written;
+    }
+    double f = (double)digits;
+    for (; exponent < -308 && f > 0; exponent += 308)
+        f /= 1e308;
+    if (exponent > 308 && f > 0)
+        return false;
+    if (f > 0)
+        f = exponent < 0 ? f / power_of_ten(-exponent) : f * power_of_ten(exponent);
+    *number = negative ? -f : f;
+    return isfinite(f);
+}
+
+enum status json_reader_number(struct json_reader *r, double *number)
+{
+    char digits[NUMBER_MOST];
+    int64_t n = 0;
+    skip_space(r);
+    for (; r->at + n < r->end && n < NUMBER_MOST - 1 && r->at[n] && strchr("+-.0123456789eE", r->at[n]); n++)
+        digits[n] = r->at[n];
+    digits[n] = 0;
+    if (!is_number(digits))
+        return json_reader_fail(r, "a number is expected");
+    r->at += n;
+    return to_double(digits, number) ? OK : json_reader_fail(r, "a number that is too large");
+}
+
+/* The end of a string that starts at p, or NULL. */
+static const char *string_end(const char *p, const char *end)
+{
+    for (p++; p < end && *p != '"'; p++)
+        if (*p == '\\')
+            p++;
+    return p < end ? p + 1 : NULL;
+}
+
+enum status json_reader_value(struct json_reader *r, struct json_span *value)
+{
+    char open[NESTING_MOST];
+    int depth = 0;
+    const char *p;
+    if (!json_reader_peek(r))
+        return json_reader_fail(r, "the file ends too early");
+    for (p = r->at; p < r->end; p++) {
+        char c = *p;
+        if (c == '"') {
+            const char *behind = string_end(p, r->end);
+            if (!behind)
+                return json_reader_fail(r, "a string without an end");
+            p = behind - 1;
+        } else if (c == '{' || c == '[') {
+            if (depth == NESTING_MOST)
+                return json_reader_fail(r, "nested too deep");
+            open[depth++] = c;
+        } else if (c == '}' || c == ']') {
+            if (!depth)
+                break;
+            if (open[--depth] != (c == '}' ? '{' : '['))
+                return json_reader_fail(r, "brackets that do not match");
+        } else if (c == ',' && !depth) {
+            break;
+        } else {
+            continue;
+        }
+        if (!depth) {
+            p++;
+            break;
+        }
+    }
+    if (depth || p == r->at)
+        return json_reader_fail(r, depth ? "a bracket without an end" : "a value is expected");
+    *value = (struct json_span){r->at, p - r->at};
+    r->at = p;
+    return OK;
+}

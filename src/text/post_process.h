@@ -1,0 +1,18 @@
+/* The "post_processor" of a tokenizer.json: the tokens that belong in front of a text and behind it. */
+#ifndef TEXT_POST_PROCESS_H
+#define TEXT_POST_PROCESS_H
+
+#include "base/json.h"
+#include "base/memory.h"
+
+enum { POST_PROCESS_MOST = 64 };
+
+struct post_process {
+    int32_t before[POST_PROCESS_MOST], after[POST_PROCESS_MOST];
+    int before_count, after_count;
+};
+
+/* json may be NULL or null: nothing is added. Ids are below `limit`. */
+enum status post_process_open(struct post_process *post, const json_t *json, int64_t limit, const char *where);
+
+#endif

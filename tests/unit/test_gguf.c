@@ -1,0 +1,248 @@
+/* format/gguf: what is in a file is found, and every broken file is refused with a message that says why. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "models/gguf_tokenizer.h"
+
+static char path[64];
+
+static int make_path(void **state)
+{
+    (void)state;
+    strcpy(path, "/tmp/hone-gguf-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void put(struct buffer *b, uint64_t number, int bytes)
+{
+    assert_ok(buffer_append(b, &number, bytes));
+}
+
+static void put_text(struct buffer *b, const char *text)
+{
+    put(b, strlen(text), 8);
+    assert_ok(buffer_append(b, text, (int64_t)strlen(text)));
+}
+
+/* "GGUF", version 3, and the counts. */
+static struct buffer start(uint64_t tensors, uint64_t pairs)
+{
+    struct buffer b = {0};
+    assert_ok(buffer_append(&b, "GGUF", 4));
+    put(&b, 3, 4);
+    put(&b, tensors, 8);
+    put(&b, pairs, 8);
+    return b;
+}
+
+static void put_key(struct buffer *b, const char *key, enum gguf_type type)
+{
+    put_text(b, key);
+    put(b, type, 4);
+}
+
+static enum status open_buffer(struct gguf **out, struct buffer *b)
+{
+    assert_ok(file_replace(path, b->data, b->size));
+    buffer_free(b);
+    return gguf_open(out, path);
+}
+
+static void put_tensor(struct buffer *b, const char *name, int64_t elements, uint32_t type, uint64_t offset)
+{
+    put_text(b, name);
+    put(b, 1, 4);
+    put(b, (uint64_t)elements, 8);
+    put(b, type, 4);
+    put(b, offset, 8);
+}
+
+static void pad(struct buffer *b, int64_t more)
+{
+    while (b->size % 32)
+        put(b, 0, 1);
+    for (int64_t i = 0; i < more; i++)
+        put(b, (uint64_t)i & 0xff, 1);
+}
+
+static void values_and_tensors_are_found(void **state)
+{
+    (void)state;
+    struct buffer b = start(2, 4);
+    put_key(&b, "number", GGUF_I8);
+    put(&b, 0xfe, 1);
+    put_key(&b, "name", GGUF_TEXT);
+    put_text(&b, "hone");
+    put_key(&b, "list", GGUF_ARRAY);
+    put(&b, GGUF_TEXT, 4);
+    put(&b, 2, 8);
+    put_text(&b, "");
+    put_text(&b, "two");
+    put_key(&b, "flag", GGUF_BOOL);
+    put(&b, 1, 1);
+    put_tensor(&b, "first", 32, 8, 0);          /* Q8_0: 34 bytes */
+    put_tensor(&b, "second", 3, 0, 64);
+    pad(&b, 64 + 12);
+    struct gguf *file;
+    assert_ok(open_buffer(&file, &b));
+    int64_t number = 0, count;
+    bool flag = false;
+    struct gguf_text text, *texts;
+    float *reals;
+    struct arena arena = {0};
+    assert_ok(gguf_get_int(file, "number", &number));
+    assert_int_equal(number, -2);
+    assert_ok(gguf_get_text(file, "name", &text));
+    assert_int_equal(text.length, 4);
+    assert_memory_equal(text.text, "hone", 4);
+    assert_ok(gguf_get_bool(file, "flag", &flag));
+    assert_true(flag);
+    assert_ok(gguf_get_texts(file, "list", &arena, &texts, &count));
+    assert_int_equal(count, 2);
+    assert_memory_equal(texts[1].text, "two", 3);
+    assert_ok(gguf_get_int(file, "missing", &number));
+    assert_int_equal(number, -2);
+    assert_fails(gguf_get_int(file, "name", &number), ERR_FORMAT, "whole number");
+    assert_fails(gguf_get_text(file, "number", &text), ERR_FORMAT, "a text");
+    assert_fails(gguf_get_reals(file, "list", &arena, &reals, &count), ERR_FORMAT, "numbers");
+    const struct gguf_tensor *t = gguf_tensor_find(file, "second");
+    assert_true(t && t->bytes == 12 && t->shape[0] == 3 && t->shape[1] == 1 && t->data[1] == 65);
+    assert_int_equal(gguf_tensor_find(file, "first")->bytes, 34);
+    assert_null(gguf_tensor_find(file, "third"));
+    arena_free(&arena);
+    gguf_close(file);
+}
+
+static void broken_files_are_refused(void **state)
+{
+    (void)state;
+    struct gguf *file;
+    struct buffer b = start(0, 1);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
+    b = start(0, UINT64_MAX);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
+    b = start(UINT64_MAX / 2, 0);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
+    b = start(0, 0);
+    b.data[3] = 'X';
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "not a GGUF");
+    b = start(0, 0);
+    b.data[4] = 1;
+    assert_fails(open_buffer(&file, &b), ERR_UNSUPPORTED, "version 1");
+    b = start(0, 1);
+    put_key(&b, "k", GGUF_ARRAY);
+    put(&b, GGUF_U64, 4);
+    put(&b, UINT64_MAX / 8 + 2, 8);             /* its bytes overflow */
+    put(&b, 0, 8);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
+    b = start(0, 1);
+    put_key(&b, "k", GGUF_ARRAY);
+    put(&b, GGUF_ARRAY, 4);
+    put(&b, 0, 8);
+    assert_fails(open_buffer(&file, &b), ERR_UNSUPPORTED, "array of arrays");
+    b = start(0, 2);
+    for (int i = 0; i < 2; i++) {
+        put_key(&b, "k", GGUF_U8);
+        put(&b, 0, 8);
+        b.size -= 7;
+    }
+    pad(&b, 32);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "twice");
+    static const struct {
+        int64_t elements;
+        uint32_t type;
+        uint64_t offset;
+        enum status code;
+        const char *message;
+    } tensors[] = {
+        {33, 2, 0, ERR_FORMAT, "rows of 33"},
+        {INT64_MAX / 2, 28, 0, ERR_FORMAT, "too large"},
+        {4, 99, 0, ERR_UNSUPPORTED, "type 99"},
+        {-4, 0, 0, ERR_FORMAT, "dimension of -4"},
+        {4, 0, 32, ERR_FORMAT, "does not begin"},
+        {400, 0, 0, ERR_FORMAT, "beyond the file"},
+    };
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        b = start(1, 0);
+        put_tensor(&b, "t", tensors[i].elements, tensors[i].type, tensors[i].offset);
+        pad(&b, 64);
+        assert_fails(open_buffer(&file, &b), tensors[i].code, tensors[i].message);
+    }
+}
+
+static void put_list(struct buffer *b, const char *key, int count, const char *const *texts)
+{
+    put_key(b, key, GGUF_ARRAY);
+    put(b, GGUF_TEXT, 4);
+    put(b, (uint64_t)count, 8);
+    for (int i = 0; i < count; i++)
+        put_text(b, texts[i]);
+}
+
+static struct buffer vocabulary(void)
+{
+    static const char *const tokens[] = {"a", "b", "ab", "\xc4\xa0"}, *const merges[] = {"a b"};
+    struct buffer b = start(0, 5);
+    put_key(&b, "tokenizer.ggml.model", GGUF_TEXT);
+    put_text(&b, "gpt2");
+    put_key(&b, "tokenizer.ggml.pre", GGUF_TEXT);
+    put_text(&b, "gpt-2");
+    put_list(&b, "tokenizer.ggml.tokens", 4, tokens);
+    put_list(&b, "tokenizer.ggml.merges", 1, merges);
+    put_key(&b, "tokenizer.ggml.add_bos_token", GGUF_BOOL);
+    put(&b, 0, 1);
+    return b;
+}
+
+static void a_tokenizer_is_inside(void **state)
+{
+    (void)state;
+    struct buffer b = vocabulary();
+    struct tokenizer *t;
+    struct tokens tokens = {0};
+    assert_ok(file_replace(path, b.data, b.size));
+    assert_ok(gguf_tokenizer_open_file(&t, path));
+    assert_ok(tokenizer_encode(t, "ab ab", 5, &tokens));
+    assert_int_equal(tokens.count, 3);
+    assert_true(tokens.id[0] == 2 && tokens.id[1] == 3 && tokens.id[2] == 2);
+    tokens_free(&tokens);
+    tokenizer_close(t);
+    for (int64_t n = 0; n < b.size; n++) {      /* every prefix is refused without harm */
+        assert_ok(file_replace(path, b.data, n));
+        assert_int_equal(gguf_tokenizer_open_file(&t, path), ERR_FORMAT);
+    }
+    assert_ok(file_replace(path, b.data, b.size));
+    buffer_free(&b);
+    for (int64_t after = 0;; after++) {
+        memory_fail_after(after);
+        enum status status = gguf_tokenizer_open_file(&t, path);
+        memory_fail_after(-1);
+        if (status == OK)
+            break;
+        assert_int_equal(status, ERR_MEMORY);
+    }
+    tokenizer_close(t);
+    b = start(0, 0);
+    assert_ok(file_replace(path, b.data, b.size));
+    buffer_free(&b);
+    assert_fails(gguf_tokenizer_open_file(&t, path), ERR_FORMAT, "no tokenizer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_and_tensors_are_found),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(a_tokenizer_is_inside),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}
