@@ -8,9 +8,10 @@
 
 #include "text/alphabet.h"
 #include "text/regex.h"
+#include "text/sequence.h"
 #include "text/utf8.h"
 
-enum { STEPS_MOST = 16, NESTING_MOST = 8 };
+enum { STEPS_MOST = 16 };
 
 struct decode_step {
     enum status (*run)(const struct decode_step *step, const struct decode_pieces *in, bool first, struct decode_pieces *out);
@@ -226,19 +227,9 @@ static const struct {
     {"Metaspace", open_metaspace, run_metaspace},
 };
 
-static enum status open_steps(struct decoder *d, const json_t *json, int nesting, const char *where)
+static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
 {
-    const char *type = "";
-    TRY(json_get_text(json, "type", &type, where));
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(json, "decoders"), *item;
-        size_t i;
-        if (nesting >= NESTING_MOST || !json_is_array(list))
-            return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-        json_array_foreach(list, i, item)
-            TRY(open_steps(d, item, nesting + 1, where));
-        return OK;
-    }
+    struct decoder *d = context;
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(type, KINDS[i].name) != 0)
             continue;
@@ -258,7 +249,7 @@ enum status decoder_open(struct decoder *d, const json_t *json, const char *wher
         return OK;
     if (!(d->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *d->steps)))
         return ERR_MEMORY;
-    return open_steps(d, json, 0, where);
+    return sequence_walk(json, "decoders", open_step, d, where);
 }
 
 void decoder_close(struct decoder *d)

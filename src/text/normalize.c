@@ -9,11 +9,12 @@
 #include <utf8proc.h>
 
 #include "text/charsmap.h"
+#include "text/sequence.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
 
 /* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
-enum { STEPS_MOST = 64, NESTING_MOST = 8, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
+enum { STEPS_MOST = 64, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
 
 struct normalize_step {
     enum status (*run)(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view);
@@ -345,19 +346,9 @@ static const struct {
     {"Precompiled", open_charsmap, 0},
 };
 
-static enum status open_steps(struct normalizer *normalizer, const json_t *json, int nesting, const char *where)
+static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
 {
-    const char *type = "";
-    TRY(json_get_text(json, "type", &type, where));
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(json, "normalizers"), *item;
-        size_t i;
-        if (nesting >= NESTING_MOST || !json_is_array(list))
-            return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-        json_array_foreach(list, i, item)
-            TRY(open_steps(normalizer, item, nesting + 1, where));
-        return OK;
-    }
+    struct normalizer *normalizer = context;
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(type, KINDS[i].name) != 0)
             continue;
@@ -377,7 +368,7 @@ enum status normalizer_open(struct normalizer *normalizer, const json_t *json, c
         return OK;
     if (!(normalizer->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *normalizer->steps)))
         return ERR_MEMORY;
-    return open_steps(normalizer, json, 0, where);
+    return sequence_walk(json, "normalizers", open_step, normalizer, where);
 }
 
 void normalizer_close(struct normalizer *normalizer)

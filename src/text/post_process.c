@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { NESTING_MOST = 8 };
+#include "text/sequence.h"
 
 static enum status add(struct post_process *post, int64_t id, bool after, int64_t limit, const char *where)
 {
@@ -93,25 +93,20 @@ static enum status surround(struct post_process *post, const struct post_process
     return OK;
 }
 
-static enum status open_steps(struct post_process *post, const json_t *json, int nesting, int64_t limit, const char *where)
+struct opening {
+    struct post_process *post;
+    int64_t limit;
+};
+
+static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
 {
-    const char *type = "";
-    TRY(json_get_text(json, "type", &type, where));
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(json, "processors"), *item;
-        size_t i;
-        if (nesting >= NESTING_MOST || !json_is_array(list))
-            return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-        json_array_foreach(list, i, item)
-            TRY(open_steps(post, item, nesting + 1, limit, where));
-        return OK;
-    }
+    const struct opening *opening = context;
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(type, KINDS[i].name) != 0)
             continue;
         struct post_process step = {0};
-        TRY(KINDS[i].open(&step, json, limit, where));
-        return surround(post, &step, where);
+        TRY(KINDS[i].open(&step, json, opening->limit, where));
+        return surround(opening->post, &step, where);
     }
     return fail(ERR_UNSUPPORTED, "%s: a post_processor of type \"%s\" is not supported", where, type);
 }
@@ -119,5 +114,6 @@ static enum status open_steps(struct post_process *post, const json_t *json, int
 enum status post_process_open(struct post_process *post, const json_t *json, int64_t limit, const char *where)
 {
     *post = (struct post_process){0};
-    return !json || json_is_null(json) ? OK : open_steps(post, json, 0, limit, where);
+    struct opening opening = {post, limit};
+    return !json || json_is_null(json) ? OK : sequence_walk(json, "processors", open_step, &opening, where);
 }

@@ -10,9 +10,10 @@
 
 #include "text/alphabet.h"
 #include "text/scanner.h"
+#include "text/sequence.h"
 #include "text/utf8.h"
 
-enum { STEPS_MOST = 64, NESTING_MOST = 8, REPLACEMENT_MOST = 4 };
+enum { STEPS_MOST = 64, REPLACEMENT_MOST = 4 };
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define SPACE "\\s"
@@ -397,22 +398,11 @@ static const struct {
     {"CharDelimiterSplit", open_delimiter},
 };
 
-static enum status open_steps(struct pretokenizer *p, const json_t *json, int nesting, const char *where)
+static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
 {
-    const char *type = "";
-    TRY(json_get_text(json, "type", &type, where));
-    if (strcmp(type, "Sequence") == 0) {
-        const json_t *list = json_object_get(json, "pretokenizers"), *item;
-        size_t i;
-        if (nesting >= NESTING_MOST || !json_is_array(list))
-            return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-        json_array_foreach(list, i, item)
-            TRY(open_steps(p, item, nesting + 1, where));
-        return OK;
-    }
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
         if (strcmp(type, KINDS[i].name) == 0)
-            return KINDS[i].open(p, json, where);
+            return KINDS[i].open(context, json, where);
     return fail(ERR_UNSUPPORTED, "%s: a pre-tokenizer of type \"%s\" is not supported", where, type);
 }
 
@@ -423,7 +413,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
         return OK;
     if (!(p->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *p->steps)))
         return ERR_MEMORY;
-    TRY(open_steps(p, json, 0, where));
+    TRY(sequence_walk(json, "pretokenizers", open_step, p, where));
     for (int64_t i = 0; bytes && i < p->count; i++) {
         if (p->steps[i].sort != MAP)
             continue;
