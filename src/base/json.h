@@ -13,8 +13,8 @@
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
 enum status json_parse_file(json_t **tree, const char *path, int64_t most);     /* at most that many bytes */
 
-/* The same for files in which every number may be a real: tokenizers are saved with a model_max_length of 10^30, which is no 64-bit
- * number. */
+/* The same for files in which every number may be a real: tokenizers are saved with a model_max_length of 10^30, which is no
+ * 64-bit number. */
 enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most);
 
 /* Members of an object. A wrong type is an error that names `where` and the key; a missing key or null leaves *out as it
