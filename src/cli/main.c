@@ -133,11 +133,22 @@ static int print_command_help(const char *name)
     return finish((hone_status)status);
 }
 
+static hone_status unknown_word(const char *name, const char *word)
+{
+    const char *known[2] = {"", ""};
+    for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
+        if (!strcmp(commands[i].name, name))
+            known[n++] = commands[i].about;
+    return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is neither %s nor %s", name, word, known[0], known[1]);
+}
+
 static int run(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
     hone_status status = hone_options_create(&options, name);
-    if (status == HONE_OK && argc && command && command->about && !strcmp(argv[0], command->about)) {
+    if (status == HONE_OK && argc && command->about && argv[0][0] != '-') {
+        if (strcmp(argv[0], command->about) != 0)
+            status = unknown_word(name, argv[0]);
         argc--;
         argv++;
     }
