@@ -8,8 +8,6 @@ ratio, and the time to open; exits with 1 if a ratio is below RATIO.
 """
 
 import argparse
-import glob
-import json
 import os
 import statistics
 import struct
@@ -17,18 +15,8 @@ import subprocess
 import sys
 import time
 
-NAMES = ["models/smollm2", "tokenizers/llama-bpe", "tokenizers/qwen2", "tokenizers/gpt-2", "tokenizers/starcoder",
-         "tokenizers/falcon", "tokenizers/deepseek-llm", "tokenizers/llama-spm", "tokenizers/phi-3"]
-
-
-def messages(data):
-    texts = []
-    for path in sorted(glob.glob(os.path.join(data, "*.jsonl"))):
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                texts += [message["content"] for message in json.loads(line)["messages"]]
-    return texts
-
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "oracle"))
+from tokenizer_texts import NAMES, messages
 
 class Hone:
     def __init__(self, tool, path, texts, threads):

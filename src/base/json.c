@@ -43,6 +43,43 @@ enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most)
     return parse_file(tree, path, most, JSON_DECODE_INT_AS_REAL);
 }
 
+/* Four hexadecimal digits, or JSON_NO_ESCAPE. */
+static int32_t read_unit(const char *at, const char *end)
+{
+    int32_t unit = 0;
+    if (end - at < 4)
+        return JSON_NO_ESCAPE;
+    for (int i = 0; i < 4; i++) {
+        char c = at[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (digit < 0)
+            return JSON_NO_ESCAPE;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
+
+int32_t json_escape(const char **at, const char *end)
+{
+    static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    const char *p = *at, *letter = p < end && *p ? strchr(letters, *p) : NULL;
+    if (letter) {
+        *at = p + 1;
+        return values[letter - letters];
+    }
+    int32_t unit = p < end && *p == 'u' ? read_unit(p + 1, end) : JSON_NO_ESCAPE;
+    if (unit < 0)
+        return JSON_NO_ESCAPE;
+    *at = p += 5;
+    if (unit < 0xd800 || unit > 0xdfff)
+        return unit;
+    int32_t low = unit < 0xdc00 && end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? read_unit(p + 2, end) : JSON_NO_ESCAPE;
+    if (low < 0xdc00 || low > 0xdfff)
+        return JSON_HALF_PAIR;
+    *at = p + 6;
+    return 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+}
+
 json_t *json_member(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);

@@ -13,6 +13,11 @@
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
 enum status json_parse_file(json_t **tree, const char *path, int64_t most);     /* at most that many bytes */
 
+/* The character of an escape in a JSON string, for readers without a tree. *at stands behind the backslash and moves behind the
+ * escape, of both halves of a pair. */
+enum { JSON_NO_ESCAPE = -1, JSON_HALF_PAIR = -2 };
+int32_t json_escape(const char **at, const char *end);
+
 /* The same for files in which every number may be a real: tokenizers are saved with a model_max_length of 10^30, which is no
  * 64-bit number. */
 enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most);

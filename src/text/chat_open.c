@@ -125,23 +125,28 @@ static enum status find_eos(struct chat *chat, const char *dir)
     return status;
 }
 
-static enum status open_config(struct chat *chat, const char *dir, const char *name, bool templates)
+/* A file with the names of special tokens, if it is there. *config is the caller's, also after an error. */
+static enum status read_config(struct chat *chat, const char *path, json_t **config)
 {
-    const char *path = file_join(&chat->arena, dir, name);
-    json_t *config = NULL;
     if (!path)
         return ERR_MEMORY;
     if (file_exists(path))
-        TRY(json_parse_file_reals(&config, path, MOST_CONFIG));
-    enum status status = OK;
-    if (config && !json_is_object(config))
-        status = fail(ERR_FORMAT, "%s: must be a JSON object", path);
-    if (status == OK)
-        status = take_specials(chat, config);
-    if (status == OK && templates)
-        status = open_templates(chat, dir, config, path);
-    json_decref(config);
-    return status;
+        TRY(json_parse_file_reals(config, path, MOST_CONFIG));
+    if (*config && !json_is_object(*config))
+        return fail(ERR_FORMAT, "%s: must be a JSON object", path);
+    return take_specials(chat, *config);
+}
+
+static enum status read_files(struct chat *chat, const char *dir, json_t **config, json_t **map)
+{
+    const char *config_path = file_join(&chat->arena, dir, "tokenizer_config.json");
+    const char *path = file_join(&chat->arena, dir, "tokenizer.json");
+    if (!path)
+        return ERR_MEMORY;
+    TRY(read_config(chat, config_path, config));
+    TRY(open_templates(chat, dir, *config, config_path));
+    TRY(read_config(chat, file_join(&chat->arena, dir, "special_tokens_map.json"), map));
+    return tokenizer_open_with(&chat->tokenizer, path, *config, config_path);
 }
 
 /* What a template's variables are in every row: the special tokens. */
@@ -165,9 +170,11 @@ static enum status open_all(struct chat *chat, const char *dir)
     chat->special = json_object();
     if (!chat->special)
         return out_of_memory();
-    TRY(open_config(chat, dir, "tokenizer_config.json", true));
-    TRY(open_config(chat, dir, "special_tokens_map.json", false));
-    TRY(tokenizer_open_dir(&chat->tokenizer, dir));
+    json_t *config = NULL, *map = NULL;
+    enum status status = read_files(chat, dir, &config, &map);
+    json_decref(config);
+    json_decref(map);
+    TRY(status);
     TRY(find_eos(chat, dir));
     TRY(bind(chat, &chat->plain));
     TRY(bind(chat, &chat->tools));

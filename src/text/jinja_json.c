@@ -33,39 +33,9 @@ static bool skip(struct reader *r, char c)
     return true;
 }
 
-static int hex(const char *digits)
-{
-    int code = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = digits[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0)
-            return -1;
-        code = code * 16 + digit;
-    }
-    return code;
-}
-
-/* Behind "\u": the character, its second half included. -1: not one that could stand alone, or zero. */
-static int32_t escaped_code(struct reader *r)
-{
-    if (r->end - r->at < 4)
-        return -1;
-    int code = hex(r->at);
-    r->at += 4;
-    if (code < 0xd800 || code > 0xdfff)
-        return code > 0 ? code : -1;
-    if (code > 0xdbff || r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u')
-        return -1;
-    int low = hex(r->at + 2);
-    r->at += 6;
-    return low >= 0xdc00 && low <= 0xdfff ? 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00) : -1;
-}
-
 /* A string with escapes, from its first byte on; what it becomes is never longer than what is left of the text. */
 static bool unescape(struct reader *r, const char *begin, const char **data, int64_t *size)
 {
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *close = r->at;
     while (close < r->end && *close != '"')
         close += *close == '\\' ? 2 : 1;
@@ -81,15 +51,10 @@ static bool unescape(struct reader *r, const char *begin, const char **data, int
             *o++ = c;
             continue;
         }
-        c = *r->at++;
-        const char *plain = c ? strchr(from, c) : NULL;
-        int32_t code = c == 'u' ? escaped_code(r) : -1;
-        if (plain)
-            *o++ = to[plain - from];
-        else if (code > 0)
-            o += utf8_encode((uint32_t)code, o);
-        else
+        int32_t code = json_escape(&r->at, r->end);
+        if (code <= 0)
             return false;
+        o += utf8_encode((uint32_t)code, o);
     }
     *data = copy;
     *size = o - copy;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "text/utf8.h"
 
 enum { NESTING_MOST = 512, NUMBER_MOST = 64, EXPONENT_MOST = 10000 };
@@ -64,49 +65,14 @@ enum status json_reader_next(struct json_reader *r, char close, bool *more)
     return fresh && c ? OK : json_reader_fail(r, c ? "a comma or the end of the list is expected" : "the file ends too early");
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* Four hex digits at p, or -1. */
-static int32_t read_unit(const struct json_reader *r, const char *p)
-{
-    int32_t unit = 0;
-    if (r->end - p < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        int digit = hex_digit(p[i]);
-        if (digit < 0)
-            return -1;
-        unit = unit * 16 + digit;
-    }
-    return unit;
-}
-
 /* The escape behind a backslash; the reader stands on its letter. */
 static enum status read_escape(struct json_reader *r)
 {
-    static const char LETTERS[] = "\"\\/bfnrt", VALUES[] = "\"\\/\b\f\n\r\t";
-    const char *found = r->at < r->end && *r->at ? strchr(LETTERS, *r->at) : NULL;
-    if (found) {
-        r->at++;
-        return buffer_append(&r->text, &VALUES[found - LETTERS], 1);
-    }
-    int32_t unit = r->at < r->end && *r->at == 'u' ? read_unit(r, r->at + 1) : -1;
-    if (unit < 0)
-        return json_reader_fail(r, "an escape that JSON does not have");
-    r->at += 5;
-    uint32_t code = (uint32_t)unit;
-    if (unit >= 0xd800 && unit < 0xe000) {
-        int32_t low = unit < 0xdc00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u' ? read_unit(r, r->at + 2) : -1;
-        if (low < 0xdc00 || low >= 0xe000)
-            return json_reader_fail(r, "half a surrogate pair");
-        r->at += 6;
-        code = 0x10000u + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
-    }
     char bytes[4];
-    return buffer_append(&r->text, bytes, utf8_encode(code, bytes));
+    int32_t code = json_escape(&r->at, r->end);
+    if (code < 0)
+        return json_reader_fail(r, code == JSON_HALF_PAIR ? "half a surrogate pair" : "an escape that JSON does not have");
+    return buffer_append(&r->text, bytes, utf8_encode((uint32_t)code, bytes));
 }
 
 enum status json_reader_string(struct json_reader *r, struct json_span *text)

@@ -6,7 +6,7 @@
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
-#include "base/memory.h"
+#include "base/json.h"
 #include "text/aligned.h"
 
 struct tokenizer;
@@ -24,9 +24,9 @@ void tokens_free(struct tokens *tokens);
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);
 
-/* The tokenizer.json of a model's directory, with the "added_tokens_decoder" of its tokenizer_config.json, if there is one, for
- * tokens that tokenizer.json does not add itself. */
-enum status tokenizer_open_dir(struct tokenizer **out, const char *dir);
+/* The same with the "added_tokens_decoder" of a tokenizer_config.json for tokens that tokenizer.json does not add itself. `config`
+ * is its tree, NULL where there is none, and config_path its name in messages. */
+enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path);
 void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine */
 
 /* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not

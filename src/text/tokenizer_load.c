@@ -187,17 +187,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *path)
     return open_source(out, path, NULL, "");
 }
 
-enum status tokenizer_open_dir(struct tokenizer **out, const char *dir)
+enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path)
 {
-    struct arena arena = {0};
-    json_t *config = NULL;
-    const char *path = file_join(&arena, dir, "tokenizer.json"), *config_path = file_join(&arena, dir, "tokenizer_config.json");
-    enum status status = path && config_path ? OK : ERR_MEMORY;
-    if (status == OK && file_exists(config_path))
-        status = json_parse_file_reals(&config, config_path, FILE_MOST);
-    if (status == OK)
-        status = open_source(out, path, json_object_get(config, "added_tokens_decoder"), config_path);
-    json_decref(config);
-    arena_free(&arena);
-    return status;
+    return open_source(out, path, json_object_get(config, "added_tokens_decoder"), config_path);
 }

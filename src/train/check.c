@@ -153,22 +153,29 @@ static uint64_t row_key(const struct chat_row *row)
     return hash_end(&hash).low;
 }
 
-void check_row(const struct checker *c, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
-               struct check_result *result)
+unsigned check_find(const struct checker *c, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row)
 {
     const int32_t *ids = row->tokens.id;
     int64_t n = row->tokens.count, last = n - 1;
-    *result = (struct check_result){.key = row_key(row), .tokens = n, .trained = row->trained};
+    unsigned found = 0;
     while (last > 0 && !row->mask[last])
         last--;
     if (last <= 0)                      /* the first token has nothing before it to be predicted from */
-        result->found |= 1u << CHECK_UNTRAINED;
+        found |= 1u << CHECK_UNTRAINED;
     else if (!ends_turn(c, ids[last]))
-        result->found |= 1u << CHECK_END;
+        found |= 1u << CHECK_END;
     if (n > 1 && ids[0] == ids[1] && tokenizer_is_special(chat_tokenizer(c->chat), ids[0]))
-        result->found |= 1u << CHECK_DOUBLE_BOS;
+        found |= 1u << CHECK_DOUBLE_BOS;
     if (kind != ROW_TEXT && (spells(c, text, length) || escapes_ascii(text, length)) && spells_in_message(c, text, length, kind))
-        result->found |= 1u << CHECK_SPECIAL;
+        found |= 1u << CHECK_SPECIAL;
+    return found;
+}
+
+void check_row(const struct checker *c, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
+               struct check_result *result)
+{
+    *result = (struct check_result){.found = check_find(c, text, length, kind, row), .key = row_key(row),
+                                    .tokens = row->tokens.count, .trained = row->trained};
 }
 
 /* Puts a key in its place of an open table that has a free one, and says whether it was there. 0 marks a free place. */

@@ -32,7 +32,11 @@ struct check_result {
     int64_t tokens, trained;
 };
 
-/* Checks a row that row_encode gave. `text` is the row's JSON. */
+/* The findings of a row that row_encode gave. `text` is the row's JSON. */
+unsigned check_find(const struct checker *checker, const char *text, int64_t length, enum row_kind kind,
+                    const struct chat_row *row);
+
+/* The same with what a summary wants to know of the row. */
 void check_row(const struct checker *checker, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
                struct check_result *result);
 

@@ -42,11 +42,11 @@ static enum status encode_row(struct part *part, const struct source_row *row, c
     TRY(row_encode(round->chat, row->text, row->length, &part->row, &kind));
     const struct tokens *tokens = &part->row.tokens;
     TRY(data_check_ids(tokens->id, tokens->count, round->limits->vocabulary));
-    struct check_result result = {0};
+    unsigned found = 0;
     if (!round->limits->all_tokens)                     /* there the end of a row is trained by its own rules */
-        check_row(round->checker, row->text, row->length, kind, &part->row, &result);
+        found = check_find(round->checker, row->text, row->length, kind, &part->row);
     return token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count,
-                           round->file, row->line, (int)kind, result.found);
+                           round->file, row->line, (int)kind, found);
 }
 
 static void encode_part(void *context, int64_t begin, int64_t end)

@@ -71,47 +71,12 @@ static bool skip_plain(struct parser *p)
     }
 }
 
-static bool take_hex(struct parser *p, uint32_t *code)
-{
-    if (p->end - p->at < 4)
-        return false;
-    *code = 0;
-    for (int i = 0; i < 4; i++) {
-        char c = *p->at++;
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
-        if (digit < 0)
-            return false;
-        *code = *code << 4 | (uint32_t)digit;
-    }
-    return true;
-}
-
 static bool take_escape(struct parser *p)
 {
-    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
-    if (++p->at == p->end)
-        return false;
-    const char *name = *p->at ? strchr(names, *p->at) : NULL;
-    if (name) {
-        p->at++;
-        return buffer_append(&p->scratch, values + (name - names), 1) == OK;
-    }
-    uint32_t code, low;
     char bytes[4];
-    if (*p->at++ != 'u' || !take_hex(p, &code) || (code >= 0xdc00 && code <= 0xdfff))
-        return false;
-    if (code >= 0xd800 && code <= 0xdbff) {
-        if (p->end - p->at < 6 || p->at[0] != '\\' || p->at[1] != 'u')
-            return false;
-        p->at += 2;
-        if (!take_hex(p, &low) || low < 0xdc00 || low > 0xdfff)
-            return false;
-        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    }
-    return buffer_append(&p->scratch, bytes, utf8_encode(code, bytes)) == OK;
+    p->at++;
+    int32_t code = json_escape(&p->at, p->end);
+    return code >= 0 && buffer_append(&p->scratch, bytes, utf8_encode((uint32_t)code, bytes)) == OK;
 }
 
 /* Behind the quote. */

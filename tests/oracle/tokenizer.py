@@ -22,8 +22,6 @@ import tokenizer_texts as corpus
 import tokenizer_tool as hone
 import tokenizer_variants as kinds
 
-NAMES = ["models/smollm2"] + ["tokenizers/" + name for name in (
-    "llama-bpe", "qwen2", "gpt-2", "starcoder", "falcon", "deepseek-llm", "llama-spm", "phi-3")]
 SHOWN = 5  # differences printed for one tokenizer
 AT_ONCE = 100000  # texts
 
@@ -129,7 +127,7 @@ def compare_all(arguments):
     for name, texts in parts.items():
         print(f"{name}: {len(texts)} texts, {sum(len(text.encode()) for text in texts) / 1e6:.1f} MB")
     different = 0
-    for name in arguments.name or NAMES:
+    for name in arguments.name or corpus.NAMES:
         path = os.path.join(assets, name, "tokenizer.json")
         theirs = load(path)
         for part, texts in parts.items():

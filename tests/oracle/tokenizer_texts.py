@@ -9,6 +9,10 @@ import shutil
 import subprocess
 import tempfile
 
+# The folders of the assets that have a tokenizer.json of their own.
+NAMES = ["models/smollm2"] + ["tokenizers/" + name for name in (
+    "llama-bpe", "qwen2", "gpt-2", "starcoder", "falcon", "deepseek-llm", "llama-spm", "phi-3")]
+
 # Documentation packages of Debian, in four scripts.
 PACKAGES = ["debian-faq-ko", "developers-reference-ru", "debian-reference-ja", "debian-reference-zh-cn"]
 

@@ -36,6 +36,17 @@ static enum status open_text(struct tokenizer **out, const char *text)
     return tokenizer_open(out, path);
 }
 
+/* With the tokenizer_config.json beside it, if there is one. */
+static enum status open_folder(struct tokenizer **out)
+{
+    json_t *tree = NULL;
+    if (file_exists(config))
+        assert_ok(json_parse_file_reals(&tree, config, 1 << 20));
+    enum status status = tokenizer_open_with(out, path, tree, config);
+    json_decref(tree);
+    return status;
+}
+
 static struct tokenizer *tokenizer_of(const char *text)
 {
     struct tokenizer *t = NULL;
@@ -188,17 +199,17 @@ static void the_config_adds_tokens(void **state)
     check(t, "<new>", "0:0-1 0:1-2 0:2-3 0:3-4 0:4-5");
     tokenizer_close(t);
     assert_ok(file_replace(config, CONFIG, sizeof CONFIG - 1));
-    assert_ok(tokenizer_open_dir(&t, dir));
+    assert_ok(open_folder(&t));
     check(t, "a<new>", "5:0-1 10:1-6");
     assert_true(tokenizer_is_special(t, 10) && tokenizer_is_special(t, 1) && tokenizer_is_added(t, 7));
     tokenizer_close(t);
     unlink(config);
-    assert_ok(tokenizer_open_dir(&t, dir));
+    assert_ok(open_folder(&t));
     assert_false(tokenizer_is_added(t, 7));
     tokenizer_close(t);
     static const char WRONG[] = "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<new>\"}}}";
     assert_ok(file_replace(config, WRONG, sizeof WRONG - 1));
-    assert_fails(tokenizer_open_dir(&t, dir), ERR_FORMAT, "cannot have the id -1");
+    assert_fails(open_folder(&t), ERR_FORMAT, "cannot have the id -1");
     unlink(config);
 }
 
