@@ -51,7 +51,10 @@ static int32_t read_unit(const char *at, const char *end)
         return JSON_NO_ESCAPE;
     for (int i = 0; i < 4; i++) {
         char c = at[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0)
             return JSON_NO_ESCAPE;
         unit = unit * 16 + digit;
