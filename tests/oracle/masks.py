@@ -313,7 +313,7 @@ def main():
     print(f"{len(paths)} templates x {len(CONVERSATIONS)} conversations: {counts['own']} own bytes, {counts['others']} bytes of others, {counts['prompt']} prompts, "
           f"{counts['end']} ends, {counts['blocks']} bytes in blocks, {counts['typed']} special tokens beside typed ones: {len(wrong)} wrong; "
           f"{counts['fast']} of {counts['rows']} rows encoded without a tree too, alike")
-    sys.exit(bool(wrong) or not paths)
+    sys.exit(bool(wrong) or not all(counts[name] for name in ("own", "others", "prompt", "end", "typed")))
 
 
 main()

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 
 # The folders of the assets that have a tokenizer.json of their own.
@@ -43,10 +44,13 @@ def package(assets, name):
         os.makedirs(folder, exist_ok=True)
         part = tempfile.mkdtemp(dir=folder)
         download = ["apt-get", "-qq", "download", name]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         if subprocess.run(download, cwd=part, **quiet).returncode:
-            subprocess.run(["apt-get", "-qq", "update"], check=True, **quiet)
-            subprocess.run(download, cwd=part, check=True, **quiet)
+            said = subprocess.run(["apt-get", "-qq", "update"], **quiet).stdout
+            again = subprocess.run(download, cwd=part, **quiet)
+            if again.returncode:
+                shutil.rmtree(part)
+                sys.exit(f"apt-get download {name} failed: {said}{again.stdout}")
         archive = glob.glob(os.path.join(part, "*.deb"))[0]
         subprocess.run(["dpkg-deb", "-x", archive, part], check=True)
         os.remove(archive)
