@@ -1,9 +1,10 @@
 # A front door to the presets of CMakePresets.json: make, make test PRESET=asan, make docs, make install, make clean.
 PRESET ?= release
-.PHONY: all test docs install clean
+.PHONY: all test docs format install clean
 all: ; @cmake --preset $(PRESET) >/dev/null && cmake --build --preset $(PRESET)
 test: all ; ctest --preset $(PRESET)
 # Rewrites the generated pages, which are otherwise compared.
 docs: all ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-options$$|^ops|^cuda-compile$$'
+format: ; @python3 tests/format.py --write
 install: all ; cmake --install build/$(PRESET)
 clean: ; rm -rf build

@@ -118,7 +118,8 @@ HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void 
 
 typedef struct hone_trainer hone_trainer;
 
-enum {                                  /* what a trainer is to be ready for, beside training; its programs take memory */
+/* What a trainer is to be ready for, beside training; its programs take memory. */
+enum {
     HONE_TRAINER_SAMPLE = 1,            /* hone_trainer_sample, with the option sample_length */
     HONE_TRAINER_LOGITS = 2,            /* hone_trainer_forward_backward_with */
 };

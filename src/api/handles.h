@@ -4,7 +4,7 @@
 
 #include "config/options.h"
 #include "hone.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 #include "train/trainer.h"
 
 struct hone_options {

@@ -7,9 +7,9 @@
 
 #include "api/handles.h"
 #include "base/parallel.h"
-#include "text/utf8.h"
-#include "train/check.h"
-#include "train/source.h"
+#include "base/utf8.h"
+#include "data/check.h"
+#include "data/source.h"
 
 enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, MOST_BAD = 10000 };
 

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/process.h"
-#include "train/account.h"
-#include "train/eval.h"
+#include "data/account.h"
+#include "run/eval.h"
 
 enum status open_session(struct session *s, const struct options *values, bool weights)
 {

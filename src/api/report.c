@@ -5,8 +5,8 @@
 #include "api/handles.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "train/account.h"
-#include "train/eval.h"
+#include "data/account.h"
+#include "run/eval.h"
 
 enum status json_result(json_t *tree, char **out)
 {
@@ -122,7 +122,7 @@ static enum status plan_train(const struct options *values, char **json)
     if (status == OK)
         status =
             report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
-                        t.data.row_count ? account_trainer_json(&t) : NULL, json);
+                        t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
     trainer_close(&t);
     return status;
 }

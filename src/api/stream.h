@@ -3,7 +3,7 @@
 #define API_STREAM_H
 
 #include "hone.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* The beginning of a character waits in `held` for its rest. */
 struct stream {

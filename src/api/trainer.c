@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "train/account.h"
+#include "data/account.h"
 #include "train/checkpoint.h"
-#include "train/run.h"
+#include "train/loop.h"
 
 enum { SEQUENCES_AT_ONCE = 64 };
 
@@ -72,7 +72,7 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
 
 hone_status hone_trainer_data(hone_trainer *handle, char **json)
 {
-    return (hone_status)json_result(account_trainer_json(&handle->trainer), json);
+    return (hone_status)json_result(account_run_json(&handle->trainer.data, &handle->trainer.sampler, &handle->trainer.eval_data), json);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* JSON from front to back. Strings without escapes are handed out where they stand. */
-#include "text/json_reader.h"
+#include "base/json_reader.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { NESTING_MOST = 512, NUMBER_MOST = 64, EXPONENT_MOST = 10000 };
 

@@ -1,7 +1,7 @@
 /* Reading JSON from front to back without building a tree: for vocabularies, which are most of a tokenizer.json and of which a
  * tree would be made only to be thrown away. */
-#ifndef TEXT_JSON_READER_H
-#define TEXT_JSON_READER_H
+#ifndef BASE_JSON_READER_H
+#define BASE_JSON_READER_H
 
 #include "base/memory.h"
 

@@ -1,5 +1,5 @@
 /* UTF-8 by the table of the Unicode standard (3-7, well-formed byte sequences). */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* UTF-8: checking once where text enters, then walking it without checks. */
-#ifndef TEXT_UTF8_H
-#define TEXT_UTF8_H
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>

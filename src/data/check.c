@@ -3,12 +3,12 @@
  * The idea: what can be read off ids and mask is; special tokens in messages are looked for in the row's JSON as it stands, which
  * is a walk over its bytes, and only a row where one is found is parsed once more, to see whether it is in a message at all.
  */
-#include "train/check.h"
+#include "data/check.h"
 
 #include <string.h>
 
 #include "base/hash.h"
-#include "train/parse.h"
+#include "data/parse.h"
 
 enum { FIRST_KEYS = 1 << 10, MOST_KEYS = 1 << 22 };
 

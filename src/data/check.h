@@ -5,10 +5,10 @@
  *     TRY(check_add(&summary, &result, &place));                      in the order of the rows
  *     TRY(check_verdict(&summary));                                   the reason to stop a run, if there is one
  */
-#ifndef TRAIN_CHECK_H
-#define TRAIN_CHECK_H
+#ifndef DATA_CHECK_H
+#define DATA_CHECK_H
 
-#include "train/row.h"
+#include "data/row.h"
 
 enum check {
     CHECK_UNTRAINED,                    /* not one trained token */

@@ -1,11 +1,11 @@
 /* Conversations out of rows. A role that nobody knows is an error: a template may well print it, and then an answer would stand
  * there untrained. */
-#include "train/conversation.h"
+#include "data/conversation.h"
 
 #include <string.h>
 
 #include "base/memory.h"
-#include "train/parse.h"
+#include "data/parse.h"
 
 static const char *const ROLES[] = {"user",     "assistant",   "system",        "tool",         "developer",
                                     "function", "observation", "tool_response", "tool_results", "ipython", "environment"};

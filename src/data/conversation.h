@@ -1,6 +1,6 @@
 /* Conversations out of rows: each form that data sets have becomes a list of messages as chat templates take them. */
-#ifndef TRAIN_CONVERSATION_H
-#define TRAIN_CONVERSATION_H
+#ifndef DATA_CONVERSATION_H
+#define DATA_CONVERSATION_H
 
 #include "base/json.h"
 

@@ -1,5 +1,5 @@
 /* Opening data sets from the cache or from their text, and splitting them. */
-#include "train/data.h"
+#include "data/data.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/rng.h"
-#include "train/check.h"
-#include "train/encode.h"
-#include "train/lengths.h"
+#include "data/check.h"
+#include "data/encode.h"
+#include "data/lengths.h"
 
 #define SPLIT_STREAM UINT64_MAX         /* of the seed's permutations; epochs count from 0 */
 #define USED_MOST INT64_C(67108864)     /* bytes of tokens, after which their pages are given back */

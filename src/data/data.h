@@ -4,13 +4,13 @@
  * data. A row that cannot be used is an error, or skipped if that was asked for; a row that is too long is an error, cut, split
  * or dropped. Whatever happens to a row is counted in the account.
  */
-#ifndef TRAIN_DATA_H
-#define TRAIN_DATA_H
+#ifndef DATA_DATA_H
+#define DATA_DATA_H
 
 #include "base/table.h"
-#include "train/row.h"
-#include "train/source.h"
-#include "train/token_cache.h"
+#include "data/row.h"
+#include "data/source.h"
+#include "data/token_cache.h"
 
 enum data_excess { EXCESS_ERROR, EXCESS_TRUNCATE, EXCESS_SPLIT, EXCESS_DROP };
 
@@ -67,7 +67,7 @@ struct data_limits {
 /* ERR_DATA where an id is not in the model's vocabulary. */
 enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary);
 
-/* Takes the files that `paths` names (train/source.h) from the cache, or encodes them, by all cores and with the same result for
+/* Takes the files that `paths` names (data/source.h) from the cache, or encodes them, by all cores and with the same result for
  * any number of them, and leaves them there; a run that was ended in the middle of it goes on from its last whole block. Only
  * encoding needs *chat: where it is NULL it is then opened from model_dir. It is the caller's, who closes it, also after an
  * error. ERR_DATA if there are no rows, or not one token to train. */

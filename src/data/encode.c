@@ -1,13 +1,13 @@
 /* The source gives blocks of rows. A block is taken in rounds, a round is cut into parts, each encoded by one thread, and the
  * parts are joined in order: the result does not depend on the number of threads, and memory is that of a block, not of the file. */
-#include "train/encode.h"
+#include "data/encode.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
-#include "train/check.h"
+#include "data/check.h"
 
 enum { ROWS = 16, PARTS = 256, ROUND = ROWS * PARTS, BLOCK_BYTES = 4 << 20 };
 

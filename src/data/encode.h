@@ -1,8 +1,8 @@
 /* Rows to tokens, by all cores. */
-#ifndef TRAIN_ENCODE_H
-#define TRAIN_ENCODE_H
+#ifndef DATA_ENCODE_H
+#define DATA_ENCODE_H
 
-#include "train/data.h"
+#include "data/data.h"
 
 /* Appends to the cache what is left of the source, block by block, and completes it. The error is that of the first row that
  * cannot be used, with its file and line in front; with limits->skip_bad such rows are listed in the cache instead. */

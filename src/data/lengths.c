@@ -1,5 +1,5 @@
 /* One pass over the rows, from the table in the cache into a new one. */
-#include "train/lengths.h"
+#include "data/lengths.h"
 
 enum { REST = 1 << 18 };                /* rows after which pages are given back */
 

@@ -1,8 +1,8 @@
 /* What becomes of rows that are longer than a run can take. */
-#ifndef TRAIN_LENGTHS_H
-#define TRAIN_LENGTHS_H
+#ifndef DATA_LENGTHS_H
+#define DATA_LENGTHS_H
 
-#include "train/data.h"
+#include "data/data.h"
 
 /* Replaces the rows of a data set by such of at most `most` tokens, and counts in its account what that did to them:
  *

@@ -1,7 +1,7 @@
 /* A window takes the longest row that is left, then the longest that fits, and so on; but as soon as one row or two fill what is
  * free exactly, it takes those. Without them the end of a window is what no row is short enough for: best fit alone leaves some 3 %
  * of windows that hold five rows each. */
-#include "train/packing.h"
+#include "data/packing.h"
 
 #include <stdlib.h>
 #include <string.h>

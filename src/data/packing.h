@@ -4,10 +4,10 @@
  * are rows of these lengths. The lists are few, however many rows there are, and besides them only the rows sorted by length are
  * kept: 8 bytes each.
  */
-#ifndef TRAIN_PACKING_H
-#define TRAIN_PACKING_H
+#ifndef DATA_PACKING_H
+#define DATA_PACKING_H
 
-#include "train/data.h"
+#include "data/data.h"
 
 /* So many rows of one length in each window of a group, those from `item` on of all with this length. */
 struct pack_entry {

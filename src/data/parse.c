@@ -1,5 +1,5 @@
 /* A recursive descent over the text. Strings are most of a row, so their bytes are looked at eight at a time. */
-#include "train/parse.h"
+#include "data/parse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { DEPTH = 64, NUMBER = 48 };
 

@@ -3,8 +3,8 @@
  * The idea: Jansson's parser is the judge, and it is slow. This one only knows right JSON of the usual forms; whatever it does
  * not know is left to the judge, who accepts it or says what is wrong and where.
  */
-#ifndef TRAIN_PARSE_H
-#define TRAIN_PARSE_H
+#ifndef DATA_PARSE_H
+#define DATA_PARSE_H
 
 #include "base/json.h"
 

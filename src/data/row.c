@@ -1,11 +1,11 @@
 /* Rows: parsed, recognised, encoded. */
-#include "train/row.h"
+#include "data/row.h"
 
 #include <string.h>
 
-#include "text/plain.h"
-#include "train/conversation.h"
-#include "train/parse.h"
+#include "text/chat/chat.h"
+#include "data/conversation.h"
+#include "data/parse.h"
 
 enum { KEYS = 2 };
 

@@ -3,10 +3,10 @@
  * The idea: every kind of row becomes either a conversation that the model's chat template writes, or plain text of which a part
  * is trained. Keys decide, never values, and a row that could be two kinds is none.
  */
-#ifndef TRAIN_ROW_H
-#define TRAIN_ROW_H
+#ifndef DATA_ROW_H
+#define DATA_ROW_H
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 enum row_kind { ROW_MESSAGES, ROW_PROMPT, ROW_TEXT, ROW_ALPACA, ROW_SHAREGPT, ROW_PREFERENCE, ROW_KINDS };
 

@@ -1,5 +1,5 @@
 /* Units of an epoch, their order, and the rows of a step. */
-#include "train/sampler.h"
+#include "data/sampler.h"
 
 #include <math.h>
 

@@ -6,12 +6,12 @@
  * epoch takes each row once, unless its file has a weight: of 2.5, say, each unit of the file twice, and half of them, others in
  * every epoch, a third time.
  */
-#ifndef TRAIN_SAMPLER_H
-#define TRAIN_SAMPLER_H
+#ifndef DATA_SAMPLER_H
+#define DATA_SAMPLER_H
 
 #include "base/rng.h"
-#include "train/data.h"
-#include "train/packing.h"
+#include "data/data.h"
+#include "data/packing.h"
 
 /* Files beside each other with one weight. */
 struct sampler_share {

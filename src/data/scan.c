@@ -1,6 +1,6 @@
 /* Rows in text. Lines are found by their newlines alone; in an array, strings and brackets are followed, nothing more: what an
  * element says is for the parser of rows to judge. */
-#include "train/scan.h"
+#include "data/scan.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Where rows begin and end in text that comes in pieces: one JSON object a line, or the elements of one JSON array. */
-#ifndef TRAIN_SCAN_H
-#define TRAIN_SCAN_H
+#ifndef DATA_SCAN_H
+#define DATA_SCAN_H
 
 #include <stdbool.h>
 
-#include "train/source.h"
+#include "data/source.h"
 
 enum scan_place { SCAN_START, SCAN_FIRST, SCAN_BEHIND, SCAN_COMMA, SCAN_ENDED };      /* in an array: what may come next */
 

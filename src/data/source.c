@@ -3,7 +3,7 @@
  * The idea: a block's text is what the block before it left over, then as much of the file as makes up its size. Rows are found
  * in it; what is left of it belongs to the next block. A row that does not fit lets the piece grow, up to a limit.
  */
-#include "train/source.h"
+#include "data/source.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/unpack.h"
-#include "train/scan.h"
+#include "data/scan.h"
 
 #define MOST_ROW ((int64_t)64 << 20)    /* bytes of one row */
 enum { MOST_FILES = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };

@@ -5,8 +5,8 @@
  * bytes may be packed by gzip or zstd, told by what they begin with. Blank lines, a byte order mark, CRLF and a missing last
  * newline are fine.
  */
-#ifndef TRAIN_SOURCE_H
-#define TRAIN_SOURCE_H
+#ifndef DATA_SOURCE_H
+#define DATA_SOURCE_H
 
 #include "base/hash.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* A data set that nobody wrote: as many tokens as a measurement needs. */
 #include "base/rng.h"
-#include "train/data.h"
+#include "data/data.h"
 
 static enum status open_tables(struct data *data, int64_t rows, int64_t tokens)
 {

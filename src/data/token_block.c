@@ -1,7 +1,7 @@
 /* Rows in memory, on their way to the cache's files. */
 #include <string.h>
 
-#include "train/token_cache.h"
+#include "data/token_cache.h"
 
 enum { CAUSE_MOST = 300 };
 

@@ -1,12 +1,12 @@
 /* Where a cache is, whose turn it is, and publishing it. */
-#include "train/token_cache.h"
+#include "data/token_cache.h"
 
 #include <string.h>
 
 #include "base/directory.h"
 #include "base/log.h"
-#include "text/chat.h"
-#include "train/token_log.h"
+#include "text/chat/chat.h"
+#include "data/token_log.h"
 
 /* Raised whenever the layout of the files changes. What the texts' code makes of a row is in TEXT_DIGEST. */
 enum { VERSION = 3 };

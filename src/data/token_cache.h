@@ -15,13 +15,13 @@
  * is damaged is warned of and written anew; where nothing can be written, a temporary directory is used. A cache that nobody has
  * used for 30 days is removed when another one is written.
  */
-#ifndef TRAIN_TOKEN_CACHE_H
-#define TRAIN_TOKEN_CACHE_H
+#ifndef DATA_TOKEN_CACHE_H
+#define DATA_TOKEN_CACHE_H
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/lock.h"
-#include "train/source.h"
+#include "data/source.h"
 
 #define TOKEN_MARK INT32_MIN
 #define TOKEN_ID(token) ((token) & INT32_MAX)

@@ -1,6 +1,6 @@
 /* A record of the log is written when the bytes that it speaks of are, and has a hash of itself: what a crash leaves behind it is
  * no record. Checking walks through the records and hashes what each added. */
-#include "train/token_log.h"
+#include "data/token_log.h"
 
 #include <stddef.h>
 

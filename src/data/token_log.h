@@ -1,8 +1,8 @@
 /* The files of a cache of tokens, and the log that says how much of them is whole. */
-#ifndef TRAIN_TOKEN_LOG_H
-#define TRAIN_TOKEN_LOG_H
+#ifndef DATA_TOKEN_LOG_H
+#define DATA_TOKEN_LOG_H
 
-#include "train/token_cache.h"
+#include "data/token_cache.h"
 
 struct token_files {
     const char *tokens, *rows, *skipped, *log, *lock;   /* paths, in the arena that named them */

@@ -15,6 +15,7 @@
  * Rules: operands are touched by LOAD and STORE alone; indices are i64; work-items share a loop by SHARE; LOCAL arrays stand at the top of a kernel; helpers take
  * values, not pointers; no headers, no size_t, no atomics on floats; every sum has a fixed order; with rows = 0 nothing is touched.
  */
+/* clang-format off */
 #ifdef __OPENCL_VERSION__
 
 typedef long i64;

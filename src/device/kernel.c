@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* Made by the build from src/ops/dialect.h and the .kl files beside it: names and texts in turn, then NULL. */
+/* Made by the build from dialect.h and the .kl files of src/device and src/ops: names and texts in turn, then NULL. */
 extern const char *const kernel_texts[];
 
 enum { WIDTH_LEAST = 32 };

@@ -1,9 +1,9 @@
-/* The keys of tokenizer.ggml.* as the lists that text/tokenizer_words.h takes. */
+/* The keys of tokenizer.ggml.* as the lists that text/tokenizer/tokenizer.h takes. */
 #include "models/gguf_tokenizer.h"
 
 #include <string.h>
 
-#include "text/tokenizer_words.h"
+#include "text/tokenizer/tokenizer.h"
 
 #define KEY(name) "tokenizer.ggml." name
 
@@ -42,7 +42,7 @@ static enum status read_flag(const struct gguf *file, const char *key, int *out)
     return OK;
 }
 
-static enum status read_lists(struct tokenizer_words *w, const struct gguf *file, struct arena *arena, const char *path)
+static enum status read_lists(struct tokenizer_lists *w, const struct gguf *file, struct arena *arena, const char *path)
 {
     int64_t types = 0, scores = 0;
     int32_t *type = NULL;
@@ -59,7 +59,7 @@ static enum status read_lists(struct tokenizer_words *w, const struct gguf *file
     return OK;
 }
 
-static enum status read_words(struct tokenizer_words *w, const struct gguf *file, struct arena *arena, const char *path)
+static enum status read_words(struct tokenizer_lists *w, const struct gguf *file, struct arena *arena, const char *path)
 {
     TRY(read_name(file, KEY("model"), arena, &w->model));
     TRY(read_name(file, KEY("pre"), arena, &w->pre));
@@ -76,11 +76,11 @@ static enum status read_words(struct tokenizer_words *w, const struct gguf *file
 
 enum status gguf_tokenizer_open(struct tokenizer **out, const struct gguf *file, const char *path)
 {
-    struct tokenizer_words words = {.unknown = -1, .bos = -1, .eos = -1};
+    struct tokenizer_lists words = {.unknown = -1, .bos = -1, .eos = -1};
     struct arena arena = {0};
     enum status status = read_words(&words, file, &arena, path);
     if (status == OK)
-        status = tokenizer_open_words(out, &words, path);
+        status = tokenizer_open_lists(out, &words, path);
     arena_free(&arena);
     return status;
 }

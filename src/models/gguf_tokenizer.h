@@ -3,7 +3,7 @@
 #define MODELS_GGUF_TOKENIZER_H
 
 #include "format/gguf.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum status gguf_tokenizer_open(struct tokenizer **out, const struct gguf *file, const char *path);
 

@@ -1,5 +1,5 @@
 /* Packing sequences into slots. */
-#include "train/batch.h"
+#include "run/batch.h"
 
 bool batch_next(const struct data *data, int64_t slots, struct batch *batch)
 {

@@ -1,10 +1,10 @@
 /* Micro-batches: sequences side by side in T token slots, and what a program needs to know of them. */
-#ifndef TRAIN_BATCH_H
-#define TRAIN_BATCH_H
+#ifndef RUN_BATCH_H
+#define RUN_BATCH_H
 
 #include "models/net.h"
 #include "tensor/engine.h"
-#include "train/data.h"
+#include "data/data.h"
 
 /* Rows [first, first + count) of a data set, in file order. Starts as {0}, before the first one. */
 struct batch {
@@ -18,7 +18,7 @@ bool batch_next(const struct data *data, int64_t slots, struct batch *batch);
 /* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */
 int64_t batch_rows(int64_t T, int64_t trained);
 
-/* A sequence, and which of its tokens are targets: those that are marked (train/token_cache.h), each counting 1, or with weights
+/* A sequence, and which of its tokens are targets: those that are marked (data/token_cache.h), each counting 1, or with weights
  * those whose weight is not 0, or all. */
 struct sequence {
     const int32_t *ids;                 /* TOKEN_ID of them, where they are marked */

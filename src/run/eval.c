@@ -1,5 +1,5 @@
 /* Running a data set through loss programs. */
-#include "train/eval.h"
+#include "run/eval.h"
 
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* Evaluation: the mean loss of a model over the trained tokens of a data set. */
-#ifndef TRAIN_EVAL_H
-#define TRAIN_EVAL_H
+#ifndef RUN_EVAL_H
+#define RUN_EVAL_H
 
-#include "train/batch.h"
-#include "train/session.h"
+#include "run/batch.h"
+#include "run/session.h"
 
 /* A data set that will be cut into batches of so many token slots. */
 struct evaluation {

@@ -1,7 +1,7 @@
 /* Prefill and decode over the cache. */
-#include "train/generate.h"
+#include "run/generate.h"
 
-#include "train/batch.h"
+#include "run/batch.h"
 
 enum { PREFILL_STEP = 16, PREFILL_MOST = 512 };
 

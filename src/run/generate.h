@@ -1,8 +1,8 @@
 /* Generation: a prompt through prefill programs, then one token at a time over the key/value cache. */
-#ifndef TRAIN_GENERATE_H
-#define TRAIN_GENERATE_H
+#ifndef RUN_GENERATE_H
+#define RUN_GENERATE_H
 
-#include "train/session.h"
+#include "run/session.h"
 
 struct generator {
     struct session *session;

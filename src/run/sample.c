@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "train/generate.h"
+#include "run/generate.h"
 
 struct candidate {
     double probability;

@@ -1,5 +1,5 @@
 /* Models on devices. */
-#include "train/session.h"
+#include "run/session.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  *     session_open → session_add(program) … → session_plan → (sizes are known) → session_prepare → runs → session_close
  */
-#ifndef TRAIN_SESSION_H
-#define TRAIN_SESSION_H
+#ifndef RUN_SESSION_H
+#define RUN_SESSION_H
 
 #include "models/model.h"
 

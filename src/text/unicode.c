@@ -3,7 +3,7 @@
 
 #include <utf8proc.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static const struct {
     uint32_t first, last;

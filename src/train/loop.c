@@ -1,5 +1,5 @@
 /* The loop over steps. */
-#include "train/run.h"
+#include "train/loop.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * metrics.jsonl in the output directory has one JSON object a line: first what the run is, then a line for each step and each
  * validation. A run that goes on from a checkpoint keeps the lines up to it, so the file reads as if nothing had happened.
  */
-#ifndef TRAIN_RUN_H
-#define TRAIN_RUN_H
+#ifndef TRAIN_LOOP_H
+#define TRAIN_LOOP_H
 
 #include "train/trainer.h"
 

@@ -8,7 +8,7 @@
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 
-#include "train/session.h"
+#include "run/session.h"
 
 struct optimizer_options {
     double beta1, beta2, epsilon;

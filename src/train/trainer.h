@@ -12,10 +12,10 @@
 #define TRAIN_TRAINER_H
 
 #include "config/options.h"
-#include "train/eval.h"
-#include "train/generate.h"
+#include "run/eval.h"
+#include "run/generate.h"
 #include "train/optimizer.h"
-#include "train/sampler.h"
+#include "data/sampler.h"
 #include "train/schedule.h"
 
 enum { TRAINER_SIZES = 4 };

@@ -173,8 +173,8 @@ def page_text(results, release, targets):
 def kernels_without_variant(variants):
     """The texts name their kernels by the macro that chooses them."""
     known = {v[1] for v in variants}
-    folder = pathlib.Path(__file__).resolve().parents[2] / "src/ops"
-    return [f"{file.name}: no program and no case uses kernel {name}" for file in sorted(folder.glob("*.kl"))
+    folder = pathlib.Path(__file__).resolve().parents[2] / "src"
+    return [f"{file.name}: no program and no case uses kernel {name}" for file in sorted(folder.rglob("*.kl"))
             for name in re.findall(r"ifdef ONLY_(\w+)", file.read_text()) if name not in known]
 
 

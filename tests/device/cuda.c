@@ -1,4 +1,4 @@
-/* The CUDA device on the simulator (tests/cudasim): lists, copies, the cache of compiled kernels. What the reference promises is
+/* The CUDA device on the simulator (tools/cudasim): lists, copies, the cache of compiled kernels. What the reference promises is
  * tested in tests/contract. */
 #include "cuda_rig.h"
 

@@ -1,4 +1,4 @@
-/* The CUDA device on the simulator (tests/cudasim), from inside.
+/* The CUDA device on the simulator (tools/cudasim), from inside.
  *
  * The driver's functions are a table of pointers, so that a test can put one of its own in a function's place: to make it fail,
  * or to see how it is called.

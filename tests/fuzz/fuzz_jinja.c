@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 static const char CONTEXT[] =
     "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", \"content\": \"Hi "

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 static const char TEMPLATE[] = "{% for m in messages %}{{ m.role }}:{{ m|tojson }}{{ m.content }}{% endfor %}|{{ tools|tojson }}";
 

@@ -8,9 +8,9 @@
 
 #include "base/hash.h"
 #include "fuzz.h"
-#include "train/check.h"
-#include "train/parse.h"
-#include "train/source.h"
+#include "data/check.h"
+#include "data/parse.h"
+#include "data/source.h"
 
 static const char TEMPLATE[] = "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>\n{% endfor %}";
 

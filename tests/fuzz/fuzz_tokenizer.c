@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 static void encode(const struct tokenizer *tokenizer, const char *text, int64_t length)
 {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "train/batch.h"
-#include "train/generate.h"
+#include "run/batch.h"
+#include "run/generate.h"
 
 enum { AGREE_TOKENS = 96, AGREE_PROMPT = 40, NEAR = 64, FAR = 1024, ROUNDS = 201 };
 static const double agree_most = 1e-5, flat_most = 1.20;

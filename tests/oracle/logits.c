@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/batch.h"
-#include "train/session.h"
+#include "run/batch.h"
+#include "run/session.h"
 
 static enum status write_batch(struct session *s, const struct data *data, const struct batch *b, int64_t index, float *logits,
                                FILE *out)

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/parallel.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 enum { MOST = 4 << 20 };
 

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "train/check.h"
-#include "train/parse.h"
-#include "train/row.h"
-#include "train/source.h"
+#include "data/check.h"
+#include "data/parse.h"
+#include "data/row.h"
+#include "data/source.h"
 
 enum { BLOCK = 1 << 20 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 static const char *const CHATML = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
                                   "+ '<|im_end|>' + '\\n' }}{% endfor %}"

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "tiny_model.h"
-#include "train/data.h"
+#include "data/data.h"
 
 enum { ROWS = 200 };
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 static const char *const CONTEXT =
     "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}, {\"role\": \"assistant\", \"content\": \"world\"}],"

@@ -1,9 +1,9 @@
 /* text: patterns, and the scanners that stand for the published ones. */
 #include "test.h"
 
-#include "text/regex.h"
-#include "text/scanner.h"
-#include "text/utf8.h"
+#include "text/tokenizer/regex.h"
+#include "text/tokenizer/scanner.h"
+#include "base/utf8.h"
 
 /* The classes of patterns are those of the library that made the file. */
 static void patterns_mean_what_oniguruma_means(void **state)

@@ -6,8 +6,8 @@
 
 #include "base/rng.h"
 #include "hone.h"
-#include "train/check.h"
-#include "train/parse.h"
+#include "data/check.h"
+#include "data/parse.h"
 
 static struct tiny_model model;
 static struct chat *chat;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "train/sampler.h"
+#include "data/sampler.h"
 
 enum { ROWS = 3000, WINDOW = 1024 };
 

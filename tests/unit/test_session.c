@@ -5,11 +5,11 @@
 
 #include "places.h"
 #include "tiny_model.h"
-#include "train/batch.h"
-#include "train/eval.h"
-#include "train/generate.h"
+#include "run/batch.h"
+#include "run/eval.h"
+#include "run/generate.h"
 #include "train/micro.h"
-#include "train/session.h"
+#include "run/session.h"
 
 static struct tiny_model tied, untied;
 

@@ -10,7 +10,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "train/source.h"
+#include "data/source.h"
 
 enum { ROWS = 200 };
 

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "tiny_model.h"
-#include "train/data.h"
-#include "train/encode.h"
-#include "train/token_log.h"
+#include "data/data.h"
+#include "data/encode.h"
+#include "data/token_log.h"
 
 enum { ROWS = 600 };
 

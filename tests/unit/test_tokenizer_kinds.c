@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "text/tokenizer_words.h"
+#include "text/tokenizer/tokenizer.h"
 
 #define SP "\xe2\x96\x81"               /* U+2581 */
 
@@ -256,10 +256,10 @@ static void lists_make_a_tokenizer(void **state)
     (void)state;
     static const int32_t types[] = {WORD_UNKNOWN, WORD_CONTROL, 1, 1, 1, 1, 1, 1};
     static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    struct tokenizer_words w = {.model = "llama", .tokens = PIECES, .types = types, .scores = scores, .count = 8, .unknown = 0,
+    struct tokenizer_lists w = {.model = "llama", .tokens = PIECES, .types = types, .scores = scores, .count = 8, .unknown = 0,
                                 .bos = 1, .eos = -1, .add_bos = -1, .add_eos = -1, .space_prefix = -1};
     struct tokenizer *t;
-    assert_ok(tokenizer_open_words(&t, &w, "lists"));
+    assert_ok(tokenizer_open_lists(&t, &w, "lists"));
     check(t, "ab", "6:0-2");
     check(t, "aba", "2:0-1 3:0-1 7:1-3");               /* "ba" has the higher score */
     check(t, "<s>", "1:0-3");
@@ -273,25 +273,25 @@ static void lists_make_a_tokenizer(void **state)
     w.model = "gemma4";
     w.merges = merges;
     w.merge_count = 2;
-    assert_ok(tokenizer_open_words(&t, &w, "lists"));
+    assert_ok(tokenizer_open_lists(&t, &w, "lists"));
     check(t, "ab ab", "5:0-2 6:2-5");
     tokenizer_close(t);
 
     w.model = "bert";
-    assert_fails(tokenizer_open_words(&t, &w, "lists"), ERR_UNSUPPORTED, "\"bert\"");
+    assert_fails(tokenizer_open_lists(&t, &w, "lists"), ERR_UNSUPPORTED, "\"bert\"");
     w.model = "gpt2";
     w.pre = "strange";
-    assert_fails(tokenizer_open_words(&t, &w, "lists"), ERR_UNSUPPORTED, "\"strange\"");
+    assert_fails(tokenizer_open_lists(&t, &w, "lists"), ERR_UNSUPPORTED, "\"strange\"");
     w.pre = "gpt-2";
     w.merges = NULL;
-    assert_fails(tokenizer_open_words(&t, &w, "lists"), ERR_FORMAT, "no merges");
+    assert_fails(tokenizer_open_lists(&t, &w, "lists"), ERR_FORMAT, "no merges");
 }
 
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    const struct tokenizer_words w = {.model = "llama", .tokens = PIECES, .scores = scores, .count = 8, .unknown = 0, .bos = -1,
+    const struct tokenizer_lists w = {.model = "llama", .tokens = PIECES, .scores = scores, .count = 8, .unknown = 0, .bos = -1,
                                       .eos = -1, .add_bos = -1, .add_eos = -1, .space_prefix = 1};
     struct tokenizer *t = NULL;
     for (int kind = 0; kind < 3; kind++) {
@@ -299,7 +299,7 @@ static void memory_may_run_out_anywhere(void **state)
             assert_ok(open_text(&t, kind == 1 ? "{" SPECIAL TO_SPACES FROM_SPACES MODEL("\"byte_fallback\":true,") "}"
                                               : "{" METASPACE("first", "true") UNIGRAM("\"unk_id\":0,") "}"));
         else
-            assert_ok(tokenizer_open_words(&t, &w, "lists"));
+            assert_ok(tokenizer_open_lists(&t, &w, "lists"));
         struct tokens tokens = {0};
         struct buffer text = {0};
         for (int64_t after = 0;; after++) {
@@ -318,7 +318,7 @@ static void memory_may_run_out_anywhere(void **state)
         tokenizer_close(t);
         for (int64_t after = 0;; after++) {
             memory_fail_after(after);
-            enum status status = kind ? tokenizer_open(&t, path) : tokenizer_open_words(&t, &w, "lists");
+            enum status status = kind ? tokenizer_open(&t, path) : tokenizer_open_lists(&t, &w, "lists");
             memory_fail_after(-1);
             if (status == OK)
                 break;

@@ -3,7 +3,7 @@
 
 #include "places.h"
 #include "trainer_rig.h"
-#include "train/run.h"
+#include "train/loop.h"
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "half.h"
 
+/* clang-format off */
 #define SETP(cmp, T, S, test) BINARY(setp_##cmp##_##T, uint8_t, S, S, (test) != 0)
 #define SET(cmp, T, S, test)                                             \
     BINARY(set_##cmp##_##T, uint32_t, S, S, (test) ? 0xffffffffu : 0u)   \
@@ -17,6 +18,7 @@
     MAKE(gt, T, S, X > Y) MAKE(ge, T, S, X >= Y) MAKE(equ, T, S, !(X < Y || X > Y)) MAKE(neu, T, S, X != Y) \
     MAKE(ltu, T, S, !(X >= Y)) MAKE(leu, T, S, !(X > Y)) MAKE(gtu, T, S, !(X <= Y)) MAKE(geu, T, S, !(X < Y)) \
     MAKE(num, T, S, X == X && Y == Y) MAKE(nan, T, S, X != X || Y != Y)
+/* clang-format on */
 INTEGER_TESTS(SETP, u16, uint16_t)
 INTEGER_TESTS(SETP, s16, int16_t)
 INTEGER_TESTS(SETP, u32, uint32_t)
@@ -39,6 +41,7 @@ FLOAT_TESTS(SETP, f16, uint16_t)
 #define Y float_of_bf16(y[i])
 FLOAT_TESTS(SETP, bf16, uint16_t)
 
+/* clang-format off */
 #define SETP_ROW(cmp, T, TYPE) {"setp." #cmp, TYPE, 0, "ptt", setp_##cmp##_##T},
 #define SIX(ROW, T, TYPE) ROW(eq, T, TYPE) ROW(ne, T, TYPE) ROW(lt, T, TYPE) ROW(le, T, TYPE) ROW(gt, T, TYPE) ROW(ge, T, TYPE)
 #define FOURTEEN(ROW, T, TYPE)                                                                                       \

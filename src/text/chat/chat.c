@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "text/chat_inside.h"
+#include "text/chat/inside.h"
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat)
 {

@@ -11,12 +11,12 @@
  *
  * An open chat is never written to: any number of threads may encode with it, each into its own struct chat_row.
  */
-#ifndef TEXT_CHAT_H
-#define TEXT_CHAT_H
+#ifndef TEXT_CHAT_CHAT_H
+#define TEXT_CHAT_CHAT_H
 
 #include "base/hash.h"
-#include "text/jinja.h"
-#include "text/tokenizer.h"
+#include "text/jinja/jinja.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct chat;
 
@@ -66,5 +66,13 @@ bool chat_encode_line(const struct chat *chat, const char *text, int64_t length,
 
 /* The row as the model is asked to go on from it: with the prompt of the assistant's turn, nothing trained. */
 enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out);
+
+/* Plain text for training: no chat template, and what is trained is all after a prompt. Replaces `out` by the ids of prompt and
+ * rest as one text. Trained are the tokens with bytes of the rest, and of an empty prompt's text all.
+ *
+ * The ids are those that Hugging Face's tokenizers give for the whole text, so text that spells a special token is that token.
+ * The end-of-text token is appended unless the text ends with it, as TRL does. */
+enum status plain_encode(const struct chat *chat, const char *prompt, int64_t prompt_length, const char *rest,
+                         int64_t rest_length, struct chat_row *out);
 
 #endif

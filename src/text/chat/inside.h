@@ -2,7 +2,7 @@
 #ifndef TEXT_CHAT_INSIDE_H
 #define TEXT_CHAT_INSIDE_H
 
-#include "text/chat.h"
+#include "text/chat/chat.h"
 
 /* A piece of text that the chat keeps. */
 struct piece {
@@ -45,7 +45,7 @@ enum status chat_run(const struct chat_template *template, const json_t *message
 /* The ids of row->text, and for a row to train its mask; row->message is filled in. */
 enum status chat_finish(const struct chat *chat, const struct chat_template *template, bool prompt, struct chat_row *row);
 
-/* chat_prompt.c: fills in what the templates put in front of an answer. What a template refuses to render stays empty. */
+/* prompt.c: fills in what the templates put in front of an answer. What a template refuses to render stays empty. */
 enum status prompt_learn(struct chat *chat);
 
 /* Where the prompt of an assistant's turn ends in a rendered text. `anchor`: the end of the last message before it, and who
@@ -54,7 +54,7 @@ enum status prompt_learn(struct chat *chat);
 int64_t prompt_end(const struct chat_template *template, const struct buffer *text, int64_t anchor, int64_t turn, int64_t first,
                    enum speaker before);
 
-/* chat_mask.c: sets row->mask for its tokens and text. */
+/* mask.c: sets row->mask for its tokens and text. */
 enum status mask_make(const struct chat *chat, const struct chat_template *template, struct chat_row *row);
 
 #endif

@@ -2,8 +2,8 @@
  * conversations of plain texts are taken, and become what chat.c makes of them; all else is left to it. */
 #include <string.h>
 
-#include "text/chat_inside.h"
-#include "text/jinja_run.h"
+#include "text/chat/inside.h"
+#include "text/jinja/run.h"
 
 static bool is_system(const struct value *role)
 {

@@ -1,13 +1,13 @@
 /* The mask of trained tokens.
  *
  * The renderer says which bytes came from which message and in whose turn they were written. A turn that is a target is trained
- * from the end of the prompt (chat_prompt.c) to the token that ends it: the message's bytes and all that the template writes
+ * from the end of the prompt (prompt.c) to the token that ends it: the message's bytes and all that the template writes
  * between and around them, which the model has to say as well. It goes by position: the same id may be trained in one place and
  * not in another. Where the template has {% generation %} blocks, they decide instead.
  */
 #include <string.h>
 
-#include "text/chat_inside.h"
+#include "text/chat/inside.h"
 
 /* The spans of a message's turn; -1: none. `own`: those with bytes of the message itself. */
 struct turn {

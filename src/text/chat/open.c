@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "text/chat_inside.h"
+#include "text/chat/inside.h"
 
 enum { MOST_TEMPLATE = 4 << 20, MOST_CONFIG = 64 << 20 };
 

@@ -1,5 +1,5 @@
 /* Plain text rows: prompt, rest and end of text in one piece; the mask goes by position. */
-#include "text/plain.h"
+#include "text/chat/chat.h"
 
 #include <string.h>
 

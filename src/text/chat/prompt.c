@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "text/chat_inside.h"
+#include "text/chat/inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
 #define CALL(arguments)                                                                                                 \

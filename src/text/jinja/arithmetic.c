@@ -2,7 +2,7 @@
  * are of 64 bits; beyond that it is an error, never a wrong number. */
 #include <math.h>
 
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 static enum status too_large(struct render *render)
 {

@@ -3,7 +3,7 @@
 #define TEXT_JINJA_AST_H
 
 #include "base/map.h"
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 enum token_kind {
     TOKEN_END,
@@ -147,14 +147,14 @@ bool parse_at(const struct parser *parser, enum token_kind kind, const char *tex
 bool parse_skip(struct parser *parser, enum token_kind kind, const char *text);
 enum status parse_expect(struct parser *parser, enum token_kind kind, const char *text);
 
-/* jinja_expression.c. `choice`: whether `a if b else c` may stand at the top, which a for's iterable must leave alone. */
+/* expression.c. `choice`: whether `a if b else c` may stand at the top, which a for's iterable must leave alone. */
 enum status parse_expression(struct parser *parser, bool choice, struct node **out);
 enum status parse_tuple(struct parser *parser, bool choice, struct node **out);
 enum status parse_filters(struct parser *parser, struct node *self, struct node **out);
 enum status parse_postfix(struct parser *parser, struct node *self, struct node **out);
 enum status parse_target(struct parser *parser, bool attribute, struct node **out);
 
-/* jinja_resolve.c: gives every variable its slot and every filter, test and method its function. */
+/* resolve.c: gives every variable its slot and every filter, test and method its function. */
 enum status jinja_resolve(struct jinja *jinja);
 
 #endif

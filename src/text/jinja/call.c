@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 static enum status bind_keywords(struct render *render, const struct node *node, const struct args *args, struct frame *frame)
 {

@@ -5,7 +5,7 @@
  * key "train" is hone's own and is not shown. */
 #include <string.h>
 
-#include "text/jinja_ast.h"
+#include "text/jinja/ast.h"
 
 static enum status convert(struct render *render, const json_t *json, int32_t origin, struct value *out);
 

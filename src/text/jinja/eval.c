@@ -1,7 +1,7 @@
 /* Expressions. Every node costs a step and a level of depth, so a template can neither run for ever nor use up the stack. */
 #include <string.h>
 
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 /* The innermost scope in which the name has been set, then the context. */
 static inline struct value lookup(const struct render *render, const struct frame *frame, const struct node *node)

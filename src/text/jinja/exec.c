@@ -1,7 +1,7 @@
 /* Statements, and the render that starts them. A body writes to a builder: the output's, or that of a macro or block. */
 #include <string.h>
 
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 64 << 20, .memory = 256 << 20};
 

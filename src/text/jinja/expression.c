@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja_ast.h"
+#include "text/jinja/ast.h"
 
 typedef enum status level(struct parser *parser, struct node **out);
 

@@ -1,11 +1,11 @@
-/* Filters on single values and whole lists. jinja_pick.c has those that go through a list item by item. */
+/* Filters on single values and whole lists. pick.c has those that go through a list item by item. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja_pick.h"
+#include "text/jinja/pick.h"
 
 static enum status length(struct render *render, struct value self, const struct args *args, struct value *out)
 {

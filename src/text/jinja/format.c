@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 static enum status unknown(struct render *render, const struct text *text, int64_t at)
 {

@@ -6,8 +6,8 @@
  * A template is hostile input: it is parsed to a bounded depth and rendered under a budget. A parsed template is never
  * written to, so any number of threads may render it.
  */
-#ifndef TEXT_JINJA_H
-#define TEXT_JINJA_H
+#ifndef TEXT_JINJA_JINJA_H
+#define TEXT_JINJA_JINJA_H
 
 #include "base/json.h"
 #include "base/memory.h"

@@ -2,13 +2,13 @@
  *
  * It is the fast way for ordinary rows, not a second opinion: whatever is not JSON, or rare in it (a name twice, a number of more
  * than 18 digits, a lone surrogate, deep nesting, a message with "train"), is left to Jansson, which also has the messages. The
- * rules are those of jinja_context.c. Strings without escapes are not copied.
+ * rules are those of context.c. Strings without escapes are not copied.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja_run.h"
-#include "text/utf8.h"
+#include "text/jinja/run.h"
+#include "base/utf8.h"
 
 enum { MOST_DEEP = 48, MOST_MEMBERS = 64, NUMBER = 40, SOME = 8 };
 
@@ -155,7 +155,7 @@ static int64_t find(const struct entry *entries, int64_t count, const char *name
     return count;
 }
 
-/* What a message thought, under the names that templates look for: as convert_message of jinja_context.c has it. */
+/* What a message thought, under the names that templates look for: as convert_message of context.c has it. */
 static bool alias_thoughts(struct reader *r, struct entry **entries, int64_t *count)
 {
     int64_t newer = find(*entries, *count, "reasoning_content"), older = find(*entries, *count, "thinking"), n = 0;

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "text/jinja_ast.h"
-#include "text/utf8.h"
+#include "text/jinja/ast.h"
+#include "base/utf8.h"
 
 struct lexer {
     struct jinja *jinja;

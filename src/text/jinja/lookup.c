@@ -2,7 +2,7 @@
  * and then among the items, a subscript the other way round; what is not there is undefined, not an error. */
 #include <string.h>
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out)
 {

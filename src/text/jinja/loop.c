@@ -1,7 +1,7 @@
 /* The `loop` variable of a for loop. */
 #include <string.h>
 
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 static enum status loop_cycle(struct render *render, struct value self, const struct args *args, struct value *out)
 {

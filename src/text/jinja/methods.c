@@ -3,7 +3,7 @@
  * transformers too. */
 #include <string.h>
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 static enum status starts_at(struct render *render, struct value self, const struct args *args, bool end, struct value *out)
 {

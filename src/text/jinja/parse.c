@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "text/jinja_ast.h"
+#include "text/jinja/ast.h"
 
 enum { MOST_DEPTH = 200 };
 

@@ -1,5 +1,5 @@
 /* map, select, reject and their kin: a filter or a test, given by name, on every item of a list. They give generators. */
-#include "text/jinja_pick.h"
+#include "text/jinja/pick.h"
 
 #include <string.h>
 

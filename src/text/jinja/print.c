@@ -6,7 +6,7 @@
 #include <string.h>
 #include "text/unicode.h"
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 static enum status put(struct builder *builder, const char *text, int32_t origin)
 {

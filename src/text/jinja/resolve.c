@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "text/jinja_run.h"
+#include "text/jinja/run.h"
 
 struct variable {
     struct variable *outer;             /* of the same name, in a scope further out */

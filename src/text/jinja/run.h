@@ -2,7 +2,7 @@
 #ifndef TEXT_JINJA_RUN_H
 #define TEXT_JINJA_RUN_H
 
-#include "text/jinja_ast.h"
+#include "text/jinja/ast.h"
 
 /* The variables of the template's own body or of one call of a macro. A slot that is VALUE_ABSENT has not been set. */
 struct frame {
@@ -55,7 +55,7 @@ enum status render_use(struct render *render, const struct jinja *jinja);
 enum status render_body(struct render *render, struct jinja_output *out);
 enum status render_end(enum status status, struct jinja_output *out);           /* gives the status back */
 
-/* jinja_json.c: the text of a row straight to values, its messages tagged as jinja_render tags them. False: it is not an object
+/* json.c: the text of a row straight to values, its messages tagged as jinja_render tags them. False: it is not an object
  * with "messages" and "tools" alone, is not JSON, or has something rare in it that only the other reader knows. Strings may point
  * into the text. *tools is VALUE_ABSENT where there are none. */
 bool json_row(struct render *render, const char *text, int64_t length, struct value *messages, struct value *tools);

@@ -1,7 +1,7 @@
 /* Order: sort, dictsort, unique, min and max. A stable merge sort that can fail, because comparing can. */
 #include <string.h>
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 struct keyed {
     struct value key, value;

@@ -1,7 +1,7 @@
 /* Tests: what stands behind `is`. */
 #include <string.h>
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 #define TEST(name, condition)                                                                                       \
     static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)   \

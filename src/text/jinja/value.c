@@ -1,5 +1,5 @@
 /* Making, comparing and iterating values. Everything that could run long or grow large is charged to the budget here. */
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "text/jinja.h"
+#include "text/jinja/jinja.h"
 
 enum value_kind {
     VALUE_ABSENT,                       /* an argument that was not given; templates never see it */
@@ -143,7 +143,7 @@ struct methods {
     int loop_field;                     /* of the loop variable, or -1 */
 };
 
-/* --- jinja_value.c: making and reading values --- */
+/* --- value.c: making and reading values --- */
 
 /* Fails with "where:line: " in front. */
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -229,7 +229,7 @@ enum status value_length(struct render *render, struct value value, int64_t *out
 enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need,
                       struct value *out);
 
-/* --- jinja_text.c: strings with origins --- */
+/* --- text.c: strings with origins --- */
 
 enum status builder_new(struct render *render, struct builder **out);
 enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin);
@@ -248,7 +248,7 @@ int64_t char_count(const char *data, int64_t size);
 int64_t char_offset(const char *data, int64_t size, int64_t index);             /* the byte where character `index` begins */
 bool unicode_space(int32_t code);
 
-/* --- jinja_print.c: values as Python prints them --- */
+/* --- print.c: values as Python prints them --- */
 
 enum status print_value(struct builder *builder, struct value value);           /* str() */
 enum status print_repr(struct builder *builder, struct value value);            /* repr() */
@@ -263,7 +263,7 @@ struct json_style {
 
 enum status print_json(struct builder *builder, struct value value, const struct json_style *style, int level);
 
-/* --- tables: jinja_methods.c, jinja_filters.c, jinja_tests.c, jinja_call.c --- */
+/* --- tables: methods.c, filters.c, tests.c, call.c --- */
 
 const struct function *filter_find(const char *name);
 const struct function *test_find(const char *name);
@@ -283,7 +283,7 @@ static inline const struct function *method_of(const struct methods *methods, en
            kind == VALUE_TUPLE || kind == VALUE_RANGE ? methods->tuple : NULL;
 }
 
-/* --- jinja_lookup.c: attributes, items, slices --- */
+/* --- lookup.c: attributes, items, slices --- */
 
 enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out);
 enum status use_of_undefined(struct render *render, struct value self);
@@ -294,38 +294,38 @@ enum status value_slice(struct render *render, struct value self, const struct v
 enum status value_path(struct render *render, struct value self, struct value path,
                        struct value *out); /* "a.b.0", as filters name attributes */
 
-/* --- jinja_arithmetic.c --- */
+/* --- arithmetic.c --- */
 
 enum status value_add(struct render *render, struct value a, struct value b, struct value *out);      /* a + b */
 
-/* --- jinja_format.c: "%s" % values and "{}".format(values) --- */
+/* --- format.c: "%s" % values and "{}".format(values) --- */
 
 enum status format_percent(struct render *render, const struct text *format, struct value values, struct value *out);
 callable format_braces;
 
-/* --- jinja_words.c: what string methods and filters share --- */
+/* --- words.c: what string methods and filters share --- */
 
 callable text_strip_both, text_strip_left, text_strip_right, text_replace, text_split, text_rsplit, text_splitlines;
 callable text_upper, text_lower, text_title, text_title_words, text_capitalize;
 enum status text_find(struct render *render, const struct text *text, const struct text *part, int64_t from,
                       int64_t *at); /* bytes; -1 */
 
-/* --- jinja_sort.c --- */
+/* --- sort.c --- */
 
 /* Sorts values by keys of the same count, stably; case is ignored in text keys unless `exact`. */
 enum status sort_values(struct render *render, struct value *value, struct value *key, int64_t count, bool exact, bool reverse);
 callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
 
-/* --- jinja_loop.c --- */
+/* --- loop.c --- */
 
 int loop_field(const char *name);       /* the number of loop.index, ...; -1: there is none of this name */
 enum status loop_attribute(struct render *render, struct value self, int field, const char *name, struct value *out);
 
-/* --- jinja_context.c: from JSON --- */
+/* --- context.c: from JSON --- */
 
 enum status context_set(struct render *render, int64_t number, const json_t *value);     /* by the number of its name */
 
-/* --- jinja_call.c --- */
+/* --- call.c --- */
 
 /* Calls a macro, function or method. */
 enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);

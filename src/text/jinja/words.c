@@ -2,9 +2,9 @@
  * every byte keeps its origin. */
 #include <string.h>
 #include "text/unicode.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
-#include "text/jinja_value.h"
+#include "text/jinja/value.h"
 
 static enum status need_text(struct render *render, struct value value, const char *what)
 {

@@ -3,12 +3,12 @@
  * The order of checks, and that a token which is refused (single_word) still hides the tokens inside it, is that of Hugging
  * Face's tokenizers.
  */
-#include "text/added.h"
+#include "text/tokenizer/added.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* A longer token would let a small file make the search slow. */
 enum { LENGTH_MOST = 4096 };

@@ -1,12 +1,12 @@
 /* Added tokens: found in the text before anything else is done to it. */
-#ifndef TEXT_ADDED_H
-#define TEXT_ADDED_H
+#ifndef TEXT_TOKENIZER_ADDED_H
+#define TEXT_TOKENIZER_ADDED_H
 
 #include "base/json.h"
 #include "base/map.h"
-#include "text/normalize.h"
-#include "text/regex.h"
-#include "text/vocabulary.h"
+#include "text/tokenizer/normalize.h"
+#include "text/tokenizer/regex.h"
+#include "text/tokenizer/vocabulary.h"
 
 struct added_token {
     const char *content, *pattern;      /* pattern: what is looked for, the content or its normalised form */

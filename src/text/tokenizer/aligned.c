@@ -1,5 +1,5 @@
 /* Text with the origin of each byte, as three arrays of the same length. */
-#include "text/aligned.h"
+#include "text/tokenizer/aligned.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Text that remembers where in the original text each of its bytes came from. */
-#ifndef TEXT_ALIGNED_H
-#define TEXT_ALIGNED_H
+#ifndef TEXT_TOKENIZER_ALIGNED_H
+#define TEXT_TOKENIZER_ALIGNED_H
 
 #include "base/memory.h"
 

@@ -1,8 +1,8 @@
 /* The byte alphabet of GPT-2. Bytes that print stand for themselves as code points; the other 68 are numbered from 256
  * on, in order: 0-32, 127-160 and 173. */
-#include "text/alphabet.h"
+#include "text/tokenizer/alphabet.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static uint32_t code_of(uint8_t byte)
 {

@@ -1,7 +1,7 @@
 /* The byte alphabet of GPT-2: every byte as one printable character, so that vocabularies are readable JSON.
  * "Ġthe" in a vocabulary is the bytes " the". */
-#ifndef TEXT_ALPHABET_H
-#define TEXT_ALPHABET_H
+#ifndef TEXT_TOKENIZER_ALPHABET_H
+#define TEXT_TOKENIZER_ALPHABET_H
 
 #include "base/memory.h"
 

@@ -1,12 +1,12 @@
 /* Byte-pair encoding: of all neighbours that a merge joins, the one of lowest rank is joined first, the leftmost among
  * equals, until none is left. Short words look at every pair each time; long ones keep the pairs in a heap.
  */
-#include "text/bpe.h"
+#include "text/tokenizer/bpe.h"
 
 #include <string.h>
 
-#include "text/alphabet.h"
-#include "text/utf8.h"
+#include "text/tokenizer/alphabet.h"
+#include "base/utf8.h"
 
 enum { SHORT = 40, NONE = INT32_MAX, GAP = INT32_MAX };     /* GAP: the id of a symbol that is left out after merging */
 

@@ -1,9 +1,9 @@
 /* Byte-pair encoding: the "model" of most tokenizers, over the bytes of a word or over its characters. */
-#ifndef TEXT_BPE_H
-#define TEXT_BPE_H
+#ifndef TEXT_TOKENIZER_BPE_H
+#define TEXT_TOKENIZER_BPE_H
 
-#include "text/vocabulary.h"
-#include "text/word.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/word.h"
 
 struct bpe_options {
     bool bytes;                         /* words are bytes, and the vocabulary is written in the byte alphabet */

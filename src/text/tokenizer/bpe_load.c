@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/alphabet.h"
-#include "text/bpe.h"
-#include "text/utf8.h"
+#include "text/tokenizer/alphabet.h"
+#include "text/tokenizer/bpe.h"
+#include "base/utf8.h"
 
 /* Every cut of a token is looked up, so a long one would take quadratic time. */
 enum { SCORED_MOST = 1024 };

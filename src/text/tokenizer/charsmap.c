@@ -1,9 +1,9 @@
 /* A double array from a file: no unit is read that is not there, so that a broken table can only give wrong text. */
-#include "text/charsmap.h"
+#include "text/tokenizer/charsmap.h"
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static int digit_of(char c)
 {

@@ -4,8 +4,8 @@
  *     the trie   units of 4 bytes, a double array: a unit's offset leads to its children, which are told apart by their label
  *     the rest   texts, each ended by a zero byte; a value of the trie is where its text begins
  */
-#ifndef TEXT_CHARSMAP_H
-#define TEXT_CHARSMAP_H
+#ifndef TEXT_TOKENIZER_CHARSMAP_H
+#define TEXT_TOKENIZER_CHARSMAP_H
 
 #include "base/memory.h"
 

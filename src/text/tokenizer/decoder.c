@@ -2,14 +2,14 @@
  *
  * Bytes stay bytes, even where they are not UTF-8: a character may be cut in two, and its other half may come later.
  */
-#include "text/decoder.h"
+#include "text/tokenizer/decoder.h"
 
 #include <string.h>
 
-#include "text/alphabet.h"
-#include "text/regex.h"
-#include "text/sequence.h"
-#include "text/utf8.h"
+#include "text/tokenizer/alphabet.h"
+#include "text/tokenizer/regex.h"
+#include "text/tokenizer/sequence.h"
+#include "base/utf8.h"
 
 enum { STEPS_MOST = 16 };
 

@@ -1,6 +1,6 @@
 /* The "decoder" of a tokenizer.json: how the contents of tokens become text again. */
-#ifndef TEXT_DECODER_H
-#define TEXT_DECODER_H
+#ifndef TEXT_TOKENIZER_DECODER_H
+#define TEXT_TOKENIZER_DECODER_H
 
 #include "base/json.h"
 #include "base/memory.h"

@@ -4,9 +4,9 @@
  */
 #include <stdatomic.h>
 
-#include "text/tokenizer_parts.h"
-#include "text/utf8.h"
-#include "text/word_cache.h"
+#include "text/tokenizer/parts.h"
+#include "base/utf8.h"
+#include "text/tokenizer/word_cache.h"
 
 struct encoder {
     const struct tokenizer *t;

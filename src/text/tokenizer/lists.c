@@ -1,12 +1,12 @@
 /* Tokenizers out of plain lists. Cuts, normalizers and decoders are written down as a tokenizer.json would have them, and read by
  * the same code.
  */
-#include "text/tokenizer_words.h"
+#include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
 
-#include "text/tokenizer_parts.h"
-#include "text/utf8.h"
+#include "text/tokenizer/parts.h"
+#include "base/utf8.h"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define NUMBER "\\p{N}"
@@ -53,7 +53,7 @@ static const struct pre {
     const char *patterns[PATTERNS_MOST];
 } PRES[] = {
 #define PRE(name, ignore, begin, ...) {name, ignore, begin, {__VA_ARGS__}},
-#include "text/pre.def"
+#include "text/tokenizer/pre.def"
 #undef PRE
 };
 
@@ -118,7 +118,7 @@ static enum status open_spaces(struct tokenizer *t, bool prefix, const char *whe
     return status;
 }
 
-static enum status copy_vocabulary(struct tokenizer *t, const struct tokenizer_words *w, struct arena *arena, const char *where)
+static enum status copy_vocabulary(struct tokenizer *t, const struct tokenizer_lists *w, struct arena *arena, const char *where)
 {
     struct vocabulary_item *items = arena_array(arena, w->count + 1, sizeof *items);
     if (!items)
@@ -132,7 +132,7 @@ static enum status copy_vocabulary(struct tokenizer *t, const struct tokenizer_w
 }
 
 /* "left right", the first of which may begin with a space. */
-static enum status open_merges(struct tokenizer *t, const struct tokenizer_words *w, struct bpe_options options,
+static enum status open_merges(struct tokenizer *t, const struct tokenizer_lists *w, struct bpe_options options,
                                struct arena *arena, const char *where)
 {
     struct bpe_pair *pairs = arena_array(arena, w->merge_count + 1, sizeof *pairs);
@@ -148,7 +148,7 @@ static enum status open_merges(struct tokenizer *t, const struct tokenizer_words
     return bpe_init(&t->bpe, &t->vocabulary, options, pairs, w->merge_count, where);
 }
 
-static enum status add_tokens(struct tokenizer *t, const struct tokenizer_words *w, const char *where)
+static enum status add_tokens(struct tokenizer *t, const struct tokenizer_lists *w, const char *where)
 {
     for (int64_t i = 0; w->types && i < w->count; i++) {
         int32_t type = w->types[i];
@@ -163,7 +163,7 @@ static enum status add_tokens(struct tokenizer *t, const struct tokenizer_words 
 }
 
 /* What surrounds a text. */
-static enum status open_ends(struct tokenizer *t, const struct tokenizer_words *w, bool begin, const char *where)
+static enum status open_ends(struct tokenizer *t, const struct tokenizer_lists *w, bool begin, const char *where)
 {
     if (w->add_bos >= 0)
         begin = w->add_bos;
@@ -177,7 +177,7 @@ static enum status open_ends(struct tokenizer *t, const struct tokenizer_words *
     return OK;
 }
 
-static enum status build(struct tokenizer *t, const struct tokenizer_words *w, struct arena *arena, const char *where)
+static enum status build(struct tokenizer *t, const struct tokenizer_lists *w, struct arena *arena, const char *where)
 {
     bool bytes = strcmp(w->model, "gpt2") == 0, scored = strcmp(w->model, "llama") == 0;
     const struct pre *pre = bytes ? find_pre(w->pre) : NULL;
@@ -203,7 +203,7 @@ static enum status build(struct tokenizer *t, const struct tokenizer_words *w, s
     return open_ends(t, w, scored || (pre && pre->begin), where);
 }
 
-enum status tokenizer_open_words(struct tokenizer **out, const struct tokenizer_words *words, const char *where)
+enum status tokenizer_open_lists(struct tokenizer **out, const struct tokenizer_lists *words, const char *where)
 {
     struct arena arena = {0};
     struct tokenizer *t = memory_alloc(sizeof *t);

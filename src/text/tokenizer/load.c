@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "text/tokenizer_parts.h"
-#include "text/utf8.h"
+#include "text/tokenizer/parts.h"
+#include "base/utf8.h"
 
 #define FILE_MOST ((int64_t)256 << 20)
 

@@ -3,15 +3,15 @@
  * This file owns utf8proc. Unicode forms are computed segment by segment, a segment being what can change together (a base
  * character and its marks, the letters of a Hangul syllable): its result came from the whole segment.
  */
-#include "text/normalize.h"
+#include "text/tokenizer/normalize.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
-#include "text/charsmap.h"
-#include "text/sequence.h"
+#include "text/tokenizer/charsmap.h"
+#include "text/tokenizer/sequence.h"
 #include "text/unicode.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
 enum { STEPS_MOST = 64, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
@@ -53,7 +53,7 @@ static const struct {
     uint32_t first, last;
 } LATE_CODES[] = {
 #define LATE(first, last) {first, last},
-#include "text/normalize_late.def"
+#include "text/tokenizer/normalize_late.def"
 #undef LATE
 };
 

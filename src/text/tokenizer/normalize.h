@@ -1,10 +1,10 @@
 /* The "normalizer" of a tokenizer.json: rewrites text before it is cut into words. */
-#ifndef TEXT_NORMALIZE_H
-#define TEXT_NORMALIZE_H
+#ifndef TEXT_TOKENIZER_NORMALIZE_H
+#define TEXT_TOKENIZER_NORMALIZE_H
 
 #include "base/json.h"
-#include "text/aligned.h"
-#include "text/regex.h"
+#include "text/tokenizer/aligned.h"
+#include "text/tokenizer/regex.h"
 
 struct normalize_step;
 

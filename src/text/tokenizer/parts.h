@@ -2,14 +2,14 @@
 #ifndef TEXT_TOKENIZER_PARTS_H
 #define TEXT_TOKENIZER_PARTS_H
 
-#include "text/added.h"
-#include "text/bpe.h"
-#include "text/decoder.h"
-#include "text/normalize.h"
-#include "text/post_process.h"
-#include "text/pretokenize.h"
-#include "text/tokenizer.h"
-#include "text/unigram.h"
+#include "text/tokenizer/added.h"
+#include "text/tokenizer/bpe.h"
+#include "text/tokenizer/decoder.h"
+#include "text/tokenizer/normalize.h"
+#include "text/tokenizer/post_process.h"
+#include "text/tokenizer/pretokenize.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/unigram.h"
 
 enum model_kind { MODEL_BPE, MODEL_UNIGRAM };
 

@@ -1,9 +1,9 @@
 /* Post-processors, for one text: each puts tokens around what is there. To add a kind, add a row to KINDS. */
-#include "text/post_process.h"
+#include "text/tokenizer/post_process.h"
 
 #include <string.h>
 
-#include "text/sequence.h"
+#include "text/tokenizer/sequence.h"
 
 static enum status add(struct post_process *post, int64_t id, bool after, int64_t limit, const char *where)
 {

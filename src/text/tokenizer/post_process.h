@@ -1,6 +1,6 @@
 /* The "post_processor" of a tokenizer.json: the tokens that belong in front of a text and behind it. */
-#ifndef TEXT_POST_PROCESS_H
-#define TEXT_POST_PROCESS_H
+#ifndef TEXT_TOKENIZER_POST_PROCESS_H
+#define TEXT_TOKENIZER_POST_PROCESS_H
 
 #include "base/json.h"
 #include "base/memory.h"

@@ -4,14 +4,14 @@
  * ByteLevel also writes text in the byte alphabet. The model works on bytes, so this is done only where later steps would
  * see it, and undone at the end.
  */
-#include "text/pretokenize.h"
+#include "text/tokenizer/pretokenize.h"
 
 #include <string.h>
 
-#include "text/alphabet.h"
-#include "text/scanner.h"
-#include "text/sequence.h"
-#include "text/utf8.h"
+#include "text/tokenizer/alphabet.h"
+#include "text/tokenizer/scanner.h"
+#include "text/tokenizer/sequence.h"
+#include "base/utf8.h"
 
 enum { STEPS_MOST = 64, REPLACEMENT_MOST = 4 };
 

@@ -1,10 +1,10 @@
 /* The "pre_tokenizer" of a tokenizer.json: cuts text into the words that merges never cross. */
-#ifndef TEXT_PRETOKENIZE_H
-#define TEXT_PRETOKENIZE_H
+#ifndef TEXT_TOKENIZER_PRETOKENIZE_H
+#define TEXT_TOKENIZER_PRETOKENIZE_H
 
 #include "base/json.h"
-#include "text/aligned.h"
-#include "text/regex.h"
+#include "text/tokenizer/aligned.h"
+#include "text/tokenizer/regex.h"
 
 struct pretokenize_step;
 

@@ -1,13 +1,13 @@
 /* PCRE2, and nothing else knows it. Every match has a budget of steps that grows with the text only linearly, and all matches
  * of a search share a deadline that does too, so that a pattern from a file cannot hang the program. */
-#include "text/regex.h"
+#include "text/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "text/regex_syntax.h"
+#include "text/tokenizer/regex_syntax.h"
 
 enum { PATTERN_MOST = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
 static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5;       /* a hundred times what published patterns take */

@@ -1,6 +1,6 @@
 /* The patterns of tokenizers: Oniguruma's syntax, run by PCRE2 under a budget. */
-#ifndef TEXT_REGEX_H
-#define TEXT_REGEX_H
+#ifndef TEXT_TOKENIZER_REGEX_H
+#define TEXT_TOKENIZER_REGEX_H
 
 #include "base/json.h"
 #include "base/memory.h"

@@ -4,7 +4,7 @@
  * digit in Oniguruma, \v one character, ^ and $ hold at every line, \p{Han} is the script and not its extensions. So only
  * constructs listed here pass; everything else is refused.
  */
-#include "text/regex_syntax.h"
+#include "text/tokenizer/regex_syntax.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Patterns of Oniguruma (what Hugging Face's tokenizers run) in the words of PCRE2. */
-#ifndef TEXT_REGEX_SYNTAX_H
-#define TEXT_REGEX_SYNTAX_H
+#ifndef TEXT_TOKENIZER_REGEX_SYNTAX_H
+#define TEXT_TOKENIZER_REGEX_SYNTAX_H
 
 #include "base/memory.h"
 

@@ -3,12 +3,12 @@
  *
  * A class is looked up in a table for ASCII, and by unicode_class for the rest.
  */
-#include "text/scanner.h"
+#include "text/tokenizer/scanner.h"
 
 #include <string.h>
 
 #include "text/unicode.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum class { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE };     /* NEWLINE: \r and \n, which are space too */
 
@@ -339,7 +339,7 @@ static const struct {
     uint32_t first, last;
 } LATE_PUNCTUATION[] = {
 #define LATE(first, last) {first, last},
-#include "text/punctuation_late.def"
+#include "text/tokenizer/punctuation_late.def"
 #undef LATE
 };
 

@@ -1,6 +1,6 @@
 /* The published patterns that cut text into words, as hand-written code: what PCRE2 would find, an order of magnitude faster. */
-#ifndef TEXT_SCANNER_H
-#define TEXT_SCANNER_H
+#ifndef TEXT_TOKENIZER_SCANNER_H
+#define TEXT_TOKENIZER_SCANNER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Steps of Sequences, in order. */
-#include "text/sequence.h"
+#include "text/tokenizer/sequence.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The parts of a tokenizer.json that are one step or a Sequence of steps, which may hold Sequences again. */
-#ifndef TEXT_SEQUENCE_H
-#define TEXT_SEQUENCE_H
+#ifndef TEXT_TOKENIZER_SEQUENCE_H
+#define TEXT_TOKENIZER_SEQUENCE_H
 
 #include "base/json.h"
 

@@ -1,7 +1,7 @@
-/* Tokenizers: tables by id, decoding, and the end. tokenizer_load.c and tokenizer_words.c build them, encoder.c encodes. */
-#include "text/tokenizer.h"
+/* Tokenizers: tables by id, decoding, and the end. load.c and lists.c build them, encoder.c encodes. */
+#include "text/tokenizer/tokenizer.h"
 
-#include "text/tokenizer_parts.h"
+#include "text/tokenizer/parts.h"
 
 enum { ADDED = 1, SPECIAL = 2 };
 

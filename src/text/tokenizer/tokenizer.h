@@ -3,11 +3,11 @@
  * Any number of threads may use an open tokenizer, each with its own struct tokens. Whoever encodes many texts in one thread may
  * hold an encoder; tokenizer_encode borrows one.
  */
-#ifndef TEXT_TOKENIZER_H
-#define TEXT_TOKENIZER_H
+#ifndef TEXT_TOKENIZER_TOKENIZER_H
+#define TEXT_TOKENIZER_TOKENIZER_H
 
 #include "base/json.h"
-#include "text/aligned.h"
+#include "text/tokenizer/aligned.h"
 
 struct tokenizer;
 
@@ -72,5 +72,32 @@ int32_t tokenizer_id(const struct tokenizer *tokenizer, const char *text, int64_
 
 bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);     /* one of the file's added tokens */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);   /* an added token marked special */
+
+/* --- out of plain lists, as a GGUF file has them: tokens, merges or scores, and the name of how text is cut ------------- */
+
+/* Numbered as in the file. */
+enum tokenizer_word_type { WORD_NORMAL = 1, WORD_UNKNOWN, WORD_CONTROL, WORD_USER, WORD_UNUSED, WORD_BYTE };
+
+struct tokenizer_text {
+    const char *text;
+    int64_t length;
+};
+
+struct tokenizer_lists {
+    const char *model;                  /* "gpt2": byte-level BPE; "llama": SentencePiece's BPE; "gemma4": BPE over characters */
+    const char *pre;                    /* how gpt2's text is cut; NULL: not said */
+    const struct tokenizer_text *tokens;        /* by id */
+    const int32_t *types;               /* by id; NULL: all are normal */
+    const float *scores;                /* by id, for llama */
+    int64_t count;
+    const struct tokenizer_text *merges;        /* "left right", for gpt2 and gemma4 */
+    int64_t merge_count;
+    int64_t unknown, bos, eos;          /* ids; -1: none */
+    int add_bos, add_eos, space_prefix; /* -1: not said */
+};
+
+/* Nothing of the lists is kept. `where` names them in messages. A model or a cut that hone cannot follow is ERR_UNSUPPORTED.
+ * Control tokens are special; they and the user's are found in the text first, as in llama.cpp when it parses special ones. */
+enum status tokenizer_open_lists(struct tokenizer **out, const struct tokenizer_lists *words, const char *where);
 
 #endif

@@ -4,14 +4,14 @@
  * Sums are doubles added from left to right and the first of equals wins, as in Hugging Face's tokenizers: the same sums, the
  * same choices.
  */
-#include "text/unigram.h"
+#include "text/tokenizer/unigram.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static const double UNKNOWN_PENALTY = 10;
 

@@ -1,9 +1,9 @@
 /* Unigram: of all ways to cut a word into tokens, the one whose scores have the largest sum. */
-#ifndef TEXT_UNIGRAM_H
-#define TEXT_UNIGRAM_H
+#ifndef TEXT_TOKENIZER_UNIGRAM_H
+#define TEXT_TOKENIZER_UNIGRAM_H
 
-#include "text/vocabulary.h"
-#include "text/word.h"
+#include "text/tokenizer/vocabulary.h"
+#include "text/tokenizer/word.h"
 
 struct unigram {
     const struct vocabulary *vocabulary;

@@ -1,5 +1,5 @@
 /* Vocabularies: the contents in one arena, a table by id and a map by content. */
-#include "text/vocabulary.h"
+#include "text/tokenizer/vocabulary.h"
 
 #include <stdio.h>
 #include <string.h>

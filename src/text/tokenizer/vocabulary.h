@@ -1,9 +1,9 @@
 /* The tokens of a model: contents by id, and ids by content. */
-#ifndef TEXT_VOCABULARY_H
-#define TEXT_VOCABULARY_H
+#ifndef TEXT_TOKENIZER_VOCABULARY_H
+#define TEXT_TOKENIZER_VOCABULARY_H
 
 #include "base/map.h"
-#include "text/json_reader.h"
+#include "base/json_reader.h"
 
 /* A token's content; text == NULL: no token has this id. */
 struct vocabulary_token {

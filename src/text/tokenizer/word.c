@@ -1,5 +1,5 @@
 /* Words: arrays that only grow. */
-#include "text/word.h"
+#include "text/tokenizer/word.h"
 
 enum status word_start(struct word *w, int64_t symbols)
 {

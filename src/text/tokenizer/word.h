@@ -1,6 +1,6 @@
 /* A word while a model encodes it: its symbols, which become tokens. */
-#ifndef TEXT_WORD_H
-#define TEXT_WORD_H
+#ifndef TEXT_TOKENIZER_WORD_H
+#define TEXT_TOKENIZER_WORD_H
 
 #include "base/memory.h"
 

@@ -1,6 +1,6 @@
 /* A table without chains: a word has two places, side by side. A new word takes the first, the one that was there moves to the
  * second, and what was there is put out. */
-#include "text/word_cache.h"
+#include "text/tokenizer/word_cache.h"
 
 #include <string.h>
 

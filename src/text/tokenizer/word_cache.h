@@ -1,6 +1,6 @@
 /* Words that were encoded before, of one thread: most words of a text are a few thousand that come again and again. */
-#ifndef TEXT_WORD_CACHE_H
-#define TEXT_WORD_CACHE_H
+#ifndef TEXT_TOKENIZER_WORD_CACHE_H
+#define TEXT_TOKENIZER_WORD_CACHE_H
 
 #include "base/memory.h"
 

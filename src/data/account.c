@@ -1,5 +1,5 @@
 /* The account of a data set as JSON. */
-#include "train/account.h"
+#include "data/account.h"
 
 #include <string.h>
 
@@ -61,14 +61,14 @@ static json_t *packing_json(const struct sampler *s)
                      (double)s->data->tokens / ((double)windows * (double)s->window));
 }
 
-json_t *account_trainer_json(const struct trainer *t)
+json_t *account_run_json(const struct data *data, const struct sampler *sampler, const struct data *eval)
 {
-    if (!t->data.row_count)
+    if (!data->row_count)
         return json_object();
-    json_t *report = account_json(&t->data);
-    if (report && t->sampler.window)
-        json_object_set_new(report, "packing", packing_json(&t->sampler));
-    if (report && t->eval_data.row_count)
-        json_object_set_new(report, "eval", account_json(&t->eval_data));
+    json_t *report = account_json(data);
+    if (report && sampler->window)
+        json_object_set_new(report, "packing", packing_json(sampler));
+    if (report && eval->row_count)
+        json_object_set_new(report, "eval", account_json(eval));
     return report;
 }
