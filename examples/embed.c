@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     }
     hone_options *options;
     hone_trainer *trainer;
-    check(hone_options_create(&options, "train"));              /* the options of `hone train`: docs/options.md */
+    check(hone_options_create(&options, "train")); /* the options of `hone train`: docs/options.md */
     check(hone_options_set(options, "model", argv[1]));
     check(hone_options_set(options, "lora_r", "8"));
     check(hone_options_set(options, "micro_batch_tokens", "128"));
@@ -44,8 +44,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < STEPS; i++) {
         hone_loss loss = {.size = sizeof loss};
         hone_step step = {.size = sizeof step};
-        check(hone_trainer_forward_backward(trainer, sequences, SEQUENCES, &loss));     /* sums gradients */
-        check(hone_trainer_optim_step(trainer, 0.01, &step));                           /* uses them up, at this rate */
+        check(hone_trainer_forward_backward(trainer, sequences, SEQUENCES, &loss)); /* sums gradients */
+        check(hone_trainer_optim_step(trainer, 0.01, &step));                       /* uses them up, at this rate */
         last = loss.sum / loss.weight;
         first = i ? first : last;
         printf("step %d: loss %.4f, gradient norm %.4f\n", i + 1, last, step.grad_norm);

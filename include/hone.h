@@ -35,35 +35,35 @@ extern "C" {
 
 typedef enum hone_status {
     HONE_OK = 0,
-    HONE_ERR_INTERNAL = 1,              /* a bug in hone */
-    HONE_ERR_ARGUMENT = 2,              /* a wrong option or argument */
-    HONE_ERR_IO = 3,                    /* a file cannot be read or written */
-    HONE_ERR_FORMAT = 4,                /* a file's content is broken */
-    HONE_ERR_MEMORY = 5,                /* out of memory */
-    HONE_ERR_DEVICE = 6,                /* no usable device */
-    HONE_ERR_UNSUPPORTED = 7,           /* valid, but not supported */
-    HONE_ERR_LIMIT = 8,                 /* a budget ran out */
-    HONE_ERR_DATA = 9,                  /* the data cannot be used */
-    HONE_ERR_STOPPED = 10,              /* stopped on request */
+    HONE_ERR_INTERNAL = 1,    /* a bug in hone */
+    HONE_ERR_ARGUMENT = 2,    /* a wrong option or argument */
+    HONE_ERR_IO = 3,          /* a file cannot be read or written */
+    HONE_ERR_FORMAT = 4,      /* a file's content is broken */
+    HONE_ERR_MEMORY = 5,      /* out of memory */
+    HONE_ERR_DEVICE = 6,      /* no usable device */
+    HONE_ERR_UNSUPPORTED = 7, /* valid, but not supported */
+    HONE_ERR_LIMIT = 8,       /* a budget ran out */
+    HONE_ERR_DATA = 9,        /* the data cannot be used */
+    HONE_ERR_STOPPED = 10,    /* stopped on request */
 } hone_status;
 
 HONE_API const char *hone_version(void);
-HONE_API const char *hone_error(void);                          /* of this thread's last failure; never NULL */
+HONE_API const char *hone_error(void); /* of this thread's last failure; never NULL */
 HONE_API const char *hone_status_text(hone_status status);
 
 typedef enum hone_log_level { HONE_LOG_DEBUG, HONE_LOG_INFO, HONE_LOG_WARNING } hone_log_level;
 typedef void (*hone_log_sink)(void *context, hone_log_level level, const char *message);
-HONE_API void hone_set_log(hone_log_sink sink, void *context);  /* for the whole process, before other threads use it */
+HONE_API void hone_set_log(hone_log_sink sink, void *context); /* for the whole process, before other threads use it */
 
 /* --- options: the same names as the flags of `hone COMMAND` and the keys of its YAML files (docs/options.md) --------------- */
 
 typedef struct hone_options hone_options;
 
-HONE_API hone_status hone_options_create(hone_options **out, const char *command);         /* all at their defaults */
+HONE_API hone_status hone_options_create(hone_options **out, const char *command); /* all at their defaults */
 HONE_API void hone_options_destroy(hone_options *options);
 HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value);
 HONE_API hone_status hone_options_load(hone_options *options, const char *yaml_path);
-HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv);     /* what follows `hone COMMAND` */
+HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* what follows `hone COMMAND` */
 
 /* An option's value as text, "" where there is none. It belongs to the options and holds until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
@@ -79,15 +79,15 @@ HONE_API void hone_model_close(hone_model *model);
 /* Results begin with their size, which the caller sets: a program and a library of different versions understand each other. */
 typedef struct hone_eval_result {
     size_t size;
-    double loss, perplexity;            /* over the trained tokens */
+    double loss, perplexity; /* over the trained tokens */
     int64_t rows, tokens, trained_tokens;
-    double startup_seconds;             /* from the process's start to the first program's start */
-    double seconds;                     /* of the programs */
-    int64_t planned_bytes;              /* what `hone plan` says for the device's blocks */
-    int64_t allocated_bytes;            /* what was allocated; mapped files not among them */
+    double startup_seconds;  /* from the process's start to the first program's start */
+    double seconds;          /* of the programs */
+    int64_t planned_bytes;   /* what `hone plan` says for the device's blocks */
+    int64_t allocated_bytes; /* what was allocated; mapped files not among them */
     int64_t mapped_bytes;
-    int64_t peak_bytes;                 /* planned for the whole process */
-    int64_t peak_rss_bytes;             /* measured */
+    int64_t peak_bytes;     /* planned for the whole process */
+    int64_t peak_rss_bytes; /* measured */
     char dtype[16], device[16];
 } hone_eval_result;
 
@@ -104,7 +104,7 @@ HONE_API hone_status hone_eval(hone_model *model, hone_progress progress, void *
 typedef struct hone_generate_result {
     size_t size;
     int64_t prompt_tokens, new_tokens;
-    int ended;                          /* the model ended its answer itself */
+    int ended; /* the model ended its answer itself */
     double startup_seconds, prefill_seconds, decode_seconds;
 } hone_generate_result;
 
@@ -120,8 +120,8 @@ typedef struct hone_trainer hone_trainer;
 
 /* What a trainer is to be ready for, beside training; its programs take memory. */
 enum {
-    HONE_TRAINER_SAMPLE = 1,            /* hone_trainer_sample, with the option sample_length */
-    HONE_TRAINER_LOGITS = 2,            /* hone_trainer_forward_backward_with */
+    HONE_TRAINER_SAMPLE = 1, /* hone_trainer_sample, with the option sample_length */
+    HONE_TRAINER_LOGITS = 2, /* hone_trainer_forward_backward_with */
 };
 
 /* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. All programs are planned
@@ -132,17 +132,17 @@ HONE_API void hone_trainer_close(hone_trainer *trainer);
 
 typedef struct hone_trainer_info {
     size_t size;
-    int64_t rows, tokens, trained_tokens, longest_row;      /* of the training data */
+    int64_t rows, tokens, trained_tokens, longest_row; /* of the training data */
     int64_t eval_rows;
-    int64_t steps, steps_per_epoch;                         /* of the whole run */
-    int64_t step;                                           /* done so far: above 0 after a resume */
+    int64_t steps, steps_per_epoch; /* of the whole run */
+    int64_t step;                   /* done so far: above 0 after a resume */
     int64_t parameters, trainable_parameters;
     int64_t micro_batch_tokens, vocabulary;
-    int64_t planned_bytes, allocated_bytes, mapped_bytes;   /* as in hone_eval_result */
+    int64_t planned_bytes, allocated_bytes, mapped_bytes; /* as in hone_eval_result */
     int64_t peak_bytes, peak_rss_bytes;
-    double startup_seconds;                                 /* from the process's start until the trainer was ready */
-    char method[16], recompute[16], dtype[16], device[16];  /* "lora" or "full"; "none", "selective" or "full" */
-    char resumed_from[4096];                                /* the checkpoint's path; "" without one */
+    double startup_seconds;                                /* from the process's start until the trainer was ready */
+    char method[16], recompute[16], dtype[16], device[16]; /* "lora" or "full"; "none", "selective" or "full" */
+    char resumed_from[4096];                               /* the checkpoint's path; "" without one */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);
@@ -161,8 +161,8 @@ typedef struct hone_sequence {
 
 typedef struct hone_loss {
     size_t size;
-    double sum;                         /* of the weighted losses of the tokens */
-    double weight;                      /* of the weights: sum / weight is the mean loss */
+    double sum;    /* of the weighted losses of the tokens */
+    double weight; /* of the weights: sum / weight is the mean loss */
     int64_t tokens;
 } hone_loss;
 
@@ -182,12 +182,12 @@ HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, c
 
 typedef struct hone_step {
     size_t size;
-    int64_t step;                       /* 1 for the first */
-    double epoch;                       /* how much of the data has been used, 1.0 for all of it once */
+    int64_t step; /* 1 for the first */
+    double epoch; /* how much of the data has been used, 1.0 for all of it once */
     double loss, grad_norm, learning_rate;
     int64_t tokens, trained_tokens;
     double seconds;
-    int applied;                        /* 0: the gradient's norm was not finite, so nothing was changed */
+    int applied; /* 0: the gradient's norm was not finite, so nothing was changed */
 } hone_step;
 
 /* Divides, clips, steps AdamW, and clears the sums. A negative learning rate means the schedule's. */
@@ -209,24 +209,24 @@ HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
 typedef enum hone_event_kind {
-    HONE_EVENT_START,                   /* once, before the first step */
-    HONE_EVENT_STEP,                    /* after every step: `step` */
-    HONE_EVENT_EVAL,                    /* after every validation: `eval_loss`, `best` */
-    HONE_EVENT_SAVE,                    /* after every checkpoint: `path` */
-    HONE_EVENT_WAIT,                    /* between the batches of a validation, so that the run can be ended there too */
+    HONE_EVENT_START, /* once, before the first step */
+    HONE_EVENT_STEP,  /* after every step: `step` */
+    HONE_EVENT_EVAL,  /* after every validation: `eval_loss`, `best` */
+    HONE_EVENT_SAVE,  /* after every checkpoint: `path` */
+    HONE_EVENT_WAIT,  /* between the batches of a validation, so that the run can be ended there too */
 } hone_event_kind;
 
 typedef struct hone_event {
     size_t size;
     hone_event_kind kind;
-    int64_t step, steps;                /* done, of all */
-    double seconds;                     /* since the first step of this process began */
-    double tokens_per_second;           /* over the last steps */
-    const hone_step *last;              /* NULL before the first step */
+    int64_t step, steps;      /* done, of all */
+    double seconds;           /* since the first step of this process began */
+    double tokens_per_second; /* over the last steps */
+    const hone_step *last;    /* NULL before the first step */
     double eval_loss;
-    int best;                           /* the lowest validation loss so far */
+    int best; /* the lowest validation loss so far */
     const char *path;
-    int64_t under_way;                  /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
+    int64_t under_way; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
 } hone_event;
 
 /* Return 0 to go on; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED. A
@@ -236,13 +236,13 @@ typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {
     size_t size;
-    int64_t steps;                      /* done, those of earlier processes too */
-    double loss;                        /* of the last step */
-    double eval_loss, best_eval_loss;   /* NaN without validation data */
+    int64_t steps;                    /* done, those of earlier processes too */
+    double loss;                      /* of the last step */
+    double eval_loss, best_eval_loss; /* NaN without validation data */
     double seconds;
-    int64_t tokens, trained_tokens;     /* of this process */
+    int64_t tokens, trained_tokens; /* of this process */
     int64_t skipped_steps;
-    char output[4096], checkpoint[4096], best_checkpoint[4096];     /* paths; "" where there is none */
+    char output[4096], checkpoint[4096], best_checkpoint[4096]; /* paths; "" where there is none */
 } hone_train_result;
 
 /* The whole run: steps, validation, metrics.jsonl, checkpoints, and at the end the adapter or model in the option output.

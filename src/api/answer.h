@@ -3,8 +3,8 @@
 #define API_ANSWER_H
 
 #include "api/stream.h"
-#include "text/chat/chat.h"
 #include "run/generate.h"
+#include "text/chat/chat.h"
 
 /* The tokens of a user's message (`system` may be NULL) by the model's template, or of a raw text. */
 enum status answer_encode(const struct chat *chat, const char *system, const char *prompt, bool raw, struct chat_row *row);

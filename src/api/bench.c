@@ -29,12 +29,18 @@ static json_t *per_step(const struct measured *m)
         const char *name;
         int64_t count;
     } rows[] = {
-        {"allocations", c->allocations}, {"host_allocations", m->host_allocations},
-        {"compiled", c->compiled},       {"loaded", c->loaded},
-        {"syncs", c->syncs},             {"waits", c->waits},
-        {"copies_in", c->writes},        {"bytes_in", c->written},
-        {"copies_out", c->reads},        {"bytes_out", c->read},
-        {"runs", c->runs},               {"graph_launches", c->graph_launches},
+        {"allocations", c->allocations},
+        {"host_allocations", m->host_allocations},
+        {"compiled", c->compiled},
+        {"loaded", c->loaded},
+        {"syncs", c->syncs},
+        {"waits", c->waits},
+        {"copies_in", c->writes},
+        {"bytes_in", c->written},
+        {"copies_out", c->reads},
+        {"bytes_out", c->read},
+        {"runs", c->runs},
+        {"graph_launches", c->graph_launches},
         {"launches", c->launches},
     };
     json_t *out = json_object();

@@ -11,13 +11,13 @@ struct hone_options {
     struct arena arena;
     struct options values;
     enum user_command command;
-    struct buffer text[OPTIONS];        /* hone_options_get's answers */
+    struct buffer text[OPTIONS]; /* hone_options_get's answers */
 };
 
 struct hone_model {
     struct hone_options *options;
-    struct chat *chat;                  /* NULL until somebody needs it */
-    struct data data;                   /* of hone_eval; row_count 0 until somebody needs it */
+    struct chat *chat; /* NULL until somebody needs it */
+    struct data data;  /* of hone_eval; row_count 0 until somebody needs it */
 };
 
 struct hone_trainer {

@@ -30,7 +30,7 @@ struct inspection {
     struct check_summary summary;
     int64_t rows, bad, kinds[ROW_KINDS], longest;
     struct check_place longest_at;
-    json_t *shown, *told;               /* rows, and errors */
+    json_t *shown, *told; /* rows, and errors */
 };
 
 /* The row as it is trained: its first token never is, and with --train-on-inputs all others are. */
@@ -144,7 +144,7 @@ static enum status tell_error(struct inspection *in, int64_t i, const struct che
     enum row_kind kind;
     enum status status = encode(in, &in->block.rows[i], &row, &kind);
     chat_row_free(&row);
-    if (status == OK)                   /* what failed before and not now was memory */
+    if (status == OK) /* what failed before and not now was memory */
         return fail(ERR_MEMORY, "out of memory while encoding rows");
     if (status != ERR_DATA && status != ERR_LIMIT)
         return fail_at(status, "%s:%lld: ", source_path(in->source, place->file), (long long)place->line);

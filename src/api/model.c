@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/handles.h"
 #include "api/answer.h"
+#include "api/handles.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/parallel.h"
@@ -15,8 +15,12 @@
 enum status open_session(struct session *s, const struct options *values, bool weights)
 {
     parallel_set_threads((int)values->threads);
-    struct session_options options = {.dir = values->model_name_or_path, .device = values->device, .dtype = values->dtype,
-                                      .adapter = values->adapter, .weights = weights, .tf32 = values->tf32,
+    struct session_options options = {.dir = values->model_name_or_path,
+                                      .device = values->device,
+                                      .dtype = values->dtype,
+                                      .adapter = values->adapter,
+                                      .weights = weights,
+                                      .tf32 = values->tf32,
                                       .on_device = {values->cuda_code, values->cuda_graph}};
     return session_open(s, &options);
 }
@@ -101,9 +105,17 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     TRY(status);
     int64_t total = session_bytes(s, bytes, &mapped);
     *result = (hone_eval_result){
-        .loss = loss, .perplexity = exp(loss), .rows = data->row_count, .tokens = data->tokens, .trained_tokens = data->trained,
-        .startup_seconds = started, .seconds = clock_seconds() - start, .planned_bytes = total - mapped, .mapped_bytes = mapped,
-        .allocated_bytes = s->device->counters.bytes, .peak_bytes = total + s->process_bytes,
+        .loss = loss,
+        .perplexity = exp(loss),
+        .rows = data->row_count,
+        .tokens = data->tokens,
+        .trained_tokens = data->trained,
+        .startup_seconds = started,
+        .seconds = clock_seconds() - start,
+        .planned_bytes = total - mapped,
+        .mapped_bytes = mapped,
+        .allocated_bytes = s->device->counters.bytes,
+        .peak_bytes = total + s->process_bytes,
     };
     process_memory(&now, &result->peak_rss_bytes);
     snprintf(result->dtype, sizeof result->dtype, "%s", session_dtype(s));
@@ -201,7 +213,7 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
         status = options_need(values, m->options->command, OPTION_prompt);
     if (status == OK && !m->chat)
         status = chat_open(&m->chat, values->model_name_or_path);
-    process_trim();                                     /* a tokenizer's JSON is large, what is kept of it is not */
+    process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
     if (status == OK) {
         stream.tokenizer = chat_tokenizer(m->chat);
         status = answer_encode(m->chat, values->system, values->prompt, values->raw, &row);

@@ -113,8 +113,8 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
         if (o->values.source[i])
             copied &=
                 (o->values.source[i] = arena_text(arena, o->values.source[i], (int64_t)strlen(o->values.source[i]))) != NULL;
-#define COPY_TEXT(name) \
-    if (o->values.name) \
+#define COPY_TEXT(name)                                                                                                          \
+    if (o->values.name)                                                                                                          \
         copied &= (o->values.name = arena_text(arena, o->values.name, (int64_t)strlen(o->values.name))) != NULL;
 #define COPY_PATH(name) COPY_TEXT(name)
 #define COPY_CHOICE(name) COPY_TEXT(name)

@@ -66,15 +66,15 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     session_costs(s, &costs);
     int64_t now = session_shrink(s), beside = costs.context + costs.modules + costs.workspace + costs.graphs;
     int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
-    return json_result(
-        json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b, s:o*}", "peak_bytes",
-                  (json_int_t)(total + beside + now), "table", rows_of(s, now, &costs), "memory_bytes",
-                  (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "allocated_bytes",
-                  (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped,
-                  "parameters", (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run", run,
-                  "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name, "micro_batch_tokens",
-                  (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0, "data", data),
-        json);
+    return json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b, s:o*}", "peak_bytes",
+                                 (json_int_t)(total + beside + now), "table", rows_of(s, now, &costs), "memory_bytes",
+                                 (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "allocated_bytes",
+                                 (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
+                                 (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run",
+                                 run, "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name,
+                                 "micro_batch_tokens", (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0,
+                                 "data", data),
+                       json);
 }
 
 static enum status open_plan_data(const struct options *values, const struct model_config *config, struct chat **chat,
@@ -120,9 +120,8 @@ static enum status plan_train(const struct options *values, char **json)
     TRY(trainer_open(&t, values, TRAINER_PLAN));
     enum status status = count_chat(&t.chat, values->model_name_or_path);
     if (status == OK)
-        status =
-            report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
-                        t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
+        status = report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
+                             t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
     trainer_close(&t);
     return status;
 }

@@ -10,7 +10,7 @@ struct stream {
     hone_text_sink sink;
     void *context;
     const struct tokenizer *tokenizer;
-    bool started;                       /* a token was passed on: what comes off the beginning of a text has come off */
+    bool started; /* a token was passed on: what comes off the beginning of a text has come off */
     struct buffer held, ready;
 };
 

@@ -54,11 +54,23 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
     if (status != OK)
         return (hone_status)status;
     hone_trainer_info filled = {
-        .rows = t->data.row_count, .tokens = t->data.tokens, .trained_tokens = t->data.trained, .longest_row = t->data.longest,
-        .eval_rows = t->eval_data.row_count, .steps = t->steps, .steps_per_epoch = t->steps_per_epoch, .step = t->place.step,
-        .parameters = s->model.parameters, .trainable_parameters = t->optimizer.parameters, .micro_batch_tokens = t->place.slots,
-        .vocabulary = s->model.config.vocabulary, .planned_bytes = total - mapped, .allocated_bytes = s->device->counters.bytes,
-        .mapped_bytes = mapped, .peak_bytes = total + s->process_bytes, .startup_seconds = handle->startup_seconds,
+        .rows = t->data.row_count,
+        .tokens = t->data.tokens,
+        .trained_tokens = t->data.trained,
+        .longest_row = t->data.longest,
+        .eval_rows = t->eval_data.row_count,
+        .steps = t->steps,
+        .steps_per_epoch = t->steps_per_epoch,
+        .step = t->place.step,
+        .parameters = s->model.parameters,
+        .trainable_parameters = t->optimizer.parameters,
+        .micro_batch_tokens = t->place.slots,
+        .vocabulary = s->model.config.vocabulary,
+        .planned_bytes = total - mapped,
+        .allocated_bytes = s->device->counters.bytes,
+        .mapped_bytes = mapped,
+        .peak_bytes = total + s->process_bytes,
+        .startup_seconds = handle->startup_seconds,
     };
     process_memory(&now, &filled.peak_rss_bytes);
     snprintf(filled.method, sizeof filled.method, "%s", t->options->finetuning_type);
@@ -72,7 +84,8 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
 
 hone_status hone_trainer_data(hone_trainer *handle, char **json)
 {
-    return (hone_status)json_result(account_run_json(&handle->trainer.data, &handle->trainer.sampler, &handle->trainer.eval_data), json);
+    return (hone_status)json_result(account_run_json(&handle->trainer.data, &handle->trainer.sampler, &handle->trainer.eval_data),
+                                    json);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
@@ -80,7 +93,7 @@ hone_status hone_trainer_data(hone_trainer *handle, char **json)
 struct hook {
     hone_logits_gradient call;
     void *context;
-    int64_t first;                      /* of the sequences at once */
+    int64_t first; /* of the sequences at once */
 };
 
 static bool ask(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
@@ -98,7 +111,7 @@ static struct sequence private_sequence(const hone_sequence *s)
 static enum status add_sequences(struct trainer *t, const hone_sequence *sequences, int64_t count, struct hook *hook,
                                  hone_loss *filled)
 {
-    for (int64_t i = 0; i < count; i++) {               /* all of them, before the first is added */
+    for (int64_t i = 0; i < count; i++) { /* all of them, before the first is added */
         struct sequence s = private_sequence(&sequences[i]);
         TRY(trainer_check(t, &s));
     }
@@ -144,8 +157,15 @@ hone_status hone_trainer_forward_backward_with(hone_trainer *t, const hone_seque
 
 static hone_step public_step(const struct trainer_step *s)
 {
-    return (hone_step){.size = sizeof(hone_step), .step = s->step, .epoch = s->epoch, .loss = s->loss, .grad_norm = s->norm,
-                       .learning_rate = s->rate, .tokens = s->tokens, .trained_tokens = s->targets, .seconds = s->seconds,
+    return (hone_step){.size = sizeof(hone_step),
+                       .step = s->step,
+                       .epoch = s->epoch,
+                       .loss = s->loss,
+                       .grad_norm = s->norm,
+                       .learning_rate = s->rate,
+                       .tokens = s->tokens,
+                       .trained_tokens = s->targets,
+                       .seconds = s->seconds,
                        .applied = s->applied};
 }
 
@@ -230,8 +250,10 @@ struct listener {
 
 static bool pass_on(void *context, const struct run_event *e)
 {
-    static const hone_event_kind kinds[] = {[RUN_START] = HONE_EVENT_START, [RUN_STEP] = HONE_EVENT_STEP,
-                                            [RUN_EVAL] = HONE_EVENT_EVAL, [RUN_SAVE] = HONE_EVENT_SAVE,
+    static const hone_event_kind kinds[] = {[RUN_START] = HONE_EVENT_START,
+                                            [RUN_STEP] = HONE_EVENT_STEP,
+                                            [RUN_EVAL] = HONE_EVENT_EVAL,
+                                            [RUN_SAVE] = HONE_EVENT_SAVE,
                                             [RUN_WAIT] = HONE_EVENT_WAIT};
     const struct listener *l = context;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
@@ -276,8 +298,14 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     const struct trainer_place *place = &t->place;
     const char *best = place->best_step ? checkpoint_path(&arena, t->options->output_dir, place->best_step) : NULL;
     hone_train_result filled = {
-        .steps = place->step, .loss = r.loss, .eval_loss = place->eval_loss, .best_eval_loss = place->best_loss,
-        .seconds = r.seconds, .tokens = r.tokens, .trained_tokens = r.targets, .skipped_steps = place->skipped,
+        .steps = place->step,
+        .loss = r.loss,
+        .eval_loss = place->eval_loss,
+        .best_eval_loss = place->best_loss,
+        .seconds = r.seconds,
+        .tokens = r.tokens,
+        .trained_tokens = r.targets,
+        .skipped_steps = place->skipped,
     };
     snprintf(filled.output, sizeof filled.output, "%s", t->options->output_dir);
     snprintf(filled.checkpoint, sizeof filled.checkpoint, "%s", r.checkpoint ? r.checkpoint : "");

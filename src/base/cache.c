@@ -12,7 +12,7 @@ const char *cache_directory(struct arena *arena, const char *asked)
         return asked;
     if (own && *own)
         return own;
-    if (caches && *caches == '/')                       /* the XDG rule: a relative path is as good as none */
+    if (caches && *caches == '/') /* the XDG rule: a relative path is as good as none */
         return file_join(arena, caches, "hone");
     return home && *home ? file_join(arena, home, ".cache/hone") : NULL;
 }

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-double clock_seconds(void);             /* monotonic; differences count */
-double clock_since_start(void);         /* seconds since this process was started by the system */
+double clock_seconds(void);     /* monotonic; differences count */
+double clock_since_start(void); /* seconds since this process was started by the system */
 
 /* The local date and time by a strftime pattern; returns the text's length, 0 if it does not fit. Where the environment has
  * SOURCE_DATE_EPOCH, seconds since 1970, it is that moment in UTC instead, so that output with a date in it can be made again. */

@@ -184,7 +184,7 @@ enum status directory_replace(const char *part, const char *path)
     if (rename(part, name) != 0) {
         status = file_fail(name, "replace");
         if (moved)
-            rename(aside, name);                        /* the old one back; if that fails too, nothing is lost */
+            rename(aside, name); /* the old one back; if that fails too, nothing is lost */
         goto done;
     }
     TRY_GOTO(directory_sync_parent(name), done);

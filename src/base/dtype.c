@@ -62,11 +62,11 @@ typedef float unaligned_f32 __attribute__((aligned(1), may_alias));
 typedef double unaligned_f64 __attribute__((aligned(1), may_alias));
 typedef uint16_t unaligned_u16 __attribute__((aligned(1), may_alias));
 
-#define LOOP(expression)                    \
-    do {                                    \
-        for (int64_t i = 0; i < count; i++) \
-            expression;                     \
-        return 1;                           \
+#define LOOP(expression)                                                                                                         \
+    do {                                                                                                                         \
+        for (int64_t i = 0; i < count; i++)                                                                                      \
+            expression;                                                                                                          \
+        return 1;                                                                                                                \
     } while (0)
 
 int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count)
@@ -82,31 +82,18 @@ int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype fro
         return 1;
     }
     switch (to_type * DTYPE_COUNT + from_type) {
-    case DTYPE_F32 * DTYPE_COUNT + DTYPE_BF16:
-        LOOP(f32[i] = bf16_to_f32(s16[i]));
-    case DTYPE_F32 * DTYPE_COUNT + DTYPE_F16:
-        LOOP(f32[i] = f16_to_f32(s16[i]));
-    case DTYPE_F32 * DTYPE_COUNT + DTYPE_F64:
-        LOOP(f32[i] = (float)s64[i]);
-    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F32:
-        LOOP(u16[i] = bf16_from_f32(s32[i]));
-    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F16:
-        LOOP(u16[i] = bf16_from_f32(f16_to_f32(s16[i])));
-    case DTYPE_BF16 * DTYPE_COUNT + DTYPE_F64:
-        LOOP(u16[i] = bf16_from_f32((float)s64[i]));
-    case DTYPE_F16 * DTYPE_COUNT + DTYPE_F32:
-        LOOP(u16[i] = f16_from_f32(s32[i]));
-    case DTYPE_F16 * DTYPE_COUNT + DTYPE_BF16:
-        LOOP(u16[i] = f16_from_f32(bf16_to_f32(s16[i])));
-    case DTYPE_F16 * DTYPE_COUNT + DTYPE_F64:
-        LOOP(u16[i] = f16_from_f32((float)s64[i]));
-    case DTYPE_F64 * DTYPE_COUNT + DTYPE_F32:
-        LOOP(f64[i] = (double)s32[i]);
-    case DTYPE_F64 * DTYPE_COUNT + DTYPE_BF16:
-        LOOP(f64[i] = (double)bf16_to_f32(s16[i]));
-    case DTYPE_F64 * DTYPE_COUNT + DTYPE_F16:
-        LOOP(f64[i] = (double)f16_to_f32(s16[i]));
-    default:
-        return 0;
+    case DTYPE_F32 *DTYPE_COUNT + DTYPE_BF16: LOOP(f32[i] = bf16_to_f32(s16[i]));
+    case DTYPE_F32 *DTYPE_COUNT + DTYPE_F16: LOOP(f32[i] = f16_to_f32(s16[i]));
+    case DTYPE_F32 *DTYPE_COUNT + DTYPE_F64: LOOP(f32[i] = (float)s64[i]);
+    case DTYPE_BF16 *DTYPE_COUNT + DTYPE_F32: LOOP(u16[i] = bf16_from_f32(s32[i]));
+    case DTYPE_BF16 *DTYPE_COUNT + DTYPE_F16: LOOP(u16[i] = bf16_from_f32(f16_to_f32(s16[i])));
+    case DTYPE_BF16 *DTYPE_COUNT + DTYPE_F64: LOOP(u16[i] = bf16_from_f32((float)s64[i]));
+    case DTYPE_F16 *DTYPE_COUNT + DTYPE_F32: LOOP(u16[i] = f16_from_f32(s32[i]));
+    case DTYPE_F16 *DTYPE_COUNT + DTYPE_BF16: LOOP(u16[i] = f16_from_f32(bf16_to_f32(s16[i])));
+    case DTYPE_F16 *DTYPE_COUNT + DTYPE_F64: LOOP(u16[i] = f16_from_f32((float)s64[i]));
+    case DTYPE_F64 *DTYPE_COUNT + DTYPE_F32: LOOP(f64[i] = (double)s32[i]);
+    case DTYPE_F64 *DTYPE_COUNT + DTYPE_BF16: LOOP(f64[i] = (double)bf16_to_f32(s16[i]));
+    case DTYPE_F64 *DTYPE_COUNT + DTYPE_F16: LOOP(f64[i] = (double)f16_to_f32(s16[i]));
+    default: return 0;
     }
 }

@@ -117,13 +117,12 @@ static enum status write_all(int fd, const char *path, const char *bytes, int64_
 
 enum status file_writer_open(struct file_writer *writer, const char *path)
 {
-    static int writers;                                 /* two threads may replace the same file, as two processes may */
+    static int writers; /* two threads may replace the same file, as two processes may */
     int64_t n = (int64_t)strlen(path) + 48;
     *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
     if (!writer->part)
         return ERR_MEMORY;
-    snprintf(writer->part, (size_t)n, "%s.%ld.%d.part", path, (long)getpid(),
-             __atomic_add_fetch(&writers, 1, __ATOMIC_RELAXED));
+    snprintf(writer->part, (size_t)n, "%s.%ld.%d.part", path, (long)getpid(), __atomic_add_fetch(&writers, 1, __ATOMIC_RELAXED));
     writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd >= 0)
         return OK;
@@ -145,7 +144,7 @@ enum status file_writer_commit(struct file_writer *writer)
     if (status == OK && rename(writer->part, writer->path) != 0)
         status = file_fail(writer->path, "replace");
     if (status == OK)
-        status = directory_sync_parent(writer->path);       /* a rename is durable only once its directory is */
+        status = directory_sync_parent(writer->path); /* a rename is durable only once its directory is */
     else
         unlink(writer->part);
     memory_free(writer->part);

@@ -13,7 +13,7 @@ struct file_map {
     int64_t size;
 };
 
-enum status file_map(struct file_map *map, const char *path);   /* an empty file maps to size 0 */
+enum status file_map(struct file_map *map, const char *path); /* an empty file maps to size 0 */
 void file_unmap(struct file_map *map);
 
 /* The bytes from offset on are no longer needed in memory: only whole pages inside the range are dropped.
@@ -30,13 +30,13 @@ enum status file_replace(const char *path, const void *bytes, int64_t count);
  * content. The path must live until then. Every open ends with one of the two, also after an append that failed. */
 struct file_writer {
     const char *path;
-    char *part;                         /* beside the path, renamed to it by commit */
+    char *part; /* beside the path, renamed to it by commit */
     int fd;
 };
 
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
-enum status file_writer_commit(struct file_writer *writer);     /* until the new content is complete, the old one stays */
+enum status file_writer_commit(struct file_writer *writer); /* until the new content is complete, the old one stays */
 void file_writer_abort(struct file_writer *writer);
 
 /* The same for a file's content, whatever its size; modes and times are not copied. */
@@ -51,13 +51,13 @@ enum status file_cut(const char *path, int64_t size);
 /* Waits until what was appended is on the disk. */
 enum status file_sync(const char *path);
 
-int64_t file_size(const char *path);                    /* -1: there is none */
-void file_touch(const char *path);                      /* it was used now, if it is there */
-double file_age(const char *path);                      /* seconds since that, or since it was written; 0: there is none */
+int64_t file_size(const char *path); /* -1: there is none */
+void file_touch(const char *path);   /* it was used now, if it is there */
+double file_age(const char *path);   /* seconds since that, or since it was written; 0: there is none */
 
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
-bool file_same(const char *a, const char *b);           /* two names of one thing that is there */
+bool file_same(const char *a, const char *b); /* two names of one thing that is there */
 
 /* ERR_IO with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
 enum status file_fail(const char *path, const char *what);

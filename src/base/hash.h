@@ -15,11 +15,11 @@ struct hash {
     _Alignas(64) uint8_t state[576];
 };
 
-enum { HASH_TEXT = 33 };                /* 32 hexadecimal digits and a zero byte */
+enum { HASH_TEXT = 33 }; /* 32 hexadecimal digits and a zero byte */
 
 void hash_init(struct hash *hash);
-void hash_add(struct hash *hash, const void *bytes, int64_t count);     /* the same bytes in other pieces are the same hash */
-struct digest hash_end(const struct hash *hash);                        /* of what was added so far */
+void hash_add(struct hash *hash, const void *bytes, int64_t count); /* the same bytes in other pieces are the same hash */
+struct digest hash_end(const struct hash *hash);                    /* of what was added so far */
 
 void digest_text(struct digest digest, char text[HASH_TEXT]);
 bool digest_equal(struct digest a, struct digest b);

@@ -91,9 +91,9 @@ json_t *json_member(const json_t *object, const char *key)
 
 const char *json_kind(const json_t *value)
 {
-    static const char *const names[] = {[JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string",
-                                        [JSON_INTEGER] = "a number", [JSON_REAL] = "a number", [JSON_TRUE] = "true",
-                                        [JSON_FALSE] = "false", [JSON_NULL] = "null"};
+    static const char *const names[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
+        [JSON_REAL] = "a number",    [JSON_TRUE] = "true",    [JSON_FALSE] = "false",     [JSON_NULL] = "null"};
     return value ? names[json_typeof(value)] : "missing";
 }
 

@@ -11,7 +11,7 @@
 
 /* Parses exactly one JSON value. Repeated keys are an error. `where` names the source in messages. */
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
-enum status json_parse_file(json_t **tree, const char *path, int64_t most);     /* at most that many bytes */
+enum status json_parse_file(json_t **tree, const char *path, int64_t most); /* at most that many bytes */
 
 /* The character of an escape in a JSON string, for readers without a tree. *at stands behind the backslash and moves behind the
  * escape, of both halves of a pair. */

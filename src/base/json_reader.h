@@ -9,8 +9,8 @@
 struct json_reader {
     const char *start, *at, *end;
     const char *where;
-    bool fresh;                         /* nothing was read yet of the object or list that was entered last */
-    struct buffer text;                 /* a string with escapes, unescaped */
+    bool fresh;         /* nothing was read yet of the object or list that was entered last */
+    struct buffer text; /* a string with escapes, unescaped */
 };
 
 /* A part of the text. */

@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 struct lock {
-    int fd;                             /* -1: not held */
+    int fd; /* -1: not held */
 };
 
 enum lock_kind { LOCK_ALONE, LOCK_SHARED };

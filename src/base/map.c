@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 struct map_entry {
-    const char *key;                    /* NULL: free */
+    const char *key; /* NULL: free */
     int64_t length, number;
     uint64_t hash;
 };

@@ -6,7 +6,7 @@
 
 struct map {
     struct map_entry *entries;
-    int64_t capacity, count;            /* capacity is a power of two */
+    int64_t capacity, count; /* capacity is a power of two */
 };
 
 enum status map_init(struct map *map, int64_t expected);

@@ -11,8 +11,8 @@
 
 #include "base/status.h"
 
-void *memory_alloc(int64_t bytes);                      /* zeroed; one byte at least */
-void *memory_resize(void *old, int64_t bytes);          /* contents kept, new bytes not zeroed; old stays on failure */
+void *memory_alloc(int64_t bytes);             /* zeroed; one byte at least */
+void *memory_resize(void *old, int64_t bytes); /* contents kept, new bytes not zeroed; old stays on failure */
 void memory_free(void *pointer);
 
 /* Makes room for `need` elements in an array of its own: `array` is the address of the pointer to it, *capacity what it holds
@@ -26,17 +26,17 @@ int64_t memory_count(void);
 void memory_fail_after(int64_t after);
 
 struct arena {
-    struct arena_chunk *chunks, *open;  /* open: the one that small pieces come from */
+    struct arena_chunk *chunks, *open; /* open: the one that small pieces come from */
     int64_t left;
     char *next;
 };
 
 void *arena_alloc(struct arena *arena, int64_t bytes);
-void *arena_array(struct arena *arena, int64_t count, int64_t size);        /* checks the product */
-char *arena_text(struct arena *arena, const char *text, int64_t length);    /* a copy with a zero byte behind it */
+void *arena_array(struct arena *arena, int64_t count, int64_t size);     /* checks the product */
+char *arena_text(struct arena *arena, const char *text, int64_t length); /* a copy with a zero byte behind it */
 char *arena_format(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void arena_free(struct arena *arena);                   /* all of it; the arena is empty and usable again */
-void arena_reset(struct arena *arena);                  /* empty too, but the memory of small pieces is kept for the next ones */
+void arena_free(struct arena *arena);  /* all of it; the arena is empty and usable again */
+void arena_reset(struct arena *arena); /* empty too, but the memory of small pieces is kept for the next ones */
 
 /* A growing run of bytes, kept with a zero byte behind its end. Starts as {0}. */
 struct buffer {

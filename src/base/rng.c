@@ -22,7 +22,7 @@ void philox_normal(uint32_t a, uint32_t b, float out[2])
 }
 
 enum { PERMUTE_ROUNDS = 8 };
-#define PERMUTE_KEY UINT64_C(0x7065726D75746521)        /* the same seed serves others, who shall not see the same numbers */
+#define PERMUTE_KEY UINT64_C(0x7065726D75746521) /* the same seed serves others, who shall not see the same numbers */
 
 /* A Feistel network over two halves of `half` bits: whatever the round function is, this is a bijection of [0, 4^half). */
 static uint64_t feistel(uint64_t x, int half, uint64_t key, uint64_t stream)

@@ -37,10 +37,9 @@ const char *status_message(void)
 const char *status_text(enum status code)
 {
     switch (code) {
-    case OK:
-        return "success";
-#define STATUS(name, number, text) \
-    case name:                     \
+    case OK: return "success";
+#define STATUS(name, number, text)                                                                                               \
+    case name:                                                                                                                   \
         return text;
 #include "base/status.def"
 #undef STATUS

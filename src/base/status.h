@@ -25,19 +25,19 @@ const char *status_message(void);
 /* What a code means in general. */
 const char *status_text(enum status code);
 
-#define TRY(call)                              \
-    do {                                       \
-        enum status try_status = (call);       \
-        if (try_status != OK)                  \
-            return try_status;                 \
+#define TRY(call)                                                                                                                \
+    do {                                                                                                                         \
+        enum status try_status = (call);                                                                                         \
+        if (try_status != OK)                                                                                                    \
+            return try_status;                                                                                                   \
     } while (0)
 
 /* For functions with something to release: needs a variable `status`. */
-#define TRY_GOTO(call, label)                  \
-    do {                                       \
-        status = (call);                       \
-        if (status != OK)                      \
-            goto label;                        \
+#define TRY_GOTO(call, label)                                                                                                    \
+    do {                                                                                                                         \
+        status = (call);                                                                                                         \
+        if (status != OK)                                                                                                        \
+            goto label;                                                                                                          \
     } while (0)
 
 #endif

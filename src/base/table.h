@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 struct table {
-    void *data;                         /* zeroed at first */
+    void *data; /* zeroed at first */
     int64_t bytes;
     bool in_file;
 };

@@ -20,12 +20,12 @@ struct unpack {
     struct reader reader;
     char *path;
     enum packing packing;
-    uint8_t *chunk;                     /* bytes of the file: [begin, end) are not yet used */
+    uint8_t *chunk; /* bytes of the file: [begin, end) are not yet used */
     int64_t begin, end;
-    int64_t read;                       /* bytes of the file before chunk[end] */
-    int64_t offset;                     /* bytes of the content that were given away */
-    bool last;                          /* the file has no more chunks */
-    bool inside;                        /* of a packed part that has not ended */
+    int64_t read;   /* bytes of the file before chunk[end] */
+    int64_t offset; /* bytes of the content that were given away */
+    bool last;      /* the file has no more chunks */
+    bool inside;    /* of a packed part that has not ended */
     z_stream gzip;
     bool gzip_open;
     ZSTD_DCtx *zstd;
@@ -123,7 +123,7 @@ void unpack_close(struct unpack *u)
 static enum status step_gzip(struct unpack *u, char *bytes, int64_t most, int64_t *got)
 {
     if (!u->inside) {
-        while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0)   /* tapes are filled up with zeros */
+        while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0) /* tapes are filled up with zeros */
             u->begin++;
         if (u->begin == u->end)
             return OK;
@@ -184,7 +184,7 @@ enum status unpack_read(struct unpack *u, void *bytes, int64_t most, int64_t *go
         if (nothing && !u->inside)
             break;
         TRY(step(u, (char *)bytes + *got, most - *got, &n));
-        if (nothing && n == 0 && u->inside)     /* all of the file went in, and nothing comes out */
+        if (nothing && n == 0 && u->inside) /* all of the file went in, and nothing comes out */
             return broken(u, "it breaks off in the middle");
         *got += n;
         u->offset += n;

@@ -11,7 +11,7 @@ struct unpack;
 
 /* The path is copied. A name that ends in .gz or .zst is a promise: what is not packed so is an error. */
 enum status unpack_open(struct unpack **out, const char *path);
-void unpack_close(struct unpack *unpack);                       /* NULL is fine */
+void unpack_close(struct unpack *unpack); /* NULL is fine */
 
 /* The next bytes of the content; less than `most`: the end. */
 enum status unpack_read(struct unpack *unpack, void *bytes, int64_t most, int64_t *got);

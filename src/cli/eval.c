@@ -7,7 +7,7 @@
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
     char left[32];
-    if (done == 1)                      /* nothing is wrong with the options and files */
+    if (done == 1) /* nothing is wrong with the options and files */
         cli_account("data", context, progress_say);
     if (done < batches && progress_due(seconds))
         progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,
@@ -18,13 +18,12 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
 
 static void print_json(const hone_eval_result *r, json_t *data)
 {
-    json_t *out = json_pack("{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss",
-                            json_number(r->loss), "perplexity", json_number(r->perplexity), "tokens", (json_int_t)r->tokens,
-                            "trained_tokens", (json_int_t)r->trained_tokens, "rows", (json_int_t)r->rows, "dtype", r->dtype,
-                            "device", r->device, "startup_seconds", r->startup_seconds, "seconds", r->seconds,
-                            "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes,
-                            "mapped_bytes", (json_int_t)r->mapped_bytes, "peak_bytes", (json_int_t)r->peak_bytes,
-                            "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
+    json_t *out = json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss", json_number(r->loss), "perplexity",
+        json_number(r->perplexity), "tokens", (json_int_t)r->tokens, "trained_tokens", (json_int_t)r->trained_tokens, "rows",
+        (json_int_t)r->rows, "dtype", r->dtype, "device", r->device, "startup_seconds", r->startup_seconds, "seconds", r->seconds,
+        "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes, "mapped_bytes",
+        (json_int_t)r->mapped_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
     json_object_set(out, "data", data);
     cli_print_json(out);
 }

@@ -9,8 +9,8 @@
 enum { MOST_TOKENS = 600, MOST_BAD = 10, WIDTH = 100 };
 
 /* Text and ground are both set, so that a terminal's own colours do not matter. Neighbouring tokens differ in shade. */
-static const char *const SHADES[2][2] = {{"\033[0;38;5;250;48;5;236m", "\033[0;38;5;250;48;5;239m"},       /* not trained */
-                                         {"\033[0;38;5;255;48;5;22m", "\033[0;38;5;255;48;5;28m"}};        /* trained */
+static const char *const SHADES[2][2] = {{"\033[0;38;5;250;48;5;236m", "\033[0;38;5;250;48;5;239m"}, /* not trained */
+                                         {"\033[0;38;5;255;48;5;22m", "\033[0;38;5;255;48;5;28m"}};  /* trained */
 static const char *const SPECIALS[2][2] = {{"\033[0;38;5;222;48;5;236m", "\033[0;38;5;222;48;5;239m"},
                                            {"\033[0;1;38;5;229;48;5;22m", "\033[0;1;38;5;229;48;5;28m"}};
 static const char RESET[] = "\033[0m";
@@ -46,8 +46,8 @@ static const char *painted(bool colour, const char *code)
 /* --- tokens -------------------------------------------------------------------------------------------------------------- */
 
 struct pen {
-    bool colour, fresh;                 /* fresh: at the beginning of a line */
-    const char *shade;                  /* of the token that is being printed */
+    bool colour, fresh; /* fresh: at the beginning of a line */
+    const char *shade;  /* of the token that is being printed */
 };
 
 static enum status print_piece(void *context, const char *piece, int64_t length)
@@ -67,7 +67,8 @@ static void print_text(const json_t *tokens, bool colour, size_t most)
     size_t i;
     bool before = false;
     json_t *token;
-    json_array_foreach(tokens, i, token) {
+    json_array_foreach(tokens, i, token)
+    {
         if (i == most)
             break;
         bool trained = is(token, "trained"), special = is(token, "special");
@@ -97,7 +98,8 @@ static void print_table(const json_t *tokens, bool colour)
     size_t i;
     json_t *token;
     printf("\n%6s %8s  %-7s  %s\n", "token", "id", "trained", "text");
-    json_array_foreach(tokens, i, token) {
+    json_array_foreach(tokens, i, token)
+    {
         bool trained = is(token, "trained");
         printf("%6zu %8lld  %-7s  %s", i, number(token, "id"), trained ? "yes" : "",
                painted(colour, (is(token, "special") ? SPECIALS : SHADES)[trained][0]));
@@ -130,14 +132,16 @@ static void print_sums(const json_t *report)
     json_t *value;
     const json_t *longest = json_object_get(report, "longest");
     double tokens = (double)number(report, "tokens"), trained = (double)number(report, "trained_tokens");
-    json_array_foreach(json_object_get(report, "files"), i, value) {
+    json_array_foreach(json_object_get(report, "files"), i, value)
+    {
         double weight = json_real_value(json_object_get(value, "weight"));
         printf("%-12s%s", i ? "" : "data", text(value, "path"));
         printf(weight != 1 ? "  times %g\n" : "\n", weight);
     }
     printf("%-12s%lld", "rows", number(report, "rows"));
     const char *between = ": ";
-    json_object_foreach(json_object_get(report, "kinds"), kind, value) {
+    json_object_foreach(json_object_get(report, "kinds"), kind, value)
+    {
         printf("%s%lld %s", between, (long long)json_integer_value(value), kind);
         between = ", ";
     }
@@ -170,11 +174,15 @@ static void print_checks(const json_t *report, bool colour)
 {
     size_t i;
     json_t *check;
-    json_array_foreach(json_object_get(report, "checks"), i, check) {
+    json_array_foreach(json_object_get(report, "checks"), i, check)
+    {
         const char *level = text(check, "level");
         bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
         const char *code = fine ? "\033[32m" : error ? "\033[1;31m" : "\033[33m";
-        printf("%-12s%s%s%s  %-26s", i ? "" : "checks", painted(colour, code), fine ? "\u2713" : error ? "\u2717" : "!",
+        printf("%-12s%s%s%s  %-26s", i ? "" : "checks", painted(colour, code),
+               fine    ? "\u2713"
+               : error ? "\u2717"
+                       : "!",
                painted(colour, RESET), text(check, "check"));
         if (fine) {
             puts("none");
@@ -192,7 +200,8 @@ static void print_bad(const json_t *report, bool colour)
 {
     size_t i;
     json_t *row;
-    json_array_foreach(json_object_get(report, "bad"), i, row) {
+    json_array_foreach(json_object_get(report, "bad"), i, row)
+    {
         if (i == MOST_BAD) {
             printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - MOST_BAD);
             return;
@@ -222,8 +231,7 @@ static void print_report(const json_t *report, bool colour, bool alone)
     print_bad(report, colour);
     if (json_array_size(json_object_get(report, "shown")))
         print_legend(colour);
-    json_array_foreach(json_object_get(report, "shown"), i, row)
-        print_row(row, colour, alone);
+    json_array_foreach(json_object_get(report, "shown"), i, row) print_row(row, colour, alone);
 }
 
 /* The report was made; what it says may still be a reason to stop. */

@@ -116,7 +116,8 @@ static enum status put_head(struct buffer *page, const json_t *report, const cha
     json_t *file;
     TRY(buffer_append(page, HEAD, (int64_t)sizeof HEAD - 1));
     TRY(put(page, "<h1>Data as ", *model ? model : "the model", " will see it</h1>\n<p class=\"sub\">"));
-    json_array_foreach(json_object_get(report, "files"), i, file) {
+    json_array_foreach(json_object_get(report, "files"), i, file)
+    {
         double weight = json_real_value(json_object_get(file, "weight"));
         TRY(put(page, i ? ", " : "", text_of(file, "path"), ""));
         if (weight != 1)
@@ -139,7 +140,8 @@ static enum status put_sums(struct buffer *page, const json_t *report)
     TRY(put_card(page, number_of(json_object_get(report, "longest"), "tokens"), "tokens in the longest row"));
     TRY(buffer_format(page, "</div>\n<p class=\"note\">"));
     bool first = true;
-    json_object_foreach(json_object_get(report, "kinds"), kind, value) {
+    json_object_foreach(json_object_get(report, "kinds"), kind, value)
+    {
         TRY(buffer_format(page, "%s%lld ", first ? "Rows by kind: " : ", ", (long long)json_integer_value(value)));
         TRY(put(page, "", kind, ""));
         first = false;
@@ -164,11 +166,17 @@ static enum status put_checks(struct buffer *page, const json_t *report)
     size_t i;
     json_t *check;
     TRY(buffer_format(page, "<h2>Checks</h2>\n<ul class=\"card\">\n"));
-    json_array_foreach(json_object_get(report, "checks"), i, check) {
+    json_array_foreach(json_object_get(report, "checks"), i, check)
+    {
         const char *level = text_of(check, "level");
         bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
-        TRY(buffer_format(page, "<li><span class=\"mark %s\">%s</span>", fine ? "good" : error ? "bad" : "warn",
-                          fine ? "\u2713" : error ? "\u2717" : "!"));
+        TRY(buffer_format(page, "<li><span class=\"mark %s\">%s</span>",
+                          fine    ? "good"
+                          : error ? "bad"
+                                  : "warn",
+                          fine    ? "\u2713"
+                          : error ? "\u2717"
+                                  : "!"));
         TRY(put(page, "", text_of(check, "check"), ""));
         if (fine) {
             TRY(buffer_format(page, "<span class=\"count\">none</span></li>\n"));
@@ -193,7 +201,8 @@ static enum status put_bad(struct buffer *page, const json_t *report)
     if (!json_array_size(bad))
         return OK;
     TRY(buffer_format(page, "<h2>Rows that cannot be used</h2>\n<ul class=\"card\">\n"));
-    json_array_foreach(bad, i, row) {
+    json_array_foreach(bad, i, row)
+    {
         if (i == MOST_BAD)
             break;
         TRY(buffer_format(page, "<li><span class=\"bad\">"));
@@ -226,7 +235,8 @@ static enum status put_row(struct buffer *page, const json_t *row)
     json_array_foreach(json_object_get(row, "found"), i, name)
         TRY(put(page, " <span class=\"warn\">", json_string_value(name), "</span>"));
     TRY(buffer_format(page, "</header>\n<div class=\"tokens\">"));
-    json_array_foreach(tokens, i, token) {
+    json_array_foreach(tokens, i, token)
+    {
         bool trained = json_is_true(json_object_get(token, "trained")), special = json_is_true(json_object_get(token, "special"));
         const char *class = trained ? special ? " class=\"t s\"" : " class=\"t\"" : special ? " class=\"s\"" : "";
         TRY(buffer_format(page, "<span%s title=\"token %zu, id %lld%s\">", class, i, number_of(token, "id"),
@@ -252,8 +262,7 @@ static enum status put_page(struct buffer *page, const json_t *report, const cha
                           "<h2>Rows</h2>\n<p class=\"legend\"><span class=\"t\">trained</span><span>not trained</span>"
                           "<span class=\"s\">special token</span><small class=\"note\">A token's number and id appear when the "
                           "pointer rests on it.</small></p>\n"));
-    json_array_foreach(shown, i, row)
-        TRY(put_row(page, row));
+    json_array_foreach(shown, i, row) TRY(put_row(page, row));
     return buffer_format(page, "</main>\n</html>\n");
 }
 

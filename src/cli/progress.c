@@ -5,9 +5,9 @@
 
 #include "cli/cli.h"
 
-static char line[256];                  /* what was told last */
-static bool shown;                      /* it stands on the terminal, and the next one replaces it */
-static double told = -1e9;              /* when, in seconds of the work */
+static char line[256];     /* what was told last */
+static bool shown;         /* it stands on the terminal, and the next one replaces it */
+static double told = -1e9; /* when, in seconds of the work */
 
 bool progress_due(double seconds)
 {

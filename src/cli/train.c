@@ -10,13 +10,13 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
-    json_t *data;                       /* the library's account of it */
-    const char *prompt;                 /* answered at every validation; "" for none */
+    json_t *data;       /* the library's account of it */
+    const char *prompt; /* answered at every validation; "" for none */
     int64_t sample_length;
-    int64_t first;                      /* the steps that were done when this process began */
-    double smoothed, share;             /* the loss over about ten steps, and how much of it steps have filled */
-    double pace, paced;                 /* the same of a step's seconds: validations are no steps */
-    double first_eval;                  /* NaN until there is one */
+    int64_t first;          /* the steps that were done when this process began */
+    double smoothed, share; /* the loss over about ten steps, and how much of it steps have filled */
+    double pace, paced;     /* the same of a step's seconds: validations are no steps */
+    double first_eval;      /* NaN until there is one */
     int evals;
 };
 
@@ -107,14 +107,12 @@ static int show(void *context, const hone_event *e)
 {
     struct run *run = context;
     switch (e->kind) {
-    case HONE_EVENT_START:              /* the first sign that nothing is wrong with the options and files */
+    case HONE_EVENT_START: /* the first sign that nothing is wrong with the options and files */
         print_start(run->info, run->data);
         if (cli_terminal())
             progress_tell("step %lld/%lld", (long long)e->step, (long long)e->steps);
         break;
-    case HONE_EVENT_STEP:
-        show_step(run, e);
-        break;
+    case HONE_EVENT_STEP: show_step(run, e); break;
     case HONE_EVENT_EVAL:
         if (!run->evals++)
             run->first_eval = e->eval_loss;
@@ -123,24 +121,21 @@ static int show(void *context, const hone_event *e)
         if (run->prompt[0])
             show_sample(run, e->step);
         break;
-    case HONE_EVENT_WAIT:
-        break;
-    case HONE_EVENT_SAVE:
-        progress_say("step %lld: saved %s", (long long)e->step, e->path);
-        break;
+    case HONE_EVENT_WAIT: break;
+    case HONE_EVENT_SAVE: progress_say("step %lld: saved %s", (long long)e->step, e->path); break;
     }
     return go_on(e);
 }
 
 static void print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
 {
-    json_t *out = json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
-        json_number(r->loss), "first_eval_loss", json_number(run->first_eval), "eval_loss", json_number(r->eval_loss),
-        "best_eval_loss", json_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
-        r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
-        (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
-        r->checkpoint, "best_checkpoint", r->best_checkpoint);
+    json_t *out =
+        json_pack("{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
+                  json_number(r->loss), "first_eval_loss", json_number(run->first_eval), "eval_loss", json_number(r->eval_loss),
+                  "best_eval_loss", json_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
+                  r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
+                  (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
+                  r->checkpoint, "best_checkpoint", r->best_checkpoint);
     json_t *info = json_pack(
         "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I}", "method", i->method, "recompute",
         i->recompute, "dtype", i->dtype, "device", i->device, "steps_per_epoch", (json_int_t)i->steps_per_epoch, "parameters",
@@ -196,10 +191,10 @@ static hone_status stopped(hone_options *options, const hone_train_result *r)
     hone_status status = hone_options_get(options, "resume", &resume);
     if (status != HONE_OK || !r->checkpoint[0])
         return status != HONE_OK ? status : HONE_ERR_STOPPED;
-    return (hone_status)fail(
-        ERR_STOPPED, "stopped after step %lld; the state is in %s. Go on with: hone train ... (the same command%s)",
-        (long long)r->steps, r->checkpoint,
-        strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
+    return (hone_status)fail(ERR_STOPPED,
+                             "stopped after step %lld; the state is in %s. Go on with: hone train ... (the same command%s)",
+                             (long long)r->steps, r->checkpoint,
+                             strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
 }
 
 static hone_status read_account(struct run *run)
@@ -234,14 +229,14 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK) {
         run.info = &info;
         run.first = info.step;
-        cli_catch_signals();            /* until here nothing is lost by an end at once */
+        cli_catch_signals(); /* until here nothing is lost by an end at once */
         status = hone_train(run.trainer, show, &run, &result);
         progress_clear();
     }
     if (status == HONE_ERR_STOPPED)
         status = stopped(options, &result);
     else if (status == HONE_OK)
-        status = hone_trainer_get_info(run.trainer, &info);     /* once more for the peak */
+        status = hone_trainer_get_info(run.trainer, &info); /* once more for the peak */
     if (status == HONE_OK && cli_flag(options, "json"))
         print_json(&run, &info, &result);
     else if (status == HONE_OK)

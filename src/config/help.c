@@ -123,7 +123,7 @@ enum status options_help(enum user_command command, struct buffer *text)
     char summary[512];
     snprintf(summary, sizeof summary, "%c%s.", self->summary[0] - 'a' + 'A', self->summary + 1);
     TRY(append_wrapped(text, summary, 0, 0));
-    const char *title = NULL;           /* printed when the command has an option below it */
+    const char *title = NULL; /* printed when the command has an option below it */
     for (int i = 0; i < LINES; i++) {
         if (lines[i].title)
             title = lines[i].title;
@@ -169,8 +169,10 @@ enum status options_markdown(struct buffer *text)
     for (int i = 0; i < LINES; i++) {
         const struct option_row *row = lines[i].row;
         if (!row) {
-            TRY(buffer_format(text, "\n## %s\n\n| Name | flag | takes | default | commands | meaning |\n"
-                                    "|---|---|---|---|---|---|\n", lines[i].title));
+            TRY(buffer_format(text,
+                              "\n## %s\n\n| Name | flag | takes | default | commands | meaning |\n"
+                              "|---|---|---|---|---|---|\n",
+                              lines[i].title));
             continue;
         }
         char takes[WORDS_SIZE], otherwise[WORDS_SIZE];

@@ -26,9 +26,15 @@ enum {
 #define FLAG_ONLY .flag_only = true
 
 const struct option_row option_table[OPTIONS] = {
-#define OPTION(kind_, name_, alias_, otherwise, commands_, allowed, placeholder_, help_)                            \
-    {.kind = KIND_##kind_, .name = #name_, .alias = alias_, .commands = (commands_), .placeholder = placeholder_, \
-     .help = help_, .offset = offsetof(struct options, name_), allowed},
+#define OPTION(kind_, name_, alias_, otherwise, commands_, allowed, placeholder_, help_)                                         \
+    {.kind = KIND_##kind_,                                                                                                       \
+     .name = #name_,                                                                                                             \
+     .alias = alias_,                                                                                                            \
+     .commands = (commands_),                                                                                                    \
+     .placeholder = placeholder_,                                                                                                \
+     .help = help_,                                                                                                              \
+     .offset = offsetof(struct options, name_),                                                                                  \
+     allowed},
 #include "config/options.def"
 };
 
@@ -99,15 +105,9 @@ void table_suggest(const char *key, int64_t length, enum user_command command, b
 void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
 {
     switch (row->kind) {
-    case KIND_TEXT:
-        snprintf(words, WORDS_SIZE, "any text");
-        break;
-    case KIND_PATH:
-        snprintf(words, WORDS_SIZE, "a path");
-        break;
-    case KIND_BOOL:
-        snprintf(words, WORDS_SIZE, "true or false");
-        break;
+    case KIND_TEXT: snprintf(words, WORDS_SIZE, "any text"); break;
+    case KIND_PATH: snprintf(words, WORDS_SIZE, "a path"); break;
+    case KIND_BOOL: snprintf(words, WORDS_SIZE, "true or false"); break;
     case KIND_CHOICE:
         words[0] = 0;
         for (const char *c = row->choices, *end; c; c = *end ? end + 1 : NULL) {

@@ -38,7 +38,7 @@ enum option {
 struct options {
 #define OPTION(kind, name, ...) FIELD_##kind name;
 #include "config/options.def"
-    const char *source[OPTIONS];        /* who set it: "--dtype", "run.yaml:3"; NULL while it is the default */
+    const char *source[OPTIONS]; /* who set it: "--dtype", "run.yaml:3"; NULL while it is the default */
     struct arena *arena;
 };
 
@@ -86,9 +86,9 @@ enum status options_command(enum user_command *command, const char *name);
 const char *options_command_name(enum user_command command);
 
 /* Append text made of the table. */
-enum status options_overview(struct buffer *text);                          /* hone --help: all commands */
-enum status options_help(enum user_command command, struct buffer *text);        /* hone COMMAND --help */
-enum status options_markdown(struct buffer *text);                          /* docs/options.md */
-enum status options_complete(struct buffer *text);                          /* a completion script for bash */
+enum status options_overview(struct buffer *text);                        /* hone --help: all commands */
+enum status options_help(enum user_command command, struct buffer *text); /* hone COMMAND --help */
+enum status options_markdown(struct buffer *text);                        /* docs/options.md */
+enum status options_complete(struct buffer *text);                        /* a completion script for bash */
 
 #endif

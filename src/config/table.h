@@ -11,11 +11,11 @@ enum option_kind { KIND_TEXT, KIND_PATH, KIND_INT, KIND_REAL, KIND_BOOL, KIND_CH
 struct option_row {
     enum option_kind kind;
     const char *name, *alias, *placeholder, *help;
-    unsigned commands;                  /* bit c: command c has it */
-    size_t offset;                      /* of its field in struct options */
-    const char *choices;                /* "one|two" */
+    unsigned commands;   /* bit c: command c has it */
+    size_t offset;       /* of its field in struct options */
+    const char *choices; /* "one|two" */
     bool bounded_below, bounded_above;
-    bool above, below;                  /* the lower, the upper bound itself is not allowed */
+    bool above, below; /* the lower, the upper bound itself is not allowed */
     bool flag_only;
     double least, most;
 };

@@ -11,7 +11,7 @@ enum { FILE_MOST = 1 << 20 };
 
 struct reader {
     yaml_parser_t parser;
-    yaml_event_t event;                 /* the current one; freed when the next is read */
+    yaml_event_t event; /* the current one; freed when the next is read */
     const char *path;
 };
 
@@ -27,12 +27,10 @@ static enum status next(struct reader *r)
         return OK;
     const char *problem = r->parser.problem ? r->parser.problem : "cannot be read";
     switch (r->parser.error) {
-    case YAML_MEMORY_ERROR:
-        return fail(ERR_MEMORY, "%s: out of memory", r->path);
-    case YAML_READER_ERROR:             /* it counts bytes only: the text did not get as far as lines */
+    case YAML_MEMORY_ERROR: return fail(ERR_MEMORY, "%s: out of memory", r->path);
+    case YAML_READER_ERROR: /* it counts bytes only: the text did not get as far as lines */
         return fail(ERR_FORMAT, "%s: not a YAML text: %s at byte %lld", r->path, problem, (long long)r->parser.problem_offset);
-    default:
-        return fail(ERR_FORMAT, "%s:%d: not valid YAML: %s", r->path, line_of(&r->parser.problem_mark), problem);
+    default: return fail(ERR_FORMAT, "%s:%d: not valid YAML: %s", r->path, line_of(&r->parser.problem_mark), problem);
     }
 }
 
@@ -121,16 +119,16 @@ static enum status read_mapping(struct reader *r, struct options *options, enum 
 
 static enum status read_stream(struct reader *r, struct options *options, enum user_command command)
 {
-    TRY(next(r));                       /* the stream's start */
+    TRY(next(r)); /* the stream's start */
     TRY(next(r));
     if (r->event.type == YAML_STREAM_END_EVENT)
         return OK;
-    TRY(next(r));                       /* what the document holds */
+    TRY(next(r)); /* what the document holds */
     if (r->event.type == YAML_MAPPING_START_EVENT)
         TRY(read_mapping(r, options, command));
     else if (!is_null(&r->event))
         return fail_here(r, "options are needed here, as lines of \"name: value\"");
-    TRY(next(r));                       /* the document's end */
+    TRY(next(r)); /* the document's end */
     TRY(next(r));
     return r->event.type == YAML_STREAM_END_EVENT ? OK : fail_here(r, "only one document is allowed in a file");
 }

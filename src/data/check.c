@@ -20,9 +20,9 @@ struct special {
 struct checker {
     const struct chat *chat;
     struct arena arena;
-    struct special *specials;           /* sorted by nothing: there are few with one first byte */
+    struct special *specials; /* sorted by nothing: there are few with one first byte */
     int64_t count, capacity;
-    int32_t first[256];                 /* index + 1 of the first special with this byte; `next` links the others */
+    int32_t first[256]; /* index + 1 of the first special with this byte; `next` links the others */
     int32_t *next;
     int64_t next_capacity;
 };
@@ -31,7 +31,7 @@ static enum status add_special(struct checker *c, int32_t id, struct buffer *tex
 {
     text->size = 0;
     TRY(tokenizer_decode(chat_tokenizer(c->chat), &id, 1, true, text));
-    if (text->size < 2)                 /* a special token of one character cannot be told from text */
+    if (text->size < 2) /* a special token of one character cannot be told from text */
         return OK;
     char *copy = arena_text(&c->arena, text->data, text->size);
     if (!copy)
@@ -95,13 +95,9 @@ static bool spells_inside(const struct checker *c, const json_t *value)
     json_t *member;
     if (json_is_string(value))
         return spells(c, json_string_value(value), (int64_t)json_string_length(value));
-    json_array_foreach(value, i, member)
-        if (spells_inside(c, member))
-            return true;
+    json_array_foreach(value, i, member) if (spells_inside(c, member)) return true;
     if (json_is_object(value))
-        json_object_foreach((json_t *)value, key, member)
-            if (spells_inside(c, member))
-                return true;
+        json_object_foreach((json_t *)value, key, member) if (spells_inside(c, member)) return true;
     return false;
 }
 
@@ -160,7 +156,7 @@ unsigned check_find(const struct checker *c, const char *text, int64_t length, e
     unsigned found = 0;
     while (last > 0 && !row->mask[last])
         last--;
-    if (last <= 0)                      /* the first token has nothing before it to be predicted from */
+    if (last <= 0) /* the first token has nothing before it to be predicted from */
         found |= 1u << CHECK_UNTRAINED;
     else if (!ends_turn(c, ids[last]))
         found |= 1u << CHECK_END;
@@ -174,8 +170,10 @@ unsigned check_find(const struct checker *c, const char *text, int64_t length, e
 void check_row(const struct checker *c, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
                struct check_result *result)
 {
-    *result = (struct check_result){.found = check_find(c, text, length, kind, row), .key = row_key(row),
-                                    .tokens = row->tokens.count, .trained = row->trained};
+    *result = (struct check_result){.found = check_find(c, text, length, kind, row),
+                                    .key = row_key(row),
+                                    .tokens = row->tokens.count,
+                                    .trained = row->trained};
 }
 
 /* Puts a key in its place of an open table that has a free one, and says whether it was there. 0 marks a free place. */

@@ -11,24 +11,24 @@
 #include "data/row.h"
 
 enum check {
-    CHECK_UNTRAINED,                    /* not one trained token */
-    CHECK_DOUBLE_BOS,                   /* the row begins with the same special token twice */
-    CHECK_END,                          /* the last trained token ends no turn: the model would not learn to stop */
-    CHECK_SPECIAL,                      /* the text of a message spells a special token */
-    CHECK_DUPLICATE,                    /* the same tokens, trained alike, as a row before */
+    CHECK_UNTRAINED,  /* not one trained token */
+    CHECK_DOUBLE_BOS, /* the row begins with the same special token twice */
+    CHECK_END,        /* the last trained token ends no turn: the model would not learn to stop */
+    CHECK_SPECIAL,    /* the text of a message spells a special token */
+    CHECK_DUPLICATE,  /* the same tokens, trained alike, as a row before */
     CHECKS
 };
 
 /* Never written to once open: any number of threads may check with it. */
 struct checker;
 
-enum status checker_open(struct checker **out, const struct chat *chat);        /* the chat must live as long */
-void checker_close(struct checker *checker);                                    /* NULL is fine */
+enum status checker_open(struct checker **out, const struct chat *chat); /* the chat must live as long */
+void checker_close(struct checker *checker);                             /* NULL is fine */
 
 /* What is kept of a row. */
 struct check_result {
-    unsigned found;                     /* bits, 1 << one of enum check; never that of the duplicate, which one row cannot know */
-    uint64_t key;                       /* tells rows apart: a hash of their ids and mask */
+    unsigned found; /* bits, 1 << one of enum check; never that of the duplicate, which one row cannot know */
+    uint64_t key;   /* tells rows apart: a hash of their ids and mask */
     int64_t tokens, trained;
 };
 
@@ -41,14 +41,14 @@ void check_row(const struct checker *checker, const char *text, int64_t length, 
                struct check_result *result);
 
 struct check_place {
-    int64_t row, file, line;            /* row: its number in the data set, from 1 */
+    int64_t row, file, line; /* row: its number in the data set, from 1 */
 };
 
 /* Starts as {0}. */
 struct check_summary {
     int64_t rows, tokens, trained;
-    int64_t count[CHECKS];              /* rows with the finding */
-    struct check_place first[CHECKS];   /* the first of them */
+    int64_t count[CHECKS];            /* rows with the finding */
+    struct check_place first[CHECKS]; /* the first of them */
 
     /* Keys of rows, in a table that stays small: once it is full only each second key is kept, then each fourth, and so on, and
      * the number of duplicates becomes an estimate. */
@@ -60,9 +60,9 @@ struct check_summary {
 enum status check_add(struct check_summary *summary, const struct check_result *result, const struct check_place *place);
 void check_free(struct check_summary *summary);
 
-const char *check_name(enum check check);       /* "end-of-turn not trained" */
-const char *check_advice(enum check check);     /* what it means and what to do */
-bool check_exact(const struct check_summary *summary, enum check check);        /* false: the count is an estimate */
+const char *check_name(enum check check);                                /* "end-of-turn not trained" */
+const char *check_advice(enum check check);                              /* what it means and what to do */
+bool check_exact(const struct check_summary *summary, enum check check); /* false: the count is an estimate */
 
 /* Whether this finding stops a run: not one trained token in all rows, or two BOS. The others are worth a warning. */
 bool check_stops(const struct check_summary *summary, enum check check);

@@ -7,15 +7,15 @@
 #include "base/memory.h"
 #include "data/parse.h"
 
-static const char *const ROLES[] = {"user",     "assistant",   "system",        "tool",         "developer",
-                                    "function", "observation", "tool_response", "tool_results", "ipython", "environment"};
+static const char *const ROLES[] = {"user",        "assistant",     "system",       "tool",    "developer",  "function",
+                                    "observation", "tool_response", "tool_results", "ipython", "environment"};
 
 /* ShareGPT's names of those who speak. "function_call" is apart: its value is a call, not what is said. */
 static const struct {
     const char *from, *role;
-} SPEAKERS[] = {{"human", "user"},     {"user", "user"},          {"gpt", "assistant"},       {"assistant", "assistant"},
-                {"chatgpt", "assistant"}, {"bot", "assistant"},   {"model", "assistant"},     {"system", "system"},
-                {"tool", "tool"},      {"observation", "tool"},   {"function_response", "tool"}};
+} SPEAKERS[] = {{"human", "user"},        {"user", "user"},        {"gpt", "assistant"},         {"assistant", "assistant"},
+                {"chatgpt", "assistant"}, {"bot", "assistant"},    {"model", "assistant"},       {"system", "system"},
+                {"tool", "tool"},         {"observation", "tool"}, {"function_response", "tool"}};
 
 static enum status out_of_memory(void)
 {
@@ -27,13 +27,11 @@ static enum status drop_nulls(json_t *object)
     const char *key;
     json_t *value;
     bool some = false;
-    json_object_foreach(object, key, value)
-        some = some || json_is_null(value);
+    json_object_foreach(object, key, value) some = some || json_is_null(value);
     void *next;
     if (some)
-        json_object_foreach_safe(object, next, key, value)
-            if (json_is_null(value) && json_object_del(object, key) != 0)
-                return out_of_memory();
+        json_object_foreach_safe(object, next, key,
+                                 value) if (json_is_null(value) && json_object_del(object, key) != 0) return out_of_memory();
     return OK;
 }
 
@@ -53,7 +51,8 @@ static enum status take_calls(json_t *message, const json_t *value, size_t numbe
                  number);
     if (status == OK && !(calls = json_array()))
         status = out_of_memory();
-    json_array_foreach(list, i, call) {
+    json_array_foreach(list, i, call)
+    {
         if (status == OK && !json_is_string(json_member(call, "name")))
             status = fail(ERR_DATA, "message %zu is a function_call without \"name\"", number);
         if (status == OK && json_array_append_new(calls, json_pack("{s:s, s:O}", "type", "function", "function", call)) != 0)
@@ -123,7 +122,8 @@ static enum status check_parts(const json_t *parts, size_t number)
 {
     size_t i;
     const json_t *part;
-    json_array_foreach(parts, i, part) {
+    json_array_foreach(parts, i, part)
+    {
         const json_t *type = json_object_get(part, "type");
         if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0)
             return fail(ERR_DATA, "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}: only text can be trained",
@@ -170,7 +170,8 @@ enum status conversation_check(json_t *messages, const char *key)
         return fail(ERR_DATA, "\"%s\" is not a list of messages but %s", key, json_kind(messages));
     if (json_array_size(messages) == 0)
         return fail(ERR_DATA, "\"%s\" is empty", key);
-    json_array_foreach(messages, i, message) {
+    json_array_foreach(messages, i, message)
+    {
         enum status status = check_message(message, i + 1);
         if (status != OK)
             return strcmp(key, "messages") == 0 ? status : fail_at(status, "\"%s\": ", key);
@@ -223,7 +224,8 @@ static enum status add_history(json_t *messages, const json_t *history)
     const json_t *pair;
     if (history && !json_is_array(history))
         return fail(ERR_DATA, "\"history\" is %s, not a list of pairs", json_kind(history));
-    json_array_foreach(history, i, pair) {
+    json_array_foreach(history, i, pair)
+    {
         const json_t *question = json_array_get(pair, 0), *answer = json_array_get(pair, 1);
         if (json_array_size(pair) != 2 || !json_is_string(question) || !json_is_string(answer))
             return fail(ERR_DATA, "pair %zu of \"history\" is not a list of two strings, question and answer", i + 1);

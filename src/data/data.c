@@ -11,8 +11,8 @@
 #include "data/encode.h"
 #include "data/lengths.h"
 
-#define SPLIT_STREAM UINT64_MAX         /* of the seed's permutations; epochs count from 0 */
-#define USED_MOST INT64_C(67108864)     /* bytes of tokens, after which their pages are given back */
+#define SPLIT_STREAM UINT64_MAX     /* of the seed's permutations; epochs count from 0 */
+#define USED_MOST INT64_C(67108864) /* bytes of tokens, after which their pages are given back */
 
 enum { REST = 1 << 20, SKIPPED_NAMED = 5 };
 
@@ -42,7 +42,7 @@ static enum status encode(struct data *data, struct source *source, struct chat 
     if (!*chat)
         TRY(chat_open(chat, limits->model_dir));
     enum status status = encode_rows(&data->cache, source, *chat, limits);
-    process_trim();                                     /* each thread's texts and trees, and a tokenizer's JSON */
+    process_trim(); /* each thread's texts and trees, and a tokenizer's JSON */
     TRY(status);
     TRY(token_cache_skipped(&data->cache, skipped));
     return token_cache_finish(&data->cache);
@@ -193,7 +193,7 @@ static enum status check_findings(const struct data *data, const char *paths)
         if (check_stops(&summary, (enum check)c))
             return fail(ERR_DATA, "%s: %s in %lld of %lld rows (`hone inspect data` shows them): %s", paths, name,
                         (long long)summary.count[c], (long long)summary.rows, advice);
-        if (summary.count[c] && c != CHECK_UNTRAINED)           /* those are in the account */
+        if (summary.count[c] && c != CHECK_UNTRAINED) /* those are in the account */
             log_message(LOG_WARNING, "%s in %lld of %lld rows (`hone inspect data` shows them): %s", name,
                         (long long)summary.count[c], (long long)summary.rows, advice);
     }
@@ -321,8 +321,8 @@ static enum status copy_files(const struct data *data, struct data *to)
 
 static enum status open_side(const struct data *data, struct data *side, int64_t rows)
 {
-    *side = (struct data){.marked = data->marked, .most_tokens = data->most_tokens, .account = data->account,
-                          .table_dir = data->table_dir};
+    *side = (struct data){
+        .marked = data->marked, .most_tokens = data->most_tokens, .account = data->account, .table_dir = data->table_dir};
     TRY(copy_files(data, side));
     TRY(table_open(&side->own_rows, data->table_dir, rows, (int64_t)sizeof *data->rows));
     side->rows = side->own_rows.data;
@@ -342,7 +342,7 @@ static void deal_rows(const struct data *data, const uint8_t *taken, struct data
             table_rest(&held->own_rows);
         }
     }
-    for (int64_t f = 1; f < data->file_count; f++) {    /* a file without rows ends where the one before does */
+    for (int64_t f = 1; f < data->file_count; f++) { /* a file without rows ends where the one before does */
         struct data_file *k = &kept->files[f], *h = &held->files[f];
         k->end = k->end > k[-1].end ? k->end : k[-1].end;
         h->end = h->end > h[-1].end ? h->end : h[-1].end;

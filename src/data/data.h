@@ -16,52 +16,52 @@ enum data_excess { EXCESS_ERROR, EXCESS_TRUNCATE, EXCESS_SPLIT, EXCESS_DROP };
 
 /* What has become of the rows of the files. */
 struct data_account {
-    int64_t rows;                       /* that could be read */
-    int64_t kinds[ROW_KINDS];           /* of them */
-    int64_t skipped;                    /* rows that cannot be used */
-    int64_t longest;                    /* tokens of the longest row as it was read, and where it is */
+    int64_t rows;             /* that could be read */
+    int64_t kinds[ROW_KINDS]; /* of them */
+    int64_t skipped;          /* rows that cannot be used */
+    int64_t longest;          /* tokens of the longest row as it was read, and where it is */
     int64_t longest_file, longest_line;
-    int64_t long_rows;                  /* longer than the limit: */
-    int64_t truncated, split, windows, dropped;     /* rows; the windows that split ones gave */
-    int64_t lost_tokens;                /* cut off or dropped */
-    int64_t emptied;                    /* cut rows, or windows, that were left out: no target was left in them */
-    int64_t untrained;                  /* rows of this data set without a target */
+    int64_t long_rows;                          /* longer than the limit: */
+    int64_t truncated, split, windows, dropped; /* rows; the windows that split ones gave */
+    int64_t lost_tokens;                        /* cut off or dropped */
+    int64_t emptied;                            /* cut rows, or windows, that were left out: no target was left in them */
+    int64_t untrained;                          /* rows of this data set without a target */
 };
 
 struct data_file {
     char *path;
-    double weight;                      /* how often an epoch takes a row of it */
-    int64_t end;                        /* its rows end before this one; they begin where those of the file before end */
+    double weight; /* how often an epoch takes a row of it */
+    int64_t end;   /* its rows end before this one; they begin where those of the file before end */
 };
 
 struct data {
-    const int32_t *marked;              /* tokens: TOKEN_ID is the id, TOKEN_TRAINED whether it is a target */
+    const int32_t *marked; /* tokens: TOKEN_ID is the id, TOKEN_TRAINED whether it is a target */
     const struct token_row *rows;
     int64_t row_count;
-    int64_t tokens, trained, longest;   /* of these rows */
-    int64_t most_tokens;                /* the limit for a row, as asked for */
+    int64_t tokens, trained, longest; /* of these rows */
+    int64_t most_tokens;              /* the limit for a row, as asked for */
     struct data_file *files;
     int64_t file_count;
     struct data_account account;
-    char *skipped;                      /* the first rows that were skipped, a line each: place and cause. NULL: none */
+    char *skipped; /* the first rows that were skipped, a line each: place and cause. NULL: none */
 
     /* What rows and tokens are in. A part of another data set has a table of rows at most. */
     struct token_cache cache;
     struct table own_rows;
-    struct table own_tokens;            /* where they are in no cache */
-    const char *table_dir;              /* where tables may be: base/table.h */
-    int64_t used;                       /* bytes of tokens since pages were last given back */
+    struct table own_tokens; /* where they are in no cache */
+    const char *table_dir;   /* where tables may be: base/table.h */
+    int64_t used;            /* bytes of tokens since pages were last given back */
 };
 
 struct data_limits {
-    int64_t most_tokens;                /* of a row */
-    enum data_excess excess;            /* what becomes of longer ones */
-    bool skip_bad;                      /* rows that cannot be used are skipped, not an error */
-    int64_t vocabulary;                 /* the model's; an id beyond it is an error */
-    bool all_tokens;                    /* every token is a target, not the assistants' alone */
-    const char *split;                  /* which file of a directory: "train", "valid" or "test" */
-    const char *model_dir;              /* whose tokenizer and template; may be NULL where a chat is given and no cache */
-    const char *cache_dir;              /* NULL: no cache, the files are temporary */
+    int64_t most_tokens;     /* of a row */
+    enum data_excess excess; /* what becomes of longer ones */
+    bool skip_bad;           /* rows that cannot be used are skipped, not an error */
+    int64_t vocabulary;      /* the model's; an id beyond it is an error */
+    bool all_tokens;         /* every token is a target, not the assistants' alone */
+    const char *split;       /* which file of a directory: "train", "valid" or "test" */
+    const char *model_dir;   /* whose tokenizer and template; may be NULL where a chat is given and no cache */
+    const char *cache_dir;   /* NULL: no cache, the files are temporary */
 };
 
 /* ERR_DATA where an id is not in the model's vocabulary. */

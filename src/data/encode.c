@@ -1,5 +1,6 @@
 /* The source gives blocks of rows. A block is taken in rounds, a round is cut into parts, each encoded by one thread, and the
- * parts are joined in order: the result does not depend on the number of threads, and memory is that of a block, not of the file. */
+ * parts are joined in order: the result does not depend on the number of threads, and memory is that of a block, not of the file.
+ */
 #include "data/encode.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ struct part {
     struct token_block block;
     struct chat_row row;
     enum status status;
-    struct buffer message;              /* of the thread that met the error */
+    struct buffer message; /* of the thread that met the error */
 };
 
 struct round {
@@ -43,7 +44,7 @@ static enum status encode_row(struct part *part, const struct source_row *row, c
     const struct tokens *tokens = &part->row.tokens;
     TRY(data_check_ids(tokens->id, tokens->count, round->limits->vocabulary));
     unsigned found = 0;
-    if (!round->limits->all_tokens)                     /* there the end of a row is trained by its own rules */
+    if (!round->limits->all_tokens) /* there the end of a row is trained by its own rules */
         found = check_find(round->checker, row->text, row->length, kind, &part->row);
     return token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count,
                            round->file, row->line, (int)kind, found);

@@ -1,7 +1,7 @@
 /* One pass over the rows, from the table in the cache into a new one. */
 #include "data/lengths.h"
 
-enum { REST = 1 << 18 };                /* rows after which pages are given back */
+enum { REST = 1 << 18 }; /* rows after which pages are given back */
 
 struct pass {
     struct data *data;

@@ -1,19 +1,19 @@
 /* A window takes the longest row that is left, then the longest that fits, and so on; but as soon as one row or two fill what is
- * free exactly, it takes those. Without them the end of a window is what no row is short enough for: best fit alone leaves some 3 %
- * of windows that hold five rows each. */
+ * free exactly, it takes those. Without them the end of a window is what no row is short enough for: best fit alone leaves some 3
+ * % of windows that hold five rows each. */
 #include "data/packing.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { REST = 1 << 18, PAIRS = 512 };   /* rows after which pages are given back; pairs that are tried to fill a window exactly */
+enum { REST = 1 << 18, PAIRS = 512 }; /* rows after which pages are given back; pairs that are tried to fill a window exactly */
 
 /* --- windows ------------------------------------------------------------------------------------------------------------ */
 
 /* The rows that are left, by length. They only become fewer, so that lengths without rows can be passed over for good. */
 struct stock {
-    int64_t *left;                      /* [longest + 1] */
-    int64_t *lower;                     /* [longest + 1] a length without rows points to a lower one; 0: there is none */
+    int64_t *left;  /* [longest + 1] */
+    int64_t *lower; /* [longest + 1] a length without rows points to a lower one; 0: there is none */
     int64_t longest;
 };
 
@@ -23,7 +23,7 @@ static int64_t stock_find(const struct stock *s, int64_t length)
     int64_t found = length;
     while (found && !s->left[found])
         found = s->lower[found];
-    while (length > found) {                            /* the next search takes one step */
+    while (length > found) { /* the next search takes one step */
         int64_t next = s->lower[length];
         s->lower[length] = found;
         length = next;
@@ -96,7 +96,7 @@ static void repeat_window(struct packing *p, struct stock *s)
     }
     for (int64_t e = 0; e < group->entries; e++) {
         int64_t length = entries[e].length, total = p->length_begin[length + 1] - p->length_begin[length];
-        entries[e].item = total - s->left[length] - entries[e].times;   /* behind what earlier windows took */
+        entries[e].item = total - s->left[length] - entries[e].times; /* behind what earlier windows took */
         s->left[length] -= more * entries[e].times;
     }
     p->windows += more + 1;
@@ -222,7 +222,7 @@ enum status packing_init(struct packing *p, const struct data *data, int64_t fir
         tokens += length;
         rest_rows(data, p, r);
     }
-    p->window = window < tokens ? window : tokens;      /* nothing is longer */
+    p->window = window < tokens ? window : tokens; /* nothing is longer */
     if (p->longest > p->window)
         return fail(ERR_DATA, "a row has %lld tokens, more than the %lld of a window for packing", (long long)p->longest,
                     (long long)p->window);

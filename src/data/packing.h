@@ -16,22 +16,22 @@ struct pack_entry {
 
 /* Windows alike. */
 struct pack_group {
-    int64_t begin;                      /* the first of them */
+    int64_t begin; /* the first of them */
     int64_t entry, entries;
 };
 
 struct packing {
-    int64_t first, rows;                /* the rows of the data set that are packed */
-    int64_t window;                     /* tokens */
+    int64_t first, rows; /* the rows of the data set that are packed */
+    int64_t window;      /* tokens */
     int64_t windows;
-    int64_t most_rows;                  /* of a window */
+    int64_t most_rows; /* of a window */
     int64_t longest;
     struct pack_group *groups;
     struct pack_entry *entries;
     int64_t group_count, group_capacity, entry_count, entry_capacity;
-    int64_t *length_begin;              /* [longest + 2] where the rows of a length begin in `sorted` */
-    struct table sorted;                /* int64 [rows] */
-    struct table order;                 /* int64 [rows] windows by their first rows; only in_order */
+    int64_t *length_begin; /* [longest + 2] where the rows of a length begin in `sorted` */
+    struct table sorted;   /* int64 [rows] */
+    struct table order;    /* int64 [rows] windows by their first rows; only in_order */
 };
 
 /* Each row must fit into the window. in_order: windows are numbered in the order of their first rows, not anyhow. */

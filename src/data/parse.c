@@ -14,7 +14,7 @@ enum { DEPTH = 64, NUMBER = 48 };
 struct parser {
     const char *at, *end;
     int depth;
-    struct buffer scratch;              /* of strings with escapes */
+    struct buffer scratch; /* of strings with escapes */
 };
 
 static json_t *parse_value(struct parser *p);
@@ -115,7 +115,7 @@ static json_t *parse_number(struct parser *p)
         return NULL;
     while (digit(at, p->end))
         at++;
-    if (at - begin > 18)                /* it may not fit into 64 bits */
+    if (at - begin > 18) /* it may not fit into 64 bits */
         return NULL;
     if (at < p->end && *at == '.') {
         real = true;
@@ -255,14 +255,14 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
         return OK;
     if (json_error_code(&error) == json_error_out_of_memory)
         return fail(ERR_MEMORY, "out of memory while parsing JSON");
-    char *place = strstr(error.text, " near ");             /* the row's own text, as it is */
+    char *place = strstr(error.text, " near "); /* the row's own text, as it is */
     if (place) {
         *place = 0;
         parse_shown(near, place + 6);
     }
     if (error.line > 1)
         snprintf(line, sizeof line, "line %d of the row, ", error.line);
-    bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1];     /* as tools that indent leave a line */
+    bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1]; /* as tools that indent leave a line */
     return fail(ERR_DATA, "%scolumn %d: broken JSON: %s%s%s%s", line, error.column, error.text, place ? " near " : "", near,
                 torn ? "; a row must stand on one line, or in an array" : "");
 }

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "text/chat/chat.h"
 #include "data/conversation.h"
 #include "data/parse.h"
+#include "text/chat/chat.h"
 
 enum { KEYS = 2 };
 
@@ -45,7 +45,8 @@ static enum status list_keys(struct buffer *text, const json_t *tree)
     json_t *value;
     char name[PARSE_SHOWN];
     int count = 0;
-    json_object_foreach((json_t *)tree, key, value) {
+    json_object_foreach((json_t *)tree, key, value)
+    {
         if (++count > 8)
             return buffer_format(text, ", ...");
         TRY(buffer_format(text, "%s\"%s\"%s", count > 1 ? ", " : "", parse_shown(name, key),
@@ -197,22 +198,16 @@ static enum status take_preference(struct content *c)
 static enum status take(struct content *c, enum row_kind kind)
 {
     switch (kind) {
-    case ROW_MESSAGES:
-        return take_lists(c, NULL, "messages");
-    case ROW_PROMPT:
-        return take_answer(c, "completion");
+    case ROW_MESSAGES: return take_lists(c, NULL, "messages");
+    case ROW_PROMPT: return take_answer(c, "completion");
     case ROW_TEXT:
         TRY(take_text(c->tree, "text", &c->rest, &c->rest_length));
         c->prompt = c->rest;
         return c->rest_length ? OK : fail(ERR_DATA, "\"text\" is empty");
-    case ROW_ALPACA:
-        return conversation_alpaca(c->tree, &c->messages);
-    case ROW_SHAREGPT:
-        return conversation_sharegpt(c->tree, &c->messages);
-    case ROW_PREFERENCE:
-        return take_preference(c);
-    case ROW_KINDS:
-        break;
+    case ROW_ALPACA: return conversation_alpaca(c->tree, &c->messages);
+    case ROW_SHAREGPT: return conversation_sharegpt(c->tree, &c->messages);
+    case ROW_PREFERENCE: return take_preference(c);
+    case ROW_KINDS: break;
     }
     return fail(ERR_INTERNAL, "a row of no kind");
 }
@@ -246,7 +241,7 @@ static enum status encode_conversation(const struct chat *chat, struct content *
     TRY(conversation_tools(c->tree, &c->tools));
     TRY(mark_prompt(c->messages, c->first));
     json_t *row = json_is_array(json_object_get(c->tree, "messages")) && !json_is_string(json_object_get(c->tree, "tools"))
-                      ? json_incref(c->tree)            /* it is already what chats are */
+                      ? json_incref(c->tree) /* it is already what chats are */
                   : c->tools ? json_pack("{s:O, s:O}", "messages", c->messages, "tools", c->tools)
                              : json_pack("{s:O}", "messages", c->messages);
     enum status status = row ? chat_encode(chat, row, out) : fail(ERR_MEMORY, "out of memory: a JSON value");

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define UNITS_MOST (INT64_C(1) << 40)   /* of permute */
+#define UNITS_MOST (INT64_C(1) << 40) /* of permute */
 #define PART_KEY UINT64_C(0x9E3779B97F4A7C15)
 
 static enum status check(const struct sampler *s)
@@ -117,7 +117,7 @@ static void take_unit(struct sampler *s, int64_t unit, int64_t epoch, int64_t *c
     unit -= share->begin;
     if (unit < share->whole * share->units)
         unit %= share->units;
-    else                                                /* others in every epoch */
+    else /* others in every epoch */
         unit = permute(unit - share->whole * share->units, share->units, s->seed ^ (uint64_t)(i + 1) * PART_KEY, (uint64_t)epoch);
     if (s->window)
         packing_window(&share->packing, unit, s->taken + *count, &rows);
@@ -137,7 +137,7 @@ enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, in
     int64_t each = units / ranks, more = units % ranks;
     int64_t from = rank * each + (rank < more ? rank : more), to = from + each + (rank < more);
     *first = 0;
-    for (int64_t u = 0; u < to; u++) {                  /* the others' too, because they are counted */
+    for (int64_t u = 0; u < to; u++) { /* the others' too, because they are counted */
         take_unit(s, begin + u, epoch, &n);
         *first = u < from ? n : *first;
     }

@@ -15,24 +15,24 @@
 
 /* Files beside each other with one weight. */
 struct sampler_share {
-    int64_t first, rows;                /* of the data set */
-    int64_t units;                      /* rows or windows */
-    int64_t whole, part;                /* an epoch takes all units so often, and so many of them once more */
-    int64_t begin;                      /* where its units begin in an epoch */
-    struct packing packing;             /* of its rows; not used without packing */
+    int64_t first, rows;    /* of the data set */
+    int64_t units;          /* rows or windows */
+    int64_t whole, part;    /* an epoch takes all units so often, and so many of them once more */
+    int64_t begin;          /* where its units begin in an epoch */
+    struct packing packing; /* of its rows; not used without packing */
 };
 
 struct sampler {
     const struct data *data;
     uint64_t seed;
     bool shuffle;
-    int64_t window;                     /* 0: a unit is a row; else at most so many tokens */
+    int64_t window; /* 0: a unit is a row; else at most so many tokens */
     int64_t units_per_step;
-    int64_t units;                      /* of an epoch */
+    int64_t units; /* of an epoch */
     struct sampler_share *shares;
     int64_t share_count;
-    int64_t most_rows;                  /* that a step can have */
-    int64_t *taken;                     /* [most_rows] the last step's rows */
+    int64_t most_rows; /* that a step can have */
+    int64_t *taken;    /* [most_rows] the last step's rows */
 };
 
 /* The data set must outlive the sampler and keep its rows. ERR_DATA where a row is longer than the window. */

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { DEPTH = 2048 };                  /* of nested brackets, as deep as the parser goes */
+enum { DEPTH = 2048 }; /* of nested brackets, as deep as the parser goes */
 
 static bool white(char c)
 {
@@ -142,7 +142,7 @@ static enum status next_in_array(struct scan *s, struct source_row *row, bool *f
             s->begin++;
         } else if (s->place == SCAN_START) {
             s->place = SCAN_FIRST;
-            s->begin++;                 /* the bracket by which an array is known */
+            s->begin++; /* the bracket by which an array is known */
         } else if (s->place == SCAN_BEHIND) {
             if (c != ',')
                 return wrong(s, "between two rows there must be a comma");

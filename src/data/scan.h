@@ -6,14 +6,14 @@
 
 #include "data/source.h"
 
-enum scan_place { SCAN_START, SCAN_FIRST, SCAN_BEHIND, SCAN_COMMA, SCAN_ENDED };      /* in an array: what may come next */
+enum scan_place { SCAN_START, SCAN_FIRST, SCAN_BEHIND, SCAN_COMMA, SCAN_ENDED }; /* in an array: what may come next */
 
 /* A copy is a place to go back to. */
 struct scan {
     const char *text;
-    int64_t begin, end;                 /* text[begin, end) is still to be scanned */
-    int64_t line;                       /* of text[begin], from 1 */
-    bool last;                          /* nothing comes behind text[end] */
+    int64_t begin, end; /* text[begin, end) is still to be scanned */
+    int64_t line;       /* of text[begin], from 1 */
+    bool last;          /* nothing comes behind text[end] */
     bool array;
     enum scan_place place;
 };

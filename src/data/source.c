@@ -13,7 +13,7 @@
 #include "base/unpack.h"
 #include "data/scan.h"
 
-#define MOST_ROW ((int64_t)64 << 20)    /* bytes of one row */
+#define MOST_ROW ((int64_t)64 << 20) /* bytes of one row */
 enum { MOST_FILES = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
 
 struct source_file {
@@ -25,11 +25,11 @@ struct source {
     struct arena arena;
     struct source_file *files;
     int64_t count, capacity;
-    struct unpack *open;                /* the file that is being read, or NULL */
+    struct unpack *open; /* the file that is being read, or NULL */
     int64_t file;
-    struct buffer left;                 /* read, and not yet in a block */
-    int64_t offset;                     /* of left's first byte in the file's text */
-    struct scan scan;                   /* line, array, place and last of that byte; its text is set in each read */
+    struct buffer left; /* read, and not yet in a block */
+    int64_t offset;     /* of left's first byte in the file's text */
+    struct scan scan;   /* line, array, place and last of that byte; its text is set in each read */
 };
 
 void source_block_free(struct source_block *block)
@@ -129,17 +129,22 @@ static enum status check_opening(const char *path, const char *text, int64_t len
         int64_t count;
         const char *says;
     } known[] = {
-        {"PAR1", 4, "a Parquet file, which hone does not read; convert it: python3 -c \"import pandas, sys; "
-                    "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl"},
-        {"ARROW1", 6, "an Arrow file, which hone does not read; convert it: python3 -c \"import datasets, sys; "
-                      "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
-        {"\xff\xff\xff\xff", 4, "an Arrow stream, which hone does not read; convert it: python3 -c \"import datasets, sys; "
-                                "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
+        {"PAR1", 4,
+         "a Parquet file, which hone does not read; convert it: python3 -c \"import pandas, sys; "
+         "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl"},
+        {"ARROW1", 6,
+         "an Arrow file, which hone does not read; convert it: python3 -c \"import datasets, sys; "
+         "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
+        {"\xff\xff\xff\xff", 4,
+         "an Arrow stream, which hone does not read; convert it: python3 -c \"import datasets, sys; "
+         "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
         {"\xff\xfe", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
         {"\xfe\xff", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
         {"PK\3\4", 4, "a zip archive; unpack it"},
         {"BZh", 3, "packed by bzip2; unpack it, or pack it by gzip or zstd"},
-        {"\xfd" "7zXZ", 5, "packed by xz; unpack it, or pack it by gzip or zstd"},
+        {"\xfd"
+         "7zXZ",
+         5, "packed by xz; unpack it, or pack it by gzip or zstd"},
         {"\x28\xb5\x2f\xfd", 4, "packed twice; unpack it once"},
         {"\x1f\x8b", 2, "packed twice; unpack it once"},
     };
@@ -207,7 +212,7 @@ enum status source_open(struct source **out, const char *paths, const char *spli
     if (!s)
         return ERR_MEMORY;
     enum status status = add_list(s, paths, split);
-    for (int64_t i = s->count - 1; i >= 0 && status == OK; i--)         /* what cannot be read is said before work begins */
+    for (int64_t i = s->count - 1; i >= 0 && status == OK; i--) /* what cannot be read is said before work begins */
         status = open_file(s, i);
     if (status == OK)
         *out = s;
@@ -271,7 +276,7 @@ enum status source_seek(struct source *s, const struct source_position *position
     s->offset = position->offset;
     s->scan.last = false;
     s->scan.line = position->line > 0 ? position->line : 1;
-    s->scan.place = SCAN_BEHIND;        /* blocks end behind a row */
+    s->scan.place = SCAN_BEHIND; /* blocks end behind a row */
     return OK;
 }
 
@@ -313,7 +318,7 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
     const char *path = s->files[s->file].path;
     struct buffer *text = &block->text;
     text->size = 0;
-    TRY(buffer_reserve(text, 1));       /* an empty text has an address too */
+    TRY(buffer_reserve(text, 1)); /* an empty text has an address too */
     if (s->left.size)
         TRY(buffer_append(text, s->left.data, s->left.size));
     s->left.size = 0;

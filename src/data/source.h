@@ -15,23 +15,23 @@ struct source;
 
 struct source_position {
     int64_t file;
-    int64_t offset;                     /* into the file's text, unpacked */
-    int64_t line;                       /* of the text at offset, from 1; below 1 means 1, so that {0} is the beginning */
+    int64_t offset; /* into the file's text, unpacked */
+    int64_t line;   /* of the text at offset, from 1; below 1 means 1, so that {0} is the beginning */
 };
 
 /* One row's JSON, without white space around it. */
 struct source_row {
     const char *text;
-    int64_t length, line;               /* line: where it begins */
+    int64_t length, line; /* line: where it begins */
 };
 
 /* Starts as {0}; what one read left is replaced by the next. */
 struct source_block {
     struct source_row *rows;
     int64_t count, capacity;
-    struct buffer text;                 /* what rows point into */
-    int64_t file;                       /* all rows of a block are of one file */
-    struct source_position next;        /* where the block after this one begins */
+    struct buffer text;          /* what rows point into */
+    int64_t file;                /* all rows of a block are of one file */
+    struct source_position next; /* where the block after this one begins */
 };
 
 void source_block_free(struct source_block *block);
@@ -40,7 +40,7 @@ void source_block_free(struct source_block *block);
  * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. What is no readable data
  * is an error that says what was expected. A path that exists as it stands is taken so, whatever commas and colons it has. */
 enum status source_open(struct source **out, const char *paths, const char *split);
-void source_close(struct source *source);                       /* NULL is fine */
+void source_close(struct source *source); /* NULL is fine */
 
 int64_t source_files(const struct source *source);
 const char *source_path(const struct source *source, int64_t file);

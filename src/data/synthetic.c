@@ -32,7 +32,10 @@ enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_
     for (int64_t i = 0; i < tokens; i++)
         marked[i] = (int32_t)(philox(seed, 0, (uint64_t)i).word[0] % (uint64_t)vocabulary) | (i % length ? TOKEN_MARK : 0);
     for (int64_t r = 0; r < rows; r++)
-        row[r] = (struct token_row){.begin = r * length, .line = r + 1, .count = (int32_t)length, .trained = (int32_t)length - 1,
+        row[r] = (struct token_row){.begin = r * length,
+                                    .line = r + 1,
+                                    .count = (int32_t)length,
+                                    .trained = (int32_t)length - 1,
                                     .check = token_row_check(marked + r * length, length)};
     data->marked = marked;
     data->rows = row;

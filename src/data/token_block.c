@@ -48,13 +48,16 @@ enum status token_block_add(struct token_block *block, const int32_t *ids, const
     TRY(reserve(block, count, 1));
     int32_t *to = block->tokens + block->token_count, trained = 0;
     for (int64_t i = 0; i < count; i++) {
-        bool target = i > 0 && (!mask || mask[i]);      /* the first token has nothing before it */
+        bool target = i > 0 && (!mask || mask[i]); /* the first token has nothing before it */
         to[i] = target ? ids[i] | TOKEN_MARK : ids[i];
         trained += target;
     }
-    block->rows[block->row_count++] = (struct token_row){
-        .begin = block->token_count, .line = line, .count = (int32_t)count, .trained = trained, .file = (int32_t)file,
-        .check = token_row_check(to, count)};
+    block->rows[block->row_count++] = (struct token_row){.begin = block->token_count,
+                                                         .line = line,
+                                                         .count = (int32_t)count,
+                                                         .trained = trained,
+                                                         .file = (int32_t)file,
+                                                         .check = token_row_check(to, count)};
     block->token_count += count;
     block->kinds[kind]++;
     for (int f = 0; f < TOKEN_FINDINGS; f++)
@@ -69,7 +72,7 @@ enum status token_block_skip(struct token_block *block, int64_t file, int64_t li
     while (cause[length] && cause[length] != '\n' && length < CAUSE_MOST)
         length++;
     while (length && length == CAUSE_MOST && ((unsigned char)cause[length] & 0xC0) == 0x80)
-        length--;                                       /* no half of a character */
+        length--; /* no half of a character */
     return buffer_format(&block->list, "%lld:%lld: %.*s\n", (long long)file, (long long)line, length, cause);
 }
 

@@ -5,15 +5,15 @@
 
 #include "base/directory.h"
 #include "base/log.h"
-#include "text/chat/chat.h"
 #include "data/token_log.h"
+#include "text/chat/chat.h"
 
 /* Raised whenever the layout of the files changes. What the texts' code makes of a row is in TEXT_DIGEST. */
 enum { VERSION = 3 };
 
 #define UNUSED_SECONDS (30.0 * 86400)
 
-extern const char *const text_digest;   /* of the sources that turn a row into tokens; made by the build */
+extern const char *const text_digest; /* of the sources that turn a row into tokens; made by the build */
 
 static enum status make_key(struct digest *out, struct source *source, const struct token_key *key)
 {
@@ -67,7 +67,9 @@ static enum status open_complete(struct token_cache *c)
         return map_files(c);
     }
     log_message(LOG_WARNING, "%s: the cached tokens are not used and written anew: %s", c->path,
-                status != OK ? status_message() : state.damage ? state.damage : "they are not complete");
+                status != OK   ? status_message()
+                : state.damage ? state.damage
+                               : "they are not complete");
     lock_release(&c->lock);
     return status == ERR_MEMORY ? status : OK;
 }
@@ -173,7 +175,7 @@ static void remove_unused(const struct token_cache *c)
         if (!used || file_age(used) < UNUSED_SECONDS)
             continue;
         if (!folder)
-            directory_remove(path);                     /* an older hone's cache is a plain file */
+            directory_remove(path); /* an older hone's cache is a plain file */
         else if (lock_take(&lock, used, LOCK_ALONE, false, &taken) == OK && taken) {
             directory_remove(path);
             lock_release(&lock);
@@ -190,7 +192,7 @@ enum status token_cache_finish(struct token_cache *c)
     if (status == OK && c->path)
         status = directory_replace(c->dir, c->path);
     else if (status == OK)
-        status = directory_remove(c->dir);              /* the maps keep the files */
+        status = directory_remove(c->dir); /* the maps keep the files */
     c->failed |= status == ERR_IO;
     TRY(status);
     if (c->path) {

@@ -24,27 +24,27 @@
 #include "data/source.h"
 
 #define TOKEN_MARK INT32_MIN
-#define TOKEN_ID(token) ((token) & INT32_MAX)
+#define TOKEN_ID(token) ((token)&INT32_MAX)
 #define TOKEN_TRAINED(token) ((token) < 0)
 
 struct token_row {
-    int64_t begin;                      /* its first token */
+    int64_t begin; /* its first token */
     int64_t line;
-    int32_t count, trained;             /* tokens; how many of them are targets, of which the first is never one */
+    int32_t count, trained; /* tokens; how many of them are targets, of which the first is never one */
     int32_t file;
-    uint32_t check;                     /* of its tokens */
+    uint32_t check; /* of its tokens */
 };
 
-enum { TOKEN_KINDS = 8, TOKEN_FINDINGS = 8 };   /* no fewer than there are kinds of rows, and checks of them */
+enum { TOKEN_KINDS = 8, TOKEN_FINDINGS = 8 }; /* no fewer than there are kinds of rows, and checks of them */
 
 /* What there is up to a block's end. */
 struct token_totals {
-    struct source_position next;        /* where the block after it begins */
-    int64_t rows, tokens, trained, untrained;       /* untrained: rows without a target */
+    struct source_position next;              /* where the block after it begins */
+    int64_t rows, tokens, trained, untrained; /* untrained: rows without a target */
     int64_t longest, longest_row;
-    int64_t skipped, skipped_bytes;     /* rows; of the list of the first of them */
+    int64_t skipped, skipped_bytes; /* rows; of the list of the first of them */
     int64_t kinds[TOKEN_KINDS];
-    int64_t findings[TOKEN_FINDINGS];   /* rows of which a check found something */
+    int64_t findings[TOKEN_FINDINGS]; /* rows of which a check found something */
 };
 
 /* Rows on their way to the files. Starts as {0}. */
@@ -53,10 +53,10 @@ struct token_block {
     struct token_row *rows;
     int64_t token_count, token_capacity, row_count, row_capacity;
     int64_t kinds[TOKEN_KINDS], findings[TOKEN_FINDINGS], skipped;
-    struct buffer list;                 /* of what was skipped */
+    struct buffer list; /* of what was skipped */
 };
 
-void token_block_clear(struct token_block *block);      /* empty, its memory kept */
+void token_block_clear(struct token_block *block); /* empty, its memory kept */
 void token_block_free(struct token_block *block);
 
 /* Adds a row: `mask` says which tokens are targets; NULL means all but the first. `found` has a bit for each finding. */
@@ -72,12 +72,12 @@ bool token_row_sound(const struct token_row *row, const int32_t *tokens);
 /* A cache that is there (complete) or in the making. */
 struct token_cache {
     struct arena arena;
-    const char *tokens_dir, *path;      /* <cache_dir>/tokens; of the complete cache. NULL: a temporary one */
-    const char *dir;                    /* where the files are now */
+    const char *tokens_dir, *path; /* <cache_dir>/tokens; of the complete cache. NULL: a temporary one */
+    const char *dir;               /* where the files are now */
     struct digest key;
     struct lock lock;
     bool open, complete;
-    bool failed;                        /* its own files could not be written or read */
+    bool failed; /* its own files could not be written or read */
     struct token_totals totals;
     struct file_map token_map, row_map; /* once complete */
 };

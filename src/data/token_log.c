@@ -4,15 +4,15 @@
 
 #include <stddef.h>
 
-#define WHOLE_CHECK INT64_C(67108864)   /* bytes of tokens that are checked whenever a cache is opened */
-enum { LIST_MOST = 65536 };             /* of the list of skipped rows */
+#define WHOLE_CHECK INT64_C(67108864) /* bytes of tokens that are checked whenever a cache is opened */
+enum { LIST_MOST = 65536 };           /* of the list of skipped rows */
 
 struct record {
     struct digest key;
     struct token_totals totals;
     int64_t complete;
-    struct digest rows, tokens, list;   /* of what this block added */
-    struct digest check;                /* of all above */
+    struct digest rows, tokens, list; /* of what this block added */
+    struct digest check;              /* of all above */
 };
 
 _Static_assert(sizeof(struct token_row) == 32 && sizeof(struct record) % 8 == 0, "the layout of the files");
@@ -20,9 +20,11 @@ _Static_assert(sizeof(struct record) == 16 * 5 + sizeof(struct token_totals) + 8
 
 enum status token_files_name(struct token_files *files, struct arena *arena, const char *dir)
 {
-    *files = (struct token_files){
-        .tokens = file_join(arena, dir, "tokens"), .rows = file_join(arena, dir, "rows"),
-        .skipped = file_join(arena, dir, "skipped"), .log = file_join(arena, dir, "log"), .lock = file_join(arena, dir, "lock")};
+    *files = (struct token_files){.tokens = file_join(arena, dir, "tokens"),
+                                  .rows = file_join(arena, dir, "rows"),
+                                  .skipped = file_join(arena, dir, "skipped"),
+                                  .log = file_join(arena, dir, "log"),
+                                  .lock = file_join(arena, dir, "lock")};
     return files->tokens && files->rows && files->skipped && files->log && files->lock ? OK : ERR_MEMORY;
 }
 
@@ -147,7 +149,7 @@ static bool part_sound(const struct file_map *map, int64_t from, int64_t to, int
     if (to == from)
         return true;
     bool same = digest_equal(hash_of(map->data + from * size, (to - from) * size), digest);
-    file_map_drop(map, 0, to * size);                   /* with the page that the part before shares */
+    file_map_drop(map, 0, to * size); /* with the page that the part before shares */
     return same;
 }
 

@@ -5,7 +5,7 @@
 #include "data/token_cache.h"
 
 struct token_files {
-    const char *tokens, *rows, *skipped, *log, *lock;   /* paths, in the arena that named them */
+    const char *tokens, *rows, *skipped, *log, *lock; /* paths, in the arena that named them */
 };
 
 enum status token_files_name(struct token_files *files, struct arena *arena, const char *dir);
@@ -16,10 +16,10 @@ enum status token_log_append(const struct token_files *files, struct digest key,
                              const struct source_position *next, struct token_totals *totals);
 
 struct token_log_state {
-    struct token_totals totals;         /* up to the last whole block */
-    int64_t blocks;                     /* so many are whole */
-    bool complete;                      /* that was the last of all, and the files have nothing beside it */
-    const char *damage;                 /* why not, where the log says that it was complete, or nothing of it is whole; or NULL */
+    struct token_totals totals; /* up to the last whole block */
+    int64_t blocks;             /* so many are whole */
+    bool complete;              /* that was the last of all, and the files have nothing beside it */
+    const char *damage;         /* why not, where the log says that it was complete, or nothing of it is whole; or NULL */
 };
 
 /* Reads the log and compares the rows, and if `deep` or the tokens are few the tokens too, with its hashes. No files: nothing is

@@ -17,10 +17,10 @@
 struct block {
     char *data;
     int64_t bytes;
-    bool mapped;                        /* somebody else's memory */
+    bool mapped; /* somebody else's memory */
 };
 
-struct shape {                          /* a product that some command uses */
+struct shape { /* a product that some command uses */
     struct gemm gemm;
     struct gemm_plan *plan;
     int64_t workspace;
@@ -34,10 +34,10 @@ struct cpu {
     int32_t block_count;
     struct shape *shapes;
     int64_t shape_count;
-    char *later[DEVICE_LATER];          /* what was read for later */
+    char *later[DEVICE_LATER]; /* what was read for later */
 };
 
-struct step {                           /* a command with addresses */
+struct step { /* a command with addresses */
     enum command_kind kind;
     union {
         struct {
@@ -163,7 +163,7 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
         return fail(ERR_MEMORY, "out of memory: a block of %lld bytes: %s", (long long)bytes, strerror(errno));
-    madvise(data, (size_t)bytes, MADV_HUGEPAGE);        /* fewer faults and misses where the system has them */
+    madvise(data, (size_t)bytes, MADV_HUGEPAGE); /* fewer faults and misses where the system has them */
     enum status status = add_block(cpu_of(device), (struct block){data, bytes, false}, number);
     if (status != OK)
         munmap(data, (size_t)bytes);
@@ -323,15 +323,9 @@ static enum status run(struct device *device, struct prepared *prepared)
     for (int64_t i = 0; i < prepared->count; i++) {
         struct step *step = &prepared->step[i];
         switch (step->kind) {
-        case COMMAND_LAUNCH:
-            parallel_for(step->rows, step->block, run_rows, step);
-            break;
-        case COMMAND_GEMM:
-            TRY(cpu->engine->run(step->plan, step->a, step->b, step->c, step->workspace));
-            break;
-        case COMMAND_FILL:
-            memset(step->to, 0, (size_t)step->bytes);
-            break;
+        case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
+        case COMMAND_GEMM: TRY(cpu->engine->run(step->plan, step->a, step->b, step->c, step->workspace)); break;
+        case COMMAND_FILL: memset(step->to, 0, (size_t)step->bytes); break;
         }
     }
     device->counters.launches += prepared->count;
@@ -346,7 +340,20 @@ static void discard(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_cpu = {
-    .name = "cpu", .open = open_with_onednn, .close = close_cpu, .info = info, .alloc = alloc, .map = map, .release = release,
-    .write = write_elements, .read = read_bytes, .later_open = later_open, .read_later = read_later, .read_wait = read_wait,
-    .gemm_query = gemm_query, .prepare = prepare, .run = run, .discard = discard,
+    .name = "cpu",
+    .open = open_with_onednn,
+    .close = close_cpu,
+    .info = info,
+    .alloc = alloc,
+    .map = map,
+    .release = release,
+    .write = write_elements,
+    .read = read_bytes,
+    .later_open = later_open,
+    .read_later = read_later,
+    .read_wait = read_wait,
+    .gemm_query = gemm_query,
+    .prepare = prepare,
+    .run = run,
+    .discard = discard,
 };

@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 
-struct gemm_plan;                       /* one product, ready to run on any addresses */
+struct gemm_plan; /* one product, ready to run on any addresses */
 
 struct gemm_engine {
     enum status (*open)(void **state);

@@ -105,7 +105,7 @@ static enum status open_cuda(struct device **out, bool automatic)
     *out = NULL;
     TRY(cuda_load_driver(&count));
     if (!count)
-        return automatic ? OK : ERR_DEVICE;             /* the message says what is missing */
+        return automatic ? OK : ERR_DEVICE; /* the message says what is missing */
     struct cuda *c = memory_alloc(sizeof *c);
     if (!c)
         return ERR_MEMORY;
@@ -128,8 +128,12 @@ static void info(struct device *device, struct device_info *out)
         left = total = 0;
     cu.cuDeviceGetAttribute(&units, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->number);
     *out = (struct device_info){
-        .memory = (int64_t)total, .memory_free = (int64_t)left, .most_block = total ? (int64_t)total : INT64_MAX,
-        .bf16 = c->target >= 80, .stand_in = cuda_stand_in(), .threads = units,
+        .memory = (int64_t)total,
+        .memory_free = (int64_t)left,
+        .most_block = total ? (int64_t)total : INT64_MAX,
+        .bf16 = c->target >= 80,
+        .stand_in = cuda_stand_in(),
+        .threads = units,
     };
     snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
 }
@@ -230,9 +234,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
     struct command launch;
     step->kind = command->kind;
     switch (command->kind) {
-    case COMMAND_LAUNCH:
-        c->device.counters.kernels++;
-        return prepare_launch(c, p, command, step);
+    case COMMAND_LAUNCH: c->device.counters.kernels++; return prepare_launch(c, p, command, step);
     case COMMAND_GEMM:
         if (!cuda_gemm_takes(c, &command->gemm)) {
             c->device.counters.gemms++;
@@ -304,11 +306,10 @@ static enum status issue_step(struct cuda *c, const struct cuda_step *step)
     case COMMAND_LAUNCH:
         if (!step->groups)
             return OK;
-        return cuda_check(cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument,
-                                            NULL),
-                          step->name);
-    case COMMAND_GEMM:
-        return cuda_gemm_run(c, step);
+        return cuda_check(
+            cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument, NULL),
+            step->name);
+    case COMMAND_GEMM: return cuda_gemm_run(c, step);
     case COMMAND_FILL:
         if (!step->bytes)
             return OK;
@@ -339,8 +340,22 @@ static enum status run(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_cuda = {
-    .name = "cuda", .compiles = true, .asynchronous = true, .open = open_cuda, .close = close_cuda, .info = info,
-    .costs = costs, .alloc = alloc, .release = release_block, .write = cuda_write, .read = cuda_read,
-    .later_open = cuda_later_open, .read_later = cuda_read_later, .read_wait = cuda_read_wait, .gemm_query = gemm_query,
-    .prepare = prepare, .run = run, .discard = discard,
+    .name = "cuda",
+    .compiles = true,
+    .asynchronous = true,
+    .open = open_cuda,
+    .close = close_cuda,
+    .info = info,
+    .costs = costs,
+    .alloc = alloc,
+    .release = release_block,
+    .write = cuda_write,
+    .read = cuda_read,
+    .later_open = cuda_later_open,
+    .read_later = cuda_read_later,
+    .read_wait = cuda_read_wait,
+    .gemm_query = gemm_query,
+    .prepare = prepare,
+    .run = run,
+    .discard = discard,
 };

@@ -15,54 +15,54 @@
 
 enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20 };
 
-struct cuda_variant {                   /* a compiled kernel */
-    struct digest key;                  /* of its file and options */
+struct cuda_variant {  /* a compiled kernel */
+    struct digest key; /* of its file and options */
     const struct kernel *kernel;
     CUmodule module;
     CUfunction function;
-    bool warm;                          /* it has run once */
+    bool warm; /* it has run once */
 };
 
 struct cuda {
     struct device device;
     CUdevice number;
     CUcontext context;
-    CUstream stream;                    /* the only one: everything is in order */
+    CUstream stream; /* the only one: everything is in order */
     char name[80];
-    int target;                         /* 89 for compute capability 8.9 */
-    bool busy;                          /* the stream may have work */
+    int target; /* 89 for compute capability 8.9 */
+    bool busy;  /* the stream may have work */
 
-    CUdeviceptr *blocks;                /* by number; 0: empty or released */
+    CUdeviceptr *blocks; /* by number; 0: empty or released */
     int64_t *block_bytes;
     int32_t block_count;
 
-    char *pinned[CUDA_RING];            /* what is being written, in turn */
-    CUevent written[CUDA_RING];         /* recorded behind the copy out of it */
+    char *pinned[CUDA_RING];    /* what is being written, in turn */
+    CUevent written[CUDA_RING]; /* recorded behind the copy out of it */
     bool in_flight[CUDA_RING];
     int next_pinned;
-    char *landing;                      /* pinned too: what is being read */
-    char *later[DEVICE_LATER];          /* the same of reads that nobody waits for yet */
-    CUevent arrived[DEVICE_LATER];      /* recorded behind their copies */
+    char *landing;                 /* pinned too: what is being read */
+    char *later[DEVICE_LATER];     /* the same of reads that nobody waits for yet */
+    CUevent arrived[DEVICE_LATER]; /* recorded behind their copies */
 
     struct cuda_variant *variants;
     int64_t variant_count, variant_capacity;
     struct cuda_code code;
 
-    cublasHandle cublas;                /* NULL: products are launches of the tiled kernel */
-    CUdeviceptr workspace;              /* cuBLAS's, bound to the stream */
-    struct gemm *products;              /* that have run once */
+    cublasHandle cublas;   /* NULL: products are launches of the tiled kernel */
+    CUdeviceptr workspace; /* cuBLAS's, bound to the stream */
+    struct gemm *products; /* that have run once */
     int64_t product_count, product_capacity;
-    bool capture_failed;                /* and it was said */
+    bool capture_failed; /* and it was said */
 };
 
-struct cuda_step {                      /* a command with addresses */
+struct cuda_step { /* a command with addresses */
     enum command_kind kind;
     union {
         struct {
             const char *name;
             CUfunction function;
             unsigned groups, group;
-            void **argument;            /* where each argument is */
+            void **argument; /* where each argument is */
         };
         struct {
             struct gemm gemm;
@@ -79,7 +79,7 @@ struct prepared {
     struct arena arena;
     int64_t count;
     struct cuda_step *step;
-    CUgraphExec graph;                  /* NULL: not captured */
+    CUgraphExec graph; /* NULL: not captured */
 };
 
 /* --- cuda.c --- */
@@ -125,7 +125,7 @@ enum status cuda_warm_up(struct cuda *c);
 /* Without cuBLAS: one warning, and products are launches. */
 enum status cuda_gemm_open(struct cuda *c);
 void cuda_gemm_close(struct cuda *c);
-int64_t cuda_gemm_workspace(const struct cuda *c);      /* bytes; 0 without cuBLAS */
+int64_t cuda_gemm_workspace(const struct cuda *c); /* bytes; 0 without cuBLAS */
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 

@@ -73,7 +73,7 @@ enum status cuda_load_driver(int *count)
     bool asked = environment("HONE_CUDA_LIBRARY") != NULL;
     *count = 0;
     enum status status = load_driver();
-    if (status != OK)                                   /* a library that was asked for must work */
+    if (status != OK) /* a library that was asked for must work */
         return asked || file_exists("/dev/nvidiactl") ? status : OK;
     CUresult code = cu.cuInit(0);
     if (code == CUDA_SUCCESS)
@@ -164,7 +164,7 @@ static const char *python_prefix(struct arena *arena)
 static enum status add_places(struct search *s, const char *name)
 {
     const char *home = environment("HOME"), *toolkit = environment("CUDA_HOME"), *conda = environment("CONDA_PREFIX");
-    TRY(add_path(s, name));                             /* the system knows it */
+    TRY(add_path(s, name)); /* the system knows it */
     TRY(add_below(s, toolkit, "/lib64", name));
     TRY(add_below(s, environment("CUDA_PATH"), "/lib64", name));
     TRY(add_below(s, "/usr/local/cuda", "/lib64", name));

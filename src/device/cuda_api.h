@@ -22,7 +22,7 @@ typedef struct nvrtc_program_object *nvrtcProgram;
 typedef struct cublas_object *cublasHandle;
 
 enum {
-    CUDA_API_VERSION = 12000,           /* whose functions are asked for, and what a driver must know */
+    CUDA_API_VERSION = 12000, /* whose functions are asked for, and what a driver must know */
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_STUB_LIBRARY = 34,
@@ -47,13 +47,13 @@ enum {
 };
 
 struct cuda_library {
-#define DRIVER(name, arguments) CUresult (*name) arguments;
-#define NVRTC(name, arguments) nvrtcResult (*name) arguments;
-#define CUBLAS(name, arguments) cublasStatus (*name) arguments;
+#define DRIVER(name, arguments) CUresult(*name) arguments;
+#define NVRTC(name, arguments) nvrtcResult(*name) arguments;
+#define CUBLAS(name, arguments) cublasStatus(*name) arguments;
 #include "device/cuda_symbols.def"
 };
 
-extern struct cuda_library cu;          /* filled by the functions below, once for the process */
+extern struct cuda_library cu; /* filled by the functions below, once for the process */
 
 /* The driver, initialised. *count: how many devices it has. Where there is no driver or no device that is no error: *count is 0
  * and the message says what is missing. */

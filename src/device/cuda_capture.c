@@ -23,8 +23,7 @@ bool cuda_capture_wanted(const struct cuda *c, int64_t commands)
 static void give_up(struct cuda *c)
 {
     if (!c->capture_failed)
-        log_message(LOG_WARNING, "no CUDA graph (%s): commands are launched one by one, with the same results",
-                    status_message());
+        log_message(LOG_WARNING, "no CUDA graph (%s): commands are launched one by one, with the same results", status_message());
     c->capture_failed = true;
 }
 
@@ -33,7 +32,7 @@ static enum status record(struct cuda *c, const struct prepared *p, CUgraph *gra
     TRY(cuda_check(cu.cuStreamBeginCapture(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "beginning to capture"));
     enum status status = cuda_issue(c, p);
     if (status != OK) {
-        cu.cuStreamEndCapture(c->stream, graph);        /* the stream works again; the message stays that of the command */
+        cu.cuStreamEndCapture(c->stream, graph); /* the stream works again; the message stays that of the command */
         return status;
     }
     TRY(cuda_check(cu.cuStreamEndCapture(c->stream, graph), "ending the capture"));
@@ -59,7 +58,7 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
     TRY(cuda_wait(c));
     struct device_counters before = c->device.counters;
     enum status status = record(c, p, &graph);
-    c->device.counters = before;                        /* nothing has run */
+    c->device.counters = before; /* nothing has run */
     c->busy = false;
     if (status == OK)
         status = instantiate(c, p, graph);

@@ -10,7 +10,7 @@
 
 enum { LOG_MOST = 1500, OPTIONS_MOST = 64, TARGETS_MOST = 128, TARGET_LEAST = 75, NOTE_MOST = 32 };
 
-struct head {                           /* an entry of the cache: this, then the cubin, then the PTX with its zero byte */
+struct head { /* an entry of the cache: this, then the cubin, then the PTX with its zero byte */
     int64_t target, cubin_bytes, ptx_bytes;
 };
 
@@ -22,8 +22,8 @@ static const char *release_of(int target)
     static const struct {
         int target;
         const char *release;
-    } known[] = {{75, "12.0"}, {80, "12.0"}, {86, "12.0"}, {87, "12.0"}, {89, "12.0"}, {90, "12.0"}, {100, "12.8"}, {120, "12.8"},
-                 {103, "12.9"}, {121, "12.9"}, {88, "13.0"}, {110, "13.0"}};
+    } known[] = {{75, "12.0"},  {80, "12.0"},  {86, "12.0"},  {87, "12.0"},  {89, "12.0"}, {90, "12.0"},
+                 {100, "12.8"}, {120, "12.8"}, {103, "12.9"}, {121, "12.9"}, {88, "13.0"}, {110, "13.0"}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].target == target)
             return known[i].release;
@@ -81,7 +81,7 @@ static void target_of(const void *code, int64_t bytes, char text[32])
     const unsigned char *cubin = code;
     *text = 0;
     if (bytes >= 64 && !memcmp(cubin, "\177ELF", 4)) {
-        uint32_t flags;                                 /* e_flags; the place of the target in it depends on the ABI's version */
+        uint32_t flags; /* e_flags; the place of the target in it depends on the ABI's version */
         memcpy(&flags, cubin + 48, sizeof flags);
         snprintf(text, 32, "sm_%u", cubin[8] >= 8 ? flags >> 8 & 0xff : flags & 0xff);
         return;
@@ -183,8 +183,8 @@ static enum status compile_failed(nvrtcProgram program, const struct kernel *ker
     if (cu.nvrtcGetProgramLogSize(program, &size) == 0 && size && buffer_reserve(&words, (int64_t)size + 1) == OK &&
         cu.nvrtcGetProgramLog(program, words.data) == 0)
         words.data[size] = 0;
-    enum status status = fail(ERR_DEVICE, "NVRTC cannot compile kernel %s (%d): %.*s", kernel->name, code, LOG_MOST,
-                              words.data ? words.data : "");
+    enum status status =
+        fail(ERR_DEVICE, "NVRTC cannot compile kernel %s (%d): %.*s", kernel->name, code, LOG_MOST, words.data ? words.data : "");
     buffer_free(&words);
     return status;
 }

@@ -12,9 +12,9 @@
 #include "device/kernel_cache.h"
 
 struct cuda_code {
-    int target;                         /* 89 for sm_89 */
-    int major, minor;                   /* NVRTC's version, or that of the one that made the entries */
-    bool compiles;                      /* NVRTC is here; else there is only what the cache has */
+    int target;       /* 89 for sm_89 */
+    int major, minor; /* NVRTC's version, or that of the one that made the entries */
+    bool compiles;    /* NVRTC is here; else there is only what the cache has */
     struct kernel_cache cache;
 };
 

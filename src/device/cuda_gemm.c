@@ -94,7 +94,7 @@ enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step)
         return fail(ERR_INTERNAL, "a product of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,
                     (long long)step->gemm.n, (long long)step->gemm.k);
     TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
-    TRY(cuda_wait_all(c));                              /* it may load code: never while there is work */
+    TRY(cuda_wait_all(c)); /* it may load code: never while there is work */
     c->busy = true;
     TRY(cuda_gemm_run(c, step));
     c->products[c->product_count++] = step->gemm;

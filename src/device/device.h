@@ -17,19 +17,19 @@
 #include "base/memory.h"
 
 enum {
-    OPERANDS = 12,                      /* of one command */
+    OPERANDS = 12, /* of one command */
     NUMBERS = 8,
-    DEVICE_LATER = 2,                   /* reads that may be under way at once */
+    DEVICE_LATER = 2, /* reads that may be under way at once */
 };
 
 struct operand {
-    int32_t block;                      /* -1: absent */
-    int64_t offset;                     /* bytes */
+    int32_t block;  /* -1: absent */
+    int64_t offset; /* bytes */
 };
 
 /* What a kernel's body on the host sees: addresses, element types and numbers, in the order of the op's inputs and outputs. */
 struct call {
-    void *data[OPERANDS];               /* NULL: absent */
+    void *data[OPERANDS]; /* NULL: absent */
     enum dtype dtype[OPERANDS];
     int64_t dim[NUMBERS];
     double number[NUMBERS];
@@ -41,11 +41,11 @@ struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
     const char *file;
-    int operands;                       /* that are passed to the function, from the first on */
-    int sizes, numbers;                 /* the same of the launch's dims and numbers */
-    int group, rows;                    /* work-items of a work-group, and how many rows of the grid it takes */
-    int width;                          /* 1 + the dim that the text knows as WIDTH, rounded up; 0: none */
-    const char *defines;                /* what else the text must know, made by DEFINE; NULL: nothing */
+    int operands;        /* that are passed to the function, from the first on */
+    int sizes, numbers;  /* the same of the launch's dims and numbers */
+    int group, rows;     /* work-items of a work-group, and how many rows of the grid it takes */
+    int width;           /* 1 + the dim that the text knows as WIDTH, rounded up; 0: none */
+    const char *defines; /* what else the text must know, made by DEFINE; NULL: nothing */
 };
 
 /* A constant of the host's source in the text of a kernel: #define TILE 32 there is DEFINE(TILE) here. */
@@ -57,7 +57,7 @@ struct launch {
     enum dtype dtype[OPERANDS];
     int64_t dim[NUMBERS];
     double number[NUMBERS];
-    int64_t rows, block;                /* the grid, and how many rows of it make one piece of work */
+    int64_t rows, block; /* the grid, and how many rows of it make one piece of work */
 };
 
 /* C (m, n) = op(A) (m, k) · op(B) (k, n), or C += with `accumulate`. Rows are contiguous; op transposes what is stored as its
@@ -66,7 +66,7 @@ struct gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
     enum dtype a, b, c;
-    bool tf32;                          /* float32 inputs may be rounded to TF32 where that is faster */
+    bool tf32; /* float32 inputs may be rounded to TF32 where that is faster */
 };
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_WORKSPACE, GEMM_OPERANDS };
@@ -80,35 +80,35 @@ struct command {
     union {
         struct launch launch;
         struct gemm gemm;
-        int64_t bytes;                  /* of a fill with zeros */
+        int64_t bytes; /* of a fill with zeros */
     };
 };
 
 struct device_info {
     char name[128];
-    int64_t memory, memory_free;        /* bytes; 0: not known */
-    int64_t most_block;                 /* bytes of the largest single allocation */
-    bool host_memory;                   /* device_map works: host memory can be used in place */
-    bool bf16;                          /* multiplies bfloat16 matrices in hardware */
-    bool stand_in;                      /* its driver is one for tests: what it computes counts, its times mean nothing */
+    int64_t memory, memory_free; /* bytes; 0: not known */
+    int64_t most_block;          /* bytes of the largest single allocation */
+    bool host_memory;            /* device_map works: host memory can be used in place */
+    bool bf16;                   /* multiplies bfloat16 matrices in hardware */
+    bool stand_in;               /* its driver is one for tests: what it computes counts, its times mean nothing */
     int threads;
 };
 
 /* What a device takes beside blocks. Where only the driver knows it, an estimate. */
 struct device_costs {
-    int64_t context, workspace;         /* the driver's own state and that of its libraries: taken when the device is opened */
-    int64_t modules, graphs;            /* what kernels and captured lists take once they are prepared */
+    int64_t context, workspace; /* the driver's own state and that of its libraries: taken when the device is opened */
+    int64_t modules, graphs;    /* what kernels and captured lists take once they are prepared */
 };
 
 /* What has happened since the device was opened. After prepare, only `runs` and what is behind `bytes` changes. */
 struct device_counters {
-    int64_t allocations, gemms, kernels, prepared, runs;    /* kernels: launches made ready */
-    int64_t compiled, loaded;           /* kernels made from their text, and taken from the cache on disk */
-    int64_t bytes;                      /* allocated now */
-    int64_t launches, graph_launches;   /* commands issued one by one, and lists issued as one */
-    int64_t writes, written, reads, read;                   /* copies in and out, and their bytes */
-    int64_t syncs;                      /* times that the host waited until the device had nothing left to do, as a read does */
-    int64_t waits;                      /* times that it waited for a single copy, with commands left behind it */
+    int64_t allocations, gemms, kernels, prepared, runs; /* kernels: launches made ready */
+    int64_t compiled, loaded;                            /* kernels made from their text, and taken from the cache on disk */
+    int64_t bytes;                                       /* allocated now */
+    int64_t launches, graph_launches;                    /* commands issued one by one, and lists issued as one */
+    int64_t writes, written, reads, read;                /* copies in and out, and their bytes */
+    int64_t syncs; /* times that the host waited until the device had nothing left to do, as a read does */
+    int64_t waits; /* times that it waited for a single copy, with commands left behind it */
 };
 
 /* What a user may choose of a device, as the options of the same names; NULL is auto. The texts outlive the device. */
@@ -121,14 +121,14 @@ struct prepared;
 
 struct device_class {
     const char *name;
-    bool compiles;                      /* runs kernels from their text; otherwise their host functions */
-    bool asynchronous;                  /* runs return before they are done */
-    enum status (*open)(struct device **out, bool automatic);   /* automatic: OK and *out NULL where it is not worth while */
+    bool compiles;                                            /* runs kernels from their text; otherwise their host functions */
+    bool asynchronous;                                        /* runs return before they are done */
+    enum status (*open)(struct device **out, bool automatic); /* automatic: OK and *out NULL where it is not worth while */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
-    void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);    /* NULL: none */
+    void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
-    enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block);     /* NULL: not host_memory */
+    enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block); /* NULL: not host_memory */
     void (*release)(struct device *device, int32_t block);
     enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
@@ -145,23 +145,23 @@ struct device_class {
 struct device {
     const struct device_class *class;
     struct device_counters counters;
-    struct device_options options;      /* may be set between device_open and the first device_prepare */
-    int gemm_tile;                      /* of the tiled product kernel, set as early; 0: what device/kernel.h says */
-    bool sealed;                        /* all is prepared: whatever would have to be compiled from now on is an error */
-    bool one_by_one;                    /* lists run command by command even where they could be issued as one */
+    struct device_options options; /* may be set between device_open and the first device_prepare */
+    int gemm_tile;                 /* of the tiled product kernel, set as early; 0: what device/kernel.h says */
+    bool sealed;                   /* all is prepared: whatever would have to be compiled from now on is an error */
+    bool one_by_one;               /* lists run command by command even where they could be issued as one */
 };
 
 extern const struct device_class device_cpu, device_opencl, device_cuda;
 
 /* By name: cpu, opencl, cuda, auto. ERR_DEVICE with what is missing and how to get it. */
 enum status device_open(struct device **out, const char *name);
-void device_close(struct device *device);                                               /* NULL is fine */
+void device_close(struct device *device); /* NULL is fine */
 void device_info(struct device *device, struct device_info *info);
 
 /* For this many kernels, and commands of all prepared lists together. */
 void device_costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);
 
-enum status device_alloc(struct device *device, int64_t bytes, int32_t *block);         /* zeroed */
+enum status device_alloc(struct device *device, int64_t bytes, int32_t *block); /* zeroed */
 enum status device_map(struct device *device, const void *host, int64_t bytes,
                        int32_t *block); /* read-only; must outlive the block */
 void device_release(struct device *device, int32_t block);
@@ -187,6 +187,6 @@ enum status device_gemm_query(struct device *device, const struct gemm *gemm, in
 /* All blocks must have been allocated and still hold zeros: products may be run once on them. The commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
 enum status device_run(struct device *device, struct prepared *prepared);
-void device_discard(struct device *device, struct prepared *prepared);                  /* NULL is fine */
+void device_discard(struct device *device, struct prepared *prepared); /* NULL is fine */
 
 #endif

@@ -1,4 +1,5 @@
-/* The language of kernels: what a .kl file may use beside plain C99 arithmetic, in OpenCL C 1.2 and in CUDA C (NVRTC, no headers).
+/* The language of kernels: what a .kl file may use beside plain C99 arithmetic, in OpenCL C 1.2 and in CUDA C (NVRTC, no
+ * headers).
  *
  * This text stands in front of every .kl file. A compilation makes one kernel: ONLY_<name> chooses it, GROUP is the size of its
  * work-groups, TYPE_i and HAS_i are the element type of its operand i and whether it is there (device/kernel.h).
@@ -12,8 +13,9 @@
  *     }
  *     #endif
  *
- * Rules: operands are touched by LOAD and STORE alone; indices are i64; work-items share a loop by SHARE; LOCAL arrays stand at the top of a kernel; helpers take
- * values, not pointers; no headers, no size_t, no atomics on floats; every sum has a fixed order; with rows = 0 nothing is touched.
+ * Rules: operands are touched by LOAD and STORE alone; indices are i64; work-items share a loop by SHARE; LOCAL arrays stand at
+ * the top of a kernel; helpers take values, not pointers; no headers, no size_t, no atomics on floats; every sum has a fixed
+ * order; with rows = 0 nothing is touched.
  */
 /* clang-format off */
 #ifdef __OPENCL_VERSION__

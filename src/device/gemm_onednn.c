@@ -1,7 +1,7 @@
 /* Matrix products by oneDNN, the only file that knows it: Debian's 2.6 and the 3.x API, told apart by the version macro.
  *
- * A plan is a list of matmul primitives with their memory objects; a run only sets their addresses. The scratchpad is ours, so that
- * the memory plan knows every byte.
+ * A plan is a list of matmul primitives with their memory objects; a run only sets their addresses. The scratchpad is ours, so
+ * that the memory plan knows every byte.
  *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 products are cut along k into pieces that add to C one after the other.
@@ -16,19 +16,19 @@ struct state {
     dnnl_stream_t stream;
 };
 
-enum { CHAIN = 128, PIECES = 3 };       /* the first piece, those in the middle, and the last, which may be shorter */
-enum { ROWS_LEAST = 16 };               /* below, a product is as fast as B is read, and pieces of its rows are read badly */
+enum { CHAIN = 128, PIECES = 3 }; /* the first piece, those in the middle, and the last, which may be shorter */
+enum { ROWS_LEAST = 16 };         /* below, a product is as fast as B is read, and pieces of its rows are read badly */
 
 struct piece {
-    dnnl_primitive_t primitive;             /* NULL: there is no such piece */
-    dnnl_memory_t memory[GEMM_OPERANDS];    /* the workspace's is NULL where none is needed */
+    dnnl_primitive_t primitive;          /* NULL: there is no such piece */
+    dnnl_memory_t memory[GEMM_OPERANDS]; /* the workspace's is NULL where none is needed */
 };
 
 struct gemm_plan {
     struct state *state;
     struct piece piece[PIECES];
-    int64_t count;                          /* of pieces */
-    int64_t step_a, step_b;                 /* bytes from one piece to the next */
+    int64_t count;          /* of pieces */
+    int64_t step_a, step_b; /* bytes from one piece to the next */
 };
 
 static enum status translate(dnnl_status_t code, const char *what)
@@ -157,8 +157,8 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, bool a
 }
 
 /* The primitive and the memory objects of a product that has been chosen. */
-static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl_primitive_desc_t pd, const dnnl_memory_desc_t desc[3],
-                            int64_t *workspace)
+static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl_primitive_desc_t pd,
+                            const dnnl_memory_desc_t desc[3], int64_t *workspace)
 {
     dnnl_status_t code = dnnl_primitive_create(&piece->primitive, pd);
     for (int i = 0; i < 3 && code == dnnl_success; i++)
@@ -172,8 +172,8 @@ static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl
 }
 
 /* A product over `k` of the g->k columns of A and rows of B. */
-static dnnl_status_t create_piece(const struct state *state, const struct gemm *g, int64_t k, bool accumulate, struct piece *piece,
-                                  int64_t *workspace)
+static dnnl_status_t create_piece(const struct state *state, const struct gemm *g, int64_t k, bool accumulate,
+                                  struct piece *piece, int64_t *workspace)
 {
     const dnnl_dims_t a = {g->m, k}, b = {k, g->n}, c = {g->m, g->n}, by_row_c = {g->n, 1};
     const dnnl_dims_t stride_a = {g->transpose_a ? 1 : g->k, g->transpose_a ? g->m : 1};
@@ -232,7 +232,9 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
 static enum status run_piece(const struct gemm_plan *plan, const struct piece *piece, void *const address[GEMM_OPERANDS])
 {
     const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC, piece->memory[GEMM_A]}, {DNNL_ARG_WEIGHTS, piece->memory[GEMM_B]}, {DNNL_ARG_DST, piece->memory[GEMM_C]},
+        {DNNL_ARG_SRC, piece->memory[GEMM_A]},
+        {DNNL_ARG_WEIGHTS, piece->memory[GEMM_B]},
+        {DNNL_ARG_DST, piece->memory[GEMM_C]},
         {DNNL_ARG_SCRATCHPAD, piece->memory[GEMM_WORKSPACE]},
     };
     int count = piece->memory[GEMM_WORKSPACE] ? 4 : 3;

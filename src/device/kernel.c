@@ -32,7 +32,7 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
             width *= 2;
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);
     }
-    for (int i = 0; i < kernel->operands; i++)          /* 12 operands at most, 24 bytes each: they fit */
+    for (int i = 0; i < kernel->operands; i++) /* 12 operands at most, 24 bytes each: they fit */
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DTYPE_%d=%s -DHAS_%d=%d", i, type_name(launch->dtype[i]), i,
                        command->operand[i].block >= 0);
     snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), "%s", kernel->defines ? kernel->defines : "");
@@ -47,8 +47,13 @@ int64_t kernel_groups(const struct launch *launch)
  * told. Few rows for products with few of them: decoding, and gradients of low-rank factors. */
 #define ACROSS 4
 #define GEMM(tile, down)                                                                                                         \
-    {tile, down, {"gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = (tile) * (tile), .rows = 1,                  \
-                  .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)}}
+    {                                                                                                                            \
+        tile, down,                                                                                                              \
+        {                                                                                                                        \
+            "gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = (tile) * (tile), .rows = 1,                        \
+                          .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                    \
+        }                                                                                                                        \
+    }
 
 static const struct {
     int tile, down;

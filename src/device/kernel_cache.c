@@ -12,7 +12,7 @@ enum { ENTRY_MOST = 64 << 20 };
 
 struct header {
     char magic[8];
-    struct digest key, content;         /* content: the hash of what is behind the header */
+    struct digest key, content; /* content: the hash of what is behind the header */
     int64_t count;
 };
 
@@ -94,7 +94,8 @@ enum status kernel_cache_read(const struct kernel_cache *cache, struct digest ke
     return status;
 }
 
-static enum status write_entry(const struct kernel_cache *cache, const char *path, struct digest key, const void *bytes, int64_t count)
+static enum status write_entry(const struct kernel_cache *cache, const char *path, struct digest key, const void *bytes,
+                               int64_t count)
 {
     struct file_writer writer;
     struct header header = {.key = key, .content = digest_of(bytes, count), .count = count};

@@ -11,7 +11,7 @@
 
 struct kernel_cache {
     struct arena arena;
-    const char *dir;                    /* NULL: no place for a cache */
+    const char *dir; /* NULL: no place for a cache */
 };
 
 /* In this cache directory, or the usual one if it is NULL. */

@@ -135,7 +135,17 @@ static void discard(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_kernels = {
-    .name = "kernels", .compiles = true, .open = open_lister, .close = close_lister, .info = info, .alloc = alloc,
-    .release = release, .write = write_nowhere, .read = read_nothing, .gemm_query = gemm_query, .prepare = prepare, .run = run,
+    .name = "kernels",
+    .compiles = true,
+    .open = open_lister,
+    .close = close_lister,
+    .info = info,
+    .alloc = alloc,
+    .release = release,
+    .write = write_nowhere,
+    .read = read_nothing,
+    .gemm_query = gemm_query,
+    .prepare = prepare,
+    .run = run,
     .discard = discard,
 };

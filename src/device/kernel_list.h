@@ -10,12 +10,12 @@
 
 struct kernel_need {
     const struct kernel *kernel;
-    const char *options;                /* kernel_options */
+    const char *options; /* kernel_options */
 };
 
 struct kernel_list {
     struct arena arena;
-    struct kernel_need *need;           /* each once, in the order of first use */
+    struct kernel_need *need; /* each once, in the order of first use */
     int64_t count, capacity;
 };
 

@@ -48,7 +48,7 @@ static struct opencl *opencl_of(struct device *device)
 
 static int64_t device_number(const struct opencl *o, cl_uint what)
 {
-    cl_ulong value = 0;                 /* some answers have four bytes */
+    cl_ulong value = 0; /* some answers have four bytes */
     cl.clGetDeviceInfo(o->id, what, sizeof value, &value, NULL);
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
@@ -91,7 +91,7 @@ static void release_block(struct device *device, int32_t block)
 {
     struct opencl *o = opencl_of(device);
     if (o->blocks[block]) {
-        cl.clReleaseMemObject(o->blocks[block]);        /* once the commands that use it are done */
+        cl.clReleaseMemObject(o->blocks[block]); /* once the commands that use it are done */
         device->counters.bytes -= o->block_bytes[block];
     }
     o->blocks[block] = NULL;
@@ -171,8 +171,8 @@ static enum status fill(struct opencl *o, cl_mem to, int64_t offset, int64_t byt
         width /= 2;
     if (!bytes)
         return OK;
-    return opencl_check(
-        cl.clEnqueueFillBuffer(o->queue, to, zeros, width, (size_t)offset, (size_t)bytes, 0, NULL, NULL), "filling with zeros");
+    return opencl_check(cl.clEnqueueFillBuffer(o->queue, to, zeros, width, (size_t)offset, (size_t)bytes, 0, NULL, NULL),
+                        "filling with zeros");
 }
 
 static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
@@ -256,9 +256,9 @@ static enum status read_bytes(struct device *device, void *to, struct operand fr
     device->counters.reads++;
     device->counters.read += bytes;
     device->counters.syncs++;
-    return opencl_check(cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 1, (size_t)from.offset, (size_t)bytes, to, 0,
-                                               NULL, NULL),
-                        "reading");
+    return opencl_check(
+        cl.clEnqueueReadBuffer(o->queue, o->blocks[from.block], 1, (size_t)from.offset, (size_t)bytes, to, 0, NULL, NULL),
+        "reading");
 }
 
 static enum status later_open(struct device *device, int64_t bytes)
@@ -338,9 +338,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
     bool takes;
     step->kind = command->kind;
     switch (command->kind) {
-    case COMMAND_LAUNCH:
-        o->device.counters.kernels++;
-        return prepare_launch(o, p, command, step);
+    case COMMAND_LAUNCH: o->device.counters.kernels++; return prepare_launch(o, p, command, step);
     case COMMAND_GEMM:
         o->device.counters.gemms++;
         TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
@@ -414,8 +412,21 @@ static enum status run(struct device *device, struct prepared *prepared)
 }
 
 const struct device_class device_opencl = {
-    .name = "opencl", .compiles = true, .asynchronous = true, .open = open_opencl, .close = close_opencl, .info = info,
-    .alloc = alloc, .release = release_block, .write = write_elements, .read = read_bytes, .later_open = later_open,
-    .read_later = read_later, .read_wait = read_wait, .gemm_query = gemm_query, .prepare = prepare, .run = run,
+    .name = "opencl",
+    .compiles = true,
+    .asynchronous = true,
+    .open = open_opencl,
+    .close = close_opencl,
+    .info = info,
+    .alloc = alloc,
+    .release = release_block,
+    .write = write_elements,
+    .read = read_bytes,
+    .later_open = later_open,
+    .read_later = read_later,
+    .read_wait = read_wait,
+    .gemm_query = gemm_query,
+    .prepare = prepare,
+    .run = run,
     .discard = discard,
 };

@@ -46,15 +46,15 @@ enum {
 #define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu
 
 struct opencl_library {
-#define SYMBOL(result, name, arguments) result (*name) arguments;
+#define SYMBOL(result, name, arguments) result(*name) arguments;
 #include "device/opencl_symbols.def"
 #undef SYMBOL
 };
 
-extern struct opencl_library cl;        /* filled by opencl_load */
+extern struct opencl_library cl; /* filled by opencl_load */
 
-struct variant {                        /* a compiled kernel */
-    struct digest key;                  /* of its file and options */
+struct variant {       /* a compiled kernel */
+    struct digest key; /* of its file and options */
     cl_program program;
     cl_kernel kernel;
 };
@@ -65,23 +65,23 @@ struct opencl {
     bool gpu;
     cl_context context;
     cl_command_queue queue;
-    char name[128], driver[256];        /* driver: version of the device's driver, and of OpenCL */
-    cl_mem scratch;                     /* operands of warm-ups */
-    cl_mem *blocks;                     /* by number; NULL: empty or released */
+    char name[128], driver[256]; /* driver: version of the device's driver, and of OpenCL */
+    cl_mem scratch;              /* operands of warm-ups */
+    cl_mem *blocks;              /* by number; NULL: empty or released */
     int64_t *block_bytes;
     int32_t block_count;
     struct variant *variants;
     int64_t variant_count, variant_capacity;
     struct kernel_cache cache;
-    char *staging[2];                   /* what is being written, in turn */
-    cl_event written[2];                /* NULL: the staging is free */
+    char *staging[2];    /* what is being written, in turn */
+    cl_event written[2]; /* NULL: the staging is free */
     int next_staging;
-    int64_t clblast_from;               /* products of at least so many multiplications are CLBlast's */
-    int64_t alignment;                  /* bytes, of buffers within blocks */
-    struct gemm *products;              /* of CLBlast that have run once */
+    int64_t clblast_from;  /* products of at least so many multiplications are CLBlast's */
+    int64_t alignment;     /* bytes, of buffers within blocks */
+    struct gemm *products; /* of CLBlast that have run once */
     int64_t product_count, product_capacity;
-    char *later[DEVICE_LATER];          /* what is being read for later */
-    cl_event arrived[DEVICE_LATER];     /* NULL: it is there */
+    char *later[DEVICE_LATER];      /* what is being read for later */
+    cl_event arrived[DEVICE_LATER]; /* NULL: it is there */
 };
 
 /* Opens the library and finds a device: a GPU first. With gpu_only, OK and *id NULL where there is none. */
@@ -99,16 +99,16 @@ void opencl_forget_variants(struct opencl *o);
 
 struct opencl_operand {
     cl_mem block;
-    size_t offset;                      /* elements */
+    size_t offset; /* elements */
 };
 
 struct opencl_product {
     struct gemm gemm;
     struct opencl_operand a, b, c;
-    cl_mem workspace;                   /* a part of the block that the plan gave it; NULL: none is needed */
+    cl_mem workspace; /* a part of the block that the plan gave it; NULL: none is needed */
 };
 
-void opencl_gemm_open(struct opencl *o);                /* without CLBlast nothing is taken */
+void opencl_gemm_open(struct opencl *o); /* without CLBlast nothing is taken */
 void opencl_gemm_close(struct opencl *o);
 
 /* Whether CLBlast takes a product, and the workspace that it then needs. */

@@ -109,8 +109,10 @@ enum status opencl_gemm_prepare(struct opencl *o, const struct command *command,
 {
     int64_t bytes;
     struct operand at = command->operand[GEMM_WORKSPACE];
-    *p = (struct opencl_product){.gemm = command->gemm, .a = place(o, command->operand[GEMM_A]),
-                                 .b = place(o, command->operand[GEMM_B]), .c = place(o, command->operand[GEMM_C])};
+    *p = (struct opencl_product){.gemm = command->gemm,
+                                 .a = place(o, command->operand[GEMM_A]),
+                                 .b = place(o, command->operand[GEMM_B]),
+                                 .c = place(o, command->operand[GEMM_C])};
     TRY(ask_workspace(o, &p->gemm, &bytes));
     if (bytes) {
         cl_int code;
@@ -134,7 +136,7 @@ enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
     return check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
                                  (size_t)g->m, (size_t)g->n, (size_t)g->k, 1, p->a.block, p->a.offset,
                                  (size_t)(g->transpose_a ? g->m : g->k), p->b.block, p->b.offset,
-                                 (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block,
-                                 p->c.offset, (size_t)g->n, &o->queue, NULL, p->workspace),
+                                 (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block, p->c.offset,
+                                 (size_t)g->n, &o->queue, NULL, p->workspace),
                  "a product");
 }

@@ -17,11 +17,14 @@ static const char *code_name(cl_int code)
         cl_int code;
         const char *name;
     } names[] = {
-        {-1, "CL_DEVICE_NOT_FOUND"}, {-2, "CL_DEVICE_NOT_AVAILABLE"}, {-3, "CL_COMPILER_NOT_AVAILABLE"},
-        {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"}, {-5, "CL_OUT_OF_RESOURCES"}, {-6, "CL_OUT_OF_HOST_MEMORY"},
-        {-11, "CL_BUILD_PROGRAM_FAILURE"}, {-30, "CL_INVALID_VALUE"}, {-38, "CL_INVALID_MEM_OBJECT"}, {-42, "CL_INVALID_BINARY"},
-        {-46, "CL_INVALID_KERNEL_NAME"}, {-49, "CL_INVALID_ARG_INDEX"}, {-51, "CL_INVALID_ARG_SIZE"},
-        {-52, "CL_INVALID_KERNEL_ARGS"}, {-54, "CL_INVALID_WORK_GROUP_SIZE"}, {-61, "CL_INVALID_BUFFER_SIZE"},
+        {-1, "CL_DEVICE_NOT_FOUND"},         {-2, "CL_DEVICE_NOT_AVAILABLE"},
+        {-3, "CL_COMPILER_NOT_AVAILABLE"},   {-4, "CL_MEM_OBJECT_ALLOCATION_FAILURE"},
+        {-5, "CL_OUT_OF_RESOURCES"},         {-6, "CL_OUT_OF_HOST_MEMORY"},
+        {-11, "CL_BUILD_PROGRAM_FAILURE"},   {-30, "CL_INVALID_VALUE"},
+        {-38, "CL_INVALID_MEM_OBJECT"},      {-42, "CL_INVALID_BINARY"},
+        {-46, "CL_INVALID_KERNEL_NAME"},     {-49, "CL_INVALID_ARG_INDEX"},
+        {-51, "CL_INVALID_ARG_SIZE"},        {-52, "CL_INVALID_KERNEL_ARGS"},
+        {-54, "CL_INVALID_WORK_GROUP_SIZE"}, {-61, "CL_INVALID_BUFFER_SIZE"},
         {-1001, "CL_PLATFORM_NOT_FOUND"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -48,8 +51,10 @@ static enum status load(void)
         return OK;
     void *library = library_open(names, &why);
     if (!library)
-        return fail(ERR_DEVICE, "OpenCL is not on this machine (%s): install its loader (Debian: ocl-icd-libopencl1) and the "
-                                "device's driver, or use --device cpu", why);
+        return fail(ERR_DEVICE,
+                    "OpenCL is not on this machine (%s): install its loader (Debian: ocl-icd-libopencl1) and the "
+                    "device's driver, or use --device cpu",
+                    why);
 #define SYMBOL(result, name, arguments)                                                                                          \
     *(void **)&cl.name = library_symbol(library, #name);                                                                         \
     if (!cl.name)                                                                                                                \
@@ -63,8 +68,8 @@ static enum status load(void)
 /* A card has a node in /dev. Without one nothing is opened: a driver for processors may bring a whole compiler along. */
 static bool may_have_gpu(void)
 {
-    static const char *const nodes[] = {"/dev/dri/renderD128", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/mali0",
-                                        "/dev/kgsl-3d0"};
+    static const char *const nodes[] = {"/dev/dri/renderD128", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg",
+                                        "/dev/mali0",          "/dev/kgsl-3d0"};
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
         if (file_exists(nodes[i]))
             return true;
@@ -110,6 +115,7 @@ enum status opencl_find(cl_device_id *id, bool gpu_only)
     *id = choose(platforms, count < PLATFORMS ? count : PLATFORMS, gpu_only);
     if (*id || gpu_only)
         return OK;
-    return fail(ERR_DEVICE, "OpenCL has no device here: install the driver of your card (Debian: intel-opencl-icd, mesa-opencl-icd, "
-                            "nvidia-opencl-icd), or pocl-opencl-icd, which computes on the processor");
+    return fail(ERR_DEVICE,
+                "OpenCL has no device here: install the driver of your card (Debian: intel-opencl-icd, mesa-opencl-icd, "
+                "nvidia-opencl-icd), or pocl-opencl-icd, which computes on the processor");
 }

@@ -8,7 +8,7 @@
 
 static const char *const own_options = " -cl-std=CL1.2", *const on_processor = " -DON_PROCESSOR";
 
-enum { LOG_MOST = 1500 };               /* of the compiler's words */
+enum { LOG_MOST = 1500 }; /* of the compiler's words */
 
 static void forget(struct variant *v)
 {
@@ -85,8 +85,8 @@ static void keep(struct opencl *o, const struct variant *v, struct digest key)
     buffer_free(&binary);
 }
 
-/* One group over no rows: it touches nothing, and drivers that finish compiling at the first launch have done so. Operands are there
- * nevertheless, because compilers may read ahead. */
+/* One group over no rows: it touches nothing, and drivers that finish compiling at the first launch have done so. Operands are
+ * there nevertheless, because compilers may read ahead. */
 static enum status warm_up(struct opencl *o, const struct kernel *kernel, const struct variant *v)
 {
     static const int64_t zero;
@@ -130,7 +130,7 @@ static enum status make(struct opencl *o, const struct kernel *kernel, const cha
         status = warm_up(o, kernel, v);
     if (status == OK && !found) {
         log_message(LOG_DEBUG, "kernel %s compiled in %.2f s: %s", kernel->name, clock_seconds() - start, all);
-        keep(o, v, key);                                /* after the first launch, which may add to it */
+        keep(o, v, key); /* after the first launch, which may add to it */
     }
     if (status == OK)
         ++*(found ? &o->device.counters.loaded : &o->device.counters.compiled);

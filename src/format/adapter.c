@@ -191,7 +191,7 @@ static enum status read_tree(struct adapter_config *config, json_t *tree, const 
 
 enum status adapter_config_open(struct adapter_config *config, const char *dir)
 {
-    *config = (struct adapter_config){.rank = 8, .alpha = 8};           /* PEFT's defaults */
+    *config = (struct adapter_config){.rank = 8, .alpha = 8}; /* PEFT's defaults */
     json_t *tree = NULL;
     enum status status = ERR_MEMORY;
     const char *path = file_join(&config->arena, dir, "adapter_config.json");

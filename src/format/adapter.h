@@ -24,23 +24,23 @@
 enum { ADAPTER_MAX_RANK = 65536 };
 
 struct adapter_pattern {
-    const char *module;                 /* letters, digits and "_.-", with '^' in front or not */
+    const char *module; /* letters, digits and "_.-", with '^' in front or not */
     double value;
 };
 
 struct adapter_config {
-    struct arena arena;                 /* owns the texts and lists that were read */
-    const char *base_model;             /* or NULL */
+    struct arena arena;     /* owns the texts and lists that were read */
+    const char *base_model; /* or NULL */
     int64_t rank;
     double alpha, dropout;
     bool rslora;
-    bool all_linear;                    /* "all-linear": every module but "lm_head"; then there are no targets */
-    bool whole;                         /* target_modules is one text, not a list: a pattern of the whole name */
+    bool all_linear; /* "all-linear": every module but "lm_head"; then there are no targets */
+    bool whole;      /* target_modules is one text, not a list: a pattern of the whole name */
     const char **targets;
     int64_t target_count;
     struct adapter_pattern *rank_pattern, *alpha_pattern;
     int64_t rank_patterns, alpha_patterns;
-    const char **saved;                 /* modules_to_save */
+    const char **saved; /* modules_to_save */
     int64_t saved_count;
 };
 

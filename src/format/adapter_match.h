@@ -7,6 +7,6 @@
 /* Letters, digits and "_.-", one at least: as a regular expression special in nothing but the dot. `caret`: '^' may lead. */
 bool adapter_is_plain(const char *name, bool caret);
 
-bool adapter_is_all_linear(const char *text);           /* "all-linear" in any case, as in PEFT */
+bool adapter_is_all_linear(const char *text); /* "all-linear" in any case, as in PEFT */
 
 #endif

@@ -13,7 +13,7 @@ struct gguf {
     struct gguf_tensor *tensors;
     int64_t value_count, tensor_count;
     struct map keys, names;
-    struct arena arena;                 /* the path, for messages */
+    struct arena arena; /* the path, for messages */
     const char *path;
 };
 
@@ -29,7 +29,7 @@ static const struct {
 
 /* Bytes of a value of each type; 0: not of a fixed size. */
 static const int64_t SIZES[GGUF_TYPES] = {
-    [GGUF_U8] = 1, [GGUF_I8] = 1, [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
+    [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
     [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
 };
 
@@ -201,7 +201,7 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
     int64_t pairs;
     TRY(read_bytes(c, &magic, 4));
     TRY(read_bytes(c, &version, 4));
-    if (magic != 0x46554747)            /* "GGUF" */
+    if (magic != 0x46554747) /* "GGUF" */
         return fail(ERR_FORMAT, "%s: is not a GGUF file", c->path);
     if (version != 2 && version != 3)
         return fail(ERR_UNSUPPORTED, "%s: version %u of GGUF, or one written in the other byte order, is not supported", c->path,
@@ -305,32 +305,15 @@ static bool int_at(const struct gguf_value *value, int64_t i, int64_t *out)
     } x;
     memcpy(&x, value->data + i * SIZES[value->type], (size_t)SIZES[value->type]);
     switch (value->type) {
-    case GGUF_U8:
-        *out = x.u8;
-        return true;
-    case GGUF_I8:
-        *out = x.i8;
-        return true;
-    case GGUF_U16:
-        *out = x.u16;
-        return true;
-    case GGUF_I16:
-        *out = x.i16;
-        return true;
-    case GGUF_U32:
-        *out = x.u32;
-        return true;
-    case GGUF_I32:
-        *out = x.i32;
-        return true;
-    case GGUF_I64:
-        *out = x.i64;
-        return true;
-    case GGUF_U64:
-        *out = x.i64;
-        return x.i64 >= 0;
-    default:
-        return false;
+    case GGUF_U8: *out = x.u8; return true;
+    case GGUF_I8: *out = x.i8; return true;
+    case GGUF_U16: *out = x.u16; return true;
+    case GGUF_I16: *out = x.i16; return true;
+    case GGUF_U32: *out = x.u32; return true;
+    case GGUF_I32: *out = x.i32; return true;
+    case GGUF_I64: *out = x.i64; return true;
+    case GGUF_U64: *out = x.i64; return x.i64 >= 0;
+    default: return false;
     }
 }
 

@@ -45,9 +45,9 @@ struct gguf_text {
 
 struct gguf_value {
     struct gguf_text key;
-    enum gguf_type type;                /* of the items, if it is an array */
+    enum gguf_type type; /* of the items, if it is an array */
     bool array;
-    int64_t count;                      /* of items; 1 if it is no array */
+    int64_t count; /* of items; 1 if it is no array */
     const uint8_t *data;
 };
 
@@ -55,9 +55,9 @@ enum { GGUF_MAX_RANK = 4 };
 
 struct gguf_tensor {
     struct gguf_text name;
-    uint32_t type;                      /* ggml's number: see gguf.def */
+    uint32_t type; /* ggml's number: see gguf.def */
     int rank;
-    int64_t shape[GGUF_MAX_RANK];       /* the fastest dimension first; 1 behind the rank */
+    int64_t shape[GGUF_MAX_RANK]; /* the fastest dimension first; 1 behind the rank */
     const uint8_t *data;
     int64_t bytes;
 };
@@ -66,15 +66,15 @@ struct gguf;
 
 /* Nothing of the data is read. A tensor of a type that gguf.def does not list is ERR_UNSUPPORTED. */
 enum status gguf_open(struct gguf **out, const char *path);
-void gguf_close(struct gguf *file);     /* values and tensors go with it; NULL is fine */
+void gguf_close(struct gguf *file); /* values and tensors go with it; NULL is fine */
 
 int64_t gguf_tensor_count(const struct gguf *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *file, int64_t i);
-const struct gguf_tensor *gguf_tensor_find(const struct gguf *file, const char *name);          /* or NULL */
+const struct gguf_tensor *gguf_tensor_find(const struct gguf *file, const char *name); /* or NULL */
 
 int64_t gguf_value_count(const struct gguf *file);
 const struct gguf_value *gguf_value_at(const struct gguf *file, int64_t i);
-const struct gguf_value *gguf_value_find(const struct gguf *file, const char *key);             /* or NULL */
+const struct gguf_value *gguf_value_find(const struct gguf *file, const char *key); /* or NULL */
 
 /* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Any type of whole number is
  * an int. */

@@ -23,7 +23,7 @@ static enum status token_id(const json_t *value, int64_t *out, const char *key, 
     int64_t id = json_integer_value(value);
     if (!json_is_integer(value) || id > INT32_MAX)
         return fail(ERR_FORMAT, "%s: \"%s\" is not a token's number", path, key);
-    *out = id < 0 ? -1 : id;            /* some configs say -1 for none */
+    *out = id < 0 ? -1 : id; /* some configs say -1 for none */
     return OK;
 }
 

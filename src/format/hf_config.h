@@ -17,20 +17,20 @@
 enum { HF_CONFIG_MAX_EOS = 16 };
 
 struct hf_config {
-    json_t *tree;                       /* config.json, an object */
-    const char *path;                   /* config.json's, for messages */
-    const char *model_type;             /* "llama"; never NULL */
-    const char *architecture;           /* the first of "architectures", or NULL */
-    const char *dtype;                  /* "bfloat16", from "dtype" or else "torch_dtype", or NULL */
-    const char *quantization;           /* quantization_config's quant_method ("" if it has none), or NULL: plain weights */
-    int64_t eos[HF_CONFIG_MAX_EOS];     /* generation stops at any; generation_config.json's where that has them */
-    int eos_count;                      /* 0: not said */
-    int64_t bos, pad;                   /* -1: not said */
+    json_t *tree;                   /* config.json, an object */
+    const char *path;               /* config.json's, for messages */
+    const char *model_type;         /* "llama"; never NULL */
+    const char *architecture;       /* the first of "architectures", or NULL */
+    const char *dtype;              /* "bfloat16", from "dtype" or else "torch_dtype", or NULL */
+    const char *quantization;       /* quantization_config's quant_method ("" if it has none), or NULL: plain weights */
+    int64_t eos[HF_CONFIG_MAX_EOS]; /* generation stops at any; generation_config.json's where that has them */
+    int eos_count;                  /* 0: not said */
+    int64_t bos, pad;               /* -1: not said */
     struct arena arena;
 };
 
 enum status hf_config_open(struct hf_config *config, const char *dir);
-void hf_config_close(struct hf_config *config);         /* all strings go with it */
+void hf_config_close(struct hf_config *config); /* all strings go with it */
 
 /* A missing key or null leaves *out as it is; a wrong type is an error that names the file and the key. */
 enum status hf_config_int(const struct hf_config *config, const char *key, int64_t *out);
@@ -51,9 +51,9 @@ enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
 struct rope_config {
     enum rope_kind kind;
     double theta;
-    double factor;                              /* linear, llama3 */
-    double low_freq_factor, high_freq_factor;   /* llama3: 0 < low < high */
-    int64_t original_max_position;              /* llama3 */
+    double factor;                            /* linear, llama3 */
+    double low_freq_factor, high_freq_factor; /* llama3: 0 < low < high */
+    int64_t original_max_position;            /* llama3 */
 };
 
 /* From "rope_parameters" (transformers 5) or "rope_theta" and "rope_scaling" (before). Types other than the three, rotation of a

@@ -21,10 +21,10 @@ enum { NF4_VALUES = 16, NF4_BLOCK = 64, NF4_GROUP = 256, NF4_MAP = 256 };
 extern const float nf4_values[NF4_VALUES];
 
 struct nf4 {
-    int64_t count;                      /* of values; a multiple of NF4_BLOCK */
-    int32_t *packed;                    /* count / 8 words */
-    int32_t *codes;                     /* of absmax: nf4_code_words(count) words */
-    float *scales;                      /* the mean of absmax, then the scale of each group: nf4_scales(count) in all */
+    int64_t count;   /* of values; a multiple of NF4_BLOCK */
+    int32_t *packed; /* count / 8 words */
+    int32_t *codes;  /* of absmax: nf4_code_words(count) words */
+    float *scales;   /* the mean of absmax, then the scale of each group: nf4_scales(count) in all */
 };
 
 int64_t nf4_code_words(int64_t count);

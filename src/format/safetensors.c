@@ -16,13 +16,13 @@ struct metadata {
 };
 
 struct safetensors {
-    struct arena arena;                 /* names, metadata, maps */
+    struct arena arena; /* names, metadata, maps */
     struct file_map *maps;
     int64_t map_count;
     struct safetensors_tensor *tensors;
     int64_t count, capacity;
-    struct map names;                   /* to the tensor's number */
-    struct metadata *metadata;          /* in file order */
+    struct map names;          /* to the tensor's number */
+    struct metadata *metadata; /* in file order */
 };
 
 static const struct {
@@ -76,7 +76,8 @@ static enum status read_shape(struct safetensors_tensor *t, const json_t *info, 
     int64_t bits = 1;
     size_t i;
     t->rank = (int)json_array_size(shape);
-    json_array_foreach(shape, i, item) {
+    json_array_foreach(shape, i, item)
+    {
         if (!json_is_integer(item) || json_integer_value(item) < 0)
             return fail(ERR_FORMAT, "%s: tensor %s: dimension %zu is not a size", path, t->name, i);
         t->shape[i] = json_integer_value(item);
@@ -121,7 +122,8 @@ static enum status read_metadata(struct safetensors *file, const json_t *object,
         end = &(*end)->next;
     if (!json_is_object(object))
         return fail(ERR_FORMAT, "%s: \"__metadata__\" must be an object", path);
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         const char *text = plain_text(value);
         if (!text)
             return fail(ERR_FORMAT, "%s: metadata \"%s\" must be plain text", path, key);
@@ -156,7 +158,8 @@ static enum status read_tensors(struct safetensors *file, const json_t *header, 
     TRY(memory_grow(&file->tensors, &file->capacity, need, (int64_t)sizeof *file->tensors));
     const char *key;
     json_t *info;
-    json_object_foreach((json_t *)header, key, info) {
+    json_object_foreach((json_t *)header, key, info)
+    {
         if (strcmp(key, "__metadata__") == 0) {
             TRY(read_metadata(file, info, path));
             continue;
@@ -235,7 +238,8 @@ static enum status list_shards(struct arena *scratch, const json_t *weights, con
     *names = arena_array(scratch, (int64_t)json_object_size(weights), (int64_t)sizeof **names);
     if (!*names)
         return ERR_MEMORY;
-    json_object_foreach((json_t *)weights, key, value) {
+    json_object_foreach((json_t *)weights, key, value)
+    {
         const char *name = plain_text(value);
         if (!name || !*name || *name == '.' || strpbrk(name, "/\\"))
             return fail(ERR_FORMAT, "%s: the shard of tensor %s must be a plain file name", path, key);
@@ -263,7 +267,8 @@ static enum status read_shards(struct safetensors *file, struct arena *scratch, 
         TRY(read_file(file, &file->maps[i], shard));
     }
     json_t *value;
-    json_object_foreach((json_t *)weights, key, value) {
+    json_object_foreach((json_t *)weights, key, value)
+    {
         const char *name = json_string_value(value);
         const char **shard = bsearch(&name, shards, (size_t)count, sizeof *shards, by_text);
         const struct safetensors_tensor *t = safetensors_find(file, key);

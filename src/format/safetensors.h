@@ -31,12 +31,12 @@ enum { SAFETENSORS_MAX_RANK = 8 };
 struct safetensors_tensor {
     const char *name;
     enum safetensors_dtype dtype;
-    int rank;                           /* 0: one number */
+    int rank; /* 0: one number */
     int64_t shape[SAFETENSORS_MAX_RANK];
     const uint8_t *data;
     int64_t bytes;
-    const struct file_map *map;         /* the mapping that holds data, for file_map_drop */
-    int64_t offset;                     /* data - map->data */
+    const struct file_map *map; /* the mapping that holds data, for file_map_drop */
+    int64_t offset;             /* data - map->data */
 };
 
 struct safetensors;
@@ -44,15 +44,15 @@ struct safetensors;
 /* A directory with model.safetensors or, if that is not there, model.safetensors.index.json; or the path of one file.
  * Tensors that a shard holds but the index does not name are there too, as in transformers. */
 enum status safetensors_open(struct safetensors **out, const char *path);
-void safetensors_close(struct safetensors *file);       /* tensors, names and metadata go with it; NULL is fine */
+void safetensors_close(struct safetensors *file); /* tensors, names and metadata go with it; NULL is fine */
 
 int64_t safetensors_count(const struct safetensors *file);
 const struct safetensors_tensor *safetensors_at(const struct safetensors *file, int64_t i); /* shard by shard, as the bytes lie */
-const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);   /* or NULL */
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name); /* or NULL */
 const char *safetensors_metadata(const struct safetensors *file, const char *key); /* of the first shard that has it, or NULL */
 
-const char *safetensors_dtype_name(enum safetensors_dtype dtype);      /* "BF16" */
-int safetensors_dtype_bits(enum safetensors_dtype dtype);              /* of one element */
+const char *safetensors_dtype_name(enum safetensors_dtype dtype); /* "BF16" */
+int safetensors_dtype_bits(enum safetensors_dtype dtype);         /* of one element */
 
 /* Writes one file, replacing the old one only when complete. Of the tensors name, dtype, rank, shape, data and bytes are
  * read; metadata is key, value, key, value, ..., NULL, or NULL. The layout is that of the format's own library: larger

@@ -61,8 +61,10 @@ static enum status describe(json_t *header, const struct safetensors_tensor *con
             json_decref(shape);
             return fail(ERR_ARGUMENT, "%s: tensor %s does not fit into one file", path, t->name);
         }
-        TRY(put(header, t->name, json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape", shape,
-                                           "data_offsets", (json_int_t)begin, (json_int_t)end), path));
+        TRY(put(header, t->name,
+                json_pack("{s:s, s:o, s:[I, I]}", "dtype", safetensors_dtype_name(t->dtype), "shape", shape, "data_offsets",
+                          (json_int_t)begin, (json_int_t)end),
+                path));
         begin = end;
     }
     return OK;
@@ -89,7 +91,7 @@ static enum status write_header(struct file_writer *writer, const json_t *header
 
 enum { PIECE_BYTES = 1 << 20 };
 
-struct source {                         /* where the bytes come from: the tensors' own data, or a reader */
+struct source { /* where the bytes come from: the tensors' own data, or a reader */
     const struct safetensors_tensor *tensors;
     safetensors_read *read;
     void *context;

@@ -16,8 +16,8 @@ struct net;
 
 struct model_config {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
-    int64_t window;                     /* the most positions the model was made for */
-    int64_t padding;                    /* the padding token, whose embedding is not trained; -1: none */
+    int64_t window;  /* the most positions the model was made for */
+    int64_t padding; /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     bool tied, attention_bias, mlp_bias;
     struct rope_config rope;
@@ -28,8 +28,8 @@ struct config_row {
     const char *key;
     enum { CONFIG_SIZE, CONFIG_REAL, CONFIG_BOOL } kind;
     size_t field;
-    size_t same_as;                     /* 1 + offset of a field that was read before; 0: none */
-    double otherwise;                   /* 0 with same_as 0: the key is needed, but for a bool */
+    size_t same_as;   /* 1 + offset of a field that was read before; 0: none */
+    double otherwise; /* 0 with same_as 0: the key is needed, but for a bool */
 };
 
 #define CONFIG(field) offsetof(struct model_config, field)
@@ -37,15 +37,16 @@ struct config_row {
 
 struct family {
     const char *model_type;
-    const struct config_row *config;    /* ends with key NULL */
-    double rope_theta;                  /* where config.json says none */
+    const struct config_row *config; /* ends with key NULL */
+    double rope_theta;               /* where config.json says none */
     enum status (*check)(const struct hf_config *hf,
                          const struct model_config *config); /* refuses what the forward pass would get wrong */
-    struct value *(*forward)(struct net *n);    /* the states (T, C) behind the last norm; the head belongs to the loss */
+    struct value *(*forward)(struct net *n); /* the states (T, C) behind the last norm; the head belongs to the loss */
 };
 
-enum { FAMILIES = 0
-#define FAMILY(name) + 1
+enum {
+    FAMILIES = 0
+#define FAMILY(name) +1
 #include "models/models.def"
 #undef FAMILY
 };

@@ -10,9 +10,11 @@
 static const struct {
     enum safetensors_dtype in_file;
     enum dtype dtype;
-    const char *name;                   /* in config.json */
+    const char *name; /* in config.json */
 } types[] = {
-    {SAFETENSORS_F32, DTYPE_F32, "float32"}, {SAFETENSORS_BF16, DTYPE_BF16, "bfloat16"}, {SAFETENSORS_F16, DTYPE_F16, "float16"},
+    {SAFETENSORS_F32, DTYPE_F32, "float32"},
+    {SAFETENSORS_BF16, DTYPE_BF16, "bfloat16"},
+    {SAFETENSORS_F16, DTYPE_F16, "float16"},
     {SAFETENSORS_F64, DTYPE_F64, "float64"},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
@@ -69,7 +71,7 @@ enum status model_dtype(const struct model *m, enum dtype *dtype)
 {
     const char *name = m->hf.dtype ? m->hf.dtype : "float32";
     const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, "model.embed_tokens.weight") : NULL;
-    if (embedding)                                      /* what most weights are, whatever small buffers stand beside them */
+    if (embedding) /* what most weights are, whatever small buffers stand beside them */
         return file_dtype(m, embedding, dtype);
     for (int i = 0; i < TYPES; i++)
         if (!strcmp(types[i].name, name)) {

@@ -10,13 +10,13 @@ struct model {
     struct hf_config hf;
     const struct family *family;
     struct model_config config;
-    struct safetensors *files;          /* NULL: opened for planning, without weights */
-    bool adapted;                       /* by the adapter below */
+    struct safetensors *files; /* NULL: opened for planning, without weights */
+    bool adapted;              /* by the adapter below */
     struct adapter_config adapter;
-    const char *adapter_path;           /* of its tensors */
+    const char *adapter_path; /* of its tensors */
     struct safetensors *adapter_files;
     struct store store;
-    int64_t parameters;                 /* set by model_attach: elements of all weights */
+    int64_t parameters; /* set by model_attach: elements of all weights */
 };
 
 /* Reads config.json and, with `weights`, opens the safetensors files. `adapter` may be NULL, or a directory in PEFT's layout. */

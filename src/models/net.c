@@ -60,8 +60,8 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
 struct value *net_embedding(struct net *n, const char *name)
 {
     char full[NAME_SIZE];
-    struct value *w = net_weight(n, full_name(full, name, 0, ".weight"), trains_all(n), 2, n->config->vocabulary,
-                                 n->config->channels);
+    struct value *w =
+        net_weight(n, full_name(full, name, 0, ".weight"), trains_all(n), 2, n->config->vocabulary, n->config->channels);
     return embedding(&n->program, n->ids, w, n->order, n->config->padding);
 }
 
@@ -187,12 +187,8 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     TRY(program_status(p));
     p->recompute = n->tuning->recompute;
     switch (n->goal) {
-    case NET_LOSS:
-        n->result = program_output(p, linear_cross_entropy(p, x, w, n->targets), "losses");
-        return program_status(p);
-    case NET_LOGITS:
-        n->result = program_output(p, linear_wide(p, x, w), "logits");
-        return program_status(p);
+    case NET_LOSS: n->result = program_output(p, linear_cross_entropy(p, x, w, n->targets), "losses"); return program_status(p);
+    case NET_LOGITS: n->result = program_output(p, linear_wide(p, x, w), "logits"); return program_status(p);
     case NET_TRAIN:
         dx = linear_cross_entropy_both(p, x, w, n->targets, n->weights, dw);
         n->result = dx ? program_output(p, dx->producer->out[1], "losses") : NULL;

@@ -15,11 +15,11 @@ enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
 
 /* What is added to a model, and what of it all is trained. */
 struct tuning {
-    const struct adapter_config *lora;  /* pairs beside linear layers; NULL: none */
-    bool train;                         /* the pairs, or without them all weights */
-    bool norms;                         /* the norms' weights too, beside the pairs */
+    const struct adapter_config *lora; /* pairs beside linear layers; NULL: none */
+    bool train;                        /* the pairs, or without them all weights */
+    bool norms;                        /* the norms' weights too, beside the pairs */
     enum recompute recompute;
-    bool tf32;                          /* products of the way forward may round float32 to TF32 */
+    bool tf32; /* products of the way forward may round float32 to TF32 */
 };
 
 struct net {
@@ -29,19 +29,19 @@ struct net {
     const struct tuning *tuning;
     int64_t T, R, S;
     enum net_goal goal;
-    struct value *ids, *positions;      /* (T) */
-    struct value *first, *last;         /* (T) keys that a token sees: slots of this batch, or of the cache */
-    struct value *slots;                /* (T) where its key and value go in the cache; NULL without one */
-    struct value *rows;                 /* (R) the tokens that are asked about; −1: none */
-    struct value *targets;              /* (R) of a loss; −1: none */
-    struct value *until;                /* (T) of training: the last token that sees this one */
-    struct value *order;                /* (T) of a trained embedding: slots sorted by id; else NULL */
-    struct value *weights;              /* (R) of NET_TRAIN: how much each loss counts */
-    struct value *dlogits;              /* (R, V) of NET_TRAIN_LOGITS */
-    struct value *sequence, *draw;      /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
-    int64_t dropouts;                   /* so far: each has its own random numbers */
-    struct value *table;                /* rotary cosines and sines */
-    struct value *result;               /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
+    struct value *ids, *positions; /* (T) */
+    struct value *first, *last;    /* (T) keys that a token sees: slots of this batch, or of the cache */
+    struct value *slots;           /* (T) where its key and value go in the cache; NULL without one */
+    struct value *rows;            /* (R) the tokens that are asked about; −1: none */
+    struct value *targets;         /* (R) of a loss; −1: none */
+    struct value *until;           /* (T) of training: the last token that sees this one */
+    struct value *order;           /* (T) of a trained embedding: slots sorted by id; else NULL */
+    struct value *weights;         /* (R) of NET_TRAIN: how much each loss counts */
+    struct value *dlogits;         /* (R, V) of NET_TRAIN_LOGITS */
+    struct value *sequence, *draw; /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
+    int64_t dropouts;              /* so far: each has its own random numbers */
+    struct value *table;           /* rotary cosines and sines */
+    struct value *result;          /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
 /* Builds the whole program. The net is at a fixed address from then on, until net_free. */
@@ -54,7 +54,7 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
 struct value *net_embedding(struct net *n, const char *name);
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer);
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
-struct value *net_heads(struct net *n, struct value *x, int64_t heads);            /* (T, heads · D) as (T, heads, D) */
+struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */
 struct value *net_rope(struct net *n, struct value *x);
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, int64_t layer); /* (T, H · D) */
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);

@@ -12,10 +12,10 @@
 enum { W, G, M, V, CONTROL, RATES, RANGES, COPY };
 enum { W_AFTER, M_AFTER, V_AFTER, G_AFTER, COPY_AFTER };
 enum { N, K };
-enum { BETA1, BETA2, EPS, REST1, REST2 };       /* numbers; the rest is 1 − beta, which float32 cannot take from a rounded beta */
+enum { BETA1, BETA2, EPS, REST1, REST2 }; /* numbers; the rest is 1 − beta, which float32 cannot take from a rounded beta */
 
 enum { BLOCK = 128 };
-#define PIECE 128                       /* and work-items of a group */
+#define PIECE 128 /* and work-items of a group */
 
 /* The first range that ends behind a piece; the last one, if none does. */
 static int64_t range_of(const int32_t *ranges, int64_t count, int64_t piece)
@@ -69,8 +69,8 @@ KERNEL_BODY static void adamw_forward(const struct call *c, int64_t begin, int64
     }
 }
 
-static const struct kernel kernel = {"adamw", adamw_forward, .file = "adamw",
-                                     .operands = 8, .sizes = 2, .numbers = 5, .group = 128, .rows = 1, .defines = DEFINE(PIECE)};
+static const struct kernel kernel = {"adamw",      adamw_forward, .file = "adamw", .operands = 8,           .sizes = 2,
+                                     .numbers = 5, .group = 128,  .rows = 1,       .defines = DEFINE(PIECE)};
 
 static enum status shape(struct program *p, struct node *n)
 {

@@ -46,7 +46,15 @@ static const struct op_example examples[] = {
     {.build = build, .axes = {{"T", {1, 3, 16, 33, 257}}, {"C", {1, 7, 16, 64, 130, 577}}}}, {0}};
 
 const struct op OP(add) = {
-    .name = "add", .formula = "y = x + d", .inputs = {"x", "d"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"add", add_forward, .file = "add",
-               .operands = 3, .group = 256, .rows = 256}, .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .name = "add",
+    .formula = "y = x + d",
+    .inputs = {"x", "d"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"add", add_forward, .file = "add", .operands = 3, .group = 256, .rows = 256},
+    .block = 16384,
+    .in_place = 1 + X,
+    .flops = flops,
+    .examples = examples,
 };

@@ -11,7 +11,7 @@
 enum { Q, K, V, FIRST, LAST, UNTIL };
 enum { Y, LSE };
 
-struct rows {                           /* a tile of queries in work */
+struct rows { /* a tile of queries in work */
     int64_t count, width;
     real q[TILE_Q * HEAD_MOST], y[TILE_Q * HEAD_MOST], score[TILE_Q * TILE_K];
     real most[TILE_Q], sum[TILE_Q];
@@ -126,8 +126,9 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
 }
 
-static const struct kernel kernel = {"attention", attention_forward, .file = "attention", .operands = 7, .sizes = 5, .numbers = 1,
-                                     .group = 128, .rows = 1, .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel = {
+    "attention",  attention_forward, .file = "attention", .operands = 7,     .sizes = 5,
+    .numbers = 1, .group = 128,      .rows = 1,           .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
@@ -186,7 +187,13 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(attention) = {
-    .name = "attention", .formula = "y[t] = Σ softmax(scale · q[t]·k[s]) · v[s], s = first[t] … last[t]",
-    .inputs = {"q", "k", "v", "first", "last", "until?"}, .outputs = {"y", "lse"}, .shape = shape, .gradient = gradient,
-    .lower = lower, .flops = flops, .examples = examples,
+    .name = "attention",
+    .formula = "y[t] = Σ softmax(scale · q[t]·k[s]) · v[s], s = first[t] … last[t]",
+    .inputs = {"q", "k", "v", "first", "last", "until?"},
+    .outputs = {"y", "lse"},
+    .shape = shape,
+    .gradient = gradient,
+    .lower = lower,
+    .flops = flops,
+    .examples = examples,
 };

@@ -139,14 +139,21 @@ KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t 
         SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
-static const struct kernel kernel_delta = {"attention_bwd_delta", attention_bwd_delta, .file = "attention_bwd", .operands = 3,
-                                           .sizes = 3, .group = 64, .rows = 64};
-static const struct kernel kernel_q = {"attention_bwd_q", attention_bwd_backward_q, .file = "attention_bwd",
-                                       .operands = 9, .sizes = 5, .numbers = 1, .group = 256, .rows = 1,
-                                       .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
-static const struct kernel kernel_kv = {"attention_bwd_kv", attention_bwd_backward_kv, .file = "attention_bwd",
-                                        .operands = 11, .sizes = 5, .numbers = 1, .group = 256, .rows = 1,
-                                        .width = 1 + AT_D, .defines = DEFINE(TILE_K)};
+static const struct kernel kernel_delta = {
+    "attention_bwd_delta", attention_bwd_delta, .file = "attention_bwd", .operands = 3, .sizes = 3, .group = 64, .rows = 64};
+static const struct kernel kernel_q = {
+    "attention_bwd_q", attention_bwd_backward_q, .file = "attention_bwd",  .operands = 9, .sizes = 5, .numbers = 1, .group = 256,
+    .rows = 1,         .width = 1 + AT_D,        .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel_kv = {"attention_bwd_kv",
+                                        attention_bwd_backward_kv,
+                                        .file = "attention_bwd",
+                                        .operands = 11,
+                                        .sizes = 5,
+                                        .numbers = 1,
+                                        .group = 256,
+                                        .rows = 1,
+                                        .width = 1 + AT_D,
+                                        .defines = DEFINE(TILE_K)};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -191,10 +198,14 @@ static struct value *build(struct program *p, const int64_t *d)
 {
     int64_t heads = d[1] * d[2];
     struct value *in[] = {
-        program_input(p, "q", ROLE_ACTIVATION, 3, d[0], heads, d[3]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
-        program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
-        program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
-        program_input(p, "y", ROLE_ACTIVATION, 3, d[0], heads, d[3]), program_input(p, "lse", ROLE_STATISTIC, 2, d[0], heads),
+        program_input(p, "q", ROLE_ACTIVATION, 3, d[0], heads, d[3]),
+        program_input(p, "k", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
+        program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
+        program_input(p, "first", ROLE_INDEX, 1, d[0]),
+        program_input(p, "last", ROLE_INDEX, 1, d[0]),
+        program_input(p, "until", ROLE_INDEX, 1, d[0]),
+        program_input(p, "y", ROLE_ACTIVATION, 3, d[0], heads, d[3]),
+        program_input(p, "lse", ROLE_STATISTIC, 2, d[0], heads),
         program_input(p, "dy", ROLE_ACTIVATION, 3, d[0], heads, d[3]),
     };
     return program_node(p, OP_attention_bwd, 9, in, 1, (double[]){1 / sqrt((double)d[3])});

@@ -11,7 +11,7 @@
 #include "ops/attention_tile.h"
 
 enum { SPLIT_QUERIES = 4 };
-#define SPLIT_KEYS 128                  /* and work-items of a group */
+#define SPLIT_KEYS 128 /* and work-items of a group */
 
 /* A part of one head: D values, m, sum. */
 static inline int64_t split_width(const int64_t *size)
@@ -29,7 +29,7 @@ static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *k
                                        int64_t D, enum dtype dt)
 {
     int64_t whole = D / LANES * LANES, most = at + (count - 1) * step;
-    for (int64_t j = 0; j < count; j += 4) {            /* beyond the last key: the last once more, which nobody reads */
+    for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which nobody reads */
         int64_t k0 = at + j * step;
         int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most,
                 k3 = k2 + step < most ? k2 + step : most;
@@ -115,7 +115,7 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
     real q[HEAD_MOST], score[SPLIT_KEYS + LANES];
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         real *out = (real *)c->data[5] + ((part * c->dim[AT_T] + t) * heads + head) * (D + 2);
-        out[D + 1] = 0;                                 /* no key of this part is seen */
+        out[D + 1] = 0; /* no key of this part is seen */
         if (begin >= end)
             continue;
         for (int64_t d = 0; d < D; d++)
@@ -143,7 +143,7 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
             most = part[p * rows * (D + 2) + D];
     for (int64_t p = 0; p < parts; p++) {
         const real *from = part + p * rows * (D + 2);
-        if (from[D + 1] == 0)                           /* not seen; a NaN passes on */
+        if (from[D + 1] == 0) /* not seen; a NaN passes on */
             continue;
         real weight = real_exp(from[D] - most);
         sum += weight * from[D + 1];
@@ -161,10 +161,12 @@ KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int
         SPECIALISE(c->dtype[1], split_join, c, row);
 }
 
-static const struct kernel split_kernel = {"attention_split", split_parts_body, .file = "attention", .operands = 6, .sizes = 5, .numbers = 1,
-                                           .group = SPLIT_KEYS, .rows = 1, .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)},
-                           join_kernel = {"attention_join", split_join_body, .file = "attention", .operands = 3, .sizes = 4,
-                                          .group = 64, .rows = 1, .defines = DEFINE(SPLIT_KEYS)};
+static const struct kernel split_kernel =
+                               {"attention_split",   split_parts_body, .file = "attention",
+                                .operands = 6,       .sizes = 5,       .numbers = 1,
+                                .group = SPLIT_KEYS, .rows = 1,        .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)},
+                           join_kernel = {"attention_join", split_join_body, .file = "attention", .operands = 3,
+                                          .sizes = 4,       .group = 64,     .rows = 1,           .defines = DEFINE(SPLIT_KEYS)};
 
 /* Lowers an attention node: inputs q, k, v, first, last; outputs y, lse. */
 static inline enum status split_lower(struct lowering *l, const struct node *n)

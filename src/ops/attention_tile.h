@@ -7,11 +7,11 @@
 
 #include "ops/op.h"
 
-#define TILE_Q 32                       /* queries of a tile */
-#define TILE_K 64                       /* keys of a tile */
-#define HEAD_MOST 256                   /* largest head size */
+#define TILE_Q 32     /* queries of a tile */
+#define TILE_K 64     /* keys of a tile */
+#define HEAD_MOST 256 /* largest head size */
 
-enum { AT_T, AT_H, AT_D, AT_S, AT_K };  /* size[]: queries, heads, head size, keys, kv-heads */
+enum { AT_T, AT_H, AT_D, AT_S, AT_K }; /* size[]: queries, heads, head size, keys, kv-heads */
 
 static inline int64_t pad_lanes(int64_t n)
 {

@@ -44,14 +44,30 @@ static struct value *build(struct program *p, const int64_t *d)
     return bias(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "b", ROLE_WEIGHT, 1, d[1]));
 }
 
-#define SIZES {{"T", {1, 2, 6, 65}}, {"C", {1, 17, 64, 300}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {1, 2, 6, 65}},                                                                                                    \
+        {                                                                                                                        \
+            "C",                                                                                                                 \
+            {                                                                                                                    \
+                1, 17, 64, 300                                                                                                   \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static const struct op_example examples[] = {{.build = build, .axes = SIZES}, {0}};
 
 const struct op OP(bias) = {
-    .name = "bias", .formula = "y = x + b", .inputs = {"x", "b"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"bias", bias_forward, .file = "bias",
-               .operands = 3, .sizes = 2, .group = 256, .rows = 1}, .block = 8, .in_place = 1 + X, .examples = examples,
+    .name = "bias",
+    .formula = "y = x + b",
+    .inputs = {"x", "b"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"bias", bias_forward, .file = "bias", .operands = 3, .sizes = 2, .group = 256, .rows = 1},
+    .block = 8,
+    .in_place = 1 + X,
+    .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -94,7 +110,12 @@ static struct value *build_bwd(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
 
 const struct op OP(bias_bwd) = {
-    .name = "bias_bwd", .formula = "db += Σ over rows of dy", .inputs = {"dy", "db"}, .outputs = {"db"}, .shape = shape_bwd,
-    .kernel = {"bias_bwd", bias_backward, .file = "bias",
-               .operands = 2, .sizes = 2, .group = 64, .rows = 64}, .block = 64, .examples = examples_bwd,
+    .name = "bias_bwd",
+    .formula = "db += Σ over rows of dy",
+    .inputs = {"dy", "db"},
+    .outputs = {"db"},
+    .shape = shape_bwd,
+    .kernel = {"bias_bwd", bias_backward, .file = "bias", .operands = 2, .sizes = 2, .group = 64, .rows = 64},
+    .block = 64,
+    .examples = examples_bwd,
 };

@@ -42,7 +42,8 @@ static struct value *build(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 6, 20}}, {"K", {1, 3}}, {"D", {16, 64}}, {"shift", {1, 7}}}}, {0},
+    {.build = build, .fill = fill, .axes = {{"T", {1, 6, 20}}, {"K", {1, 3}}, {"D", {16, 64}}, {"shift", {1, 7}}}},
+    {0},
 };
 
 const struct op OP(cache_write) = {

@@ -35,7 +35,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, gradient_of(n, Y));    /* which casts it back */
+    return gradient_add(p, n, X, gradient_of(n, Y)); /* which casts it back */
 }
 
 static struct value *build(struct program *p, const int64_t *d)

@@ -12,7 +12,7 @@
 enum { PARTS, SCALARS, COUNT };
 enum { CONTROL, COUNT_AFTER };
 enum { P };
-enum { LOG_BETA1, LOG_BETA2 };          /* numbers */
+enum { LOG_BETA1, LOG_BETA2 }; /* numbers */
 
 /* Σ with the rounding errors carried along (Kahan): there may be many thousand parts. */
 static ALWAYS_INLINE real careful_sum(const real *x, int64_t count)
@@ -31,7 +31,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
     const real *scalars = c->data[SCALARS];
     real divisor = scalars[0], most = scalars[1], *control = c->data[3];
     int32_t *count = c->data[COUNT];
-    for (int64_t row = begin; row < end; row++) {               /* the grid is one row */
+    for (int64_t row = begin; row < end; row++) { /* the grid is one row */
         real norm = real_sqrt(careful_sum(c->data[PARTS], c->dim[P])) / divisor, factor = most / (norm + (real)1e-6);
         real t = (real)count[0] + 1;
         bool applies = divisor > 0 && isfinite(norm);
@@ -94,7 +94,16 @@ static struct value *build(struct program *p, const int64_t *d)
                 program_input(p, "count", ROLE_INDEX, 1, (int64_t)2), 0.9, 0.999);
 }
 
-#define SIZES {{"P", {1, 5, 3000}}, {"t", {1, 2, 1000, 2000000}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"P", {1, 5, 3000}},                                                                                                     \
+        {                                                                                                                        \
+            "t",                                                                                                                 \
+            {                                                                                                                    \
+                1, 2, 1000, 2000000                                                                                              \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .adjust = adjust_clipping, .axes = SIZES},

@@ -9,9 +9,9 @@
 
 enum { X, SEQUENCE, POSITIONS, DRAW };
 enum { Y };
-enum { T, C, LEAST, ID };               /* least: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
-enum { FACTOR, PROBABILITY, NUMBER };   /* numbers: 1 / (1 − p), p, the id */
-enum { SEED_LOW, SEED_HIGH, STEP };     /* of draw */
+enum { T, C, LEAST, ID };             /* least: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
+enum { FACTOR, PROBABILITY, NUMBER }; /* numbers: 1 / (1 − p), p, the id */
+enum { SEED_LOW, SEED_HIGH, STEP };   /* of draw */
 
 enum { COUNTERS = 16, CHANNELS = 4 * COUNTERS };
 
@@ -29,8 +29,8 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     const int32_t *sequence = c->data[SEQUENCE], *positions = c->data[POSITIONS], *draw = c->data[DRAW];
     const void *x = c->data[X];
     void *y = c->data[4];
-    uint64_t key = ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) +
-                   (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
+    uint64_t key =
+        ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) + (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
     int32_t least = (int32_t)c->dim[LEAST];
     real factor = (real)c->number[FACTOR];
     int64_t channels = c->dim[C];

@@ -9,7 +9,7 @@
 enum { IDS, W, ORDER };
 enum { Y };
 enum { T, C };
-enum { FIXED };                         /* number: 1 + the id that gets no gradient; 0: none */
+enum { FIXED }; /* number: 1 + the id that gets no gradient; 0: none */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tw, enum dtype ty)
 {
@@ -75,13 +75,20 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}}}, {0},
+    {.build = build, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}}},
+    {0},
 };
 
 const struct op OP(embedding) = {
-    .name = "embedding", .formula = "y[t] = w[ids[t]]", .inputs = {"ids", "w", "order?"}, .outputs = {"y"}, .shape = shape,
-    .gradient = gradient, .kernel = {"embedding", embedding_forward, .file = "embedding",
-                                     .operands = 4, .sizes = 2, .group = 128, .rows = 1}, .block = 16, .examples = examples,
+    .name = "embedding",
+    .formula = "y[t] = w[ids[t]]",
+    .inputs = {"ids", "w", "order?"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"embedding", embedding_forward, .file = "embedding", .operands = 4, .sizes = 2, .group = 128, .rows = 1},
+    .block = 16,
+    .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
@@ -96,7 +103,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED] - 1;
     for (int64_t r = begin; r < end; r++) {
         int32_t id = ids[order[r]];
-        if ((r > 0 && ids[order[r - 1]] == id) || id == fixed)          /* in the middle of a run */
+        if ((r > 0 && ids[order[r - 1]] == id) || id == fixed) /* in the middle of a run */
             continue;
         for (int64_t s = r; s < tokens && ids[order[s]] == id; s++) {
             int64_t from = order[s] * channels, to = id * channels;
@@ -131,7 +138,10 @@ static struct value *build_bwd(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples_bwd[] = {
-    {.build = build_bwd, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}, {"fixed", {1, 4}}}}, {0},
+    {.build = build_bwd,
+     .fill = fill,
+     .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}, {"fixed", {1, 4}}}},
+    {0},
 };
 
 const struct op OP(embedding_bwd) = {
@@ -140,8 +150,8 @@ const struct op OP(embedding_bwd) = {
     .inputs = {"ids", "order", "dy", "dw"},
     .outputs = {"dw"},
     .shape = shape_bwd,
-    .kernel = {"embedding_bwd", embedding_backward, .file = "embedding",
-               .operands = 4, .sizes = 2, .numbers = 1, .group = 128, .rows = 1},
+    .kernel = {"embedding_bwd", embedding_backward, .file = "embedding", .operands = 4, .sizes = 2, .numbers = 1, .group = 128,
+               .rows = 1},
     .block = 16,
     .examples = examples_bwd,
 };

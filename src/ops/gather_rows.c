@@ -52,7 +52,16 @@ static struct value *build(struct program *p, const int64_t *d)
                        program_input(p, "rows", ROLE_INDEX, 1, d[0]));
 }
 
-#define SIZES {{"R", {1, 2, 17, 40}}, {"C", {1, 33, 64}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"R", {1, 2, 17, 40}},                                                                                                   \
+        {                                                                                                                        \
+            "C",                                                                                                                 \
+            {                                                                                                                    \
+                1, 33, 64                                                                                                        \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static const struct op_example examples[] = {{.build = build, .fill = fill, .axes = SIZES}, {0}};
 
@@ -83,8 +92,8 @@ static void backward(const struct call *c, int64_t begin, int64_t end)
             memcpy(dx + (size_t)rows[r] * bytes, dy + (size_t)r * bytes, bytes);
 }
 
-static const struct kernel kernel_bwd = {"scatter_rows", backward, .file = "gather_rows",
-                                         .operands = 3, .sizes = 2, .group = 128, .rows = 1};
+static const struct kernel kernel_bwd = {"scatter_rows", backward, .file = "gather_rows", .operands = 3, .sizes = 2,
+                                         .group = 128,   .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {

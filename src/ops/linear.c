@@ -9,7 +9,7 @@
 enum { X, W };
 enum { Y };
 enum { T, IN, OUT };
-enum { WIDE };                          /* number: results in the statistics' type */
+enum { WIDE }; /* number: results in the statistics' type */
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -30,7 +30,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 /* The way back of a product of the inputs x and w, whose result's gradient is dy. */
 static enum status add_gradients(struct program *p, const struct node *n, int x, int w, struct value *dy)
 {
-    if (dy && dy->dtype != n->in[x]->dtype)             /* wide results in a 16-bit run */
+    if (dy && dy->dtype != n->in[x]->dtype) /* wide results in a 16-bit run */
         dy = NODE(p, cast, dy, n->in[x]);
     if (gradient_wanted(n, w))
         NODE(p, linear_bwd_w, dy, n->in[x], gradient_sum(p, n, w));
@@ -49,7 +49,16 @@ static double flops(const struct node *n)
     return 2.0 * (double)n->size[T] * (double)n->size[IN] * (double)n->size[OUT];
 }
 
-#define SIZES {{"T", {1, 2, 5, 16, 67}}, {"in", {1, 3, 16, 33, 96}}, {"out", {1, 7, 64, 129}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {1, 2, 5, 16, 67}}, {"in", {1, 3, 16, 33, 96}},                                                                    \
+        {                                                                                                                        \
+            "out",                                                                                                               \
+            {                                                                                                                    \
+                1, 7, 64, 129                                                                                                    \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
@@ -63,13 +72,22 @@ static struct value *build_wide(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = SIZES}, {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
-    {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}}, {0},
+    {.build = build, .axes = SIZES},
+    {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
+    {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}},
+    {0},
 };
 
 const struct op OP(linear) = {
-    .name = "linear", .formula = "y = x · wᵀ", .inputs = {"x", "w"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .lower = lower, .flops = flops, .examples = examples,
+    .name = "linear",
+    .formula = "y = x · wᵀ",
+    .inputs = {"x", "w"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .lower = lower,
+    .flops = flops,
+    .examples = examples,
 };
 
 /* --- linear_add --------------------------------------------------------------------------------------------------------- */
@@ -122,8 +140,15 @@ static const struct op_example examples_add[] = {
 };
 
 const struct op OP(linear_add) = {
-    .name = "linear_add", .formula = "y += x · wᵀ", .inputs = {"y", "x", "w"}, .outputs = {"y"}, .shape = shape_add,
-    .gradient = gradient_of_add, .lower = lower_add, .flops = flops, .examples = examples_add,
+    .name = "linear_add",
+    .formula = "y += x · wᵀ",
+    .inputs = {"y", "x", "w"},
+    .outputs = {"y"},
+    .shape = shape_add,
+    .gradient = gradient_of_add,
+    .lower = lower_add,
+    .flops = flops,
+    .examples = examples_add,
 };
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
@@ -154,8 +179,14 @@ static struct value *build_bwd_x(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = SIZES}, {0}};
 
 const struct op OP(linear_bwd_x) = {
-    .name = "linear_bwd_x", .formula = "dx = dy · w", .inputs = {"dy", "w"}, .outputs = {"dx"}, .shape = shape_bwd_x,
-    .lower = lower_bwd_x, .flops = flops, .examples = examples_bwd_x,
+    .name = "linear_bwd_x",
+    .formula = "dx = dy · w",
+    .inputs = {"dy", "w"},
+    .outputs = {"dx"},
+    .shape = shape_bwd_x,
+    .lower = lower_bwd_x,
+    .flops = flops,
+    .examples = examples_bwd_x,
 };
 
 /* --- dw ----------------------------------------------------------------------------------------------------------------- */
@@ -187,6 +218,12 @@ static struct value *build_bwd_w(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_w[] = {{.build = build_bwd_w, .axes = SIZES}, {0}};
 
 const struct op OP(linear_bwd_w) = {
-    .name = "linear_bwd_w", .formula = "dw += dyᵀ · x", .inputs = {"dy", "x", "dw"}, .outputs = {"dw"}, .shape = shape_bwd_w,
-    .lower = lower_bwd_w, .flops = flops, .examples = examples_bwd_w,
+    .name = "linear_bwd_w",
+    .formula = "dw += dyᵀ · x",
+    .inputs = {"dy", "x", "dw"},
+    .outputs = {"dw"},
+    .shape = shape_bwd_w,
+    .lower = lower_bwd_w,
+    .flops = flops,
+    .examples = examples_bwd_w,
 };

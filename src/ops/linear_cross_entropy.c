@@ -76,8 +76,9 @@ KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64
     }
 }
 
-static const struct kernel kernel = {"cross_entropy", linear_cross_entropy_forward, .file = "linear_cross_entropy",
-                                     .operands = 3, .sizes = 3, .group = 256, .rows = 1};
+static const struct kernel kernel = {
+    "cross_entropy", linear_cross_entropy_forward, .file = "linear_cross_entropy", .operands = 3, .sizes = 3, .group = 256,
+    .rows = 1};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -126,7 +127,16 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
         to[r] = r % 7 == 6 ? -1 : example_number(r, d[2]);
 }
 
-#define SIZES {{"R", {1, 8, 37}}, {"C", {1, 16, 65}}, {"V", {1, 17, 512, 1000}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"R", {1, 8, 37}}, {"C", {1, 16, 65}},                                                                                   \
+        {                                                                                                                        \
+            "V",                                                                                                                 \
+            {                                                                                                                    \
+                1, 17, 512, 1000                                                                                                 \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
@@ -158,8 +168,8 @@ const struct op OP(linear_cross_entropy) = {
 enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW };
 enum { BWD_DX, BWD_LOSS };
 
-/* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit, because
- * what they add up to beyond it points the same way in every row and does not average out in the weights' gradients.
+/* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit,
+ * because what they add up to beyond it points the same way in every row and does not average out in the weights' gradients.
  * Operands: z, which is used up, targets, dloss, dz, loss */
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
@@ -168,7 +178,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
         real *z = (real *)c->data[0] + r * vocabulary, most = largest(z, vocabulary);
-        real target = targets[r] < 0 ? 0 : z[targets[r]] - most;        /* dz may lie where z does */
+        real target = targets[r] < 0 ? 0 : z[targets[r]] - most; /* dz may lie where z does */
         real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[2])[r];
         real total = to_exponentials(z, vocabulary, most), share = 1 / total;
         ((real *)c->data[4])[r] = targets[r] < 0 ? 0 : real_log(total) - target;
@@ -186,8 +196,13 @@ KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int6
     SPECIALISE(c->dtype[3], body_bwd, c, begin, end);
 }
 
-static const struct kernel kernel_bwd = {"cross_entropy_bwd", linear_cross_entropy_backward, .file = "linear_cross_entropy",
-                                         .operands = 5, .sizes = 3, .group = 256, .rows = 1};
+static const struct kernel kernel_bwd = {"cross_entropy_bwd",
+                                         linear_cross_entropy_backward,
+                                         .file = "linear_cross_entropy",
+                                         .operands = 5,
+                                         .sizes = 3,
+                                         .group = 256,
+                                         .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {

@@ -12,7 +12,7 @@
 #include "format/nf4.h"
 #include "ops/op.h"
 
-#define TILE_N 64                       /* columns of a result that a work-group makes */
+#define TILE_N 64 /* columns of a result that a work-group makes */
 
 enum { PANEL_BYTES = 16 << 20, TILE_TALL = 64, TILE_FLAT = 16, BLOCK = 16 };
 
@@ -36,7 +36,7 @@ static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64
     const real *scales = c->data[SCALES], *map = c->data[MAP];
     void *w = c->data[WEIGHT];
     int64_t columns = c->dim[EX_COLUMNS];
-    real pair[256][2], value[NF4_BLOCK];                /* the two values of a byte; those of a block before they are scaled */
+    real pair[256][2], value[NF4_BLOCK]; /* the two values of a byte; those of a block before they are scaled */
     for (int byte = 0; byte < 256; byte++) {
         pair[byte][0] = (real)nf4_values[byte / 16];
         pair[byte][1] = (real)nf4_values[byte % 16];
@@ -63,8 +63,8 @@ KERNEL_BODY static void nf4_expand_forward(const struct call *c, int64_t begin, 
     SPECIALISE(c->dtype[WEIGHT], body_expand, c, begin, end);
 }
 
-static const struct kernel kernel_expand = {"nf4_expand", nf4_expand_forward, .file = "nf4", .operands = 5, .sizes = 4,
-                                            .group = 128, .rows = 1};
+static const struct kernel kernel_expand = {"nf4_expand", nf4_expand_forward, .file = "nf4", .operands = 5,
+                                            .sizes = 4,   .group = 128,       .rows = 1};
 
 /* The four parts of a weight (out, in) from input `first` on; the map is input `map`. */
 static enum status expect_weight(const struct node *n, int first, int map, int64_t in, int64_t *out)
@@ -176,8 +176,10 @@ static void nf4_place(const struct call *c, int64_t begin, int64_t end)
 static const struct kernel kernel_place = {.name = "nf4_place", .host = nf4_place};
 
 #define PRODUCT(symbol, count, dims, tile_m)                                                                                     \
-    {#symbol, NULL, .file = "nf4", .operands = (count), .sizes = (dims), .group = 256, .rows = 1,                                \
-     .defines = DEFINE(TILE_N) " -DTILE_M=" DEFINE_TEXT(tile_m)}
+    {                                                                                                                            \
+#symbol, NULL, .file = "nf4", .operands = (count), .sizes = (dims), .group = 256, .rows = 1,                             \
+                       .defines = DEFINE(TILE_N) " -DTILE_M=" DEFINE_TEXT(tile_m)                                                \
+    }
 
 /* With many rows of x, and with few. */
 static const struct kernel kernels[][2] = {
@@ -254,8 +256,9 @@ static enum status add_gradient(struct program *p, const struct node *n, int wei
 {
     if (!dy || !gradient_wanted(n, X))
         return OK;
-    return gradient_add(p, n, X, NODE(p, linear_nf4_bwd_x, dy, n->in[weight + PACKED], n->in[weight + CODES],
-                                      n->in[weight + SCALES], n->in[map]));
+    return gradient_add(
+        p, n, X,
+        NODE(p, linear_nf4_bwd_x, dy, n->in[weight + PACKED], n->in[weight + CODES], n->in[weight + SCALES], n->in[map]));
 }
 
 static enum status gradient(struct program *p, const struct node *n)
@@ -273,8 +276,26 @@ static struct value *build(struct program *p, const int64_t *d)
     return linear_nf4(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, names, NULL, d[2], d[1]));
 }
 
-#define SIZES {{"T", {1, 5, 16, 17, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}}}
-#define LARGE {{"T", {3, 20}}, {"in", {2560}}, {"out", {4096}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {1, 5, 16, 17, 67}}, {"in", {64, 192, 320}},                                                                       \
+        {                                                                                                                        \
+            "out",                                                                                                               \
+            {                                                                                                                    \
+                5, 64, 129                                                                                                       \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
+#define LARGE                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {3, 20}}, {"in", {2560}},                                                                                          \
+        {                                                                                                                        \
+            "out",                                                                                                               \
+            {                                                                                                                    \
+                4096                                                                                                             \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static const struct op_example examples[] = {
     {.build = build, FILLED, .axes = SIZES}, {.build = build, FILLED, .forward_only = true, .axes = LARGE}, {0}};
@@ -379,10 +400,13 @@ static struct value *build_pair_sum(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples_pair[] = {
-    {.build = build_pair, FILLED,
+    {.build = build_pair,
+     FILLED,
      .axes = {{"T", {1, 16, 17, 67}}, {"in", {64, 320}}, {"out1", {20, 64, 129}}, {"out2", {33, 64, 200}}}},
     {.build = build_pair_sum, FILLED, .axes = {{"T", {3, 33}}, {"in", {192, 320}}, {"out", {40, 130}}}},
-    {.build = build_pair, FILLED, .forward_only = true,
+    {.build = build_pair,
+     FILLED,
+     .forward_only = true,
      .axes = {{"T", {3, 20}}, {"in", {2560}}, {"out1", {4096}}, {"out2", {1024}}}},
     {0},
 };

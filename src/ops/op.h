@@ -27,8 +27,8 @@ struct op_example {
         const char *name;
         int64_t values[EXAMPLE_VALUES];
     } axes[EXAMPLE_AXES];
-    bool forward_only;                  /* no gradient to check, or too large for it */
-    float scale;                        /* of the random numbers; 0: 1 */
+    bool forward_only; /* no gradient to check, or too large for it */
+    float scale;       /* of the random numbers; 0: 1 */
 };
 
 /* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last,

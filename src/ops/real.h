@@ -92,7 +92,7 @@ static ALWAYS_INLINE real real_exp(real x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    int32_t bits = (int32_t)((uint32_t)((int32_t)(n == n ? n : 0) + 127) << 23);   /* a NaN stays one through p */
+    int32_t bits = (int32_t)((uint32_t)((int32_t)(n == n ? n : 0) + 127) << 23); /* a NaN stays one through p */
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return x < -87.0f ? 0.0f : p * scale;

@@ -37,7 +37,7 @@ static enum status shape(struct program *p, struct node *n)
     n->rows = n->size[T] = n->in[X]->shape[0];
     n->size[C] = n->in[X]->shape[1];
     TRY(node_expect(n, G, 1, SHAPE(n->size[C])));
-    node_output(p, n, Y, n->in[G]->dtype, 2, n->in[X]->shape);          /* weights and activations have one type */
+    node_output(p, n, Y, n->in[G]->dtype, 2, n->in[X]->shape); /* weights and activations have one type */
     node_output(p, n, R, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[T]));
     return program_status(p);
 }
@@ -62,10 +62,21 @@ static struct value *build(struct program *p, const int64_t *d)
     return rmsnorm(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5);
 }
 
-#define ROWS_AND_CHANNELS {{"T", {1, 2, 7, 33, 130}}, {"C", {1, 3, 16, 31, 64, 96, 577, 1024}}}
+#define ROWS_AND_CHANNELS                                                                                                        \
+    {                                                                                                                            \
+        {"T", {1, 2, 7, 33, 130}},                                                                                               \
+        {                                                                                                                        \
+            "C",                                                                                                                 \
+            {                                                                                                                    \
+                1, 3, 16, 31, 64, 96, 577, 1024                                                                                  \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = ROWS_AND_CHANNELS}, {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f}, {0},
+    {.build = build, .axes = ROWS_AND_CHANNELS},
+    {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f},
+    {0},
 };
 
 const struct op OP(rmsnorm) = {
@@ -188,10 +199,13 @@ KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, 
     }
 }
 
-static const struct kernel kernel_groups = {"rmsnorm_bwd_g", rmsnorm_backward_g, .file = "rmsnorm",
-                                            .operands = 4, .sizes = 2, .group = 256, .rows = 1, .defines = DEFINE(GROUP_ROWS)},
-                           kernel_sum = {"rmsnorm_bwd_g_sum", rmsnorm_sum_groups, .file = "rmsnorm",
-                                         .operands = 2, .sizes = 2, .group = 64, .rows = 64, .defines = DEFINE(GROUP_ROWS)};
+static const struct kernel kernel_groups = {"rmsnorm_bwd_g",   rmsnorm_backward_g,
+                                            .file = "rmsnorm", .operands = 4,
+                                            .sizes = 2,        .group = 256,
+                                            .rows = 1,         .defines = DEFINE(GROUP_ROWS)},
+                           kernel_sum = {
+                               "rmsnorm_bwd_g_sum", rmsnorm_sum_groups, .file = "rmsnorm", .operands = 2,
+                               .sizes = 2,          .group = 64,        .rows = 64,        .defines = DEFINE(GROUP_ROWS)};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {
@@ -223,6 +237,11 @@ static struct value *build_bwd_g(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_g[] = {{.build = build_bwd_g, .axes = ROWS_AND_CHANNELS}, {0}};
 
 const struct op OP(rmsnorm_bwd_g) = {
-    .name = "rmsnorm_bwd_g", .formula = "dg += Σ over rows of x̂·dy", .inputs = {"x", "r", "dy", "dg"}, .outputs = {"dg"},
-    .shape = shape_bwd_g, .lower = lower_bwd_g, .examples = examples_bwd_g,
+    .name = "rmsnorm_bwd_g",
+    .formula = "dg += Σ over rows of x̂·dy",
+    .inputs = {"x", "r", "dy", "dg"},
+    .outputs = {"dg"},
+    .shape = shape_bwd_g,
+    .lower = lower_bwd_g,
+    .examples = examples_bwd_g,
 };

@@ -47,7 +47,8 @@ static struct value *table_build(struct program *p, const int64_t *d)
 }
 
 static const struct op_example table_examples[] = {
-    {.build = table_build, .fill = fill, .axes = {{"T", {1, 9, 70}}, {"D", {2, 16, 64, 128}}}}, {0},
+    {.build = table_build, .fill = fill, .axes = {{"T", {1, 9, 70}}, {"D", {2, 16, 64, 128}}}},
+    {0},
 };
 
 const struct op OP(rope_table) = {
@@ -65,7 +66,7 @@ const struct op OP(rope_table) = {
 
 enum { X, TABLE };
 enum { Y };
-enum { SIGN };                          /* number: 1 forward, −1 back */
+enum { SIGN }; /* number: 1 forward, −1 back */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
@@ -119,7 +120,8 @@ static struct value *build(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 34, 65}}, {"H", {1, 3, 8}}, {"D", {2, 16, 64, 128}}}}, {0},
+    {.build = build, .fill = fill, .axes = {{"T", {1, 3, 34, 65}}, {"H", {1, 3, 8}}, {"D", {2, 16, 64, 128}}}},
+    {0},
 };
 
 const struct op OP(rope) = {

@@ -3,7 +3,7 @@
 
 enum { X };
 enum { Y };
-enum { S };                             /* number */
+enum { S }; /* number */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
@@ -45,8 +45,15 @@ static struct value *build(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1, 5, 64}}, {"C", {1, 16, 31, 577}}}}, {0}};
 
 const struct op OP(scale) = {
-    .name = "scale", .formula = "y = s · x", .inputs = {"x"}, .outputs = {"y"}, .shape = shape, .gradient = gradient,
-    .kernel = {"scale", scale_forward, .file = "scale",
-        .operands = 2, .numbers = 1, .group = 256, .rows = 256},
-    .block = 16384, .in_place = 1 + X, .flops = flops, .examples = examples,
+    .name = "scale",
+    .formula = "y = s · x",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .shape = shape,
+    .gradient = gradient,
+    .kernel = {"scale", scale_forward, .file = "scale", .operands = 2, .numbers = 1, .group = 256, .rows = 256},
+    .block = 16384,
+    .in_place = 1 + X,
+    .flops = flops,
+    .examples = examples,
 };

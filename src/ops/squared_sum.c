@@ -45,8 +45,14 @@ static const struct op_example examples[] = {
 };
 
 const struct op OP(squared_sum) = {
-    .name = "squared_sum", .formula = "parts[i] = Σ g², over the i-th 16384 elements", .inputs = {"g"}, .outputs = {"parts"},
-    .shape = shape, .kernel = {"squared_sum", squared_sum_forward, .file = "squared_sum",
-        .operands = 2, .sizes = 1, .group = 256, .rows = 1, .defines = DEFINE(PIECE)},
-    .block = 1, .flops = flops, .examples = examples,
+    .name = "squared_sum",
+    .formula = "parts[i] = Σ g², over the i-th 16384 elements",
+    .inputs = {"g"},
+    .outputs = {"parts"},
+    .shape = shape,
+    .kernel = {"squared_sum", squared_sum_forward, .file = "squared_sum", .operands = 2, .sizes = 1, .group = 256, .rows = 1,
+               .defines = DEFINE(PIECE)},
+    .block = 1,
+    .flops = flops,
+    .examples = examples,
 };

@@ -43,7 +43,16 @@ static double flops(const struct node *n)
     return 5.0 * (double)n->rows;
 }
 
-#define SIZES {{"T", {1, 5, 64}}, {"F", {1, 31, 160, 1536}}}
+#define SIZES                                                                                                                    \
+    {                                                                                                                            \
+        {"T", {1, 5, 64}},                                                                                                       \
+        {                                                                                                                        \
+            "F",                                                                                                                 \
+            {                                                                                                                    \
+                1, 31, 160, 1536                                                                                                 \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
@@ -52,7 +61,9 @@ static struct value *build(struct program *p, const int64_t *d)
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = SIZES}, {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30}, {0},
+    {.build = build, .axes = SIZES},
+    {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30},
+    {0},
 };
 
 const struct op OP(swiglu) = {

@@ -23,5 +23,11 @@ static struct value *build(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {{.build = build, .axes = {{"T", {1, 7}}, {"C", {1, 33}}}}, {0}};
 
 const struct op OP(zeros) = {
-    .name = "zeros", .formula = "y = 0", .inputs = {"x"}, .outputs = {"y"}, .shape = shape, .lower = lower, .examples = examples,
+    .name = "zeros",
+    .formula = "y = 0",
+    .inputs = {"x"},
+    .outputs = {"y"},
+    .shape = shape,
+    .lower = lower,
+    .examples = examples,
 };

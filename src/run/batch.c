@@ -64,7 +64,7 @@ void batch_put(struct writer *w, const struct sequence *s)
         float weight = sequence_weight(s, i);
         if (weight == 0)
             continue;
-        rows[w->row] = (int32_t)(w->slot + i - 1);              /* the token before predicts this one */
+        rows[w->row] = (int32_t)(w->slot + i - 1); /* the token before predicts this one */
         targets[w->row] = TOKEN_ID(s->ids[i]);
         if (weights)
             weights[w->row] = weight * (float)n->program.gradient_scale;

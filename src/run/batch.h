@@ -2,9 +2,9 @@
 #ifndef RUN_BATCH_H
 #define RUN_BATCH_H
 
+#include "data/data.h"
 #include "models/net.h"
 #include "tensor/engine.h"
-#include "data/data.h"
 
 /* Rows [first, first + count) of a data set, in file order. Starts as {0}, before the first one. */
 struct batch {
@@ -21,11 +21,11 @@ int64_t batch_rows(int64_t T, int64_t trained);
 /* A sequence, and which of its tokens are targets: those that are marked (data/token_cache.h), each counting 1, or with weights
  * those whose weight is not 0, or all. */
 struct sequence {
-    const int32_t *ids;                 /* TOKEN_ID of them, where they are marked */
+    const int32_t *ids; /* TOKEN_ID of them, where they are marked */
     const float *weights;
     bool marked;
     int64_t count;
-    int64_t number;                     /* in the optimizer step; decides what dropout draws */
+    int64_t number; /* in the optimizer step; decides what dropout draws */
 };
 
 struct sequence batch_sequence(const struct data *data, int64_t row, int64_t number);
@@ -37,7 +37,7 @@ float sequence_weight(const struct sequence *s, int64_t i);
 struct writer {
     struct engine *e;
     const struct net *n;
-    int64_t slot, row;                  /* used so far */
+    int64_t slot, row; /* used so far */
 };
 
 /* Lays a sequence into the next slots. */

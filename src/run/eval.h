@@ -9,8 +9,8 @@
 struct evaluation {
     struct data *data;
     int64_t slots;
-    int64_t count;                      /* of batches */
-    float *losses;                      /* of a batch */
+    int64_t count; /* of batches */
+    float *losses; /* of a batch */
 };
 
 /* Told after every batch; false stops with ERR_STOPPED. */

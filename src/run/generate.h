@@ -6,9 +6,9 @@
 
 struct generator {
     struct session *session;
-    int64_t prefill, decode;            /* programs */
-    int64_t slots, used;                /* of the cache */
-    float *logits;                      /* behind the last token, (V) */
+    int64_t prefill, decode; /* programs */
+    int64_t slots, used;     /* of the cache */
+    float *logits;           /* behind the last token, (V) */
 };
 
 /* Adds the programs for sequences of up to `slots` tokens; then session_plan and session_prepare. */

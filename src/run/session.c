@@ -186,8 +186,7 @@ enum status session_prepare(struct session *s)
     session_costs(s, &costs);
     int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
     if (room < 0)
-        return fail(ERR_MEMORY,
-                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s; `hone plan` shows for what. Try %s",
+        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s; `hone plan` shows for what. Try %s",
                     (double)(total + beside) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
                     (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
                     s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");

@@ -13,19 +13,19 @@ struct session {
     struct model model;
     enum run_type run;
     struct engine engine;
-    struct tuning tuning;               /* of all programs: set it before the first session_add */
-    struct net **nets;                  /* by program number; NULL: a program that is no net */
+    struct tuning tuning; /* of all programs: set it before the first session_add */
+    struct net **nets;    /* by program number; NULL: a program that is no net */
     int64_t net_count;
-    int64_t process_bytes;              /* resident before the blocks were touched: what a run takes beside them */
+    int64_t process_bytes; /* resident before the blocks were touched: what a run takes beside them */
     bool opened;
 };
 
 struct session_options {
-    const char *dir, *device, *dtype;   /* dtype: float32, bfloat16, float16 or auto */
-    const char *adapter;                /* a directory in PEFT's layout, or NULL */
-    bool weights;                       /* false: only to plan */
-    bool tf32;                          /* products of the way forward may round float32 to TF32 */
-    struct device_options on_device;    /* its texts outlive the session */
+    const char *dir, *device, *dtype; /* dtype: float32, bfloat16, float16 or auto */
+    const char *adapter;              /* a directory in PEFT's layout, or NULL */
+    bool weights;                     /* false: only to plan */
+    bool tf32;                        /* products of the way forward may round float32 to TF32 */
+    struct device_options on_device;  /* its texts outlive the session */
 };
 
 enum status session_open(struct session *s, const struct session_options *options);

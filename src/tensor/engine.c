@@ -146,8 +146,7 @@ static struct operand on_device(const struct engine *e, const struct value *v)
     return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
 }
 
-enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity,
-                           struct engine_op **out)
+enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity, struct engine_op **out)
 {
     for (int64_t i = 0; i < *count; i++)
         if ((*ops)[i].op == op) {

@@ -13,17 +13,17 @@
 
 #include "tensor/plan.h"
 
-struct engine_op {                      /* what a program's nodes of one op became */
+struct engine_op { /* what a program's nodes of one op became */
     const struct op *op;
     int64_t launches, products, fills;
-    int64_t bytes;                      /* of their operands */
+    int64_t bytes; /* of their operands */
 };
 
 struct engine_program {
-    struct lowering lowering;           /* knows the program */
+    struct lowering lowering; /* knows the program */
     struct prepared *prepared;
     int64_t bytes[LIFE_COUNT];
-    struct engine_op *ops;              /* once it is prepared */
+    struct engine_op *ops; /* once it is prepared */
     int64_t op_count, op_capacity;
     int64_t runs;
 };
@@ -33,7 +33,7 @@ struct engine_block {
     int64_t bytes;
     bool in_file;
     const void *mapped;
-    int32_t block;                      /* the device's number; -1 before engine_prepare */
+    int32_t block; /* the device's number; -1 before engine_prepare */
 };
 
 struct engine {
@@ -43,9 +43,9 @@ struct engine {
     int64_t program_count;
     struct engine_block *blocks;
     int64_t block_count, block_capacity;
-    int32_t life_block[LIFE_COUNT];     /* the block of each lifetime of values */
-    char *staging;                      /* the inputs of the next run */
-    int64_t lead;                       /* the program that leads; -1: none */
+    int32_t life_block[LIFE_COUNT]; /* the block of each lifetime of values */
+    char *staging;                  /* the inputs of the next run */
+    int64_t lead;                   /* the program that leads; -1: none */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);

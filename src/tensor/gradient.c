@@ -37,7 +37,7 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
     if (root->tensor)
         return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it",
                     root->tensor->name);
-    if (gradient->dtype != root->dtype)                 /* 16-bit activations beside a wider residual stream */
+    if (gradient->dtype != root->dtype) /* 16-bit activations beside a wider residual stream */
         gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){gradient, root}, 0, NULL);
     if (!gradient)
         return program_status(p);
@@ -81,7 +81,7 @@ static struct node *second(struct program *p, struct node *n)
         struct node *copy = program_repeat(p, n, in);
         for (int o = 0; copy && o < n->out_count; o++) {
             n->out[o]->again = copy->out[o];
-            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient;       /* of readers behind the segment */
+            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient; /* of readers behind the segment */
         }
         return copy;
     }

@@ -5,7 +5,7 @@
 #include "tensor/program.h"
 
 struct lowered {
-    struct command command;             /* its operands are filled in from `value` once there are places */
+    struct command command; /* its operands are filled in from `value` once there are places */
     struct value *value[OPERANDS];
     const struct node *node;
 };
@@ -15,7 +15,7 @@ struct lowering {
     struct device *device;
     struct lowered *list;
     int64_t count, capacity;
-    const struct node *node;            /* being lowered */
+    const struct node *node; /* being lowered */
 };
 
 /* All commands of a program, in order; freed with lower_free. */

@@ -7,9 +7,9 @@ struct range {
     int64_t begin, end;
 };
 
-struct pool {                           /* free ranges in order of address, never touching each other */
+struct pool { /* free ranges in order of address, never touching each other */
     struct range *range;
-    int64_t count, capacity, size;      /* size: bytes used at the worst moment */
+    int64_t count, capacity, size; /* size: bytes used at the worst moment */
 };
 
 static enum status pool_insert(struct pool *pool, int64_t at, struct range range)
@@ -43,7 +43,7 @@ static int64_t pool_take(struct pool *pool, int64_t bytes)
         return offset;
     }
     int64_t offset = pool->size;
-    if (pool->count && pool->range[pool->count - 1].end == pool->size)          /* grow the free range at the end */
+    if (pool->count && pool->range[pool->count - 1].end == pool->size) /* grow the free range at the end */
         offset = pool->range[--pool->count].begin;
     pool->size = offset + bytes;
     return offset;
@@ -107,13 +107,13 @@ static enum status place_activations(const struct lowering *l, struct pool *pool
         struct value *from = replaced(c, i);
         if (from) {
             c->node->out[0]->place.offset = from->place.offset;
-            from->dies = -1;                                            /* its range lives on */
+            from->dies = -1; /* its range lives on */
         }
         for (int o = 0; o < OPERANDS; o++) {
             struct value *root = c->value[o] ? value_root(c->value[o]) : NULL;
             if (root && shares(root) && root->born == i && !(from && root == c->node->out[0])) {
                 root->place.offset = pool_take(pool, align_up(value_bytes(root)));
-                root->born = -2 - i;                                    /* placed; an operand may be named twice */
+                root->born = -2 - i; /* placed; an operand may be named twice */
             }
         }
         for (int o = 0; o < OPERANDS; o++) {

@@ -64,15 +64,15 @@ void *program_fail(struct program *p, enum status status)
     return NULL;
 }
 
-#define BYTES_MOST ((int64_t)1 << 44)   /* of one value: beyond any memory, and sums of them do not overflow */
+#define BYTES_MOST ((int64_t)1 << 44) /* of one value: beyond any memory, and sums of them do not overflow */
 
 static struct value *new_value(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
 {
     int64_t elements = dtype_size(dtype);
     for (int i = 0; i < rank; i++)
         if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MOST)
-            return program_fail(p, fail(ERR_ARGUMENT, "a value of impossible size, beyond 16 TB: dimension %d is %lld", i,
-                                  (long long)shape[i]));
+            return program_fail(
+                p, fail(ERR_ARGUMENT, "a value of impossible size, beyond 16 TB: dimension %d is %lld", i, (long long)shape[i]));
     struct value *v = p->status == OK ? arena_alloc(lifetime == LIFE_INPUTS ? &p->kept : &p->arena, sizeof *v) : NULL;
     if (!v)
         return program_fail(p, ERR_MEMORY);
@@ -249,7 +249,7 @@ struct value *program_view_as(struct program *p, struct value *v, int rank, cons
     struct value *view = new_view(p, v, 0, rank, shape);
     if (view && value_elements(view) != value_elements(v))
         return program_fail(p, fail(ERR_INTERNAL, "a view of %lld elements on %lld", (long long)value_elements(view),
-                              (long long)value_elements(v)));
+                                    (long long)value_elements(v)));
     return view;
 }
 
@@ -262,7 +262,7 @@ struct value *program_rows(struct program *p, struct value *v, int64_t begin, in
     shape[0] = count;
     if (begin < 0 || begin + count > v->shape[0])
         return program_fail(p, fail(ERR_INTERNAL, "rows %lld to %lld of %lld", (long long)begin, (long long)(begin + count),
-                              (long long)v->shape[0]));
+                                    (long long)v->shape[0]));
     return new_view(p, v, value_bytes(v) / v->shape[0] * begin, v->rank, shape);
 }
 

@@ -18,10 +18,10 @@ enum { PROGRAM_ZEROS, PROGRAM_ADD, PROGRAM_CAST };
 enum role {
     ROLE_WEIGHT,
     ROLE_ACTIVATION,
-    ROLE_RESIDUAL,                      /* the stream that every layer adds to */
-    ROLE_STATISTIC,                     /* row sums, log-sum-exps, losses, logits */
-    ROLE_GRADIENT,                      /* sums for trainable tensors */
-    ROLE_INDEX,                         /* token ids, positions, bounds */
+    ROLE_RESIDUAL,  /* the stream that every layer adds to */
+    ROLE_STATISTIC, /* row sums, log-sum-exps, losses, logits */
+    ROLE_GRADIENT,  /* sums for trainable tensors */
+    ROLE_INDEX,     /* token ids, positions, bounds */
     ROLE_COUNT,
 };
 
@@ -43,74 +43,74 @@ struct lowering;
 struct program;
 
 struct value {
-    const char *name;                   /* of inputs and outputs */
+    const char *name; /* of inputs and outputs */
     enum lifetime lifetime;
     enum dtype dtype;
     int rank;
     int64_t shape[RANK];
-    struct tensor *tensor;              /* what it stands on, or NULL */
-    struct value *base;                 /* a view's; NULL for a root */
-    int64_t base_offset;                /* bytes into the root */
+    struct tensor *tensor; /* what it stands on, or NULL */
+    struct value *base;    /* a view's; NULL for a root */
+    int64_t base_offset;   /* bytes into the root */
     const struct node *producer;
     struct value *gradient;
     bool wants_gradient;
-    struct value *again;                /* its second making, while the way back of its segment is being built */
-    bool needed;                        /* by a node that stays; program_prune's */
-    struct value *next;                 /* roots of a program, in order of creation */
-    int64_t born, dies;                 /* commands; the planner's */
-    struct operand place;               /* set by the planner */
+    struct value *again;  /* its second making, while the way back of its segment is being built */
+    bool needed;          /* by a node that stays; program_prune's */
+    struct value *next;   /* roots of a program, in order of creation */
+    int64_t born, dies;   /* commands; the planner's */
+    struct operand place; /* set by the planner */
 };
 
 /* An op: what a program must know of it. ops/ has one file for each. */
 struct op {
     const char *name, *formula;
-    const char *inputs[NODE_INPUTS + 1], *outputs[NODE_OUTPUTS + 1];       /* an optional input ends with '?' */
-    enum status (*shape)(struct program *p, struct node *n); /* checks inputs, makes outputs, sets size[] and rows */
-    enum status (*gradient)(struct program *p, const struct node *n);      /* NULL: nothing flows back */
-    enum status (*lower)(struct lowering *l, const struct node *n);        /* NULL: one launch of `kernel` over `rows` */
+    const char *inputs[NODE_INPUTS + 1], *outputs[NODE_OUTPUTS + 1];  /* an optional input ends with '?' */
+    enum status (*shape)(struct program *p, struct node *n);          /* checks inputs, makes outputs, sets size[] and rows */
+    enum status (*gradient)(struct program *p, const struct node *n); /* NULL: nothing flows back */
+    enum status (*lower)(struct lowering *l, const struct node *n);   /* NULL: one launch of `kernel` over `rows` */
     struct kernel kernel;
-    int64_t block;                                                         /* rows that one piece of work takes */
-    int in_place; /* output 0 may take this input's memory: 1 + its index */
-    int frozen;   /* inputs from this one on are constants without gradients: 1 + its index */
-    bool cheap;                                                            /* recompute: selective makes its outputs again */
+    int64_t block; /* rows that one piece of work takes */
+    int in_place;  /* output 0 may take this input's memory: 1 + its index */
+    int frozen;    /* inputs from this one on are constants without gradients: 1 + its index */
+    bool cheap;    /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);
-    const struct op_example *examples;                                     /* cases of the op tests */
+    const struct op_example *examples; /* cases of the op tests */
 };
 
 struct node {
     const struct op *op;
     struct value *in[NODE_INPUTS], *out[NODE_OUTPUTS];
     int in_count, out_count;
-    int64_t size[NUMBERS];              /* reaches the kernel as call->dim */
-    double number[NUMBERS];             /* reaches the kernel as call->number */
+    int64_t size[NUMBERS];  /* reaches the kernel as call->dim */
+    double number[NUMBERS]; /* reaches the kernel as call->number */
     int64_t rows;
-    int64_t segment;                    /* 0: none */
+    int64_t segment; /* 0: none */
     struct node *next, *previous;
 };
 
 struct program {
-    const struct op *const *ops;        /* by enum op_id */
-    const enum dtype *types;            /* run_types[...] */
-    double gradient_scale;              /* run_gradient_scale[...] */
+    const struct op *const *ops; /* by enum op_id */
+    const enum dtype *types;     /* run_types[...] */
+    double gradient_scale;       /* run_gradient_scale[...] */
     struct arena arena;
-    struct arena kept;                  /* inputs and outputs, which the host needs as long as the program runs */
-    struct value *outputs;              /* the list of those */
+    struct arena kept;     /* inputs and outputs, which the host needs as long as the program runs */
+    struct value *outputs; /* the list of those */
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
-    struct map tensors;                 /* the value on each tensor, by its name */
-    int64_t segment;                    /* of nodes that are added now; 0: none */
-    enum recompute recompute;           /* of program_gradient */
-    bool tf32;                          /* ops that have a gradient, the way forward, may multiply in TF32 */
+    struct map tensors;       /* the value on each tensor, by its name */
+    int64_t segment;          /* of nodes that are added now; 0: none */
+    enum recompute recompute; /* of program_gradient */
+    bool tf32;                /* ops that have a gradient, the way forward, may multiply in TF32 */
 };
 
 void program_init(struct program *p, const struct op *const *ops, enum run_type run);
-void *program_fail(struct program *p, enum status status);      /* NULL; the program keeps the first failure */
+void *program_fail(struct program *p, enum status status); /* NULL; the program keeps the first failure */
 void program_free(struct program *p);
 enum status program_status(const struct program *p);
 
 /* Values that are not made by nodes. */
-struct value *program_input(struct program *p, const char *name, enum role role, int rank, ...);      /* dimensions as int64_t */
+struct value *program_input(struct program *p, const char *name, enum role role, int rank, ...); /* dimensions as int64_t */
 struct value *program_tensor(struct program *p, struct tensor *tensor);
 
 /* A node; `inputs` may hold NULL for optional ones. Its first output, the others are in ->producer->out. */
@@ -149,7 +149,7 @@ int64_t value_bytes(const struct value *v);
 /* For op->shape: makes an output, or lets it stand for an input's memory that the op adds to. */
 struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape);
 struct value *node_alias(struct program *p, struct node *n, int index, int input);
-enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape);  /* a dimension of -1 is free */
+enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape); /* a dimension of -1 is free */
 
 /* --- gradients ---------------------------------------------------------------------------------------------------------- */
 

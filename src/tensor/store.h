@@ -10,18 +10,18 @@
 #include "base/map.h"
 #include "device/device.h"
 
-enum { RANK = 4, ALIGNMENT = 256 };     /* bytes; what is allocated starts at a multiple */
+enum { RANK = 4, ALIGNMENT = 256 }; /* bytes; what is allocated starts at a multiple */
 
 /* How long memory lives. The first ones hold tensors, the last three values of a program. */
 enum lifetime {
-    LIFE_WEIGHTS,                       /* frozen */
+    LIFE_WEIGHTS, /* frozen */
     LIFE_TRAINABLE,
-    LIFE_GRADIENTS,                     /* sums over an optimizer step */
-    LIFE_STATE,                         /* the optimizer's */
-    LIFE_CACHE,                         /* keys and values of earlier tokens */
-    LIFE_INPUTS,                        /* written by the host before a run */
-    LIFE_OUTPUTS,                       /* read by the host after it */
-    LIFE_ACTIVATIONS,                   /* between two commands of a run */
+    LIFE_GRADIENTS,   /* sums over an optimizer step */
+    LIFE_STATE,       /* the optimizer's */
+    LIFE_CACHE,       /* keys and values of earlier tokens */
+    LIFE_INPUTS,      /* written by the host before a run */
+    LIFE_OUTPUTS,     /* read by the host after it */
+    LIFE_ACTIVATIONS, /* between two commands of a run */
     LIFE_COUNT,
 };
 
@@ -33,14 +33,14 @@ struct tensor {
     enum dtype dtype;
     int rank;
     int64_t shape[RANK];
-    struct tensor *gradient;            /* NULL while frozen */
-    bool in_file;                       /* used where it stands in a mapped file, which `mapped` points to */
+    struct tensor *gradient; /* NULL while frozen */
+    bool in_file;            /* used where it stands in a mapped file, which `mapped` points to */
     const void *mapped;
-    struct tensor *master;              /* of a 16-bit tensor that is trained: the float32 weights it is a copy of */
-    struct tensor *whole;               /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
+    struct tensor *master; /* of a 16-bit tensor that is trained: the float32 weights it is a copy of */
+    struct tensor *whole;  /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
     int64_t part;
-    bool assembled;                     /* it consists of parts */
-    struct operand place;               /* set by engine_place */
+    bool assembled;       /* it consists of parts */
+    struct operand place; /* set by engine_place */
 };
 
 struct store {

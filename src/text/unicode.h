@@ -7,19 +7,19 @@
 
 /* Classes of code points, as bits. All general categories are told apart that patterns of tokenizers ask for. */
 enum {
-    UNICODE_UPPER = 1 << 0,             /* Lu */
-    UNICODE_LOWER = 1 << 1,             /* Ll */
-    UNICODE_TITLE = 1 << 2,             /* Lt */
-    UNICODE_MODIFIER = 1 << 3,          /* Lm */
-    UNICODE_LETTER_OTHER = 1 << 4,      /* Lo */
-    UNICODE_LETTER = (1 << 5) - 1,      /* L: any of the five */
-    UNICODE_MARK = 1 << 5,              /* M */
-    UNICODE_DIGIT = 1 << 6,             /* Nd */
-    UNICODE_NUMBER_OTHER = 1 << 7,      /* Nl, No */
-    UNICODE_NUMBER = 1 << 6 | 1 << 7,   /* N */
-    UNICODE_PUNCTUATION = 1 << 8,       /* P */
-    UNICODE_SYMBOL = 1 << 9,            /* S */
-    UNICODE_SPACE = 1 << 10,            /* White_Space */
+    UNICODE_UPPER = 1 << 0,           /* Lu */
+    UNICODE_LOWER = 1 << 1,           /* Ll */
+    UNICODE_TITLE = 1 << 2,           /* Lt */
+    UNICODE_MODIFIER = 1 << 3,        /* Lm */
+    UNICODE_LETTER_OTHER = 1 << 4,    /* Lo */
+    UNICODE_LETTER = (1 << 5) - 1,    /* L: any of the five */
+    UNICODE_MARK = 1 << 5,            /* M */
+    UNICODE_DIGIT = 1 << 6,           /* Nd */
+    UNICODE_NUMBER_OTHER = 1 << 7,    /* Nl, No */
+    UNICODE_NUMBER = 1 << 6 | 1 << 7, /* N */
+    UNICODE_PUNCTUATION = 1 << 8,     /* P */
+    UNICODE_SYMBOL = 1 << 9,          /* S */
+    UNICODE_SPACE = 1 << 10,          /* White_Space */
 };
 
 /* The classes of a code point by Unicode 16, whatever the installed library knows; 0: none of them. */

@@ -90,8 +90,8 @@ static json_t *describe(const struct trainer *t)
     return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
                      "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
                      (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step",
-                     (json_int_t)p->best_step, "best_loss", json_number(p->best_loss), "eval_loss",
-                     json_number(p->eval_loss), "settings", chosen);
+                     (json_int_t)p->best_step, "best_loss", json_number(p->best_loss), "eval_loss", json_number(p->eval_loss),
+                     "settings", chosen);
 }
 
 static enum status write_place(const struct trainer *t, const char *path)
@@ -114,9 +114,11 @@ static void list_state(struct trainer *t, struct state *s)
     const struct optimizer *o = &t->optimizer;
     *s = (struct state){.trainer = t, .tensor = {o->master, o->moment1, o->moment2, o->count}};
     for (int i = 0; i < STATE_TENSORS; i++)
-        s->file[i] = (struct safetensors_tensor){
-            .name = names[i], .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32, .rank = 1,
-            .shape = {s->tensor[i]->shape[0]}, .bytes = tensor_bytes(s->tensor[i])};
+        s->file[i] = (struct safetensors_tensor){.name = names[i],
+                                                 .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32,
+                                                 .rank = 1,
+                                                 .shape = {s->tensor[i]->shape[0]},
+                                                 .bytes = tensor_bytes(s->tensor[i])};
 }
 
 static enum status read_state(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
@@ -288,7 +290,7 @@ static enum status load_tensors(struct trainer *t, const char *path)
     TRY(safetensors_open(&files, path));
     enum status status = OK;
     list_state(t, &s);
-    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {           /* all of them, before the first is taken */
+    for (int i = 0; i < STATE_TENSORS && status == OK; i++) { /* all of them, before the first is taken */
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
             status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);

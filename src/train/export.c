@@ -37,9 +37,7 @@ static enum status list_trained(struct list *list, bool adapter)
         struct safetensors_tensor *f = &list->file[list->count];
         list->tensor[list->count++] = from;
         f->name = adapter ? arena_format(&list->arena, ADAPTER_PREFIX "%s", t->name) : t->name;
-        f->dtype = from->dtype == DTYPE_BF16  ? SAFETENSORS_BF16
-                   : from->dtype == DTYPE_F16 ? SAFETENSORS_F16
-                                              : SAFETENSORS_F32;
+        f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
         f->rank = t->rank;
         memcpy(f->shape, t->shape, (size_t)t->rank * sizeof f->shape[0]);
         f->bytes = tensor_bytes(from);
@@ -86,7 +84,7 @@ static enum status name_targets(struct list *list, struct adapter_config *config
 
 static enum status write_adapter(struct list *list, const char *dir)
 {
-    static const char *const norms[] = {"norm"};        /* PEFT goes by the end of a module's name: all norms */
+    static const char *const norms[] = {"norm"}; /* PEFT goes by the end of a module's name: all norms */
     const struct tuning *tuning = &list->trainer->session.tuning;
     struct adapter_config config = *tuning->lora;
     config.base_model = list->trainer->options->model_name_or_path;

@@ -18,11 +18,11 @@ struct run {
     run_listener *listener;
     void *context;
     struct run_result *result;
-    struct sequence *sequences;         /* of a step */
-    const char *metrics;                /* path */
+    struct sequence *sequences; /* of a step */
+    const char *metrics;        /* path */
     double start;
     struct trainer_step last;
-    double seconds[RATE_STEPS];         /* of the last steps, and their tokens */
+    double seconds[RATE_STEPS]; /* of the last steps, and their tokens */
     int64_t tokens[RATE_STEPS];
     int64_t steps_here;
     bool stopped;
@@ -104,7 +104,7 @@ static enum status cut_metrics(const struct run *r)
         status = file_read(&old, r->metrics, MOST_METRICS);
     for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
         end = strchr(line, '\n');
-        if (!end)                                       /* cut off by a crash */
+        if (!end) /* cut off by a crash */
             break;
         json_t *tree = NULL;
         int64_t step = 0;

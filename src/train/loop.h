@@ -12,23 +12,23 @@ enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE, RUN_WAIT };
 
 struct run_event {
     enum run_event_kind kind;
-    double seconds;                     /* since this run's first step began */
-    double tokens_per_second;           /* over the last steps */
-    const struct trainer_step *last;    /* NULL before the first */
+    double seconds;                  /* since this run's first step began */
+    double tokens_per_second;        /* over the last steps */
+    const struct trainer_step *last; /* NULL before the first */
     double eval_loss;
     bool best;
     const char *path;
-    int64_t under_way;                  /* steps that the device works on beyond the last one told of */
+    int64_t under_way; /* steps that the device works on beyond the last one told of */
 };
 
 /* False ends the run in order: it is saved, and run_all returns ERR_STOPPED. */
 typedef bool run_listener(void *context, const struct run_event *event);
 
 struct run_result {
-    double loss;                        /* of the last step; NAN: there was none */
+    double loss; /* of the last step; NAN: there was none */
     double seconds;
-    int64_t tokens, targets;            /* of this process */
-    const char *checkpoint;             /* the last one, or NULL; in the trainer's arena */
+    int64_t tokens, targets; /* of this process */
+    const char *checkpoint;  /* the last one, or NULL; in the trainer's arena */
 };
 
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result);

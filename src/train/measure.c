@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 5, PIECE = 1 << 20 };
 
-struct pace {                           /* steps that are queued and told of */
+struct pace { /* steps that are queued and told of */
     struct trainer *t;
     struct sequence *sequences;
     struct hash losses;
@@ -185,7 +185,7 @@ static enum status time_in_turn(struct pace *p, struct measured_graphs *m)
     int64_t each = m->steps > 2 ? m->steps / 2 : 1;
     struct device *device = p->t->session.device;
     for (int round = 0; round < 2 * ROUNDS; round++) {
-        int kind = (round + round / 2) % 2;             /* 0 1 1 0 0 1 1 0 … */
+        int kind = (round + round / 2) % 2; /* 0 1 1 0 0 1 1 0 … */
         device->one_by_one = kind;
         double begin = clock_seconds();
         TRY(run_steps(p, each));

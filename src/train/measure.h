@@ -6,14 +6,14 @@
 #include "train/trainer.h"
 
 struct measured {
-    int64_t steps;                      /* that were counted: those after the first two, which are there to get going */
-    int64_t tokens;                     /* of each */
-    double seconds;                     /* of them all */
-    struct device_counters counters;    /* what they added */
+    int64_t steps;                   /* that were counted: those after the first two, which are there to get going */
+    int64_t tokens;                  /* of each */
+    double seconds;                  /* of them all */
+    struct device_counters counters; /* what they added */
     int64_t host_allocations;
-    struct engine_op *ops;              /* of them all */
+    struct engine_op *ops; /* of them all */
     int64_t op_count, op_capacity;
-    int64_t layer_commands;             /* that one decoder layer adds to a micro-batch, forward and backward; -1: not known */
+    int64_t layer_commands; /* that one decoder layer adds to a micro-batch, forward and backward; -1: not known */
 };
 
 /* Runs and counts steps of a trainer that was opened with TRAINER_MEASURE, in the way of a run: told of one step late where the
@@ -22,11 +22,11 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m);
 void measured_free(struct measured *m);
 
 struct measured_graphs {
-    int64_t steps;                      /* whose results were compared, and how many were timed of each kind */
+    int64_t steps; /* whose results were compared, and how many were timed of each kind */
     int64_t timed;
-    bool captured;                      /* false: the device made no graphs, and said why */
-    bool same;                          /* losses, weights and the optimizer's state are the same bytes */
-    double captured_seconds, uncaptured_seconds;        /* of a step: the medians of several rounds that took turns */
+    bool captured;                               /* false: the device made no graphs, and said why */
+    bool same;                                   /* losses, weights and the optimizer's state are the same bytes */
+    double captured_seconds, uncaptured_seconds; /* of a step: the medians of several rounds that took turns */
 };
 
 /* The same steps captured and uncaptured, each with a trainer of its own; then both kinds in turn with one of them. */

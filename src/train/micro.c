@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-enum { UNKNOWN = -2 };                  /* a program that nobody has asked for */
+enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
 static const char *const recompute_names[RECOMPUTE_COUNT] = {"none", "selective", "full"};

@@ -14,7 +14,7 @@ enum status micro_add(struct trainer *t, bool planning);
 /* Adds the programs of trainer_add_with. */
 enum status micro_add_logits(struct trainer *t);
 
-struct micro {                          /* a micro-batch that runs */
+struct micro { /* a micro-batch that runs */
     const struct net *net;
     int64_t sequences, tokens, targets;
 };

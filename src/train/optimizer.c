@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { UNIT = 128 };                    /* elements; parts of 16-bit arrays are aligned too */
+enum { UNIT = 128 }; /* elements; parts of 16-bit arrays are aligned too */
 
 static bool is_part(const struct tensor *t)
 {
@@ -57,7 +57,7 @@ static void make_part(struct tensor *part, struct tensor *whole, int64_t element
 
 static enum status make_parts(struct optimizer *o, struct store *store)
 {
-    int64_t element = 0, count = store->count;          /* masters are added behind */
+    int64_t element = 0, count = store->count; /* masters are added behind */
     for (int64_t i = 0; i < count; i++) {
         struct tensor *t = store->tensor[i];
         char name[224];

@@ -12,21 +12,21 @@
 
 struct optimizer_options {
     double beta1, beta2, epsilon;
-    double weight_decay;                /* of matrices; norms and biases have none */
+    double weight_decay; /* of matrices; norms and biases have none */
 };
 
-enum { OPTIMIZER_GROUPS = 2 };          /* with decay, without */
+enum { OPTIMIZER_GROUPS = 2 }; /* with decay, without */
 
 struct optimizer {
     struct program program;
-    int64_t index;                      /* of the program */
-    int64_t parameters;                 /* trainable ones */
-    int64_t elements;                   /* of the arrays: parts begin at multiples of 128 */
+    int64_t index;      /* of the program */
+    int64_t parameters; /* trainable ones */
+    int64_t elements;   /* of the arrays: parts begin at multiples of 128 */
     struct tensor *weights, *gradients, *moment1, *moment2;
-    struct tensor *master;              /* the weights themselves in a float32 run */
-    struct tensor *count;               /* (2): updates applied, steps skipped */
+    struct tensor *master; /* the weights themselves in a float32 run */
+    struct tensor *count;  /* (2): updates applied, steps skipped */
     struct value *scalars, *rates, *ranges, *control;
-    int32_t *range;                     /* the table: end in units of 128 elements, group */
+    int32_t *range; /* the table: end in units of 128 elements, group */
     int64_t range_count;
     double weight_decay;
 };
@@ -36,8 +36,8 @@ enum status optimizer_build(struct optimizer *o, struct session *s, const struct
 void optimizer_free(struct optimizer *o);
 
 struct optimizer_result {
-    double norm;                        /* of the divided gradient, before clipping */
-    bool applied;                       /* false: the norm was not finite, and nothing was changed */
+    double norm;  /* of the divided gradient, before clipping */
+    bool applied; /* false: the norm was not finite, and nothing was changed */
 };
 
 /* Its program leads (tensor/engine.h). optimizer_write lays out its inputs for the next run: `divisor` is the weight of all

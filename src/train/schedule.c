@@ -9,14 +9,11 @@ double schedule_rate(const struct schedule *s, int64_t step)
         return s->rate * (double)step / (double)s->warmup;
     int64_t left = s->steps - s->warmup;
     double done = left > 0 ? (double)(step - 1 - s->warmup) / (double)left : 0;
-    done = done < 1 ? done : 1;                         /* a caller may go on for longer */
+    done = done < 1 ? done : 1; /* a caller may go on for longer */
     switch (s->kind) {
-    case SCHEDULE_CONSTANT:
-        return s->rate;
-    case SCHEDULE_LINEAR:
-        return s->rate * (1 - done);
-    case SCHEDULE_COSINE:
-        return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * done));
+    case SCHEDULE_CONSTANT: return s->rate;
+    case SCHEDULE_LINEAR: return s->rate * (1 - done);
+    case SCHEDULE_COSINE: return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * done));
     }
     return s->rate;
 }

@@ -8,8 +8,8 @@ enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
 
 struct schedule {
     enum schedule_kind kind;
-    double rate;                        /* the highest */
-    int64_t warmup, steps;              /* warmup is a part of steps */
+    double rate;           /* the highest */
+    int64_t warmup, steps; /* warmup is a part of steps */
 };
 
 /* Of the step `step`, 1 for the first: no step has a rate of 0 unless `rate` is. */

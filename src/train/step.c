@@ -14,8 +14,11 @@ static struct trainer_step describe(const struct trainer *t, double rate)
 {
     int64_t number = t->place.step + t->ahead + 1;
     return (struct trainer_step){
-        .step = number, .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0,
-        .rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate, .tokens = t->tokens, .targets = t->targets,
+        .step = number,
+        .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0,
+        .rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate,
+        .tokens = t->tokens,
+        .targets = t->targets,
     };
 }
 

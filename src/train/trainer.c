@@ -13,8 +13,8 @@
 #include "train/checkpoint.h"
 #include "train/micro.h"
 
-enum { WINDOW_USUAL = 1024 };           /* of packing */
-enum { SLOTS_FEW = 16 };                /* tokens of the smallest micro-batch */
+enum { WINDOW_USUAL = 1024 }; /* of packing */
+enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
 
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
@@ -23,7 +23,7 @@ static enum status check_taken_over(const struct trainer *t)
 {
     const struct options *o = t->options;
     const struct adapter_config *c = &t->session.model.adapter;
-    static const enum option shape[] = {OPTION_lora_r,      OPTION_lora_alpha,   OPTION_lora_target_modules,
+    static const enum option shape[] = {OPTION_lora_r,     OPTION_lora_alpha,   OPTION_lora_target_modules,
                                         OPTION_use_rslora, OPTION_rank_pattern, OPTION_alpha_pattern};
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
         bool same =
@@ -83,8 +83,8 @@ static enum status choose_method(struct trainer *t)
 enum status trainer_limits(struct data_limits *limits, const struct options *o, const struct model_config *config,
                            struct arena *arena)
 {
-    static const char *const excess[] = {[EXCESS_ERROR] = "error", [EXCESS_TRUNCATE] = "truncate", [EXCESS_SPLIT] = "split",
-                                         [EXCESS_DROP] = "drop"};
+    static const char *const excess[] = {
+        [EXCESS_ERROR] = "error", [EXCESS_TRUNCATE] = "truncate", [EXCESS_SPLIT] = "split", [EXCESS_DROP] = "drop"};
     *limits = (struct data_limits){
         .most_tokens = o->max_length ? o->max_length : config->window,
         .skip_bad = !strcmp(o->bad_rows, "skip"),
@@ -97,8 +97,8 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
         if (!strcmp(o->excess_length, excess[i]))
             limits->excess = (enum data_excess)i;
     if (limits->most_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens",
-                    (long long)limits->most_tokens, (long long)config->window);
+        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->most_tokens,
+                    (long long)config->window);
     return OK;
 }
 
@@ -163,11 +163,12 @@ static void make_schedule(struct trainer *t)
 {
     const struct options *o = t->options;
     double warmup = o->warmup_steps ? (double)o->warmup_steps : ceil(o->warmup_ratio * (double)t->steps - 1e-9);
-    t->schedule = (struct schedule){
-        .kind = !strcmp(o->lr_scheduler_type, "constant") ? SCHEDULE_CONSTANT
-                : !strcmp(o->lr_scheduler_type, "linear") ? SCHEDULE_LINEAR
-                                                          : SCHEDULE_COSINE,
-        .rate = o->learning_rate, .warmup = (int64_t)warmup, .steps = t->steps};
+    t->schedule = (struct schedule){.kind = !strcmp(o->lr_scheduler_type, "constant") ? SCHEDULE_CONSTANT
+                                            : !strcmp(o->lr_scheduler_type, "linear") ? SCHEDULE_LINEAR
+                                                                                      : SCHEDULE_COSINE,
+                                    .rate = o->learning_rate,
+                                    .warmup = (int64_t)warmup,
+                                    .steps = t->steps};
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
@@ -212,8 +213,12 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
     bool planning = ready_for & TRAINER_PLAN;
-    struct session_options options = {.dir = o->model_name_or_path, .device = o->device, .dtype = o->dtype,
-                                      .adapter = o->init_adapter, .weights = !planning, .tf32 = o->tf32,
+    struct session_options options = {.dir = o->model_name_or_path,
+                                      .device = o->device,
+                                      .dtype = o->dtype,
+                                      .adapter = o->init_adapter,
+                                      .weights = !planning,
+                                      .tf32 = o->tf32,
                                       .on_device = {o->cuda_code, o->cuda_graph}};
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
@@ -226,7 +231,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
     TRY(micro_size(t));
     if ((ready_for & TRAINER_SAMPLE) && !t->chat)
         TRY(chat_open(&t->chat, o->model_name_or_path));
-    process_trim();                                     /* a tokenizer's JSON is large, what is kept of it is not */
+    process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
     TRY(add_programs(t, ready_for));
     t->losses = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
     if (!t->losses)
@@ -259,7 +264,7 @@ void trainer_close(struct trainer *t)
     generate_free(&t->generator);
     eval_close(&t->evaluation);
     session_close(&t->session);
-    optimizer_free(&t->optimizer);                      /* its program outlives the session's engine */
+    optimizer_free(&t->optimizer); /* its program outlives the session's engine */
     sampler_free(&t->sampler);
     data_close(&t->eval_data);
     data_close(&t->data);

@@ -12,10 +12,10 @@
 #define TRAIN_TRAINER_H
 
 #include "config/options.h"
+#include "data/sampler.h"
 #include "run/eval.h"
 #include "run/generate.h"
 #include "train/optimizer.h"
-#include "data/sampler.h"
 #include "train/schedule.h"
 
 enum { TRAINER_SIZES = 4 };
@@ -26,66 +26,66 @@ enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, T
 
 /* Where a run stands; what a checkpoint keeps beside tensors. */
 struct trainer_place {
-    int64_t step;                       /* optimizer steps done */
-    int64_t slots;                      /* token slots of the largest micro-batch */
-    int64_t tokens;                     /* so far */
-    int64_t skipped;                    /* steps that were not applied, and how many of them lately in a row */
+    int64_t step;    /* optimizer steps done */
+    int64_t slots;   /* token slots of the largest micro-batch */
+    int64_t tokens;  /* so far */
+    int64_t skipped; /* steps that were not applied, and how many of them lately in a row */
     int64_t skipped_in_row;
-    int64_t best_step;                  /* of the lowest validation loss; 0: none yet */
-    double best_loss, eval_loss;        /* NAN: none yet */
+    int64_t best_step;           /* of the lowest validation loss; 0: none yet */
+    double best_loss, eval_loss; /* NAN: none yet */
 };
 
 struct trainer_step {
     int64_t step;
     double epoch, loss, norm, rate;
     int64_t tokens, targets;
-    double seconds;                     /* from its start, or the end of the step before if that came later, to its end */
+    double seconds; /* from its start, or the end of the step before if that came later, to its end */
     bool applied;
 };
 
-struct under_way {                      /* losses of a micro-batch that are being read */
+struct under_way { /* losses of a micro-batch that are being read */
     const struct net *net;
-    float *weights;                     /* of its losses */
+    float *weights; /* of its losses */
     int64_t rows;
-    bool ends;                          /* the last of its step, of which the rest is: */
+    bool ends; /* the last of its step, of which the rest is: */
     struct trainer_step step;
-    double sum, weight, started;        /* sum: of losses that were waited for before */
+    double sum, weight, started; /* sum: of losses that were waited for before */
 };
 
 struct trainer {
     const struct options *options;
     struct session session;
-    struct adapter_config lora;         /* made from the options, unless an adapter is taken over */
-    struct chat *chat;                  /* NULL while nobody needed it */
-    struct data data, eval_data;        /* row_count 0: none */
+    struct adapter_config lora;  /* made from the options, unless an adapter is taken over */
+    struct chat *chat;           /* NULL while nobody needed it */
+    struct data data, eval_data; /* row_count 0: none */
     struct sampler sampler;
     struct optimizer optimizer;
     struct evaluation evaluation;
-    struct generator generator;         /* session NULL: not ready to sample */
+    struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
     struct arena arena;
-    int64_t micro[TRAINER_SIZES][TRAINER_SIZES];        /* programs by size of T and of R; negative: none */
-    int64_t logits, logits_backward;    /* programs of trainer_add_with; -1: none */
-    float *losses;                      /* of a micro-batch */
-    float *seen;                        /* its logits, of trainer_add_with */
+    int64_t micro[TRAINER_SIZES][TRAINER_SIZES]; /* programs by size of T and of R; negative: none */
+    int64_t logits, logits_backward;             /* programs of trainer_add_with; -1: none */
+    float *losses;                               /* of a micro-batch */
+    float *seen;                                 /* its logits, of trainer_add_with */
     struct trainer_place place;
-    int64_t steps_per_epoch, steps;     /* 0 without data */
-    const char *resume;                 /* the checkpoint that it goes on from, or NULL */
+    int64_t steps_per_epoch, steps; /* 0 without data */
+    const char *resume;             /* the checkpoint that it goes on from, or NULL */
 
     /* Since the last step. */
-    double sum, weight;                 /* of losses and of their weights */
+    double sum, weight; /* of losses and of their weights */
     int64_t tokens, targets, sequences;
-    double started;                     /* when the first of them came */
+    double started; /* when the first of them came */
 
     /* Of queued steps. */
     struct under_way under_way[DEVICE_LATER];
-    int oldest, waiting;                /* of them: a ring */
-    int64_t ahead;                      /* steps that are queued beyond place.step */
-    double collected;                   /* losses of the step whose micro-batches are being collected */
-    bool is_finished;                   /* the losses of a step are there, and it is yet to be told of: */
+    int oldest, waiting; /* of them: a ring */
+    int64_t ahead;       /* steps that are queued beyond place.step */
+    double collected;    /* losses of the step whose micro-batches are being collected */
+    bool is_finished;    /* the losses of a step are there, and it is yet to be told of: */
     struct trainer_step finished;
     struct optimizer_result result;
-    double finished_started, ended;     /* ended: when the last step did */
+    double finished_started, ended; /* ended: when the last step did */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);

@@ -140,7 +140,7 @@ static CUresult refuse_instantiate(CUgraphExec *executable, CUgraph graph, unsig
     return 2;
 }
 
-static int graphs_left;                 /* that may be launched before one is refused */
+static int graphs_left; /* that may be launched before one is refused */
 
 static CUresult refuse_graph(CUgraphExec executable, CUstream stream)
 {
@@ -195,8 +195,8 @@ static void refuse(enum stage call)
 static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(void **state)
 {
     (void)state;
-    static const char *const says[CALLS] = {"beginning to capture", "CUDA: ", "matrix product", "ending the capture",
-                                            "instantiating", "uploading", "launching the graph", "launching the graph"};
+    static const char *const says[CALLS] = {"beginning to capture", "CUDA: ",    "matrix product",      "ending the capture",
+                                            "instantiating",        "uploading", "launching the graph", "launching the graph"};
     struct rig right;
     struct trainer_step want[3];
     find_libraries();

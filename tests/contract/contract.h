@@ -10,13 +10,16 @@
 #include "cuda_rig.h"
 
 /* A row of a program's table; the test's name begins with the id. */
-#define CONTRACT(id, function) {id " " #function, function, start, end, NULL}
+#define CONTRACT(id, function)                                                                                                   \
+    {                                                                                                                            \
+        id " " #function, function, start, end, NULL                                                                             \
+    }
 
-static const char *const compiling[] = {"cuda", "opencl"};      /* devices that compile their kernels */
+static const char *const compiling[] = {"cuda", "opencl"}; /* devices that compile their kernels */
 enum { COMPILING = 2 };
 
-static inline int contract_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count,
-                                CMFixtureFunction setup, CMFixtureFunction teardown)
+static inline int contract_main(int argc, char **argv, const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup,
+                                CMFixtureFunction teardown)
 {
     struct CMUnitTest chosen[32];
     size_t found = 0;
@@ -32,8 +35,7 @@ static inline int contract_main(int argc, char **argv, const struct CMUnitTest *
     return _cmocka_run_group_tests("contract", chosen, found, setup, teardown);
 }
 
-#define CONTRACT_MAIN(tests, setup, teardown) \
-    contract_main(argc, argv, tests, sizeof tests / sizeof tests[0], setup, teardown)
+#define CONTRACT_MAIN(tests, setup, teardown) contract_main(argc, argv, tests, sizeof tests / sizeof tests[0], setup, teardown)
 
 /* Which variants of kernels a CUDA device has. */
 static inline bool has_kernel(const struct device *device, const char *name)

@@ -17,7 +17,7 @@ static nvrtcResult ptx_for_another(nvrtcProgram program, char *ptx)
 static nvrtcResult cubin_for_another(nvrtcProgram program, char *cubin)
 {
     nvrtcResult code = genuine.nvrtcGetCUBIN(program, cubin);
-    cubin[cubin[8] >= 8 ? 49 : 48] = 80;                /* e_flags */
+    cubin[cubin[8] >= 8 ? 49 : 48] = 80; /* e_flags */
     return code;
 }
 
@@ -33,7 +33,7 @@ static void code_of_another_target_is_refused_by_name(void **state)
         long long modules = simulator_count("modules");
         assert_fails(try_sums(&s, device), ERR_DEVICE, "kernel add is code for sm_80, the device is sm_89");
         assert_int_equal(simulator_count("modules"), modules);
-        assert_false(file_exists(kernels_dir));         /* and it is not kept */
+        assert_false(file_exists(kernels_dir)); /* and it is not kept */
         cu = genuine;
         device_close(device);
     }
@@ -68,7 +68,7 @@ static void an_entry_of_another_target_is_refused_by_name_and_made_anew(void **s
     struct buffer other = {0}, own = {0};
     struct digest key = {0};
     own_cache();
-    for (int pass = 0; pass < 3; pass++) {              /* an entry for sm_80, one for sm_89, the first in its place */
+    for (int pass = 0; pass < 3; pass++) { /* an entry for sm_80, one for sm_89, the first in its place */
         struct sums s;
         if (pass < 2)
             assert_ok(directory_remove(kernels_dir));
@@ -206,8 +206,8 @@ static void nothing_is_left_to_compile_for_an_evaluation(void **state)
     for (int d = 0; d < COMPILING; d++) {
         struct session s;
         int64_t program;
-        assert_ok(session_open(&s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32",
-                                                             .weights = true}));
+        assert_ok(session_open(
+            &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32", .weights = true}));
         assert_ok(eval_add(&s, 64, &program));
         assert_ok(session_plan(&s));
         assert_ok(session_prepare(&s));
@@ -317,7 +317,7 @@ static void modules_load_without_options_and_while_the_device_is_idle(void **sta
     struct command other = launch_add(s.block, 0, 4 * SUMS, 8 * SUMS);
     other.launch.dtype[2] = DTYPE_BF16;
     assert_ok(device_write(s.device, (struct operand){s.block, 0}, DTYPE_F32, x, DTYPE_F32, 2 * SUMS));
-    assert_ok(device_run(s.device, s.prepared));        /* nobody waits for it */
+    assert_ok(device_run(s.device, s.prepared)); /* nobody waits for it */
     long long modules = simulator_count("modules");
     assert_ok(device_prepare(s.device, &other, 1, &more));
     assert_int_equal(simulator_count("modules"), modules + 1);
@@ -356,9 +356,9 @@ static void other_lengths_and_batches_need_no_other_kernel(void **state)
         int64_t kernels[2];
         for (int many = 0; many < 2; many++) {
             struct session s;
-            assert_ok(session_open(&s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32",
-                                                                 .weights = true}));
-            s.tuning.train = true;                      /* all weights: every kernel that a way back can have */
+            assert_ok(session_open(
+                &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32", .weights = true}));
+            s.tuning.train = true; /* all weights: every kernel that a way back can have */
             for (int i = 0; i < (many ? 6 : 1); i++) {
                 int64_t program;
                 assert_ok(session_add(&s, NET_TRAIN, T[i], R[i], 0, &program));

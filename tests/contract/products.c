@@ -102,7 +102,7 @@ static void with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same(
     }
     setenv("HONE_CUBLAS_LIBRARY", library, 1);
     free(library);
-    assert_int_equal(got[0].kernels, 0);                /* all of it is products and zeros */
+    assert_int_equal(got[0].kernels, 0); /* all of it is products and zeros */
     assert_true(got[1].kernels > 0);
     assert_memory_equal(got[0].y, got[1].y, sizeof got[0].y);
     assert_memory_equal(got[0].dw, got[1].dw, sizeof got[0].dw);
@@ -240,7 +240,7 @@ static void fused_quantised_products_equal_single_ones(void **state)
             check_pair(devices[d], type, 17, 192, 129, 70);
             check_pair(devices[d], type, 1, 320, 64, 200);
             if (d < 2)
-                check_pair(devices[d], type, 3, 2560, 4096, 1024);       /* Qwen3-4B's; too large for the simulator */
+                check_pair(devices[d], type, 3, 2560, 4096, 1024); /* Qwen3-4B's; too large for the simulator */
         }
 }
 

@@ -33,7 +33,7 @@ static void models_of_different_theta_and_eps_train_side_by_side(void **state)
             open_rig(&r[m], &tied, 0, SETTINGS("device", devices[d], "finetuning_type", "full"));
         }
         for (int m = 0; m < 2; m++)
-            add_all(&r[m].t);                           /* both are open */
+            add_all(&r[m].t); /* both are open */
         for (int m = 0; m < 2; m++) {
             count = tensor_elements(r[m].t.optimizer.gradients);
             gradient[m][d] = download(&r[m].t, r[m].t.optimizer.gradients);
@@ -160,7 +160,7 @@ static void gradients_of_gamma_are_the_same_bytes(void **state)
 /* --- PMAT-472: weights in float16, sums in float32 -------------------------------------------------------------------------- */
 
 struct trained {
-    float *gradients;                   /* as the optimizer sees them: divided by what they were multiplied by */
+    float *gradients; /* as the optimizer sees them: divided by what they were multiplied by */
     int64_t count, weight_bytes;
     double loss;
 };
@@ -198,7 +198,7 @@ static void float16_training_is_near_float32_at_half_the_bytes_and_1e5_does_not_
         float most = 0;
         for (int64_t i = 0; i < want.count; i++)
             most = fabsf(want.gradients[i]) > most ? fabsf(want.gradients[i]) : most;
-        assert_true(w == 0 || most > 65504);            /* more than float16 holds */
+        assert_true(w == 0 || most > 65504); /* more than float16 holds */
         for (int d = 1; d < 3; d++) {
             struct trained got = train_with(devices[d], "float16", weights[w]);
             double difference = relative_difference(got.gradients, want.gradients, want.count);
@@ -262,10 +262,10 @@ static void float16_on_the_processor_is_refused(void **state)
 
 /* --- PMAT-477: clipping happens on the device ------------------------------------------------------------------------------- */
 
-static char happened[1024];             /* one letter for each call */
+static char happened[1024]; /* one letter for each call */
 static size_t happenings;
 static const struct cuda *seen_device;
-static const char *refused;             /* the kernel whose launch fails, or NULL */
+static const char *refused; /* the kernel whose launch fails, or NULL */
 
 static void note(char letter)
 {
@@ -331,7 +331,7 @@ static void between_gradients_and_optimizer_nothing_is_read_or_waited_for(void *
     add_all(&r.t);
     see_all(&r.t);
     assert_ok(trainer_step(&r.t, 0.01, &step));
-    assert_true(step.norm > 0.001 && step.applied);     /* it did clip */
+    assert_true(step.norm > 0.001 && step.applied); /* it did clip */
     const char *begins = strchr(happened, 's');
     assert_non_null(begins);
     assert_memory_equal(begins, "sca", 3);

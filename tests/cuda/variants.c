@@ -26,7 +26,8 @@ static enum status add_list(const struct device *device)
 static void print_list(void)
 {
     for (int64_t i = 0; i < all.count; i++)
-        printf("%s\t%s\t%d\t%s\n", all.need[i].kernel->file, all.need[i].kernel->name, all.need[i].kernel->group, all.need[i].options);
+        printf("%s\t%s\t%d\t%s\n", all.need[i].kernel->file, all.need[i].kernel->name, all.need[i].kernel->group,
+               all.need[i].options);
 }
 
 /* --- the op driver's cases ------------------------------------------------------------------------------------------------ */

@@ -25,9 +25,9 @@ static inline long long simulator_count(const char *what)
     return cudasim_count(what);
 }
 
-static struct cuda_library genuine;     /* the functions as they were found */
+static struct cuda_library genuine; /* the functions as they were found */
 static int warnings;
-static char warning[1024];              /* the last one */
+static char warning[1024]; /* the last one */
 
 static inline void count_warning(void *context, enum log_level level, const char *message)
 {
@@ -41,7 +41,7 @@ static inline void count_warning(void *context, enum log_level level, const char
 /* --- a cache of the test's own -------------------------------------------------------------------------------------------- */
 
 static char cache_dir[32], kernels_dir[64];
-static char *shared_cache;              /* what $HONE_CACHE was */
+static char *shared_cache; /* what $HONE_CACHE was */
 
 /* Compiled kernels are kept in an empty folder until the test ends. */
 static inline void own_cache(void)
@@ -85,7 +85,7 @@ static inline int end(void **state)
     if (loaded)
         cu = genuine;
     drop_cache();
-    return simulator_count("faults") != 0;              /* whatever a test does, the simulator has nothing to say */
+    return simulator_count("faults") != 0; /* whatever a test does, the simulator has nothing to say */
 }
 
 static inline struct device *open_device(void)
@@ -111,13 +111,12 @@ struct sums {
     struct device *device;
     int32_t block;
     struct prepared *prepared;
-    float z[SUMS];                      /* as read back */
+    float z[SUMS]; /* as read back */
 };
 
 static inline struct command launch_add(int32_t block, int64_t x, int64_t d, int64_t y)
 {
-    struct command c = {.kind = COMMAND_LAUNCH,
-                        .launch = {.kernel = &ops_table[OP_add]->kernel, .rows = SUMS, .block = 1}};
+    struct command c = {.kind = COMMAND_LAUNCH, .launch = {.kernel = &ops_table[OP_add]->kernel, .rows = SUMS, .block = 1}};
     for (int i = 0; i < OPERANDS; i++)
         c.operand[i].block = -1;
     c.operand[0] = (struct operand){block, x};

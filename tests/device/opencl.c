@@ -47,8 +47,8 @@ static void products_of_all_shapes_are_right(void **state)
     (void)state;
     static const int64_t shapes[][3] = {{1, 1, 1},   {3, 5, 7},   {16, 64, 16},  {17, 65, 31},
                                         {64, 4, 33}, {5, 130, 2}, {131, 67, 97}, {70, 16, 129}};
-    static const enum dtype types[][3] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16},
-                                          {DTYPE_BF16, DTYPE_BF16, DTYPE_F32}};
+    static const enum dtype types[][3] = {
+        {DTYPE_F32, DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_BF16, DTYPE_F32}};
     double worst[3] = {0};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int t = 0; t < 3; t++)
@@ -134,7 +134,7 @@ static void sixteen_bit_types_are_read_and_rounded_as_on_the_host(void **state)
 static void numbers_between_two_halves_round_to_even(void **state)
 {
     (void)state;
-    static const float x[] = {1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 65519,          65520,  0x1p-25f,
+    static const float x[] = {1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 65519,         65520,  0x1p-25f,
                               0x1.8p-24f,   0x1p-24f,         -0x1.ffep-15f, 1e-30f, -1e30f};
     static const uint16_t want[] = {0x3c00, 0x3c02, 0x7bff, 0x7c00, 0x0000, 0x0002, 0x0001, 0x8400, 0x0000, 0xfc00};
     enum { COUNT = sizeof x / sizeof x[0] };
@@ -202,19 +202,20 @@ static void elements_beyond_two_to_the_31_are_reached(void **state)
         print_message("the device allocates at most %lld bytes\n", (long long)info.most_block);
         skip();
     }
-    struct command scale_all = {.kind = COMMAND_LAUNCH,
-                                .launch = {.kernel = &ops_table[OP_scale]->kernel, .dtype = {DTYPE_BF16, DTYPE_BF16},
-                                           .number = {2}, .rows = count, .block = 1}};
+    struct command scale_all = {
+        .kind = COMMAND_LAUNCH,
+        .launch = {
+            .kernel = &ops_table[OP_scale]->kernel, .dtype = {DTYPE_BF16, DTYPE_BF16}, .number = {2}, .rows = count, .block = 1}};
     float last[] = {1, 2, 3, 4, 5}, first = 8;
     uint16_t got[6];
     assert_ok(device_alloc(device, bytes, &scale_all.operand[0].block));
     int32_t block = scale_all.operand[1].block = scale_all.operand[0].block;
     assert_ok(device_write(device, (struct operand){block, 0}, DTYPE_BF16, &first, DTYPE_F32, 1));
     assert_ok(device_write(device, (struct operand){block, bytes - 10}, DTYPE_BF16, last, DTYPE_F32, 5));
-    run_one(&scale_all);                                                /* by index */
+    run_one(&scale_all); /* by index */
     scale_all.operand[0].offset = scale_all.operand[1].offset = bytes - 6;
     scale_all.launch.rows = 3;
-    run_one(&scale_all);                                                /* by offset */
+    run_one(&scale_all); /* by offset */
     assert_ok(device_read(device, got, (struct operand){block, 0}, 2));
     assert_ok(device_read(device, got + 1, (struct operand){block, bytes - 10}, 10));
     static const float want[] = {16, 2, 4, 12, 16, 20};

@@ -30,14 +30,14 @@ static double product_nmse(struct device *device, const struct gemm *g)
     int64_t workspace = -1;
     for (int i = 0; i < 3; i++) {
         x[i] = product_numbers(count[i], (uint64_t)i + 1, type[i]);
-        command.operand[i].offset = 3 * dtype_size(type[i]);           /* rows of a larger matrix lie anywhere */
+        command.operand[i].offset = 3 * dtype_size(type[i]); /* rows of a larger matrix lie anywhere */
         assert_ok(device_alloc(device, (count[i] + 3) * dtype_size(type[i]), &command.operand[i].block));
     }
     command.operand[GEMM_WORKSPACE] = (struct operand){-1, 64};
     assert_ok(device_gemm_query(device, g, &workspace));
     if (workspace)
         assert_ok(device_alloc(device, workspace + 64, &command.operand[GEMM_WORKSPACE].block));
-    assert_ok(device_prepare(device, &command, 1, &prepared));          /* on zeros */
+    assert_ok(device_prepare(device, &command, 1, &prepared)); /* on zeros */
     for (int i = 0; i < 3; i++)
         assert_ok(device_write(device, command.operand[i], type[i], x[i], DTYPE_F32, count[i]));
     assert_ok(device_run(device, prepared));

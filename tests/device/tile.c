@@ -17,7 +17,7 @@ static struct device *open_with(bool as_gpu, int tile)
     struct device *device;
     assert_ok(device_open(&device, device_name));
     if (as_gpu)
-        ((struct opencl *)device)->gpu = true;          /* it decides the layout, and nothing else */
+        ((struct opencl *)device)->gpu = true; /* it decides the layout, and nothing else */
     device->gemm_tile = tile;
     return device;
 }
@@ -96,7 +96,7 @@ static void what_was_prepared_for_a_tile_is_what_is_launched(void **state)
         int64_t before = kernels_made(device);
         assert_true(product_nmse(device, &g) <= 1e-12);
         assert_int_equal(kernels_made(device), before + 1);
-        device->sealed = true;                          /* from here on whatever was not prepared is refused */
+        device->sealed = true; /* from here on whatever was not prepared is refused */
         assert_true(product_nmse(device, &g) <= 1e-12);
         assert_int_equal(kernels_made(device), before + 1);
     }

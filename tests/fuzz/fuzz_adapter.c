@@ -6,8 +6,8 @@
 #include "format/adapter.h"
 #include "fuzz.h"
 
-static const char *const MODULES[] = {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "model.norm",
-                                      "lm_head", "q", ""};
+static const char *const MODULES[] = {
+    "model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj", "model.norm", "lm_head", "q", ""};
 
 static void check_option(const uint8_t *data, size_t size)
 {

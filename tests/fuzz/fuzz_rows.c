@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "fuzz.h"
 #include "data/check.h"
 #include "data/parse.h"
 #include "data/source.h"
+#include "fuzz.h"
 
 static const char TEMPLATE[] = "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>\n{% endfor %}";
 

@@ -17,8 +17,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static int shards;
     if (!shards++) {
-        put_shard("one", "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                         "\"c\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[1,2]}}", 2);
+        put_shard("one",
+                  "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                  "\"c\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[1,2]}}",
+                  2);
         put_shard("two", "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
     }
     fuzz_put("model.safetensors.index.json", data, size);

@@ -17,9 +17,9 @@ static int replay(const char *folder)
         const char *path = file_join(&arena, folder, entries[i]->d_name);
         if (path && !file_is_directory(path)) {
             printf("%s\n", path);
-            fflush(stdout);             /* the last line names the culprit if the target dies */
+            fflush(stdout); /* the last line names the culprit if the target dies */
             PROMISE(file_read(&bytes, path, INT64_MAX) == OK);
-            uint8_t *exact = malloc(bytes.size ? (size_t)bytes.size : 1);      /* so that a read past the end is seen */
+            uint8_t *exact = malloc(bytes.size ? (size_t)bytes.size : 1); /* so that a read past the end is seen */
             PROMISE(exact != NULL);
             memcpy(exact, bytes.data, (size_t)bytes.size);
             LLVMFuzzerTestOneInput(exact, (size_t)bytes.size);

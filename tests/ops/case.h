@@ -19,8 +19,8 @@ struct op_case {
     struct program program;
     struct engine engine;
     int64_t index;
-    struct value *result;                       /* what the example built */
-    struct value *input[CASE_VALUES];           /* all inputs, in order */
+    struct value *result;             /* what the example built */
+    struct value *input[CASE_VALUES]; /* all inputs, in order */
     int input_count;
     bool prepared;
 };

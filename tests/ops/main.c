@@ -101,7 +101,7 @@ static enum status add_value(struct op_case *c, const struct value *v, struct op
         status = case_read(ref, r, &want);
     for (int64_t i = 0; status == OK && i < value_elements(v); i++) {
         sums->error += (got[i] - want[i]) * (got[i] - want[i]);
-        sums->size += want[i] * want[i] + 1e-20;                        /* what is zero but for rounding */
+        sums->size += want[i] * want[i] + 1e-20; /* what is zero but for rounding */
         sums->largest = fabs(want[i]) > sums->largest ? fabs(want[i]) : sums->largest;
     }
     memory_free(got);
@@ -203,7 +203,7 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
     if (status == OK)
         status = loss_at(c, v, at, direction, -gradient_step, cotangent, &down);
     if (status == OK) {
-        size += 1e-6 * (fabs(up) + fabs(down));                         /* a gradient that is zero but for rounding */
+        size += 1e-6 * (fabs(up) + fabs(down)); /* a gradient that is zero but for rounding */
         double error = fabs((up - down) / (2 * gradient_step) - along) / (size + 1e-300);
         gradient_checks++;
         if (error > worst_gradient)
@@ -349,7 +349,7 @@ static enum status time_op(int op, enum run_type run)
         int32_t word;
         double start = clock_seconds();
         TRY_GOTO(engine_run(&c.engine, c.index), done);
-        TRY_GOTO(device_read(fast, &word, inputs, sizeof word), done);  /* waits for the run */
+        TRY_GOTO(device_read(fast, &word, inputs, sizeof word), done); /* waits for the run */
         double time = clock_seconds() - start;
         best = time < best ? time : best;
     }
@@ -438,7 +438,7 @@ static enum status run_mode(const char *mode, const char *device, const char *on
 {
     if (!strcmp(mode, "docs"))
         return docs();
-    visit *each = !strcmp(mode, "forward")    ? forward_case
+    visit *each = !strcmp(mode, "forward")   ? forward_case
                   : strcmp(mode, "gradient") ? NULL
                   : device                   ? device_gradient_case
                                              : gradient_case;

@@ -32,8 +32,11 @@ static enum status collect(struct trainer *t, const char *prefix, double weight)
         for (int64_t e = 0; e < n; e++)
             all.data[k][e] = (float)((double)all.data[k][e] / weight);
         snprintf(all.name[k], sizeof all.name[k], "%s%s", prefix, tensor->name);
-        all.file[k] = (struct safetensors_tensor){.name = all.name[k], .dtype = SAFETENSORS_F32, .rank = tensor->rank,
-                                                  .data = (const uint8_t *)all.data[k], .bytes = n * 4};
+        all.file[k] = (struct safetensors_tensor){.name = all.name[k],
+                                                  .dtype = SAFETENSORS_F32,
+                                                  .rank = tensor->rank,
+                                                  .data = (const uint8_t *)all.data[k],
+                                                  .bytes = n * 4};
         memcpy(all.file[k].shape, tensor->shape, (size_t)tensor->rank * sizeof tensor->shape[0]);
         all.count++;
     }

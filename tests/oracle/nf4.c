@@ -76,10 +76,10 @@ static enum status dequantise(char **path)
 
 int main(int argc, char **argv)
 {
-    enum status status = argc != 2 + FILES                     ? ERR_ARGUMENT
+    enum status status = argc != 2 + FILES                    ? ERR_ARGUMENT
                          : strcmp(argv[1], "quantise") == 0   ? quantise(argv + 2)
                          : strcmp(argv[1], "dequantise") == 0 ? dequantise(argv + 2)
-                                                               : ERR_ARGUMENT;
+                                                              : ERR_ARGUMENT;
     if (status != OK)
         fprintf(stderr, "%s\n", status_message());
     return (int)status;

@@ -149,8 +149,8 @@ static enum status time_template(const struct jinja *jinja, struct lines *lines,
     while (status == OK && clock_seconds() - start < seconds) {
         for (int64_t i = 0; i < lines->count && status == OK; i++) {
             const json_t *row = lines->line[i].row;
-            const struct jinja_variable variables[] = {{messages, json_object_get(row, "messages")}, {tools, json_null()},
-                                                       {prompt, json_false()}, {bos, begin}};
+            const struct jinja_variable variables[] = {
+                {messages, json_object_get(row, "messages")}, {tools, json_null()}, {prompt, json_false()}, {bos, begin}};
             status = jinja_render_with(jinja, variables, 4, NULL, NULL, &out);
             *bytes += out.text.size;
         }
@@ -166,7 +166,7 @@ enum { BLOCK = 64 };
 struct work {
     const struct chat *chat;
     const struct lines *lines;
-    struct chat_row *rows;              /* one a block, used again */
+    struct chat_row *rows; /* one a block, used again */
     int64_t *bytes;
 };
 

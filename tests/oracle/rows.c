@@ -42,8 +42,8 @@ static enum status print_rows(struct source *source, const struct chat *chat)
         for (int64_t i = 0; i < block.count; i++) {
             enum row_kind kind;
             enum status made = row_encode(chat, block.rows[i].text, block.rows[i].length, &row, &kind);
-            json_t *line = made == OK ? encoded(&row, kind)
-                                      : json_pack("{s:s, s:i}", "error", status_message(), "code", (int)made);
+            json_t *line =
+                made == OK ? encoded(&row, kind) : json_pack("{s:s, s:i}", "error", status_message(), "code", (int)made);
             json_object_set_new(line, "file", json_string(source_path(source, block.file)));
             json_object_set_new(line, "line", json_integer(block.rows[i].line));
             put(line);

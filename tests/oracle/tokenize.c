@@ -92,7 +92,7 @@ static void decode(const struct tokenizer *t, const char *mode, const struct fra
 struct work {
     const struct tokenizer *t;
     const struct frame *frames;
-    int64_t tokens[4096];               /* of each block */
+    int64_t tokens[4096]; /* of each block */
 };
 
 enum { BLOCK = 16 };

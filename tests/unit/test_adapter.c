@@ -142,12 +142,12 @@ static void targets_are_names_or_ends_at_a_dot(void **state)
         {"\"target_modules\": [\"proj\"]", Q0, false},
         {"\"target_modules\": [\"v_proj\", \"0.self_attn.q_proj\"]", Q0, true},
         {"\"target_modules\": [\"0.mlp.up_proj\"]", UP10, false},
-        {"\"target_modules\": [\"mlp.up.proj\"]", UP0, false},          /* a list is no regular expression */
+        {"\"target_modules\": [\"mlp.up.proj\"]", UP0, false}, /* a list is no regular expression */
         {"\"target_modules\": [\"" Q0 "\"]", Q0, true},
         {"\"target_modules\": [\"x." Q0 "\"]", Q0, false},
         {"\"target_modules\": \"" Q0 "\"", Q0, true},
         {"\"target_modules\": \"model.layers.0.self_attn.q.proj\"", Q0, true},
-        {"\"target_modules\": \"q_proj\"", Q0, false},                   /* a text is matched as a whole */
+        {"\"target_modules\": \"q_proj\"", Q0, false}, /* a text is matched as a whole */
         {"\"target_modules\": \"ALL-Linear\"", Q0, true},
         {"\"target_modules\": \"all-linear\"", "lm_head", false},
         {"\"target_modules\": [\"lm_head\"]", "lm_head", true},

@@ -27,7 +27,7 @@ static double eval_once(const char *dtype)
     assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
     assert_int_equal(hone_options_set(o, "dtype", dtype), HONE_OK);
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
-    hone_options_destroy(o);                            /* the model has its own copy */
+    hone_options_destroy(o); /* the model has its own copy */
     if (hone_eval(model, NULL, NULL, &r) != HONE_OK)
         fail_msg("%s", hone_error());
     assert_true(fabs(r.perplexity - exp(r.loss)) < 1e-9 * r.perplexity);
@@ -125,7 +125,7 @@ static void failures_have_their_own_codes(void **state)
     hone_eval_result unset = {0};
     assert_int_equal(hone_eval(model, NULL, NULL, &unset), HONE_ERR_ARGUMENT);
     assert_non_null(strstr(hone_error(), "size"));
-    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_ARGUMENT);     /* no data */
+    assert_int_equal(hone_eval(model, NULL, NULL, &r), HONE_ERR_ARGUMENT); /* no data */
     assert_non_null(strstr(hone_error(), "--data"));
     hone_model_close(model);
 
@@ -138,7 +138,7 @@ static void failures_have_their_own_codes(void **state)
     assert_int_equal(hone_options_set(o, "device", "cuda"), HONE_OK);
     assert_int_equal(hone_model_open(&model, o), HONE_OK);
     hone_status status = hone_eval(model, NULL, NULL, &r);
-    assert_true(status == HONE_ERR_DEVICE || (status == HONE_OK && !strcmp(r.device, "cuda")));       /* there may be a card */
+    assert_true(status == HONE_ERR_DEVICE || (status == HONE_OK && !strcmp(r.device, "cuda"))); /* there may be a card */
     hone_model_close(model);
 
     assert_int_equal(hone_options_set(o, "modle", "x"), HONE_ERR_ARGUMENT);

@@ -185,7 +185,7 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     char text[HASH_TEXT];
     hash_init(&whole);
     digest_text(hash_end(&whole), text);
-    assert_string_equal(text, "99aa06d3014798d86001c324468d497f");      /* XXH3's hash of nothing */
+    assert_string_equal(text, "99aa06d3014798d86001c324468d497f"); /* XXH3's hash of nothing */
     for (int i = 0; i < 5000; i++)
         bytes[i] = (uint8_t)(i * 7);
     hash_add(&whole, bytes, 5000);
@@ -202,8 +202,8 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
 static void float16_goes_there_and_back_and_rounds_to_even(void **state)
 {
     (void)state;
-    static const float x[] = {1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 65519, 65520, 0x1p-25f, 0x1.8p-24f, 0x1p-24f,
-                              -0x1.ffep-15f, 1e-30f, -1e30f};
+    static const float x[] = {1 + 0x1p-11f, 1 + 3 * 0x1p-11f, 65519,         65520,  0x1p-25f,
+                              0x1.8p-24f,   0x1p-24f,         -0x1.ffep-15f, 1e-30f, -1e30f};
     static const uint16_t want[] = {0x3c00, 0x3c02, 0x7bff, 0x7c00, 0x0000, 0x0002, 0x0001, 0x8400, 0x0000, 0xfc00};
     uint16_t got[10];
     for (int i = 0; i < 65536; i++) {

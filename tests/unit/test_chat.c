@@ -149,7 +149,7 @@ static void the_mask_covers_assistants_and_their_end(void **state)
 /* What stands between the prompt and the message's own bytes, and between those, the model has to say. */
 static const char *const TOOLS =
     "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}{% if m.thinking %}<t>{{ m.thinking }}</t>{% endif %}{{ "
-        "m.content }}"
+    "m.content }}"
     "{% for c in m.tool_calls %}<c>{{ c.name }} {{ c.arguments|tojson }}</c>{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
@@ -172,7 +172,7 @@ static void the_mask_covers_what_the_model_has_to_say(void **state)
            "<|im_start|>[a<|im_end|>]<|im_start|>f:r<|im_end|>");
     /* Messages by number, a turn that the next header ends, and one that another message's text interrupts. */
     expect("{% for i in range(messages|length) %}{% set m = messages[i] %}{{ bos_token ~ m.role ~ m.content ~ eos_token "
-        "}}{% endfor %}",
+           "}}{% endfor %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}",
            "<|im_start|>usera<|im_end|><|im_start|>assistant[<|im_end|>]");
     expect("{% for m in messages %}{% if m.role == 'user' %}<|im_end|>{% else %}A:{% endif %}{{ m.content }}{% endfor %}"
@@ -181,7 +181,7 @@ static void the_mask_covers_what_the_model_has_to_say(void **state)
            "\"user\", \"content\": \"c\"}]}",
            "<|im_end|>aA:[b<|im_end|>]c");
     expect("{% for m in messages %}{% if m.role == 'assistant' %}A:{{ m.content }}({{ messages[2].content }}){{ m.more }}{{ "
-        "eos_token }}"
+           "eos_token }}"
            "{% elif m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}A:{% endif %}",
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"more\": "
            "\"d\"}, {\"role\": \"tool\", \"content\": \"r\"}]}",
@@ -234,27 +234,35 @@ static void what_is_typed_is_no_special_token(void **state)
 {
     (void)state;
     enum { IM_END = 2 };
-    assert_int_equal(count_id(CHATML, "{\"messages\": [{\"role\": \"system\", \"content\": \"<|im_end|>\"}, {\"role\": \"user\", "
-                                      "\"content\": \"<|im_end|><|im_end|>\"}, {\"role\": \"tool\", \"content\": "
-                                      "\"<|im_end|>\"}]}",
+    assert_int_equal(count_id(CHATML,
+                              "{\"messages\": [{\"role\": \"system\", \"content\": \"<|im_end|>\"}, {\"role\": \"user\", "
+                              "\"content\": \"<|im_end|><|im_end|>\"}, {\"role\": \"tool\", \"content\": "
+                              "\"<|im_end|>\"}]}",
                               IM_END),
                      3);
     assert_int_equal(count_id(CHATML, "{\"messages\": [{\"role\": \"assistant\", \"content\": \"<|im_end|>\"}]}", IM_END), 2);
-    assert_int_equal(count_id("{{ tools|tojson ~ eos_token }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
-        "\"tools\": "
-                              "[\"<|im_end|>\"]}", IM_END), 1);
+    assert_int_equal(count_id("{{ tools|tojson ~ eos_token }}",
+                              "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], "
+                              "\"tools\": "
+                              "[\"<|im_end|>\"]}",
+                              IM_END),
+                     1);
     assert_int_equal(count_id("{{ messages[0].content|trim|replace('x', '<|im_end|>') ~ eos_token }}",
-                              "{\"messages\": [{\"role\": \"user\", \"content\": \" x<|im_end|> \"}]}", IM_END), 2);
+                              "{\"messages\": [{\"role\": \"user\", \"content\": \" x<|im_end|> \"}]}", IM_END),
+                     2);
 }
 
 static void a_line_needs_no_tree(void **state)
 {
     (void)state;
-    static const struct { bool taken; const char *line; } lines[] = {
+    static const struct {
+        bool taken;
+        const char *line;
+    } lines[] = {
         {true, " {\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0062\\n\\\"\"}, {\"role\": \"assistant\", "
-            "\"content\": \"c\"}]}\n"},
+               "\"content\": \"c\"}]}\n"},
         {true, "{\"messages\": [{\"role\": \"system\", \"content\": \"\"}, {\"name\": [1, -2.5e1, true, null], \"role\": "
-            "\"assistant\", \"content\": \"\"}], \"tools\": null}"},
+               "\"assistant\", \"content\": \"\"}], \"tools\": null}"},
         {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"},
         {false, "{\"messages\": [{\"role\": \"x\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}"},
         {false, "{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}"},
@@ -270,7 +278,7 @@ static void a_line_needs_no_tree(void **state)
     struct chat *chat;
     struct chat_row fast = {0}, slow = {0};
     put_file("chat_template.jinja", "{% for m in messages %}{{ bos_token ~ m|tojson ~ eos_token }}{% endfor %}{{ "
-        "tools|tojson }}");
+                                    "tools|tojson }}");
     assert_ok(chat_open(&chat, dir));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         assert_int_equal(chat_encode_line(chat, lines[i].line, (int64_t)strlen(lines[i].line), &fast), lines[i].taken);
@@ -294,8 +302,9 @@ static void the_clock_can_be_stopped(void **state)
 {
     (void)state;
     assert_int_equal(setenv("SOURCE_DATE_EPOCH", "86400", 1), 0);
-    expect("{{ strftime_now('%d %b %Y %H:%M') }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", "02 Jan "
-        "1970 00:00");
+    expect("{{ strftime_now('%d %b %Y %H:%M') }}", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
+           "02 Jan "
+           "1970 00:00");
     assert_int_equal(unsetenv("SOURCE_DATE_EPOCH"), 0);
 }
 
@@ -356,7 +365,7 @@ static void templates_are_found_where_they_are(void **state)
     assert_string_equal(out.text.data, "True1True");
     chat_close(chat);
     put_file("tokenizer_config.json", "{\"eos_token\": \"E\"}");
-    assert_ok(chat_open(&chat, dir));                   /* a base model: its tokenizer serves without a template */
+    assert_ok(chat_open(&chat, dir)); /* a base model: its tokenizer serves without a template */
     assert_fails(chat_render(chat, row, true, &out), ERR_UNSUPPORTED, "no chat template");
     chat_close(chat);
     put_file("tokenizer_config.json", "{\"chat_template\": \"{% if %}\"}");
@@ -376,7 +385,8 @@ static void templates_are_found_where_they_are(void **state)
 static void rows_that_cannot_be_used_say_why(void **state)
 {
     (void)state;
-    static const struct { const char *row, *message;
+    static const struct {
+        const char *row, *message;
     } bad[] = {
         {"[1]", "not an object with \"messages\""},
         {"{}", "no \"messages\""},

@@ -1,8 +1,8 @@
 /* Checkpoints: going on from them, what is refused, which are kept; and memory that runs out between opening and saving. */
 #include "test.h"
 
-#include "trainer_rig.h"
 #include "train/checkpoint.h"
+#include "trainer_rig.h"
 
 /* A run of three steps, saved as the third's checkpoint. */
 static void save_checkpoint(struct rig *r, const char *const *settings)
@@ -27,16 +27,16 @@ static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
         for (int k = 0; from[k]; k++)
             settings[k] = from[k];
         save_checkpoint(&a, settings);
-        open_rig(&b, &tied, 0, settings);               /* loads it */
+        open_rig(&b, &tied, 0, settings); /* loads it */
         step_once(&b.t, 0.5);
-        add_all(&b.t);                                  /* forgotten by then */
+        add_all(&b.t); /* forgotten by then */
         assert_ok(checkpoint_load(&b.t, checkpoint_dir));
         int n = 0;
         while (settings[n])
             n++;
         settings[n++] = "output";
         settings[n++] = output_dir;
-        open_rig(&c, &tied, 0, settings);               /* finds it */
+        open_rig(&c, &tied, 0, settings); /* finds it */
         assert_string_equal(c.t.resume, checkpoint_dir);
         struct trainer *both[] = {&b.t, &c.t};
         for (int k = 0; k < 2; k++) {
@@ -61,8 +61,9 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
 {
     (void)state;
     static const char *const other[][2] = {
-        {"finetuning_type", "full"}, {"lora_r", "8"}, {"lora_dropout", "0.2"}, {"rank_pattern", "q_proj=2"}, {"seed", "7"},
-        {"learning_rate", "0.5"}, {"lr_scheduler_type", "linear"}, {"max_grad_norm", "0"}, {"packing", "true"},
+        {"finetuning_type", "full"},     {"lora_r", "8"},        {"lora_dropout", "0.2"},
+        {"rank_pattern", "q_proj=2"},    {"seed", "7"},          {"learning_rate", "0.5"},
+        {"lr_scheduler_type", "linear"}, {"max_grad_norm", "0"}, {"packing", "true"},
         {"dtype", "bfloat16"},
     };
     struct rig r, wrong;
@@ -110,10 +111,14 @@ static void replace(char *text, const char *word, const char *by)
 static void a_damaged_checkpoint_is_an_error(void **state)
 {
     (void)state;
-    static const char *const words[][2] = {{"\"version\": 1", "\"version\": 2"},   {"\"version\": 1", "\"version\":[]"},
-                                           {"\"step\": 3", "\"step\":-3"},         {"\"step\": 3", "\"stop\": 3"},
-                                           {"\"tokens\": ", "\"tokens\":-"},       {"_tokens\": 64", "_tokens\": -4"},
-                                           {"_tokens\": 64,", "_tokens\":9e9,"},   {"\"settings\"", "\"sittings\""},
+    static const char *const words[][2] = {{"\"version\": 1", "\"version\": 2"},
+                                           {"\"version\": 1", "\"version\":[]"},
+                                           {"\"step\": 3", "\"step\":-3"},
+                                           {"\"step\": 3", "\"stop\": 3"},
+                                           {"\"tokens\": ", "\"tokens\":-"},
+                                           {"_tokens\": 64", "_tokens\": -4"},
+                                           {"_tokens\": 64,", "_tokens\":9e9,"},
+                                           {"\"settings\"", "\"sittings\""},
                                            {"\"best_loss\": 1.25", "\"best_loss\": \"25\""}};
     struct rig saved, loads;
     struct buffer tensors = {0}, place = {0};
@@ -141,11 +146,11 @@ static void a_damaged_checkpoint_is_an_error(void **state)
         assert_ok(file_replace(tensors_path, tensors.data, cut));
         assert_refused(&loads, &saved);
     }
-    tensors.data[7] = 0x7f;                             /* a header of 2^62 bytes */
+    tensors.data[7] = 0x7f; /* a header of 2^62 bytes */
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
     assert_refused(&loads, &saved);
     tensors.data[7] = 0;
-    replace(tensors.data + 8, "moment2", "moment3");    /* the last one that is looked for but one */
+    replace(tensors.data + 8, "moment2", "moment3"); /* the last one that is looked for but one */
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
     assert_refused(&loads, &saved);
     replace(tensors.data + 8, "moment3", "moment2");

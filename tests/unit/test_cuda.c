@@ -17,7 +17,8 @@ static void make_cubin(unsigned char bytes[64], int abi, uint32_t flags)
 static void code_of_another_target_is_refused_by_name(void **state)
 {
     (void)state;
-    static const char ptx[] = "//\n.version 8.7\n.target sm_90\n.address_size 64\n", special[] = ".version 8.7\n.target sm_90a, debug\n";
+    static const char ptx[] = "//\n.version 8.7\n.target sm_90\n.address_size 64\n",
+                      special[] = ".version 8.7\n.target sm_90a, debug\n";
     unsigned char cubin[64];
     assert_ok(cuda_check_target("add", ptx, sizeof ptx, 90));
     assert_fails(cuda_check_target("add", ptx, sizeof ptx, 89), ERR_DEVICE, "kernel add is code for sm_90, the device is sm_89");
@@ -27,7 +28,8 @@ static void code_of_another_target_is_refused_by_name(void **state)
     assert_fails(cuda_check_target("add", ptx, 0, 90), ERR_DEVICE, "nothing known");
     make_cubin(cubin, 7, 0x00590559);
     assert_ok(cuda_check_target("add", cubin, sizeof cubin, 89));
-    assert_fails(cuda_check_target("add", cubin, sizeof cubin, 86), ERR_DEVICE, "kernel add is code for sm_89, the device is sm_86");
+    assert_fails(cuda_check_target("add", cubin, sizeof cubin, 86), ERR_DEVICE,
+                 "kernel add is code for sm_89, the device is sm_86");
     make_cubin(cubin, 8, 0x06007902);
     assert_ok(cuda_check_target("add", cubin, sizeof cubin, 121));
     assert_fails(cuda_check_target("add", cubin, sizeof cubin, 120), ERR_DEVICE, "sm_121");

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "tiny_model.h"
 #include "data/data.h"
+#include "tiny_model.h"
 
 enum { ROWS = 200 };
 
@@ -312,7 +312,7 @@ static void bad_rows_are_skipped_on_request_and_named(void **state)
         data_close(&data);
     }
     limits.cache_dir = cache;
-    assert_false(open_data(&data));                     /* the cache knows them too */
+    assert_false(open_data(&data)); /* the cache knows them too */
     assert_false(open_data(&again));
     check_same(&data, &again);
     assert_string_equal(data.skipped, again.skipped);
@@ -480,7 +480,7 @@ static void every_allocation_may_fail(void **state)
             assert_true(status == OK || status == ERR_MEMORY);
             failed += status != OK;
         }
-        assert_true(warm ? failed == allocations : failed > allocations / 2);  /* regexes do without, the cache warns */
+        assert_true(warm ? failed == allocations : failed > allocations / 2); /* regexes do without, the cache warns */
     }
 }
 

@@ -89,7 +89,7 @@ static void values_and_tensors_are_found(void **state)
     put_text(&b, "two");
     put_key(&b, "flag", GGUF_BOOL);
     put(&b, 1, 1);
-    put_tensor(&b, "first", 32, 8, 0);          /* Q8_0: 34 bytes */
+    put_tensor(&b, "first", 32, 8, 0); /* Q8_0: 34 bytes */
     put_tensor(&b, "second", 3, 0, 64);
     pad(&b, 64 + 12);
     struct gguf *file;
@@ -141,7 +141,7 @@ static void broken_files_are_refused(void **state)
     b = start(0, 1);
     put_key(&b, "k", GGUF_ARRAY);
     put(&b, GGUF_U64, 4);
-    put(&b, UINT64_MAX / 8 + 2, 8);             /* its bytes overflow */
+    put(&b, UINT64_MAX / 8 + 2, 8); /* its bytes overflow */
     put(&b, 0, 8);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
     b = start(0, 1);
@@ -164,12 +164,9 @@ static void broken_files_are_refused(void **state)
         enum status code;
         const char *message;
     } tensors[] = {
-        {33, 2, 0, ERR_FORMAT, "rows of 33"},
-        {INT64_MAX / 2, 28, 0, ERR_FORMAT, "too large"},
-        {4, 99, 0, ERR_UNSUPPORTED, "type 99"},
-        {-4, 0, 0, ERR_FORMAT, "dimension of -4"},
-        {4, 0, 32, ERR_FORMAT, "does not begin"},
-        {400, 0, 0, ERR_FORMAT, "beyond the file"},
+        {33, 2, 0, ERR_FORMAT, "rows of 33"},     {INT64_MAX / 2, 28, 0, ERR_FORMAT, "too large"},
+        {4, 99, 0, ERR_UNSUPPORTED, "type 99"},   {-4, 0, 0, ERR_FORMAT, "dimension of -4"},
+        {4, 0, 32, ERR_FORMAT, "does not begin"}, {400, 0, 0, ERR_FORMAT, "beyond the file"},
     };
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         b = start(1, 0);
@@ -216,7 +213,7 @@ static void a_tokenizer_is_inside(void **state)
     assert_true(tokens.id[0] == 2 && tokens.id[1] == 3 && tokens.id[2] == 2);
     tokens_free(&tokens);
     tokenizer_close(t);
-    for (int64_t n = 0; n < b.size; n++) {      /* every prefix is refused without harm */
+    for (int64_t n = 0; n < b.size; n++) { /* every prefix is refused without harm */
         assert_ok(file_replace(path, b.data, n));
         assert_int_equal(gguf_tokenizer_open_file(&t, path), ERR_FORMAT);
     }

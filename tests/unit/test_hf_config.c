@@ -172,9 +172,11 @@ static void rope_has_two_layouts(void **state)
         {"\"rope_theta\": 3.0, \"rope_parameters\": {\"rope_type\": \"default\"}", {.theta = 3}},
         {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", {ROPE_LINEAR, 10000, 2, 0, 0, 0}},
         {"\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"linear\", " LLAMA3
-         ", \"original_max_position_embeddings\": 8192}", {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
+         ", \"original_max_position_embeddings\": 8192}",
+         {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
         {"\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", " LLAMA3
-         ", \"original_max_position_embeddings\": 8192}", {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
+         ", \"original_max_position_embeddings\": 8192}",
+         {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
         {"\"max_position_embeddings\": 4096, \"rope_parameters\": {\"rope_type\": \"llama3\", " LLAMA3 "}",
          {ROPE_LLAMA3, 10000, 8, 1, 4, 4096}},
         {"\"partial_rotary_factor\": 1.0", {.theta = 10000}},
@@ -236,12 +238,9 @@ static void other_ropes_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_llama_config_is_read),
-        cmocka_unit_test(sizes_have_a_range),
-        cmocka_unit_test(generation_config_wins),
-        cmocka_unit_test(broken_configs_are_refused),
-        cmocka_unit_test(rope_has_two_layouts),
-        cmocka_unit_test(other_ropes_are_refused),
+        cmocka_unit_test(a_llama_config_is_read), cmocka_unit_test(sizes_have_a_range),
+        cmocka_unit_test(generation_config_wins), cmocka_unit_test(broken_configs_are_refused),
+        cmocka_unit_test(rope_has_two_layouts),   cmocka_unit_test(other_ropes_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

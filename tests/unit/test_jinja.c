@@ -25,7 +25,8 @@ static enum status render(const char *template, const char *context, const struc
 }
 
 /* A template and what jinja2 3.1.6 renders, set up as transformers does. */
-static const struct { const char *template, *text;
+static const struct {
+    const char *template, *text;
 } SAME[] = {
     {"{{ 1.0 }} {{ 1e16 }} {{ 1.5e-7 }} {{ 0.1+0.2 }} {{ 123456789012345.6 }} {{ 1e22 }} {{ -0.0 }} {{ 100000.0*10 }}",
      "1.0 1e+16 1.5e-07 0.30000000000000004 123456789012345.6 1e+22 -0.0 1000000.0"},
@@ -205,7 +206,8 @@ static void bracketed(const struct jinja_output *out, char *text, size_t size)
     assert_int_equal(at, out->text.size);
 }
 
-static const struct { const char *template, *text;
+static const struct {
+    const char *template, *text;
 } ORIGINS[] = {
     {"<{{ messages[0].content }}|{{ messages[1].role }}>", "<[0:hello]|assistant>"},
     {"{{ '<' + messages[0]['content'] + '>' + messages[1]['content'] }}", "<[0:hello]>[1:world]"},
@@ -296,8 +298,9 @@ static void long_strings_cost_steps(void **state)
 {
     (void)state;
     enum { LONG = 100000 };
-    static const char *const work[] = {"1", "a == b", "a < b", "a in d", "d[a]", "a.startswith(b)", "a|length", "a[1:]",
-                                       "[a, 1] == [b, 1]", "a.find('y')", "a|upper", "a|trim('x')"};
+    static const char *const work[] = {
+        "1",     "a == b",           "a < b",       "a in d",  "d[a]",       "a.startswith(b)", "a|length",
+        "a[1:]", "[a, 1] == [b, 1]", "a.find('y')", "a|upper", "a|trim('x')"};
     const struct jinja_budget small = {.steps = 10000, .depth = 100, .output = 1000, .memory = 64 << 20};
     struct jinja_output out = {0};
     struct buffer context = {0};
@@ -323,7 +326,9 @@ static void long_strings_cost_steps(void **state)
 static void nesting_is_bounded_while_parsing(void **state)
 {
     (void)state;
-    static const struct { const char *open, *close; } forms[] = {
+    static const struct {
+        const char *open, *close;
+    } forms[] = {
         {"(", ")"}, {"[", "]"}, {"-", ""}, {"not ", ""}, {"1 if 1 else ", ""}, {"a[", "]"}, {"f(", ")"}, {"{1:", "}"},
     };
     enum { DEEP = 20000 };

@@ -48,14 +48,16 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     int64_t workspace = 1;
     assert_ok(device_open(&device, "kernels"));
     assert_ok(device_alloc(device, INT64_MAX, &block));
-    struct command commands[] = {launch_of(&cast, DTYPE_F32), launch_of(&cast, DTYPE_BF16), launch_of(&cast, DTYPE_F32),
+    struct command commands[] = {launch_of(&cast, DTYPE_F32),
+                                 launch_of(&cast, DTYPE_BF16),
+                                 launch_of(&cast, DTYPE_F32),
                                  {.kind = COMMAND_FILL},
                                  {.kind = COMMAND_GEMM, .gemm = {.m = 1, .n = 9, .k = 9}},
                                  {.kind = COMMAND_GEMM, .gemm = {.m = 2, .n = 7, .k = 5}},
                                  {.kind = COMMAND_GEMM, .gemm = {.m = 99, .n = 9, .k = 9}}};
     assert_ok(device_prepare(device, commands, 7, &prepared));
     const struct kernel_list *list = kernel_list_of(device);
-    assert_int_equal(list->count, 4);                   /* two casts, and the product of few rows and of many */
+    assert_int_equal(list->count, 4); /* two casts, and the product of few rows and of many */
     assert_string_equal(list->need[1].kernel->name, "cast");
     assert_non_null(strstr(list->need[1].options, "-DTYPE_0=bf16"));
     assert_string_equal(list->need[2].kernel->name, "gemm");

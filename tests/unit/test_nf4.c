@@ -21,7 +21,7 @@ static void quantised_values_stay_near(void **state)
         error += (double)(w[i] - back[i]) * (double)(w[i] - back[i]);
         size += (double)w[i] * (double)w[i];
     }
-    assert_true(error / size < 0.01);   /* four bits of a normal distribution: 0.0087 */
+    assert_true(error / size < 0.01); /* four bits of a normal distribution: 0.0087 */
     nf4_free(&nf4);
     test_free(w);
     test_free(back);

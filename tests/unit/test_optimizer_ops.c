@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "tensor/engine.h"
 
-enum { N = 40000, CUT = 128 * 100, GROUPS = 2 };        /* elements before CUT are of group 1, the others of group 0 */
+enum { N = 40000, CUT = 128 * 100, GROUPS = 2 }; /* elements before CUT are of group 1, the others of group 0 */
 
 static const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
 static const float rates[GROUPS][2] = {{1e-2f, 0.1f}, {3e-3f, 0}};
@@ -20,7 +20,7 @@ struct step {
     int64_t index;
     struct tensor *w, *g, *m, *v, *copy, *count;
     struct value *scalars, *rates, *ranges, *control;
-    double *wd, *md, *vd;               /* the same in double */
+    double *wd, *md, *vd; /* the same in double */
 };
 
 static float random_number(uint64_t key, int64_t i)
@@ -203,7 +203,7 @@ static void a_bad_step_changes_nothing_but_its_count(void **state)
     step_run(&s, g, 0, 1, control);
     assert_true(control[0] == 0 && control[2] == 0);
     check_all(&s, 0, 5);
-    expect_step(&s, g, 5, 1, 1);                        /* the first update that applies is number 1 */
+    expect_step(&s, g, 5, 1, 1); /* the first update that applies is number 1 */
     step_run(&s, g, 5, 1, control);
     check_all(&s, 1, 5);
     test_free(g);

@@ -78,8 +78,8 @@ static void defaults_are_those_of_the_table(void **state)
 static void flags_have_every_usual_form(void **state)
 {
     (void)state;
-    assert_ok(parse(GENERATE, "--model", "dir", "--max_new_tokens", "7", "--temperature=0.5", "--top-p", "9e-1",
-                    "--prompt=--x=y"));
+    assert_ok(
+        parse(GENERATE, "--model", "dir", "--max_new_tokens", "7", "--temperature=0.5", "--top-p", "9e-1", "--prompt=--x=y"));
     assert_string_equal(options.model_name_or_path, "dir");
     assert_string_equal(options.source[OPTION_model_name_or_path], "--model");
     assert_int_equal(options.max_new_tokens, 7);
@@ -144,8 +144,8 @@ static void help_needs_no_file(void **state)
 static void unknown_flags_name_the_nearest(void **state)
 {
     (void)state;
-    assert_fails(parse(GENERATE, "--max_new_tokns", "3"),
-                 ERR_ARGUMENT, "unknown option '--max_new_tokns': did you mean '--max-new-tokens'?");
+    assert_fails(parse(GENERATE, "--max_new_tokns", "3"), ERR_ARGUMENT,
+                 "unknown option '--max_new_tokns': did you mean '--max-new-tokens'?");
     assert_fails(parse(GENERATE, "--modle=x"), ERR_ARGUMENT, "unknown option '--modle': did you mean '--model'?");
     assert_fails(parse(EVAL, "--zzzzzzzzzzzz"), ERR_ARGUMENT, "unknown option '--zzzzzzzzzzzz': the nearest is '--");
     assert_fails(parse(EVAL, "--=3"), ERR_ARGUMENT, "unknown option '--'");
@@ -158,33 +158,33 @@ static void unknown_flags_name_the_nearest(void **state)
 static void flags_of_other_commands_say_whose_they_are(void **state)
 {
     (void)state;
-    assert_fails(parse(GENERATE, "--data", "x"),
-                 ERR_ARGUMENT, "--data is not an option of hone generate: it belongs to hone train, hone eval, hone plan");
+    assert_fails(parse(GENERATE, "--data", "x"), ERR_ARGUMENT,
+                 "--data is not an option of hone generate: it belongs to hone train, hone eval, hone plan");
     assert_fails(parse(DEVICES, "--micro-batch-tokens=3"), ERR_ARGUMENT, "it belongs to hone train, hone eval, hone plan");
     assert_fails(parse(TRAIN, "--for", "eval"), ERR_ARGUMENT, "--for is not an option of hone train: it belongs to hone plan");
-    assert_fails(options_set(&options, COMMAND_DEVICES, "prompt", "x", "a test"),
-                 ERR_ARGUMENT, "a test: prompt is not an option of hone devices");
+    assert_fails(options_set(&options, COMMAND_DEVICES, "prompt", "x", "a test"), ERR_ARGUMENT,
+                 "a test: prompt is not an option of hone devices");
 }
 
 static void missing_values_are_not_taken_from_the_next_flag(void **state)
 {
     (void)state;
     assert_fails(parse(EVAL, "--model"), ERR_ARGUMENT, "--model needs a value: --model DIR");
-    assert_fails(parse(GENERATE, "--prompt", "--raw"),
-                 ERR_ARGUMENT, "--prompt needs a value before '--raw'; if that is the value, write --prompt=--raw");
+    assert_fails(parse(GENERATE, "--prompt", "--raw"), ERR_ARGUMENT,
+                 "--prompt needs a value before '--raw'; if that is the value, write --prompt=--raw");
 }
 
 static void bad_values_say_what_is_allowed(void **state)
 {
     (void)state;
-    assert_fails(parse(EVAL, "--dtype", "float64"),
-                 ERR_ARGUMENT, "--dtype cannot be 'float64': it takes float32, bfloat16, float16 or auto");
+    assert_fails(parse(EVAL, "--dtype", "float64"), ERR_ARGUMENT,
+                 "--dtype cannot be 'float64': it takes float32, bfloat16, float16 or auto");
     assert_fails(parse(EVAL, "--dtype", "float32|bfloat16"), ERR_ARGUMENT, "it takes float32, bfloat16, float16 or auto");
     assert_fails(parse(EVAL, "--dtype="), ERR_ARGUMENT, "--dtype cannot be ''");
     assert_fails(parse(EVAL, "--device", "gpu"), ERR_ARGUMENT, "it takes cpu, opencl, cuda or auto");
     assert_fails(parse(EVAL, "--model", ""), ERR_ARGUMENT, "--model cannot be '': it takes a path");
-    assert_fails(parse(EVAL, "--max-length", "-1"),
-                 ERR_ARGUMENT, "--max-length cannot be '-1': it takes a whole number from 0 to 2147483647");
+    assert_fails(parse(EVAL, "--max-length", "-1"), ERR_ARGUMENT,
+                 "--max-length cannot be '-1': it takes a whole number from 0 to 2147483647");
     static char *const not_whole[] = {"", "x", "1x", " 1", "1.0", "1e3", "0x10", "-", "9223372036854775808"};
     for (size_t i = 0; i < sizeof not_whole / sizeof *not_whole; i++)
         assert_fails(parse(EVAL, "--max-length", not_whole[i]), ERR_ARGUMENT, "it takes a whole number");
@@ -198,8 +198,8 @@ static void bad_values_say_what_is_allowed(void **state)
         assert_fails(parse(TRAIN, "--lora-dropout", not_below[i]), ERR_ARGUMENT, "it takes a number from 0 to below 1");
     assert_ok(parse(TRAIN, "--lora-dropout=0", "--adam-beta1", "0.999999", "-r", "65536"));
     assert_int_equal(options.lora_r, 65536);
-    assert_fails(parse(TRAIN, "--num-train-epochs", "0"),
-                 ERR_ARGUMENT, "--num-train-epochs cannot be '0': it takes a number above 0");
+    assert_fails(parse(TRAIN, "--num-train-epochs", "0"), ERR_ARGUMENT,
+                 "--num-train-epochs cannot be '0': it takes a number above 0");
     assert_ok(parse(TRAIN, "--num-train-epochs", "0.5"));
     assert_fails(parse(TRAIN, "--lora-r", "65537"), ERR_ARGUMENT, "it takes a whole number from 1 to 65536");
     assert_fails(parse(TRAIN, "--recompute", "some"), ERR_ARGUMENT, "it takes none, selective, full or auto");
@@ -216,19 +216,19 @@ static void values_are_set_by_name(void **state)
     memset(source, 'x', 3);
     assert_string_equal(options.model_name_or_path, "dir");
     assert_string_equal(options.source[OPTION_model_name_or_path], "the caller");
-    assert_fails(options_set(&options, COMMAND_EVAL, "sead", "1", "the caller"),
-                 ERR_ARGUMENT, "the caller: unknown option 'sead': did you mean 'seed'?");
-    assert_fails(options_set(&options, COMMAND_EVAL, "dtype", "int", "the caller"),
-                 ERR_ARGUMENT, "the caller: dtype cannot be 'int'");
+    assert_fails(options_set(&options, COMMAND_EVAL, "sead", "1", "the caller"), ERR_ARGUMENT,
+                 "the caller: unknown option 'sead': did you mean 'seed'?");
+    assert_fails(options_set(&options, COMMAND_EVAL, "dtype", "int", "the caller"), ERR_ARGUMENT,
+                 "the caller: dtype cannot be 'int'");
 }
 
 static void a_needed_option_is_asked_for(void **state)
 {
     (void)state;
-    assert_fails(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path),
-                 ERR_ARGUMENT, "hone eval needs --model DIR: a model directory");
-    assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir),
-                 ERR_ARGUMENT, "hone train needs --output DIR: where the adapter or model");
+    assert_fails(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path), ERR_ARGUMENT,
+                 "hone eval needs --model DIR: a model directory");
+    assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir), ERR_ARGUMENT,
+                 "hone train needs --output DIR: where the adapter or model");
     assert_fails(options_need(&options, COMMAND_GENERATE, OPTION_prompt), ERR_ARGUMENT, "hone generate needs --prompt TEXT");
     assert_ok(options_need(&options, COMMAND_EVAL, OPTION_dtype));
     assert_ok(options_set(&options, COMMAND_EVAL, "model", "dir", "a test"));
@@ -282,8 +282,8 @@ static void yaml_serves_several_commands(void **state)
     assert_null(options.prompt);
     assert_int_equal(options.max_new_tokens, 256);
     assert_true(options.json);
-    assert_fails(load(COMMAND_DEVICES, "json: true\nmax_new_tokens: many\n"),
-                 ERR_ARGUMENT, ".yaml:2: max_new_tokens cannot be 'many': it takes a whole number from 1 to 2147483647");
+    assert_fails(load(COMMAND_DEVICES, "json: true\nmax_new_tokens: many\n"), ERR_ARGUMENT,
+                 ".yaml:2: max_new_tokens cannot be 'many': it takes a whole number from 1 to 2147483647");
 }
 
 static void flags_win_over_the_file(void **state)
@@ -306,15 +306,15 @@ static void flags_win_over_the_file(void **state)
 static void yaml_errors_say_where(void **state)
 {
     (void)state;
-    assert_fails(load(COMMAND_EVAL, "json: true\nmax_lenght: 3\n"),
-                 ERR_ARGUMENT, ".yaml:2: unknown key 'max_lenght': did you mean 'max_length'?");
+    assert_fails(load(COMMAND_EVAL, "json: true\nmax_lenght: 3\n"), ERR_ARGUMENT,
+                 ".yaml:2: unknown key 'max_lenght': did you mean 'max_length'?");
     assert_fails(load(COMMAND_EVAL, "? 'q\\n'\n: 1\n"), ERR_ARGUMENT, ".yaml:1: unknown key");
     assert_fails(load(COMMAND_EVAL, "seed: 1\n\nseed: 1\n"), ERR_ARGUMENT, ".yaml:3: seed was already given in line 1");
-    assert_fails(load(COMMAND_EVAL, "model: a\nmodel_name_or_path: b\n"),
-                 ERR_ARGUMENT, ".yaml:2: model_name_or_path was already given in line 1");
+    assert_fails(load(COMMAND_EVAL, "model: a\nmodel_name_or_path: b\n"), ERR_ARGUMENT,
+                 ".yaml:2: model_name_or_path was already given in line 1");
     assert_fails(load(COMMAND_EVAL, "config: x.yaml\n"), ERR_ARGUMENT, "'config' can only be given on the command line");
-    assert_fails(load(COMMAND_EVAL, "json: true\ndata: [a, b]\n"),
-                 ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a list");
+    assert_fails(load(COMMAND_EVAL, "json: true\ndata: [a, b]\n"), ERR_ARGUMENT,
+                 ".yaml:2: dataset_path takes one value, not a list");
     assert_fails(load(COMMAND_EVAL, "data:\n  a: b\n"), ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a mapping");
     assert_fails(load(COMMAND_EVAL, "json: yes\n"), ERR_ARGUMENT, ".yaml:1: json cannot be 'yes': it takes true or false");
     assert_fails(load(COMMAND_EVAL, "data: ''\n"), ERR_ARGUMENT, "it takes a path");
@@ -356,8 +356,17 @@ static void words_are_compared_by_their_edits(void **state)
         const char *a, *b;
         int distance;
     } cases[] = {
-        {"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"ab", "ba", 1}, {"abcd", "acbd", 1}, {"abcd", "abd", 1},
-        {"kitten", "sitting", 3}, {"max-length", "max_length", 0}, {"max_lenght", "max_length", 1}, {"ca", "abc", 3},
+        {"", "", 0},
+        {"", "abc", 3},
+        {"abc", "", 3},
+        {"abc", "abc", 0},
+        {"ab", "ba", 1},
+        {"abcd", "acbd", 1},
+        {"abcd", "abd", 1},
+        {"kitten", "sitting", 3},
+        {"max-length", "max_length", 0},
+        {"max_lenght", "max_length", 1},
+        {"ca", "abc", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(nearest_distance(cases[i].a, (int64_t)strlen(cases[i].a), cases[i].b, (int64_t)strlen(cases[i].b)),
@@ -460,8 +469,9 @@ static void bash_completes(void **state)
         close(fd);
         struct buffer text = {0};
         assert_ok(options_complete(&text));
-        assert_ok(buffer_format(&text, "COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _hone\n"
-                                       "[ \"${COMPREPLY[*]}\" = \"%s\" ]\n",
+        assert_ok(buffer_format(&text,
+                                "COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _hone\n"
+                                "[ \"${COMPREPLY[*]}\" = \"%s\" ]\n",
                                 cases[i].line, cases[i].offered));
         assert_ok(file_replace(path, text.data, text.size));
         buffer_free(&text);

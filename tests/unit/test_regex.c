@@ -1,9 +1,9 @@
 /* text: patterns, and the scanners that stand for the published ones. */
 #include "test.h"
 
+#include "base/utf8.h"
 #include "text/tokenizer/regex.h"
 #include "text/tokenizer/scanner.h"
-#include "base/utf8.h"
 
 /* The classes of patterns are those of the library that made the file. */
 static void patterns_mean_what_oniguruma_means(void **state)
@@ -28,7 +28,7 @@ static void patterns_mean_what_oniguruma_means(void **state)
         {"a{b", "a{b", 0, 3},
         {"\\d", "\u00b2\u0663", 2, 4},
         {".", "\nx", 1, 2},
-        {"\\p{L}", "\U00011bc0", 0, 4},           /* a letter only since Unicode 16 */
+        {"\\p{L}", "\U00011bc0", 0, 4}, /* a letter only since Unicode 16 */
         {"[\\p{N}x]", "a\U00010d40", 1, 5},
         {"\\P{L}", "\U00011bc0-", 4, 5},
         {"\\p{^Lo}", "\U0002ebf0-", 4, 5},
@@ -62,10 +62,12 @@ static void patterns_mean_what_oniguruma_means(void **state)
 static int64_t make_text(uint64_t seed, char *text, int64_t most)
 {
     static const char *const PIECES[] = {
-        " ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u3000", "\u2028", "\x85", "a", "B", "word", "\u00e9", "\u4e00",
-        "\u0431", "e\u0301", "\u0301", "\u05b0", "1", "42", "\u0663", "\u00bd", "\u2167", "'", "'s", "'S", "'re", "'LL", "'l",
-        "'\u017f", "'\u017f's", ".", "!!", "\u3002", "\u20ac", "_", "\x00", "\u200b", "\U0001f600", "/", "<", "AB", "aB",
-        "\u01c5", "\u02b0", "\u30ab", "\u3042", "$", "\u2581", "\ue000", "\uffff", "\U00011bc0", "\U00010d40", "\U000e0100",
+        " ",       "  ",        "\t",         "\n",         "\r\n",       "\n\n",   "\u00a0",  "\u3000", "\u2028", "\x85",
+        "a",       "B",         "word",       "\u00e9",     "\u4e00",     "\u0431", "e\u0301", "\u0301", "\u05b0", "1",
+        "42",      "\u0663",    "\u00bd",     "\u2167",     "'",          "'s",     "'S",      "'re",    "'LL",    "'l",
+        "'\u017f", "'\u017f's", ".",          "!!",         "\u3002",     "\u20ac", "_",       "\x00",   "\u200b", "\U0001f600",
+        "/",       "<",         "AB",         "aB",         "\u01c5",     "\u02b0", "\u30ab",  "\u3042", "$",      "\u2581",
+        "\ue000",  "\uffff",    "\U00011bc0", "\U00010d40", "\U000e0100",
     };
     enum { COUNT = sizeof PIECES / sizeof *PIECES };
     int64_t length = 0;

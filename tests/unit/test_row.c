@@ -5,9 +5,9 @@
 #include "tiny_model.h"
 
 #include "base/rng.h"
-#include "hone.h"
 #include "data/check.h"
 #include "data/parse.h"
+#include "hone.h"
 
 static struct tiny_model model;
 static struct chat *chat;
@@ -188,7 +188,7 @@ static void make_value(struct buffer *out, int depth)
 static bool same_as_jansson(const struct buffer *text)
 {
     json_error_t error;
-    char *exact = malloc((size_t)text->size + 1);           /* a read past the end is seen by the sanitizer */
+    char *exact = malloc((size_t)text->size + 1); /* a read past the end is seen by the sanitizer */
     memcpy(exact, text->data, (size_t)text->size);
     json_t *quick = parse_quickly(exact, text->size);
     json_t *judge = json_loadb(exact, (size_t)text->size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);

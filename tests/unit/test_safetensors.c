@@ -66,7 +66,11 @@ static const char *text_file(const char *name, const char *text)
 static struct safetensors_tensor tensor(const char *name, enum safetensors_dtype dtype, const void *data, int64_t rows,
                                         int64_t columns)
 {
-    return (struct safetensors_tensor){.name = name, .dtype = dtype, .rank = 2, .shape = {rows, columns}, .data = data,
+    return (struct safetensors_tensor){.name = name,
+                                       .dtype = dtype,
+                                       .rank = 2,
+                                       .shape = {rows, columns},
+                                       .data = data,
                                        .bytes = rows * columns * safetensors_dtype_bits(dtype) / 8};
 }
 
@@ -114,14 +118,13 @@ static void what_is_written_is_read_back(void **state)
 static void the_layout_is_the_format_s_own(void **state)
 {
     (void)state;
-    static const char want[] =
-        "{\"__metadata__\":{\"format\":\"pt\"},"
-        "\"z\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
-        "\"b\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]},"
-        "\"c\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[16,20]},"
-        "\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[20,26]},"
-        "\"d\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[26,28]},"
-        "\"m\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[28,28]}}";
+    static const char want[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                               "\"z\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
+                               "\"b\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]},"
+                               "\"c\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[16,20]},"
+                               "\"a\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[20,26]},"
+                               "\"d\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[26,28]},"
+                               "\"m\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[28,28]}}";
     static const uint8_t data[8];
     const struct safetensors_tensor tensors[6] = {
         {.name = "a", .dtype = SAFETENSORS_BF16, .rank = 1, .shape = {3}, .data = data, .bytes = 6},
@@ -180,7 +183,7 @@ static void every_broken_header_is_refused(void **state)
     static const struct {
         const char *header;
         int data;
-        const char *message;            /* NULL: a good file */
+        const char *message; /* NULL: a good file */
     } cases[] = {
         {"{" A "}", 8, NULL},
         {"{" A "}   ", 8, NULL},
@@ -196,7 +199,9 @@ static void every_broken_header_is_refused(void **state)
         {"[" A "]", 8, "does not start with '{'"},
         {"{" A, 8, "column"},
         {"{" A "}x", 8, "column"},
-        {"{\"a\":" "\"\xff\"}", 0, "unable to decode"},
+        {"{\"a\":"
+         "\"\xff\"}",
+         0, "unable to decode"},
         {"{" A "," A "}", 8, "duplicate"},
         {"{\"a\":1}", 0, "has no \"dtype\""},
         {TENSOR("\"F33\"", "[2]", "[0,8]"), 8, "unknown dtype \"F33\""},
@@ -272,9 +277,10 @@ static void shards_are_one_model(void **state)
     file_of("x-2.safetensors", ONE("b"), 1);
     file_of("x-1.safetensors",
             "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-            "\"unnamed\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2);
+            "\"unnamed\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+            2);
     text_file("model.safetensors.index.json", "{\"metadata\":{\"total_size\":-1},"
-              "\"weight_map\":{\"b\":\"x-2.safetensors\",\"a\":\"x-1.safetensors\"}}");
+                                              "\"weight_map\":{\"b\":\"x-2.safetensors\",\"a\":\"x-1.safetensors\"}}");
     assert_ok(safetensors_open(&file, dir));
     assert_int_equal(safetensors_count(file), 3);
     assert_string_equal(safetensors_at(file, 0)->name, "a");
@@ -376,14 +382,10 @@ static void memory_may_run_out_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_back),
-        cmocka_unit_test(the_layout_is_the_format_s_own),
-        cmocka_unit_test(a_writer_refuses_what_cannot_be_read),
-        cmocka_unit_test(every_broken_header_is_refused),
-        cmocka_unit_test(every_broken_length_is_refused),
-        cmocka_unit_test(shards_are_one_model),
-        cmocka_unit_test(every_broken_index_is_refused),
-        cmocka_unit_test(an_aborted_write_leaves_the_old_file),
+        cmocka_unit_test(what_is_written_is_read_back),         cmocka_unit_test(the_layout_is_the_format_s_own),
+        cmocka_unit_test(a_writer_refuses_what_cannot_be_read), cmocka_unit_test(every_broken_header_is_refused),
+        cmocka_unit_test(every_broken_length_is_refused),       cmocka_unit_test(shards_are_one_model),
+        cmocka_unit_test(every_broken_index_is_refused),        cmocka_unit_test(an_aborted_write_leaves_the_old_file),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -79,7 +79,7 @@ static void permute_favours_no_order(void **state)
         chi += count[i] ? (count[i] - 1000.0) * (count[i] - 1000.0) / 1000 : 0;
     for (int i = 0; i < 10; i++)
         chi_first += (first[i] - SEEDS / 10.0) * (first[i] - SEEDS / 10.0) / (SEEDS / 10.0);
-    assert_true(chi < 49.7 && chi_first < 27.9);        /* one in a thousand, with 23 and with 9 degrees of freedom */
+    assert_true(chi < 49.7 && chi_first < 27.9); /* one in a thousand, with 23 and with 9 degrees of freedom */
 }
 
 /* Walks through two epochs; returns how many rows came at another place in the second. */
@@ -297,7 +297,7 @@ static void weights_say_how_often_rows_are_taken(void **state)
         count_epoch(&s, 1, next);
         for (int64_t r = 0; r < 700; r++)
             moved += times[r] != next[r];
-        assert_true(moved > 20);                        /* others in the next epoch */
+        assert_true(moved > 20); /* others in the next epoch */
         count_epoch(&s, 0, next);
         assert_memory_equal(times, next, sizeof times);
         sampler_free(&s);

@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "places.h"
-#include "tiny_model.h"
 #include "run/batch.h"
 #include "run/eval.h"
 #include "run/generate.h"
-#include "train/micro.h"
 #include "run/session.h"
+#include "tiny_model.h"
+#include "train/micro.h"
 
 static struct tiny_model tied, untied;
 
@@ -48,7 +48,7 @@ static void the_plan_is_what_is_allocated(void **state)
             assert_int_equal(s.device->counters.bytes, 0);
             assert_ok(session_prepare(&s));
             assert_int_equal(s.device->counters.bytes, total - mapped);
-            assert_true(d == 0 ? mapped > 0 : mapped == 0);             /* float32 files serve a float32 run in place */
+            assert_true(d == 0 ? mapped > 0 : mapped == 0); /* float32 files serve a float32 run in place */
             session_close(&s);
         }
 }
@@ -315,13 +315,13 @@ static void chain_gradients(enum run_type run, float *table, float *weight)
         assert_ok(engine_upload(&e, t[i], values, DTYPE_F32));
     }
     for (int i = 0; i < T; i++) {
-        ((int32_t *)engine_input(&e, ids))[i] = i;              /* all different, so that their order is their own */
+        ((int32_t *)engine_input(&e, ids))[i] = i; /* all different, so that their order is their own */
         ((int32_t *)engine_input(&e, order))[i] = i;
         ((int32_t *)engine_input(&e, targets))[i] = (i * 7 + 3) % V;
         ((float *)engine_input(&e, d))[i] = 1;
     }
     assert_ok(engine_run(&e, index));
-    assert_ok(engine_run(&e, index));                           /* sums add up over runs */
+    assert_ok(engine_run(&e, index)); /* sums add up over runs */
     assert_ok(device_read(device, table, (struct operand){e.blocks[g[0]->place.block].block, g[0]->place.offset}, V * C * 4));
     assert_ok(device_read(device, weight, (struct operand){e.blocks[g[2]->place.block].block, g[2]->place.offset}, C * C * 4));
     engine_free(&e);

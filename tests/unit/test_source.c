@@ -86,7 +86,7 @@ static void make_array(struct text *t, bool broken_lines)
     assert_ok(buffer_format(&t->bytes, "\n["));
     for (int i = 0; i < ROWS; i++) {
         make_row(&t->row[i], i);
-        if (broken_lines && i % 3 == 0) {                       /* a row of several lines */
+        if (broken_lines && i % 3 == 0) { /* a row of several lines */
             t->row[i].data[0] = '\n';
             t->row[i].data[1] = '{';
             t->row[i].data[2] = '\n';
@@ -129,7 +129,7 @@ static void put_zstd(const char *name, const struct buffer *text)
     struct buffer out = {0};
     size_t half = (size_t)text->size / 2, rest = (size_t)text->size - half;
     assert_ok(buffer_reserve(&out, 2 * text->size + 1000));
-    memcpy(out.data, "\x50\x2a\x4d\x18\4\0\0\0zzzz", 12);         /* a part without content, as pzstd puts in front */
+    memcpy(out.data, "\x50\x2a\x4d\x18\4\0\0\0zzzz", 12); /* a part without content, as pzstd puts in front */
     size_t n = 12 + ZSTD_compress(out.data + 12, (size_t)out.capacity - 12, text->data, half, 3);
     n += ZSTD_compress(out.data + n, (size_t)out.capacity - n, text->data + half, rest, 19);
     put(name, out.data, (int64_t)n);
@@ -236,11 +236,11 @@ static void packed_files_that_break_off_are_errors(void **state)
         for (int64_t cut = 0; cut < whole.size; cut++) {
             put(n ? "cut.zst" : "cut.gz", whole.data, cut);
             enum status status = read_all(path, &rows);
-            cleanly += status == OK;                            /* between the parts of a file nothing is missing */
+            cleanly += status == OK; /* between the parts of a file nothing is missing */
             if (status != OK)
                 assert_non_null(strstr(status_message(), "cut."));
         }
-        for (int64_t i = 0; i < whole.size; i += 3) {           /* a checksum finds every flipped bit that the rest did not */
+        for (int64_t i = 0; i < whole.size; i += 3) { /* a checksum finds every flipped bit that the rest did not */
             whole.data[i] ^= 0x10;
             put(n ? "flip.zst" : "flip.gz", whole.data, whole.size);
             whole.data[i] ^= 0x10;
@@ -348,7 +348,7 @@ static void directories_and_weights(void **state)
     for (int i = 0; i < 4; i++) {
         assert_true(source_weight(s, i) == weights[i]);
         assert_ok(source_read(s, &block, 1 << 20));
-        assert_int_equal(block.count, 1);                       /* a block never reaches into the next file */
+        assert_int_equal(block.count, 1); /* a block never reaches into the next file */
         assert_int_equal(block.file, i);
     }
     assert_ok(source_seek(s, &(struct source_position){.file = 2}));
@@ -419,14 +419,10 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_the_same_in_every_form),
-        cmocka_unit_test(packed_files_that_break_off_are_errors),
-        cmocka_unit_test(broken_arrays_name_the_line),
-        cmocka_unit_test(files_that_are_no_data_are_named),
-        cmocka_unit_test(a_row_may_be_long_but_not_endless),
-        cmocka_unit_test(directories_and_weights),
-        cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(rows_are_the_same_in_every_form),   cmocka_unit_test(packed_files_that_break_off_are_errors),
+        cmocka_unit_test(broken_arrays_name_the_line),       cmocka_unit_test(files_that_are_no_data_are_named),
+        cmocka_unit_test(a_row_may_be_long_but_not_endless), cmocka_unit_test(directories_and_weights),
+        cmocka_unit_test(hashes_are_of_the_bytes_on_disk),   cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

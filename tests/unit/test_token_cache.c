@@ -6,10 +6,10 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
-#include "tiny_model.h"
 #include "data/data.h"
 #include "data/encode.h"
 #include "data/token_log.h"
+#include "tiny_model.h"
 
 enum { ROWS = 600 };
 
@@ -150,9 +150,9 @@ static void forged_files_are_written_anew(void **state)
     struct files f;
     keep_files(&f);
     struct buffer *log = &f.content[3];
-    int64_t size = log->size / 2, numbers = (int64_t)offsetof(struct token_totals, kinds) / 8;       /* one block, and the end */
-    for (int64_t i = 3; i < numbers; i++) {                                     /* behind the place in the source */
-        if (i == 9)                                                             /* of skipped rows only people are told */
+    int64_t size = log->size / 2, numbers = (int64_t)offsetof(struct token_totals, kinds) / 8; /* one block, and the end */
+    for (int64_t i = 3; i < numbers; i++) { /* behind the place in the source */
+        if (i == 9)                         /* of skipped rows only people are told */
             continue;
         struct buffer copy = {0};
         struct hash hash;
@@ -210,8 +210,8 @@ static void encode_blocks(struct token_cache *c, struct source *source, const st
         for (int64_t i = 0; i < block.count; i++) {
             enum row_kind kind;
             assert_ok(row_encode(chat, block.rows[i].text, block.rows[i].length, &row, &kind));
-            assert_ok(token_block_add(&out, row.tokens.id, row.mask, row.tokens.count, block.file, block.rows[i].line,
-                                      (int)kind, 0));
+            assert_ok(
+                token_block_add(&out, row.tokens.id, row.mask, row.tokens.count, block.file, block.rows[i].line, (int)kind, 0));
         }
         assert_ok(token_cache_append(c, &out, &block.next));
     }
@@ -283,7 +283,7 @@ static void an_interrupted_run_goes_on_where_it_was(void **state)
     struct chat *chat;
     int64_t rows = 0;
     assert_ok(chat_open(&chat, model.dir));
-    for (int i = 0; i < 3; i++) {                       /* closed without an end, as by an error or a kill */
+    for (int i = 0; i < 3; i++) { /* closed without an end, as by an error or a kill */
         open_cache(&c, &source);
         assert_false(c.complete);
         assert_int_equal(c.totals.rows, rows);
@@ -321,7 +321,7 @@ static void two_processes_do_not_write_the_same_cache(void **state)
         if (pids[i] == 0) {
             struct data data;
             struct chat *chat = NULL;
-            parallel_set_threads(1);                    /* a child of a process with threads has none of them */
+            parallel_set_threads(1); /* a child of a process with threads has none of them */
             bool good = data_open(&data, chats, &chat, &limits) == OK && data.row_count == ROWS;
             for (int64_t r = 0; r < ROWS && good; r++)
                 good = data_use(&data, r) == OK;
@@ -352,7 +352,7 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
     snprintf(unused, sizeof unused, "%s", used.cache.path);
     data_close(&used);
     limits.all_tokens = true;
-    open_data(&used);                                   /* stays open */
+    open_data(&used); /* stays open */
     snprintf(kept, sizeof kept, "%s", used.cache.path);
     snprintf(plain, sizeof plain, "%s/tokens/0123.tokens", cache);
     assert_ok(file_replace(plain, "old", 3));
@@ -360,7 +360,7 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
     make_old(path_in(kept, "lock"));
     make_old(plain);
     limits.vocabulary++;
-    open_data(&other);                                  /* a new one is written */
+    open_data(&other); /* a new one is written */
     assert_false(file_exists(unused));
     assert_false(file_exists(plain));
     assert_true(file_exists(path_in(kept, "tokens")));
@@ -368,7 +368,7 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
     data_close(&other);
     data_close(&used);
     limits.vocabulary--;
-    assert_false(open_data(&used));                     /* which makes it young again */
+    assert_false(open_data(&used)); /* which makes it young again */
     data_close(&used);
     limits.vocabulary += 2;
     open_data(&other);

@@ -235,9 +235,9 @@ static void text_of_a_user_has_no_special_tokens(void **state)
                                "{\"id\":260,\"content\":\"<N>\",\"special\":true,\"normalized\":true}"};
     struct tokenizer *t = tokenizer_of(p);
     assert_string_equal(guarded(t, "<x><x><x>", 3, 6), "257:0-3 60:3-4 120:4-5 62:5-6 257:6-9");
-    assert_string_equal(guarded(t, "<x><y><x>", 3, 6), "257:0-3 258:3-6 257:6-9");        /* not special: still one token */
-    assert_string_equal(guarded(t, "<x>", 2, 3), "60:0-1 120:1-2 62:2-3");                /* its last byte was typed */
-    assert_string_equal(guarded(t, "<x>ab", 3, 4), "257:0-3 256:3-5");          /* the shorter token, then a merge across */
+    assert_string_equal(guarded(t, "<x><y><x>", 3, 6), "257:0-3 258:3-6 257:6-9"); /* not special: still one token */
+    assert_string_equal(guarded(t, "<x>", 2, 3), "60:0-1 120:1-2 62:2-3");         /* its last byte was typed */
+    assert_string_equal(guarded(t, "<x>ab", 3, 4), "257:0-3 256:3-5");             /* the shorter token, then a merge across */
     assert_string_equal(guarded(t, "<x>ab", 5, 5), "259:0-5");
     assert_string_equal(guarded(t, "<n><N>", 0, 3), "60:0-1 110:1-2 62:2-3 260:3-6");
     const struct text_range wrong[] = {{0, 2}, {1, 3}};
@@ -301,10 +301,8 @@ static void words_are_cut_as_the_file_says(void **state)
     static const struct {
         const char *behaviour, *want;
     } splits[] = {
-        {"Isolated", "97:0-1 45:1-2 45:2-3 98:3-4"},
-        {"Removed", "97:0-1 98:3-4"},
-        {"MergedWithPrevious", "258:0-2 45:2-3 98:3-4"},
-        {"MergedWithNext", "97:0-1 45:1-2 259:2-4"},
+        {"Isolated", "97:0-1 45:1-2 45:2-3 98:3-4"},     {"Removed", "97:0-1 98:3-4"},
+        {"MergedWithPrevious", "258:0-2 45:2-3 98:3-4"}, {"MergedWithNext", "97:0-1 45:1-2 259:2-4"},
         {"Contiguous", "97:0-1 260:1-3 98:3-4"},
     };
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
@@ -374,9 +372,8 @@ static void a_pattern_that_crawls_is_stopped(void **state)
 {
     (void)state;
     struct parts p = {
-        .pre_tokenizer =
-            "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|c)*?b|a\"},"
-            "\"behavior\":\"Isolated\",\"invert\":false}," BYTES_ONLY "]}"};
+        .pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|c)*?b|a\"},"
+                         "\"behavior\":\"Isolated\",\"invert\":false}," BYTES_ONLY "]}"};
     struct tokenizer *t = tokenizer_of(p);
     enum { LENGTH = 60000 };
     char *text = test_malloc(LENGTH);
@@ -498,7 +495,7 @@ static void cut_files_are_refused(void **state)
     }
     write_file(file, sizeof file - 1);
     assert_ok(tokenizer_open(&t, path));
-    assert_string_equal(encoded(t, "abxq"), "2:0-2 3:2-3");         /* no token for q, and no unk_token */
+    assert_string_equal(encoded(t, "abxq"), "2:0-2 3:2-3"); /* no token for q, and no unk_token */
     tokenizer_close(t);
 }
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "text/tokenizer/tokenizer.h"
 
-#define SP "\xe2\x96\x81"               /* U+2581 */
+#define SP "\xe2\x96\x81" /* U+2581 */
 
 static char dir[64], path[96], config[96];
 
@@ -80,17 +80,20 @@ static void check_back(const struct tokenizer *t, const int32_t *ids, int64_t co
     assert_string_equal(all.data, want);
     for (int64_t i = 0; i < count; i++)
         assert_ok(tokenizer_decode_more(t, &ids[i], 1, true, i == 0, &parts));
-    assert_string_equal(parts.data, want);              /* one by one, as an answer is streamed */
+    assert_string_equal(parts.data, want); /* one by one, as an answer is streamed */
     buffer_free(&all);
     buffer_free(&parts);
 }
 
-#define MODEL(extra) "\"model\":{\"type\":\"BPE\"," extra "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"<0xC3>\":2,\"<0xA9>\":3,\
+#define MODEL(extra)                                                                                                             \
+    "\"model\":{\"type\":\"BPE\"," extra "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"<0xC3>\":2,\"<0xA9>\":3,\
 \"" SP "\":4,\"a\":5,\"b\":6,\"ab\":7,\"" SP "ab\":8,\"" SP SP "\":9},\"merges\":[\"a b\",\"" SP " ab\",\"" SP " " SP "\"]}"
 #define SPECIAL "\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],"
-#define TO_SPACES "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SP "\"},\
+#define TO_SPACES                                                                                                                \
+    "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SP "\"},\
 {\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SP "\"}]},"
-#define FROM_SPACES "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SP "\"},\
+#define FROM_SPACES                                                                                                              \
+    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SP "\"},\
 \"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},\
 {\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]},"
 
@@ -103,7 +106,7 @@ static void characters_without_a_token_become_bytes_or_unknown(void **state)
     check(t, "a\u00e9b", "4:0-1 5:0-1 2:1-2 3:2-3 6:3-4");
     check(t, "  ab", "9:0-1 8:1-4");
     check(t, "<s>ab", "1:0-3 8:3-5");
-    check(t, "x", "4:0-1");                             /* neither a token nor bytes, and no unknown one */
+    check(t, "x", "4:0-1"); /* neither a token nor bytes, and no unknown one */
     int32_t ids[] = {8, 2, 3, 8, 9};
     check_back(t, ids, 5, "ab\u00e9 ab  ");
     tokenizer_close(t);
@@ -116,7 +119,8 @@ static void characters_without_a_token_become_bytes_or_unknown(void **state)
     assert_fails(open_text(&t, "{" MODEL("\"unk_token\":\"?\",") "}"), ERR_FORMAT, "unk_token");
 }
 
-#define METASPACE(scheme, split) "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\
+#define METASPACE(scheme, split)                                                                                                 \
+    "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\
 \"prepend_scheme\":\"" scheme "\",\"split\":" split "},\
 \"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"" scheme "\"},"
 
@@ -125,7 +129,7 @@ static void spaces_are_written_as_the_scheme_says(void **state)
     (void)state;
     struct tokenizer *t = tokenizer_of("{" SPECIAL METASPACE("first", "true") MODEL("") "}");
     check(t, "ab<s>ab", "8:0-2 1:2-5 7:5-7");
-    check(t, " ab  ab", "8:0-3 4:3-4 8:4-7");           /* split: two spaces never become one token */
+    check(t, " ab  ab", "8:0-3 4:3-4 8:4-7"); /* split: two spaces never become one token */
     int32_t ids[] = {8, 1, 7, 8};
     check_back(t, ids, 4, "ab<s>ab ab");
     tokenizer_close(t);
@@ -140,7 +144,8 @@ static void spaces_are_written_as_the_scheme_says(void **state)
     assert_fails(open_text(&t, "{" METASPACE("often", "true") MODEL("") "}"), ERR_FORMAT, "often");
 }
 
-#define UNIGRAM(extra) "\"model\":{\"type\":\"Unigram\"," extra "\"vocab\":[[\"<unk>\",0],[\"a\",-1.5],[\"b\",-1.5],\
+#define UNIGRAM(extra)                                                                                                           \
+    "\"model\":{\"type\":\"Unigram\"," extra "\"vocab\":[[\"<unk>\",0],[\"a\",-1.5],[\"b\",-1.5],\
 [\"ab\",-3.5],[\"abc\",-2],[\"c\",-2],[\"<0xC3>\",-9],[\"<0xA9>\",-9e0]]}"
 
 static void the_best_sum_of_scores_wins(void **state)
@@ -149,7 +154,7 @@ static void the_best_sum_of_scores_wins(void **state)
     struct tokenizer *t = tokenizer_of("{" UNIGRAM("\"unk_id\":0,") "}");
     check(t, "ab", "1:0-1 2:1-2");
     check(t, "abcab", "4:0-3 1:3-4 2:4-5");
-    check(t, "axyb", "1:0-1 0:1-3 2:3-4");              /* unknown characters are one token */
+    check(t, "axyb", "1:0-1 0:1-3 2:3-4"); /* unknown characters are one token */
     check(t, "a\u00e9", "1:0-1 0:1-3");
     tokenizer_close(t);
     t = tokenizer_of("{" UNIGRAM("\"unk_id\":0,\"byte_fallback\":true,") "}");
@@ -168,7 +173,8 @@ static void the_best_sum_of_scores_wins(void **state)
 static void tokens_surround_a_text(void **state)
 {
     (void)state;
-#define TEMPLATE(single) "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},\
+#define TEMPLATE(single)                                                                                                         \
+    "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"},\
 {\"type\":\"TemplateProcessing\",\"single\":[" single "],\"special_tokens\":{\"<s>\":{\"ids\":[1]}}}]},"
 #define TOKEN "{\"SpecialToken\":{\"id\":\"<s>\"}}"
 #define TEXT "{\"Sequence\":{\"id\":\"A\"}}"
@@ -220,8 +226,8 @@ static void a_table_replaces_text(void **state)
     static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     enum { UNITS = 834, BYTES = 4 + 4 * UNITS + 2 };
     uint32_t units[1 + UNITS] = {4 * UNITS};
-    units[1] = 256 << 10;                               /* the root's children are at 256 ^ byte */
-    units[1 + (256 ^ 'A')] = 'A' | 1 << 8 | 512 << 10;  /* ends an entry, whose value is at 512 ^ its place */
+    units[1] = 256 << 10;                              /* the root's children are at 256 ^ byte */
+    units[1 + (256 ^ 'A')] = 'A' | 1 << 8 | 512 << 10; /* ends an entry, whose value is at 512 ^ its place */
     uint8_t bytes[BYTES + 2] = {0};
     memcpy(bytes, units, sizeof units);
     bytes[BYTES - 2] = 'b';
@@ -232,14 +238,15 @@ static void a_table_replaces_text(void **state)
             base64[k++] = DIGITS[three >> shift & 63];
         base64[k] = 0;
     }
-    base64[(BYTES * 8 + 5) / 6] = 0;                    /* what is left over of the last three bytes */
+    base64[(BYTES * 8 + 5) / 6] = 0; /* what is left over of the last three bytes */
     struct buffer file = {0};
-    assert_ok(buffer_format(&file, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"},"
-                                   UNIGRAM("\"unk_id\":0,") "}", base64));
+    assert_ok(buffer_format(
+        &file, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}," UNIGRAM("\"unk_id\":0,") "}",
+        base64));
     struct tokenizer *t = tokenizer_of(file.data);
     check(t, "aA", "1:0-1 2:1-2");
     check(t, "aAc", "4:0-3");
-    check(t, "A\u0301c", "2:0-3 5:3-4");                /* a short cluster is replaced as a whole */
+    check(t, "A\u0301c", "2:0-3 5:3-4"); /* a short cluster is replaced as a whole */
     tokenizer_close(t);
     assert_fails(open_text(&t, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," UNIGRAM("") "}"),
                  ERR_FORMAT, "cut off");
@@ -248,20 +255,29 @@ static void a_table_replaces_text(void **state)
     buffer_free(&file);
 }
 
-static const struct tokenizer_text PIECES[] = {{"<unk>", 5}, {"<s>", 3}, {SP, 3}, {"a", 1}, {"b", 1}, {"ab", 2}, {SP "ab", 5},
-                                               {"ba", 2}};
+static const struct tokenizer_text PIECES[] = {{"<unk>", 5}, {"<s>", 3}, {SP, 3},      {"a", 1},
+                                               {"b", 1},     {"ab", 2},  {SP "ab", 5}, {"ba", 2}};
 
 static void lists_make_a_tokenizer(void **state)
 {
     (void)state;
     static const int32_t types[] = {WORD_UNKNOWN, WORD_CONTROL, 1, 1, 1, 1, 1, 1};
     static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    struct tokenizer_lists w = {.model = "llama", .tokens = PIECES, .types = types, .scores = scores, .count = 8, .unknown = 0,
-                                .bos = 1, .eos = -1, .add_bos = -1, .add_eos = -1, .space_prefix = -1};
+    struct tokenizer_lists w = {.model = "llama",
+                                .tokens = PIECES,
+                                .types = types,
+                                .scores = scores,
+                                .count = 8,
+                                .unknown = 0,
+                                .bos = 1,
+                                .eos = -1,
+                                .add_bos = -1,
+                                .add_eos = -1,
+                                .space_prefix = -1};
     struct tokenizer *t;
     assert_ok(tokenizer_open_lists(&t, &w, "lists"));
     check(t, "ab", "6:0-2");
-    check(t, "aba", "2:0-1 3:0-1 7:1-3");               /* "ba" has the higher score */
+    check(t, "aba", "2:0-1 3:0-1 7:1-3"); /* "ba" has the higher score */
     check(t, "<s>", "1:0-3");
     struct tokens tokens = {0};
     assert_ok(tokenizer_encode_surrounded(t, "ab", 2, &tokens));
@@ -291,8 +307,16 @@ static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    const struct tokenizer_lists w = {.model = "llama", .tokens = PIECES, .scores = scores, .count = 8, .unknown = 0, .bos = -1,
-                                      .eos = -1, .add_bos = -1, .add_eos = -1, .space_prefix = 1};
+    const struct tokenizer_lists w = {.model = "llama",
+                                      .tokens = PIECES,
+                                      .scores = scores,
+                                      .count = 8,
+                                      .unknown = 0,
+                                      .bos = -1,
+                                      .eos = -1,
+                                      .add_bos = -1,
+                                      .add_eos = -1,
+                                      .space_prefix = 1};
     struct tokenizer *t = NULL;
     for (int kind = 0; kind < 3; kind++) {
         if (kind)

@@ -13,17 +13,17 @@ enum { ROWS = 12, SEQUENCES = 5, LENGTH = 24 };
 static struct tiny_model tiny;
 static char data_path[128];
 
-#define check(call)                                              \
-    do {                                                         \
-        if ((call) != HONE_OK)                                   \
-            fail_msg("%s: %s", #call, hone_error());             \
+#define check(call)                                                                                                              \
+    do {                                                                                                                         \
+        if ((call) != HONE_OK)                                                                                                   \
+            fail_msg("%s: %s", #call, hone_error());                                                                             \
     } while (0)
 
-#define check_fails(call, code, text)                                                        \
-    do {                                                                                     \
-        hone_status check_status = (call);                                                   \
-        if (check_status != (code) || !strstr(hone_error(), (text)))                         \
-            fail_msg("%s: status %d, message: %s", #call, (int)check_status, hone_error());  \
+#define check_fails(call, code, text)                                                                                            \
+    do {                                                                                                                         \
+        hone_status check_status = (call);                                                                                       \
+        if (check_status != (code) || !strstr(hone_error(), (text)))                                                             \
+            fail_msg("%s: status %d, message: %s", #call, (int)check_status, hone_error());                                      \
     } while (0)
 
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -49,7 +49,7 @@ static hone_trainer *open_trainer(unsigned ready_for, const char *const *setting
     hone_options *o = make_options("train", settings);
     hone_trainer *t = NULL;
     check(hone_trainer_open(&t, o, ready_for));
-    hone_options_destroy(o);                            /* the trainer has its own copy */
+    hone_options_destroy(o); /* the trainer has its own copy */
     return t;
 }
 
@@ -226,7 +226,7 @@ static void samples_need_a_trainer_that_is_ready_for_them(void **state)
     for (int i = 0; i < 5; i++)
         train_once(t, 1, 0.05);
     check(hone_trainer_sample(t, "Hi", 8, collect, after, &r));
-    assert_string_not_equal(before, after);             /* with the model as it is now */
+    assert_string_not_equal(before, after); /* with the model as it is now */
     check_fails(hone_trainer_sample(t, "A prompt that is much too long for so few tokens", 8, collect, unused, &r),
                 HONE_ERR_ARGUMENT, "--sample-length");
     hone_trainer_close(t);
@@ -293,7 +293,7 @@ static void a_state_is_saved_and_loaded(void **state)
     for (int i = 0; i < 3; i++)
         train_once(a, 1, -1);
     check(hone_trainer_save_state(a, dir));
-    check(hone_trainer_save_state(a, dir));             /* in place of the old one */
+    check(hone_trainer_save_state(a, dir)); /* in place of the old one */
     check(hone_trainer_load_state(b, dir));
     check(hone_trainer_get_info(b, &info));
     assert_int_equal(info.step, 3);
@@ -325,7 +325,7 @@ static void structs_without_a_size_are_refused(void **state)
     check_fails(hone_trainer_sample(t, "Hi", 4, collect, text, &(hone_generate_result){0}), HONE_ERR_ARGUMENT, "size");
     check_fails(hone_train(t, NULL, NULL, &(hone_train_result){0}), HONE_ERR_ARGUMENT, "size");
     assert_string_equal(text, "");
-    hone_step step = {.size = offsetof(hone_step, grad_norm), .grad_norm = -7};        /* a program of an older version */
+    hone_step step = {.size = offsetof(hone_step, grad_norm), .grad_norm = -7}; /* a program of an older version */
     hone_loss loss = {.size = sizeof loss};
     check(hone_trainer_forward_backward(t, sequences(1), 1, &loss));
     check(hone_trainer_optim_step(t, 0.1, &step));
@@ -351,7 +351,7 @@ static void errors_name_remedies(void **state)
     for (int i = 0; i < 100; i++)
         last_is_wrong[i] = i < 99 ? sequences(1)[0] : (hone_sequence){unknown, NULL, 3};
     check_fails(hone_trainer_forward_backward(t, last_is_wrong, 100, &loss), HONE_ERR_DATA, "vocabulary");
-    check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences");    /* none of them was added */
+    check_fails(hone_trainer_optim_step(t, 0.1, &step), HONE_ERR_ARGUMENT, "without sequences"); /* none of them was added */
     check_fails(hone_trainer_forward_backward_with(t, sequences(1), 1, cross_entropy, NULL, &loss), HONE_ERR_ARGUMENT,
                 "HONE_TRAINER_LOGITS");
     check_fails(hone_train(t, NULL, NULL, &result), HONE_ERR_ARGUMENT, "--data");
@@ -384,7 +384,7 @@ static void errors_name_remedies(void **state)
 /* --- runs ----------------------------------------------------------------------------------------------------------------- */
 
 struct events {
-    int64_t stop_after;                 /* a step; 0: none */
+    int64_t stop_after; /* a step; 0: none */
     int starts, steps, saves;
     double loss;
 };

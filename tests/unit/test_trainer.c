@@ -2,8 +2,8 @@
 #include "test.h"
 
 #include "places.h"
-#include "trainer_rig.h"
 #include "train/loop.h"
+#include "trainer_rig.h"
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
 
@@ -74,8 +74,9 @@ static void a_run_allocates_nothing_between_steps(void **state)
         struct run_result result;
         char output[128];
         snprintf(output, sizeof output, "%s/watched-%d", tied.dir, method);
-        open_rig(&r, &tied, 0, join(method, SETTINGS("data", data_path, "output", output, "per_device_train_batch_size", "2",
-                                                     "save_steps", "0")));
+        open_rig(
+            &r, &tied, 0,
+            join(method, SETTINGS("data", data_path, "output", output, "per_device_train_batch_size", "2", "save_steps", "0")));
         struct watch w = {.t = &r.t};
         assert_ok(run_all(&r.t, watch_steps, &w, &result));
         assert_int_equal(w.steps, ROWS / 2);
@@ -96,7 +97,7 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             open_rig(one, &tied, 0,
                      join(i / 2, SETTINGS("recompute", name, "dtype", dtypes[i % 2], "micro_batch_tokens", "128")));
             bytes[mode] = one->t.session.engine.programs[one->t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
-            step_once(&one->t, 0.05);                   /* so that no B is zero */
+            step_once(&one->t, 0.05); /* so that no B is zero */
             add_all(&one->t);
         }
         for (int mode = 1; mode < RECOMPUTE_COUNT; mode++) {
@@ -154,10 +155,10 @@ static void the_plan_is_what_is_allocated(void **state)
     int64_t before = 0;
     for (int i = 0; i < METHODS * RECOMPUTE_COUNT * 4; i++) {
         const char *const *settings =
-            join(i % 2, SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)),
-                                 "micro_batch_tokens", sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2],
-                                 "sample_length", "40"));
-        unsigned ready_for = TRAINER_SAMPLE | (i % 2 ? TRAINER_LOGITS : 0);            /* not with dropout */
+            join(i % 2,
+                 SETTINGS("dtype", dtypes[i / 2 % 2], "recompute", recompute_name((enum recompute)(i / 8)), "micro_batch_tokens",
+                          sizes[i / 4 % 2], "data", data_path, "val_set_size", held[i / 4 % 2], "sample_length", "40"));
+        unsigned ready_for = TRAINER_SAMPLE | (i % 2 ? TRAINER_LOGITS : 0); /* not with dropout */
         int64_t plan[LIFE_COUNT], real[LIFE_COUNT], total = planned(settings, ready_for, real);
         assert_int_equal(planned(settings, ready_for | TRAINER_PLAN, plan), total);
         assert_memory_equal(plan, real, sizeof plan);
@@ -200,7 +201,7 @@ static void check_gradients(const struct tiny_model *m, const char *const *setti
     struct rig r;
     open_rig(&r, m, 0, settings);
     for (int i = 0; i < 3; i++)
-        step_once(&r.t, 0.005);                         /* B is no longer zero */
+        step_once(&r.t, 0.005); /* B is no longer zero */
     const struct optimizer *o = &r.t.optimizer;
     const struct store *store = &r.t.session.model.store;
     float *w = download(&r.t, o->weights), *d = test_calloc((size_t)o->elements, sizeof *d), pair[2];
@@ -335,12 +336,12 @@ static void schedules_warm_up_and_go_down(void **state)
         struct schedule s = {(enum schedule_kind)kind, 2, 4, 8};
         for (int i = 0; i < 4; i++)
             assert_true(fabs(schedule_rate(&s, 1 + i) - up[i]) < 1e-12);
-        for (int i = 0; i < 5; i++)                     /* the last one is behind the end of the run */
+        for (int i = 0; i < 5; i++) /* the last one is behind the end of the run */
             assert_true(fabs(schedule_rate(&s, 5 + i) - after[kind][i]) < 1e-12);
         assert_true(fabs(schedule_rate(&s, 1000) - after[kind][4]) < 1e-12);
         s = (struct schedule){(enum schedule_kind)kind, 2, 0, 4};
         assert_true(schedule_rate(&s, 1) == 2);
-        s.steps = 0;                                    /* a trainer without data */
+        s.steps = 0; /* a trainer without data */
         assert_true(schedule_rate(&s, 1) == 2 && schedule_rate(&s, 99) == 2);
     }
 }

@@ -2,8 +2,8 @@
 #include "test.h"
 
 #include "base/memory.h"
-#include "text/tokenizer/alphabet.h"
 #include "base/utf8.h"
+#include "text/tokenizer/alphabet.h"
 
 static void utf8_is_checked(void **state)
 {

@@ -21,8 +21,8 @@ struct rig {
 
 static inline void set_options(struct rig *r, const struct tiny_model *m, const char *const *settings)
 {
-    const char *const usual[] = {"model",   m->dir,    "cache_dir",          m->dir, "device",        "cpu", "dtype", "float32",
-                                 "lora_r", "4",       "micro_batch_tokens", "64",   "learning_rate", "0.01", NULL};
+    const char *const usual[] = {"model",  m->dir, "cache_dir",          m->dir, "device",        "cpu",  "dtype", "float32",
+                                 "lora_r", "4",    "micro_batch_tokens", "64",   "learning_rate", "0.01", NULL};
     const char *const *both[] = {usual, settings};
     *r = (struct rig){.arena = {0}};
     options_init(&r->options, &r->arena);
@@ -86,7 +86,7 @@ static inline const struct sequence *sequences(void)
 static inline double add_all(struct trainer *t)
 {
     double sum, weight;
-    t->sequences = 0;                                   /* so that dropout draws the same */
+    t->sequences = 0; /* so that dropout draws the same */
     assert_ok(trainer_add(t, sequences(), SEQUENCES, &sum, &weight));
     assert_true(isfinite(sum) && weight > 0);
     return sum;

@@ -115,8 +115,12 @@ static int shared_optin(void)
 {
     switch (state_capability()) {
     case 75: return 65536;
-    case 80: case 87: return 166912;
-    case 86: case 89: case 120: case 121: return 101376;
+    case 80:
+    case 87: return 166912;
+    case 86:
+    case 89:
+    case 120:
+    case 121: return 101376;
     default: return 232448;
     }
 }

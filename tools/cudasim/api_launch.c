@@ -44,9 +44,8 @@ static CUresult arguments(const struct kernel *k, struct op *op, void **params, 
                 size = *(size_t *)e[1];
         }
         if (params || !buffer || size < k->param_bytes || size > (k->param_bytes + 7u) / 8 * 8)
-            return state_report(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel %s: %zu bytes of arguments, the kernel has %u",
-                                k->name, size,
-                                k->param_bytes);
+            return state_report(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel %s: %zu bytes of arguments, the kernel has %u", k->name,
+                                size, k->param_bytes);
         memcpy(op->data, buffer, k->param_bytes);
         return CUDA_SUCCESS;
     }
@@ -60,8 +59,7 @@ static CUresult arguments(const struct kernel *k, struct op *op, void **params, 
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                        unsigned block_y,
-                        unsigned block_z, unsigned shared, CUstream stream, void **params, void **extra)
+                        unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **params, void **extra)
 {
     ENTER("cuLaunchKernel");
     CUstream s = stream_of(stream);

@@ -34,7 +34,7 @@ static CUresult elf(const unsigned char *image)
 
 static uint64_t variable_memory(uint64_t size, uint64_t align, void **host)
 {
-    (void)align;                        /* every allocation is aligned to 512 bytes */
+    (void)align; /* every allocation is aligned to 512 bytes */
     struct allocation *a = memory_allocate(size, true);
     *host = a ? a->host : NULL;
     return a ? a->base : 0;
@@ -52,7 +52,10 @@ static CUresult load(CUmodule *module, const void *image)
     }
     if (!image)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!memcmp(image, "\x7f" "ELF", 4))
+    if (!memcmp(image,
+                "\x7f"
+                "ELF",
+                4))
         return elf(image);
     int version, target, here = state_capability();
     char suffix, error[512];
@@ -60,8 +63,7 @@ static CUresult load(CUmodule *module, const void *image)
         return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: neither PTX nor a cubin");
     if (version > ptx_most())
         return state_report(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "cuModuleLoadData: PTX %d.%d is newer than the driver's %d.%d",
-                            version / 10,
-                            version % 10, ptx_most() / 10, ptx_most() % 10);
+                            version / 10, version % 10, ptx_most() / 10, ptx_most() % 10);
     if (target > here || (suffix == 'a' && target != here) || (suffix == 'f' && target / 10 != here / 10))
         return state_report(CUDA_ERROR_NO_BINARY_FOR_GPU, "cuModuleLoadData: PTX for sm_%d%.1s on a device of sm_%d", target,
                             &suffix, here);

@@ -32,7 +32,7 @@ CUresult cuStreamDestroy_v2(CUstream stream)
         LEAVE_WITH(no_stream("cuStreamDestroy"));
     CUresult bad = capture_forbids_stream(s, "cuStreamDestroy");
     if (!bad)
-        s->object.live = false;         /* its work still runs, when all is waited for */
+        s->object.live = false; /* its work still runs, when all is waited for */
     LEAVE_WITH(bad);
 }
 
@@ -228,7 +228,7 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status)
     CUstream s = stream_of(stream);
     if (!s)
         LEAVE_WITH(no_stream("cuStreamIsCapturing"));
-    *status = !s->capture          ? CU_STREAM_CAPTURE_STATUS_NONE
+    *status = !s->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
               : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     LEAVE_WITH(CUDA_SUCCESS);

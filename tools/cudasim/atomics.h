@@ -4,9 +4,22 @@
 
 #include "ptx.h"
 
-enum atomic { ATOMIC_ADD, ATOMIC_EXCH, ATOMIC_CAS, ATOMIC_MIN, ATOMIC_MAX, ATOMIC_AND, ATOMIC_OR, ATOMIC_XOR, ATOMIC_INC,
-              ATOMIC_DEC };
-#define ATOMIC_NAMES {"add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec"}
+enum atomic {
+    ATOMIC_ADD,
+    ATOMIC_EXCH,
+    ATOMIC_CAS,
+    ATOMIC_MIN,
+    ATOMIC_MAX,
+    ATOMIC_AND,
+    ATOMIC_OR,
+    ATOMIC_XOR,
+    ATOMIC_INC,
+    ATOMIC_DEC
+};
+#define ATOMIC_NAMES                                                                                                             \
+    {                                                                                                                            \
+        "add", "exch", "cas", "min", "max", "and", "or", "xor", "inc", "dec"                                                     \
+    }
 /* Whether run_atomic has this operation on this type. */
 bool atomic_known(int select, enum type type);
 

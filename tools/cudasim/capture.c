@@ -42,8 +42,8 @@ CUresult capture_forbids(const char *call)
         c->invalid = true;
         forbidden = true;
     }
-    return forbidden ? state_report(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s during a capture, which is now invalid",
-                                    call) : CUDA_SUCCESS;
+    return forbidden ? state_report(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "%s during a capture, which is now invalid", call)
+                     : CUDA_SUCCESS;
 }
 
 CUresult capture_forbids_stream(CUstream stream, const char *call)
@@ -64,8 +64,8 @@ CUresult capture_forbids_legacy(const char *call)
             forbidden = true;
         }
     return forbidden ? state_report(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-                                    "%s while a blocking stream is capturing; the capture is now invalid",
-                                    call) : CUDA_SUCCESS;
+                                    "%s while a blocking stream is capturing; the capture is now invalid", call)
+                     : CUDA_SUCCESS;
 }
 
 CUresult capture_begin(CUstream stream, int mode)

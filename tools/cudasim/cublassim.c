@@ -11,7 +11,7 @@
 #include "half.h"
 
 #define MAGIC 0x43424c53u
-#define CHAIN 32                        /* products summed before the sum is added to the total */
+#define CHAIN 32 /* products summed before the sum is added to the total */
 
 struct cublasContext {
     uint32_t magic;
@@ -149,8 +149,9 @@ cublasStatus_t cublasGetMathMode(cublasHandle_t handle, int *mode)
 
 cublasStatus_t cublasSetPointerMode_v2(cublasHandle_t handle, int mode)
 {
-    return !live(handle) ? CUBLAS_STATUS_NOT_INITIALIZED
-           : mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    return !live(handle)                      ? CUBLAS_STATUS_NOT_INITIALIZED
+           : mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS
+                                              : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 static size_t type_size(int type)
@@ -281,8 +282,8 @@ static cublasStatus_t check(const struct gemm *g)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!known_type(g->a_type) || g->a_type != g->b_type || (g->c_type != CUDA_R_32F && g->c_type != g->a_type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC && compute != CUBLAS_COMPUTE_32F_FAST_16F
-        && compute != CUBLAS_COMPUTE_32F_FAST_16BF && compute != CUBLAS_COMPUTE_32F_FAST_TF32)
+    if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC && compute != CUBLAS_COMPUTE_32F_FAST_16F &&
+        compute != CUBLAS_COMPUTE_32F_FAST_16BF && compute != CUBLAS_COMPUTE_32F_FAST_TF32)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (g->a % type_size(g->a_type) || g->b % type_size(g->b_type) || g->c % type_size(g->c_type))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -323,9 +324,26 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, int transa, int
     if (!alpha || !beta)
         return CUBLAS_STATUS_INVALID_VALUE;
     struct gemm g = {
-        .transa = transa, .transb = transb, .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = ldc, .a_type = a_type,
-        .b_type = b_type, .c_type = c_type, .batches = batches, .compute = compute, .a = (uintptr_t)a, .b = (uintptr_t)b,
-        .c = (uintptr_t)c, .a_stride = a_stride, .b_stride = b_stride, .c_stride = c_stride, .alpha = *(const float *)alpha,
+        .transa = transa,
+        .transb = transb,
+        .m = m,
+        .n = n,
+        .k = k,
+        .lda = lda,
+        .ldb = ldb,
+        .ldc = ldc,
+        .a_type = a_type,
+        .b_type = b_type,
+        .c_type = c_type,
+        .batches = batches,
+        .compute = compute,
+        .a = (uintptr_t)a,
+        .b = (uintptr_t)b,
+        .c = (uintptr_t)c,
+        .a_stride = a_stride,
+        .b_stride = b_stride,
+        .c_stride = c_stride,
+        .alpha = *(const float *)alpha,
         .beta = *(const float *)beta,
     };
     return give(handle, &g);
@@ -336,13 +354,11 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, int transa, int transb, int m
                             int ldc, int compute, int algorithm)
 {
     return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0, beta, c,
-                                      c_type, ldc, 0, 1,
-                                      compute, algorithm);
+                                      c_type, ldc, 0, 1, compute, algorithm);
 }
 
 cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, int transa, int transb, int m, int n, int k, const float *alpha,
-                              const float *a, int lda,
-                              const float *b, int ldb, const float *beta, float *c, int ldc)
+                              const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc)
 {
     return cublasGemmEx(handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, b, CUDA_R_32F, ldb, beta, c, CUDA_R_32F, ldc,
                         CUBLAS_COMPUTE_32F, -1);

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const HINTS[] = {"uni", "sync", "aligned", "volatile", "relaxed", "acquire", "release", "weak", "gpu", "cta",
-                                    "sys",
-                                    "cluster", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "approx", "full", "noinc"};
+static const char *const HINTS[] = {"uni", "sync", "aligned", "volatile", "relaxed", "acquire", "release", "weak",
+                                    "gpu", "cta",  "sys",     "cluster",  "nc",      "ca",      "cg",      "cs",
+                                    "lu",  "cv",   "wb",      "wt",       "approx",  "full",    "noinc"};
 
 static bool among(const char *word, const char *const *list, size_t count)
 {
@@ -126,8 +126,8 @@ uint32_t operand_place(struct parser *p, const struct decoding *d, const struct 
     case OPERAND_NAME:
         if (o->symbol && o->symbol->kind == SYMBOL_DYNAMIC && !o->number)
             return place_special(p, width == 8 ? DYNAMIC_BASE64 : DYNAMIC_BASE);
-        if (o->symbol && o->symbol->kind != SYMBOL_FUNCTION && o->symbol->kind != SYMBOL_TARGETS
-            && o->symbol->kind != SYMBOL_DYNAMIC)
+        if (o->symbol && o->symbol->kind != SYMBOL_FUNCTION && o->symbol->kind != SYMBOL_TARGETS &&
+            o->symbol->kind != SYMBOL_DYNAMIC)
             return place_constant(p, o->symbol->place + (uint64_t)o->number, width);
         parse_fail(p, d->line, "%s: what is %.*s?", d->full, o->name ? (int)o->name->length : 0, o->name ? o->name->text : "");
         return 0;
@@ -256,8 +256,8 @@ static bool cvt(struct parser *p, const struct decoding *d, const struct operand
         return false;
     const struct row *row = row_find("cvt", d->types[0], d->types[1]);
     bool plain = !d->integral && !d->saturate && !d->relu && !d->flush && d->rounding == ROUND_NEAREST;
-    if (row && plain && o[0].width == type_bytes(d->types[0]) && (o[1].kind != OPERAND_REGISTER
-                                                                  || o[1].width == type_bytes(d->types[1]))) {
+    if (row && plain && o[0].width == type_bytes(d->types[0]) &&
+        (o[1].kind != OPERAND_REGISTER || o[1].width == type_bytes(d->types[1]))) {
         row_emit(p, d, row, o, count);
         return true;
     }
@@ -308,8 +308,8 @@ static bool flow(struct parser *p, struct decoding *d, const struct operand *o, 
         emit_guarded(p, d, NULL)->control = LEAVE;
     } else if (!strcmp(d->name, "trap") || !strcmp(d->name, "brkpt")) {
         emit_guarded(p, d, run_trap);
-    } else if (!strncmp(d->name, "membar", 6) || !strncmp(d->name, "fence", 5) || !strncmp(d->name, "prefetch", 8)
-               || !strcmp(d->name, "nanosleep") || !strcmp(d->name, "pmevent")) {
+    } else if (!strncmp(d->name, "membar", 6) || !strncmp(d->name, "fence", 5) || !strncmp(d->name, "prefetch", 8) ||
+               !strcmp(d->name, "nanosleep") || !strcmp(d->name, "pmevent")) {
         emit_guarded(p, d, run_nothing);
     } else {
         return false;

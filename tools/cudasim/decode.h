@@ -5,8 +5,8 @@
 #include "parser.h"
 
 struct decoding {
-    char full[96];                      /* as written */
-    char name[96];                      /* without types, rounding and hints */
+    char full[96]; /* as written */
+    char name[96]; /* without types, rounding and hints */
     enum type types[4];
     int type_count;
     enum rounding rounding;

@@ -95,8 +95,8 @@ static bool atomic(struct parser *p, struct decoding *d, const struct operand *o
     for (int i = 0; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
         if (!strcmp(name, NAMES[i]))
             select = i;
-    if (select < 0 || (bytes != 4 && bytes != 8) || d->vector > 1 || count < first + 1 || !atomic_known(select, d->types[0])
-        || !address(p, d, at, &a))
+    if (select < 0 || (bytes != 4 && bytes != 8) || d->vector > 1 || count < first + 1 || !atomic_known(select, d->types[0]) ||
+        !address(p, d, at, &a))
         return false;
     uint32_t b = operand_place(p, d, &o[first], bytes), c = count > first + 1 ? operand_place(p, d, &o[first + 1], bytes) : b;
     uint32_t to = reduce ? place_new(p, bytes) : operand_place(p, d, &o[0], bytes);
@@ -118,8 +118,8 @@ static bool copy_async(struct parser *p, struct decoding *d, const struct operan
     struct decoding shared = *d, global = *d;
     shared.space = SPACE_SHARED;
     global.space = SPACE_GLOBAL;
-    if (count < 3 || o[2].kind != OPERAND_NUMBER || !address(p, &shared, &o[0], &to) || !address(p, &global, &o[1], &from)
-        || (o[2].number != 4 && o[2].number != 8 && o[2].number != 16) || from.offset != (int32_t)from.offset)
+    if (count < 3 || o[2].kind != OPERAND_NUMBER || !address(p, &shared, &o[0], &to) || !address(p, &global, &o[1], &from) ||
+        (o[2].number != 4 && o[2].number != 8 && o[2].number != 16) || from.offset != (int32_t)from.offset)
         return false;
     uint32_t size = count > 3 ? operand_place(p, d, &o[3], 4) : place_constant(p, (uint64_t)o[2].number, 4);
     struct insn *n = emit_guarded(p, d, run_copy_async);

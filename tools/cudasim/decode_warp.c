@@ -84,8 +84,8 @@ static bool redux(struct parser *p, const struct decoding *d, const struct opera
 static bool mma(struct parser *p, const struct decoding *d, const struct operand *o, int count)
 {
     int k = 0, used = 0;
-    if (sscanf(d->name, "mma.m16n8k%d.row.col%n", &k, &used) != 1 || !used || d->name[used] || count != 4 || d->type_count != 4
-        || d->types[0] != T_F32 || d->types[3] != T_F32 || d->types[1] != d->types[2])
+    if (sscanf(d->name, "mma.m16n8k%d.row.col%n", &k, &used) != 1 || !used || d->name[used] || count != 4 || d->type_count != 4 ||
+        d->types[0] != T_F32 || d->types[3] != T_F32 || d->types[1] != d->types[2])
         return false;
     enum type type = d->types[1];
     bool half = (type == T_BF16 || type == T_F16) && (k == 16 || k == 8), single = type == T_TF32 && (k == 8 || k == 4);
@@ -114,9 +114,9 @@ static bool mma(struct parser *p, const struct decoding *d, const struct operand
 static bool ldmatrix(struct parser *p, const struct decoding *d, const struct operand *o, int count)
 {
     int matrices = 0, used = 0;
-    if (sscanf(d->name, "ldmatrix.m8n8.x%d%n", &matrices, &used) != 1 || (matrices != 1 && matrices != 2 && matrices != 4)
-        || (d->name[used] && strcmp(d->name + used, ".trans")) || count != 2 || o[1].kind != OPERAND_ADDRESS || !o[1].width
-        || d->space != SPACE_SHARED || (o[0].kind == OPERAND_VECTOR ? (int)o[0].part_count : 1) != matrices)
+    if (sscanf(d->name, "ldmatrix.m8n8.x%d%n", &matrices, &used) != 1 || (matrices != 1 && matrices != 2 && matrices != 4) ||
+        (d->name[used] && strcmp(d->name + used, ".trans")) || count != 2 || o[1].kind != OPERAND_ADDRESS || !o[1].width ||
+        d->space != SPACE_SHARED || (o[0].kind == OPERAND_VECTOR ? (int)o[0].part_count : 1) != matrices)
         return false;
     uint32_t places[4];
     for (int i = 0; i < matrices; i++)
@@ -154,6 +154,6 @@ bool decode_warp(struct parser *p, struct decoding *d, const struct operand *o, 
         add_operand(n, to, 4);
         return true;
     }
-    return shuffle(p, d, o, count) || vote(p, d, o, count) || redux(p, d, o, count) || mma(p, d, o, count)
-           || ldmatrix(p, d, o, count);
+    return shuffle(p, d, o, count) || vote(p, d, o, count) || redux(p, d, o, count) || mma(p, d, o, count) ||
+           ldmatrix(p, d, o, count);
 }

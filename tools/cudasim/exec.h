@@ -16,8 +16,8 @@ struct range {
 struct cell {
     uint32_t write_epoch, read_epoch;
     uint16_t write_warp_epoch, read_warp_epoch;
-    int16_t write_lane;                 /* with ATOMIC_WRITE if by an atomic instruction */
-    int16_t read_lane;                  /* or READ_BY_MANY, or READ_BY_WARP(warp): several lanes of one warp */
+    int16_t write_lane; /* with ATOMIC_WRITE if by an atomic instruction */
+    int16_t read_lane;  /* or READ_BY_MANY, or READ_BY_WARP(warp): several lanes of one warp */
 };
 #define ATOMIC_WRITE 0x4000
 #define READ_BY_MANY (-1)
@@ -41,22 +41,22 @@ struct block {
     uint32_t shared_bytes;
     struct cell *cells;
     uint32_t granule_shift;
-    uint32_t block_epoch;               /* the epoch in which this block began */
-    uint32_t epoch;                     /* counts barriers over all blocks of a launch, so that cells need no clearing */
+    uint32_t block_epoch; /* the epoch in which this block began */
+    uint32_t epoch;       /* counts barriers over all blocks of a launch, so that cells need no clearing */
     uint16_t warp_epoch[LANES_MOST / 32];
     bool check_races, check_written;
     uint8_t *local;
     uint32_t pc[LANES_MOST];
     uint8_t state[LANES_MOST];
-    struct range active[LANES_MOST];    /* the lanes at the present instruction */
+    struct range active[LANES_MOST]; /* the lanes at the present instruction */
     int active_count, active_lanes;
-    int left;                           /* lanes that have left */
-    int64_t executed;                   /* instructions times lanes */
+    int left;         /* lanes that have left */
+    int64_t executed; /* instructions times lanes */
     int64_t steps;
     CUresult fault;
     char message[512];
-    const void *memory_cache;           /* the allocation that was found last */
-    uint64_t addresses[LANES_MOST];     /* of the present access, by lane: in its space, then in the host */
+    const void *memory_cache;       /* the allocation that was found last */
+    uint64_t addresses[LANES_MOST]; /* of the present access, by lane: in its space, then in the host */
     uint8_t *pointers[LANES_MOST];
 };
 

@@ -1,20 +1,20 @@
 /* Logic, shifts, fields, permutations and counts of bits, and moves. Shifts by more than the width give 0 (or the sign). */
 #include "handler.h"
 
-#define LOGIC(w, U)                                     \
-    BINARY(and_##w, U, U, U, X & Y)                     \
-    BINARY(or_##w, U, U, U, X | Y)                      \
-    BINARY(xor_##w, U, U, U, X ^ Y)                     \
-    UNARY(not_##w, U, U, ~X)                            \
-    UNARY(cnot_##w, U, U, X == 0)                       \
-    UNARY(mov_##w, U, U, X)                             \
-    TERNARY(selp_##w, U, U, U, uint8_t, Z ? X : Y)      \
-    TERNARY(slct_##w, U, U, U, int32_t, Z >= 0 ? X : Y) \
+#define LOGIC(w, U)                                                                                                              \
+    BINARY(and_##w, U, U, U, X &Y)                                                                                               \
+    BINARY(or_##w, U, U, U, X | Y)                                                                                               \
+    BINARY(xor_##w, U, U, U, X ^ Y)                                                                                              \
+    UNARY(not_##w, U, U, ~X)                                                                                                     \
+    UNARY(cnot_##w, U, U, X == 0)                                                                                                \
+    UNARY(mov_##w, U, U, X)                                                                                                      \
+    TERNARY(selp_##w, U, U, U, uint8_t, Z ? X : Y)                                                                               \
+    TERNARY(slct_##w, U, U, U, int32_t, Z >= 0 ? X : Y)                                                                          \
     TERNARY(slct_float_##w, U, U, U, float, Z >= 0 ? X : Y)
 LOGIC(16, uint16_t)
 LOGIC(32, uint32_t)
 LOGIC(64, uint64_t)
-BINARY(and_pred, uint8_t, uint8_t, uint8_t, X & Y)
+BINARY(and_pred, uint8_t, uint8_t, uint8_t, X &Y)
 BINARY(or_pred, uint8_t, uint8_t, uint8_t, X | Y)
 BINARY(xor_pred, uint8_t, uint8_t, uint8_t, X ^ Y)
 UNARY(not_pred, uint8_t, uint8_t, X ^ 1)
@@ -58,17 +58,18 @@ TERNARY(bfe_u64, uint64_t, uint64_t, uint32_t, uint32_t, field(X, Y, Z, 64, 0))
 TERNARY(bfe_s64, uint64_t, uint64_t, uint32_t, uint32_t, field(X, Y, Z, 64, 1))
 
 /* d = b with a's low bits inserted at c, of length e */
-#define INSERT(w, U)                                                                                        \
-    HANDLER(bfi_##w)                                                                                        \
-    {                                                                                                       \
-        U *d = REG(U, 0);                                                                                   \
-        const U *x = REG(U, 1), *y = REG(U, 2);                                                             \
-        const uint32_t *at = REG(uint32_t, 3), *length = REG(uint32_t, 4);                                  \
-        EACH_LANE {                                                                                         \
-            uint32_t p = at[i] & 255, l = length[i] & 255;                                                  \
-            uint64_t ones = l >= 64 ? ~0ull : (1ull << l) - 1, mask = p >= w ? 0 : ones << (p & 63);        \
-            d[i] = (U)((Y & ~mask) | (p >= w ? 0 : ((uint64_t)X << (p & 63)) & mask));                      \
-        }                                                                                                   \
+#define INSERT(w, U)                                                                                                             \
+    HANDLER(bfi_##w)                                                                                                             \
+    {                                                                                                                            \
+        U *d = REG(U, 0);                                                                                                        \
+        const U *x = REG(U, 1), *y = REG(U, 2);                                                                                  \
+        const uint32_t *at = REG(uint32_t, 3), *length = REG(uint32_t, 4);                                                       \
+        EACH_LANE                                                                                                                \
+        {                                                                                                                        \
+            uint32_t p = at[i] & 255, l = length[i] & 255;                                                                       \
+            uint64_t ones = l >= 64 ? ~0ull : (1ull << l) - 1, mask = p >= w ? 0 : ones << (p & 63);                             \
+            d[i] = (U)((Y & ~mask) | (p >= w ? 0 : ((uint64_t)X << (p & 63)) & mask));                                           \
+        }                                                                                                                        \
     }
 INSERT(32, uint32_t)
 INSERT(64, uint64_t)
@@ -126,7 +127,8 @@ HANDLER(lop3)
 {
     uint32_t *d = REG(uint32_t, 0);
     const uint32_t *x = REG(uint32_t, 1), *y = REG(uint32_t, 2), *z = REG(uint32_t, 3), *table = REG(uint32_t, 4);
-    EACH_LANE {
+    EACH_LANE
+    {
         uint32_t r = 0;
         for (uint32_t k = 0; k < 8; k++)
             if (table[i] >> k & 1)
@@ -135,40 +137,74 @@ HANDLER(lop3)
     }
 }
 
-#define THREE(name, handler, signature)                                                                             \
-    {name, T_B16, 0, signature, handler##_16}, {name, T_B32, 0, signature, handler##_32},                           \
-    {name, T_B64, 0, signature, handler##_64}
-#define MOVES(name, handler, signature, type2)                                                                      \
-    {name, T_B16, type2, signature, handler##_16}, {name, T_U16, type2, signature, handler##_16},                   \
-    {name, T_S16, type2, signature, handler##_16}, {name, T_F16, type2, signature, handler##_16},                   \
-    {name, T_BF16, type2, signature, handler##_16}, {name, T_B32, type2, signature, handler##_32},                  \
-    {name, T_U32, type2, signature, handler##_32}, {name, T_S32, type2, signature, handler##_32},                   \
-    {name, T_F32, type2, signature, handler##_32}, {name, T_B64, type2, signature, handler##_64},                   \
-    {name, T_U64, type2, signature, handler##_64}, {name, T_S64, type2, signature, handler##_64},                   \
-    {name, T_F64, type2, signature, handler##_64}
+#define THREE(name, handler, signature)                                                                                          \
+    {name, T_B16, 0, signature, handler##_16}, {name, T_B32, 0, signature, handler##_32},                                        \
+    {                                                                                                                            \
+        name, T_B64, 0, signature, handler##_64                                                                                  \
+    }
+#define MOVES(name, handler, signature, type2)                                                                                   \
+    {name, T_B16, type2, signature, handler##_16}, {name, T_U16, type2, signature, handler##_16},                                \
+        {name, T_S16, type2, signature, handler##_16}, {name, T_F16, type2, signature, handler##_16},                            \
+        {name, T_BF16, type2, signature, handler##_16}, {name, T_B32, type2, signature, handler##_32},                           \
+        {name, T_U32, type2, signature, handler##_32}, {name, T_S32, type2, signature, handler##_32},                            \
+        {name, T_F32, type2, signature, handler##_32}, {name, T_B64, type2, signature, handler##_64},                            \
+        {name, T_U64, type2, signature, handler##_64}, {name, T_S64, type2, signature, handler##_64},                            \
+    {                                                                                                                            \
+        name, T_F64, type2, signature, handler##_64                                                                              \
+    }
 
 const struct row instructions_bits[] = {
-    THREE("and", and, "ttt"), THREE("or", or, "ttt"), THREE("xor", xor, "ttt"), THREE("not", not, "tt"),
+    THREE("and", and, "ttt"),
+    THREE("or", or, "ttt"),
+    THREE("xor", xor, "ttt"),
+    THREE("not", not, "tt"),
     THREE("cnot", cnot, "tt"),
-    {"and", T_PRED, 0, "ttt", and_pred}, {"or", T_PRED, 0, "ttt", or_pred}, {"xor", T_PRED, 0, "ttt", xor_pred},
-    {"not", T_PRED, 0, "tt", not_pred}, {"mov", T_PRED, 0, "tt", mov_pred},
-    MOVES("mov", mov, "tt", 0), MOVES("selp", selp, "tttp", 0), MOVES("slct", slct, "ttt2", T_S32),
+    {"and", T_PRED, 0, "ttt", and_pred},
+    {"or", T_PRED, 0, "ttt", or_pred},
+    {"xor", T_PRED, 0, "ttt", xor_pred},
+    {"not", T_PRED, 0, "tt", not_pred},
+    {"mov", T_PRED, 0, "tt", mov_pred},
+    MOVES("mov", mov, "tt", 0),
+    MOVES("selp", selp, "tttp", 0),
+    MOVES("slct", slct, "ttt2", T_S32),
     MOVES("slct", slct_float, "ttt2", T_F32),
-    THREE("shl", shl, "tt4"), {"shr", T_B16, 0, "tt4", shr_u16}, {"shr", T_B32, 0, "tt4", shr_u32},
+    THREE("shl", shl, "tt4"),
+    {"shr", T_B16, 0, "tt4", shr_u16},
+    {"shr", T_B32, 0, "tt4", shr_u32},
     {"shr", T_B64, 0, "tt4", shr_u64},
-    {"shr", T_U16, 0, "tt4", shr_u16}, {"shr", T_U32, 0, "tt4", shr_u32}, {"shr", T_U64, 0, "tt4", shr_u64},
-    {"shr", T_S16, 0, "tt4", shr_s16}, {"shr", T_S32, 0, "tt4", shr_s32}, {"shr", T_S64, 0, "tt4", shr_s64},
-    {"shf.l.wrap", T_B32, 0, "tttt", shf_l_wrap}, {"shf.r.wrap", T_B32, 0, "tttt", shf_r_wrap},
-    {"shf.l.clamp", T_B32, 0, "tttt", shf_l_clamp}, {"shf.r.clamp", T_B32, 0, "tttt", shf_r_clamp},
-    {"bfe", T_U32, 0, "tt44", bfe_u32}, {"bfe", T_S32, 0, "tt44", bfe_s32}, {"bfe", T_U64, 0, "tt44", bfe_u64},
-    {"bfe", T_S64, 0, "tt44", bfe_s64}, {"bfi", T_B32, 0, "ttt44", bfi_32}, {"bfi", T_B64, 0, "ttt44", bfi_64},
-    {"brev", T_B32, 0, "tt", brev_32}, {"brev", T_B64, 0, "tt", brev_64}, {"clz", T_B32, 0, "4t", clz_32},
-    {"clz", T_B64, 0, "4t", clz_64}, {"popc", T_B32, 0, "4t", popc_32}, {"popc", T_B64, 0, "4t", popc_64},
-    {"bfind", T_U32, 0, "4t", bfind_u32}, {"bfind", T_S32, 0, "4t", bfind_s32}, {"bfind", T_U64, 0, "4t", bfind_u64},
-    {"bfind.shiftamt", T_U32, 0, "4t", bfind_shift_u32}, {"bfind.shiftamt", T_S32, 0, "4t", bfind_shift_s32},
+    {"shr", T_U16, 0, "tt4", shr_u16},
+    {"shr", T_U32, 0, "tt4", shr_u32},
+    {"shr", T_U64, 0, "tt4", shr_u64},
+    {"shr", T_S16, 0, "tt4", shr_s16},
+    {"shr", T_S32, 0, "tt4", shr_s32},
+    {"shr", T_S64, 0, "tt4", shr_s64},
+    {"shf.l.wrap", T_B32, 0, "tttt", shf_l_wrap},
+    {"shf.r.wrap", T_B32, 0, "tttt", shf_r_wrap},
+    {"shf.l.clamp", T_B32, 0, "tttt", shf_l_clamp},
+    {"shf.r.clamp", T_B32, 0, "tttt", shf_r_clamp},
+    {"bfe", T_U32, 0, "tt44", bfe_u32},
+    {"bfe", T_S32, 0, "tt44", bfe_s32},
+    {"bfe", T_U64, 0, "tt44", bfe_u64},
+    {"bfe", T_S64, 0, "tt44", bfe_s64},
+    {"bfi", T_B32, 0, "ttt44", bfi_32},
+    {"bfi", T_B64, 0, "ttt44", bfi_64},
+    {"brev", T_B32, 0, "tt", brev_32},
+    {"brev", T_B64, 0, "tt", brev_64},
+    {"clz", T_B32, 0, "4t", clz_32},
+    {"clz", T_B64, 0, "4t", clz_64},
+    {"popc", T_B32, 0, "4t", popc_32},
+    {"popc", T_B64, 0, "4t", popc_64},
+    {"bfind", T_U32, 0, "4t", bfind_u32},
+    {"bfind", T_S32, 0, "4t", bfind_s32},
+    {"bfind", T_U64, 0, "4t", bfind_u64},
+    {"bfind.shiftamt", T_U32, 0, "4t", bfind_shift_u32},
+    {"bfind.shiftamt", T_S32, 0, "4t", bfind_shift_s32},
     {"bfind.shiftamt", T_U64, 0, "4t", bfind_shift_u64},
-    {"prmt", T_B32, 0, "tttt", prmt}, {"lop3", T_B32, 0, "ttttt", lop3},
-    {"dp4a", T_U32, T_U32, "tttt", dp4a_uu}, {"dp4a", T_U32, T_S32, "tttt", dp4a_us}, {"dp4a", T_S32, T_U32, "tttt", dp4a_su},
+    {"prmt", T_B32, 0, "tttt", prmt},
+    {"lop3", T_B32, 0, "ttttt", lop3},
+    {"dp4a", T_U32, T_U32, "tttt", dp4a_uu},
+    {"dp4a", T_U32, T_S32, "tttt", dp4a_us},
+    {"dp4a", T_S32, T_U32, "tttt", dp4a_su},
     {"dp4a", T_S32, T_S32, "tttt", dp4a_ss},
     {0},
 };

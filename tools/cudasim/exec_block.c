@@ -35,8 +35,7 @@ void block_fault(struct block *b, const struct insn *n, int lane, CUresult resul
         snprintf(thread, sizeof thread, ", thread (%d, %d, %d)", lane_xyz(b, lane, 0), lane_xyz(b, lane, 1),
                  lane_xyz(b, lane, 2));
     snprintf(b->message, sizeof b->message, "kernel %s, block (%u, %u, %u)%s, PTX line %d \"%.80s\": %s", b->kernel->name,
-             b->index[0],
-             b->index[1], b->index[2], thread, n ? n->line : 0, line, what);
+             b->index[0], b->index[1], b->index[2], thread, n ? n->line : 0, line, what);
 }
 
 /* The lowest program counter of lanes that can run, those lanes as ranges, and the next higher counter in *stop. */
@@ -301,8 +300,14 @@ static void run_block(struct block *b, int64_t steps_most)
                 b->executed += b->active_lanes;
                 together = branch(b, n, &pc);
                 break;
-            case TABLE: table(b, n, pc); together = false; break;
-            case LEAVE: leave(b, n, pc); together = false; break;
+            case TABLE:
+                table(b, n, pc);
+                together = false;
+                break;
+            case LEAVE:
+                leave(b, n, pc);
+                together = false;
+                break;
             case BARRIER:
                 if (b->active_lanes + b->left == b->lanes && !n->predicated) {
                     b->epoch++;
@@ -362,14 +367,14 @@ static void fill_specials(struct block *b, bool first)
         else
             for (int i = 0; i < b->padded; i++) {
                 uint32_t lane = (uint32_t)i & 31, bit = 1u << lane;
-                d[i] = which <= TID_Z           ? (uint32_t)lane_xyz(b, i, (int)which - TID_X)
-                       : which == LANEID        ? lane
-                       : which == WARPID        ? (uint32_t)i / 32
-                       : which == LANEMASK_EQ   ? bit
-                       : which == LANEMASK_LT   ? bit - 1
-                       : which == LANEMASK_LE   ? bit | (bit - 1)
-                       : which == LANEMASK_GT   ? ~(bit | (bit - 1))
-                                                : ~(bit - 1);
+                d[i] = which <= TID_Z         ? (uint32_t)lane_xyz(b, i, (int)which - TID_X)
+                       : which == LANEID      ? lane
+                       : which == WARPID      ? (uint32_t)i / 32
+                       : which == LANEMASK_EQ ? bit
+                       : which == LANEMASK_LT ? bit - 1
+                       : which == LANEMASK_LE ? bit | (bit - 1)
+                       : which == LANEMASK_GT ? ~(bit | (bit - 1))
+                                              : ~(bit - 1);
             }
     }
 }
@@ -412,7 +417,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
         b->index[0] = (uint32_t)(block % launch->grid[0]);
         b->index[1] = (uint32_t)(block / launch->grid[0] % launch->grid[1]);
         b->index[2] = (uint32_t)(block / launch->grid[0] / launch->grid[1]);
-        memset(b->shared, 0xff, b->shared_bytes);       /* floats read too early are NaN */
+        memset(b->shared, 0xff, b->shared_bytes); /* floats read too early are NaN */
         memset(b->local, 0xff, (size_t)b->lanes * b->kernel->local_bytes);
         memset(b->state, LANE_RUNS, sizeof b->state);
         memset(b->pc, 0, sizeof b->pc);

@@ -37,7 +37,7 @@ void run_carry(struct block *b, const struct insn *n, int begin, int end)
         uint64_t z = n->count > 4 ? element(REG(uint8_t, 3), width, i) : 0, in = n->vector & 1 ? carry[i] : 0, result;
         unsigned __int128 sum;
         if (n->select == CARRY_SUB) {
-            sum = (unsigned __int128)x - y - in;                /* a borrow shows in the bits above */
+            sum = (unsigned __int128)x - y - in; /* a borrow shows in the bits above */
             result = (uint64_t)sum & ones;
             in = (unsigned __int128)x < (unsigned __int128)y + in;
         } else {

@@ -17,12 +17,13 @@ static bool is_float(enum type t)
 }
 
 /* The element of a register that may be wider than the type: its low bytes. */
-#define WIDEN(S, expression)                                       \
-    EACH_LANE {                                                    \
-        S v;                                                       \
-        memcpy(&v, from + (size_t)i * stride, sizeof v);           \
-        expression;                                                \
-    }                                                              \
+#define WIDEN(S, expression)                                                                                                     \
+    EACH_LANE                                                                                                                    \
+    {                                                                                                                            \
+        S v;                                                                                                                     \
+        memcpy(&v, from + (size_t)i * stride, sizeof v);                                                                         \
+        expression;                                                                                                              \
+    }                                                                                                                            \
     break
 
 static void widen(union wide *w, const uint8_t *from, size_t stride, enum type type, int begin, int end)
@@ -36,7 +37,8 @@ static void widen(union wide *w, const uint8_t *from, size_t stride, enum type t
     case T_S32: WIDEN(int32_t, w->integer[i] = v);
     case T_F16: WIDEN(uint16_t, w->floating[i] = (double)float_of_f16(v));
     case T_BF16: WIDEN(uint16_t, w->floating[i] = (double)float_of_bf16(v));
-    case T_F32: case T_TF32: WIDEN(float, w->floating[i] = (double)v);
+    case T_F32:
+    case T_TF32: WIDEN(float, w->floating[i] = (double)v);
     case T_F64: WIDEN(double, w->floating[i] = v);
     default: WIDEN(int64_t, w->integer[i] = v);
     }
@@ -45,14 +47,38 @@ static void widen(union wide *w, const uint8_t *from, size_t stride, enum type t
 static void limits(enum type type, int64_t *least, int64_t *most)
 {
     switch (type) {
-    case T_U8: *least = 0; *most = UINT8_MAX; break;
-    case T_S8: *least = INT8_MIN; *most = INT8_MAX; break;
-    case T_U16: *least = 0; *most = UINT16_MAX; break;
-    case T_S16: *least = INT16_MIN; *most = INT16_MAX; break;
-    case T_U32: *least = 0; *most = UINT32_MAX; break;
-    case T_S32: *least = INT32_MIN; *most = INT32_MAX; break;
-    case T_U64: *least = 0; *most = INT64_MAX; break;
-    default: *least = INT64_MIN; *most = INT64_MAX; break;
+    case T_U8:
+        *least = 0;
+        *most = UINT8_MAX;
+        break;
+    case T_S8:
+        *least = INT8_MIN;
+        *most = INT8_MAX;
+        break;
+    case T_U16:
+        *least = 0;
+        *most = UINT16_MAX;
+        break;
+    case T_S16:
+        *least = INT16_MIN;
+        *most = INT16_MAX;
+        break;
+    case T_U32:
+        *least = 0;
+        *most = UINT32_MAX;
+        break;
+    case T_S32:
+        *least = INT32_MIN;
+        *most = INT32_MAX;
+        break;
+    case T_U64:
+        *least = 0;
+        *most = INT64_MAX;
+        break;
+    default:
+        *least = INT64_MIN;
+        *most = INT64_MAX;
+        break;
     }
 }
 
@@ -89,15 +115,16 @@ static void clamp(union wide *w, const struct insn *n, int begin, int end)
     for (int i = begin; i < end; i++) {
         int64_t v = w->integer[i];
         if (n->type2 == T_U64 && v < 0)
-            v = INT64_MAX;              /* a huge unsigned number */
+            v = INT64_MAX; /* a huge unsigned number */
         w->integer[i] = v < least ? least : v > most ? most : v;
     }
 }
 
-#define NARROW(D, U)                                               \
-    EACH_LANE {                                                    \
-        U v = (U)(D)w->integer[i];                                 \
-        memcpy(to + (size_t)i * sizeof v, &v, sizeof v);           \
+#define NARROW(D, U)                                                                                                             \
+    EACH_LANE                                                                                                                    \
+    {                                                                                                                            \
+        U v = (U)(D)w->integer[i];                                                                                               \
+        memcpy(to + (size_t)i * sizeof v, &v, sizeof v);                                                                         \
     }
 
 /* Integers into a register of `width` bytes; a narrower type is extended by its own sign. */
@@ -157,7 +184,7 @@ static void integer_to_float(union wide *w, uint8_t *to, const struct insn *n, i
     for (int i = begin; i < end; i++) {
         int64_t v = w->integer[i];
         bool huge = n->type2 == T_U64 && v < 0;
-        float f = huge ? (float)(uint64_t)v : (float)v;         /* one rounding, not one to double before it */
+        float f = huge ? (float)(uint64_t)v : (float)v; /* one rounding, not one to double before it */
         double d = huge ? (double)(uint64_t)v : (double)v;
         if (n->type == T_F32)
             memcpy(to + (size_t)i * stride, &f, sizeof f);

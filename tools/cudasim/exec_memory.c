@@ -72,7 +72,8 @@ static uint8_t *access_bytes(struct block *b, const struct insn *n, enum space s
 static bool within(const uint64_t *x, uint64_t low, uint64_t size, uint32_t bytes, int begin, int end, bool *row)
 {
     uint64_t bad = size < bytes, gaps = 0, most = size - bytes, first = x[begin];
-    EACH_LANE {
+    EACH_LANE
+    {
         bad |= (X - low > most) | (X & (bytes - 1));
         gaps |= X ^ (first + (uint64_t)(i - begin) * bytes);
     }
@@ -116,15 +117,15 @@ static bool resolve(struct block *b, const struct insn *n, int begin, int end, b
     return true;
 }
 
-#define LOAD(D, S)                                                     \
-    {                                                                  \
-        D *d = REG(D, k + 1);                                          \
-        for (int i = begin; i < end; i++) {                            \
-            S v;                                                       \
-            memcpy(&v, b->pointers[i] + at, sizeof v);                 \
-            d[i] = (D)v;                                               \
-        }                                                              \
-        break;                                                         \
+#define LOAD(D, S)                                                                                                               \
+    {                                                                                                                            \
+        D *d = REG(D, k + 1);                                                                                                    \
+        for (int i = begin; i < end; i++) {                                                                                      \
+            S v;                                                                                                                 \
+            memcpy(&v, b->pointers[i] + at, sizeof v);                                                                           \
+            d[i] = (D)v;                                                                                                         \
+        }                                                                                                                        \
+        break;                                                                                                                   \
     }
 #define KIND(width, bytes, is_signed) ((width) << 8 | (bytes) << 1 | (is_signed))
 
@@ -147,12 +148,14 @@ void run_load(struct block *b, const struct insn *n, int begin, int end)
         case KIND(4, 1, 1): LOAD(int32_t, int8_t)
         case KIND(8, 1, 0): LOAD(uint64_t, uint8_t)
         case KIND(8, 1, 1): LOAD(int64_t, int8_t)
-        case KIND(2, 2, 0): case KIND(2, 2, 1): LOAD(uint16_t, uint16_t)
+        case KIND(2, 2, 0):
+        case KIND(2, 2, 1): LOAD(uint16_t, uint16_t)
         case KIND(4, 2, 0): LOAD(uint32_t, uint16_t)
         case KIND(4, 2, 1): LOAD(int32_t, int16_t)
         case KIND(8, 2, 0): LOAD(uint64_t, uint16_t)
         case KIND(8, 2, 1): LOAD(int64_t, int16_t)
-        case KIND(4, 4, 0): case KIND(4, 4, 1): LOAD(uint32_t, uint32_t)
+        case KIND(4, 4, 0):
+        case KIND(4, 4, 1): LOAD(uint32_t, uint32_t)
         case KIND(8, 4, 0): LOAD(uint64_t, uint32_t)
         case KIND(8, 4, 1): LOAD(int64_t, int32_t)
         default: LOAD(uint64_t, uint64_t)
@@ -160,14 +163,14 @@ void run_load(struct block *b, const struct insn *n, int begin, int end)
     }
 }
 
-#define STORE(S)                                                       \
-    {                                                                  \
-        for (int i = begin; i < end; i++) {                            \
-            S v;                                                       \
-            memcpy(&v, from + (size_t)i * width, sizeof v);            \
-            memcpy(b->pointers[i] + at, &v, sizeof v);                 \
-        }                                                              \
-        break;                                                         \
+#define STORE(S)                                                                                                                 \
+    {                                                                                                                            \
+        for (int i = begin; i < end; i++) {                                                                                      \
+            S v;                                                                                                                 \
+            memcpy(&v, from + (size_t)i * width, sizeof v);                                                                      \
+            memcpy(b->pointers[i] + at, &v, sizeof v);                                                                           \
+        }                                                                                                                        \
+        break;                                                                                                                   \
     }
 
 void run_store(struct block *b, const struct insn *n, int begin, int end)
@@ -215,8 +218,8 @@ void run_load_param(struct block *b, const struct insn *n, int begin, int end)
 
 bool atomic_known(int select, enum type type)
 {
-    bool is_float = type == T_F32 || type == T_F64, integer = type >= T_B32 && type <= T_S64 && !is_float && type != T_TF32
-                    && type != T_F16X2 && type != T_BF16X2;
+    bool is_float = type == T_F32 || type == T_F64,
+         integer = type >= T_B32 && type <= T_S64 && !is_float && type != T_TF32 && type != T_F16X2 && type != T_BF16X2;
     return select == ATOMIC_ADD ? integer || is_float : integer;
 }
 

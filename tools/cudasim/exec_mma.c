@@ -1,8 +1,8 @@
 /* The tensor cores: mma.sync m16n8kK with float32 sums, and ldmatrix. Fragments are laid out as in the PTX manual: with g = lane
  * / 4 and t = lane % 4, a lane holds rows g and g + 8 of A and D, column g of B; 16-bit elements come in pairs at k = 2t, 2t + 1
  * of every 8, TF32 ones singly at k = t of every 4. Sums are float32 in order of k; hardware may sum in another order. */
-#include "handler.h"
 #include "half.h"
+#include "handler.h"
 
 static float element(uint32_t bits, int high, enum type type)
 {

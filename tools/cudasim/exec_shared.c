@@ -16,8 +16,8 @@ static bool race(struct block *b, const struct insn *n, int lane, int other, uin
     if (other >= 0)
         snprintf(who, sizeof who, "thread %d", other);
     block_fault(b, n, lane, CUDA_ERROR_LAUNCH_FAILED,
-                "a race: %s at byte %llu of shared memory, which %s %s since the last barrier", now,
-                (unsigned long long)offset, who, before);
+                "a race: %s at byte %llu of shared memory, which %s %s since the last barrier", now, (unsigned long long)offset,
+                who, before);
     return false;
 }
 
@@ -86,7 +86,7 @@ bool shared_track(struct block *b, const struct insn *n, int begin, int end, uin
         bool many = false;
         int lane = i;
         while (!write && i + 1 < end && b->addresses[i + 1] == offset && (i + 1) >> 5 == lane >> 5) {
-            many = true;                /* the same bytes for many lanes of a warp */
+            many = true; /* the same bytes for many lanes of a warp */
             i++;
         }
         for (uint64_t c = first; c <= last; c++)

@@ -2,7 +2,9 @@
 #include "handler.h"
 
 #define LANE_OF(bit) (warp * 32 + (bit))
-#define EACH_MEMBER for (int k = 0; k < 32; k++) if ((uint32_t)lanes >> k & 1)
+#define EACH_MEMBER                                                                                                              \
+    for (int k = 0; k < 32; k++)                                                                                                 \
+        if ((uint32_t)lanes >> k & 1)
 
 /* d|p = a of another lane; b says which, c bounds the segment: operands d, a, b, c, members, p. */
 void run_shuffle(struct block *b, const struct insn *n, int warp, int lanes)
@@ -11,15 +13,28 @@ void run_shuffle(struct block *b, const struct insn *n, int warp, int lanes)
     const uint32_t *a = REG(uint32_t, 1), *by = REG(uint32_t, 2), *bound = REG(uint32_t, 3);
     uint8_t *p = REG(uint8_t, 5);
     EACH_MEMBER from[k] = a[LANE_OF(k)];
-    EACH_MEMBER {
+    EACH_MEMBER
+    {
         int lane = LANE_OF(k), step = (int)(by[lane] & 31), clamp = (int)(bound[lane] & 31), mask = (int)(bound[lane] >> 8 & 31);
         int most = (k & mask) | (clamp & ~mask), least = k & mask, j;
         bool inside;
         switch (n->select) {
-        case 0: j = k ^ step; inside = j <= most; break;
-        case 1: j = k + step; inside = j <= most; break;
-        case 2: j = k - step; inside = j >= most; break;
-        default: j = least | (step & ~mask); inside = j <= most; break;
+        case 0:
+            j = k ^ step;
+            inside = j <= most;
+            break;
+        case 1:
+            j = k + step;
+            inside = j <= most;
+            break;
+        case 2:
+            j = k - step;
+            inside = j >= most;
+            break;
+        default:
+            j = least | (step & ~mask);
+            inside = j <= most;
+            break;
         }
         if (!inside)
             j = k;
@@ -39,7 +54,8 @@ void run_vote(struct block *b, const struct insn *n, int warp, int lanes)
     uint32_t yes = 0, all = (uint32_t)lanes;
     EACH_MEMBER yes |= (uint32_t)(a[LANE_OF(k)] != 0) << k;
     uint32_t result = n->select == 0 ? yes == all : n->select == 1 ? yes != 0 : n->select == 2 ? yes == all || !yes : yes;
-    EACH_MEMBER {
+    EACH_MEMBER
+    {
         if (n->select == 3)
             REG(uint32_t, 0)[LANE_OF(k)] = result;
         else
@@ -53,7 +69,8 @@ void run_redux(struct block *b, const struct insn *n, int warp, int lanes)
     const uint32_t *a = REG(uint32_t, 1);
     bool first = true, with_sign = n->type == T_S32;
     uint32_t r = 0;
-    EACH_MEMBER {
+    EACH_MEMBER
+    {
         uint32_t v = a[LANE_OF(k)];
         bool less = with_sign ? (int32_t)v < (int32_t)r : v < r;
         switch (first ? 6 : n->select) {

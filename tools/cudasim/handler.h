@@ -17,29 +17,29 @@
 #define X x[i]
 #define Y y[i]
 #define Z z[i]
-#define UNARY(name, D, S, expression)                          \
-    HANDLER(name)                                              \
-    {                                                          \
-        D *d = REG(D, 0);                                      \
-        const S *x = REG(S, 1);                                \
-        EACH_LANE d[i] = (D)(expression);                      \
+#define UNARY(name, D, S, expression)                                                                                            \
+    HANDLER(name)                                                                                                                \
+    {                                                                                                                            \
+        D *d = REG(D, 0);                                                                                                        \
+        const S *x = REG(S, 1);                                                                                                  \
+        EACH_LANE d[i] = (D)(expression);                                                                                        \
     }
-#define BINARY(name, D, S, T, expression)                      \
-    HANDLER(name)                                              \
-    {                                                          \
-        D *d = REG(D, 0);                                      \
-        const S *x = REG(S, 1);                                \
-        const T *y = REG(T, 2);                                \
-        EACH_LANE d[i] = (D)(expression);                      \
+#define BINARY(name, D, S, T, expression)                                                                                        \
+    HANDLER(name)                                                                                                                \
+    {                                                                                                                            \
+        D *d = REG(D, 0);                                                                                                        \
+        const S *x = REG(S, 1);                                                                                                  \
+        const T *y = REG(T, 2);                                                                                                  \
+        EACH_LANE d[i] = (D)(expression);                                                                                        \
     }
-#define TERNARY(name, D, S, T, U, expression)                  \
-    HANDLER(name)                                              \
-    {                                                          \
-        D *d = REG(D, 0);                                      \
-        const S *x = REG(S, 1);                                \
-        const T *y = REG(T, 2);                                \
-        const U *z = REG(U, 3);                                \
-        EACH_LANE d[i] = (D)(expression);                      \
+#define TERNARY(name, D, S, T, U, expression)                                                                                    \
+    HANDLER(name)                                                                                                                \
+    {                                                                                                                            \
+        D *d = REG(D, 0);                                                                                                        \
+        const S *x = REG(S, 1);                                                                                                  \
+        const T *y = REG(T, 2);                                                                                                  \
+        const U *z = REG(U, 3);                                                                                                  \
+        EACH_LANE d[i] = (D)(expression);                                                                                        \
     }
 
 #endif

@@ -12,8 +12,8 @@ static bool word_start(char c)
 
 static bool word_rest(const char *s)
 {
-    return isalnum((unsigned char)*s) || *s == '_' || *s == '$' || *s == '%' || *s == '.' || (s[0] == ':' && s[1] == ':')
-        || (s[0] == ':' && s[-1] == ':');
+    return isalnum((unsigned char)*s) || *s == '_' || *s == '$' || *s == '%' || *s == '.' || (s[0] == ':' && s[1] == ':') ||
+           (s[0] == ':' && s[-1] == ':');
 }
 
 static const char *skip(const char *s, int *line)

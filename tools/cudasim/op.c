@@ -26,8 +26,14 @@ void op_count(const struct op *op)
 {
     switch (op->kind) {
     case OP_LAUNCH: state_count("launches", 1); break;
-    case OP_H2D: state_count("copies_h2d", 1); state_count("bytes_h2d", (long long)op->bytes); break;
-    case OP_D2H: state_count("copies_d2h", 1); state_count("bytes_d2h", (long long)op->bytes); break;
+    case OP_H2D:
+        state_count("copies_h2d", 1);
+        state_count("bytes_h2d", (long long)op->bytes);
+        break;
+    case OP_D2H:
+        state_count("copies_d2h", 1);
+        state_count("bytes_d2h", (long long)op->bytes);
+        break;
     case OP_D2D: state_count("copies_d2d", 1); break;
     case OP_MEMSET: state_count("memsets", 1); break;
     case OP_CALL: state_count(op->what, 1); break;
@@ -48,8 +54,8 @@ static CUresult run_launch(const struct op *op)
     if (!module->object.live)
         return state_report(CUDA_ERROR_INVALID_HANDLE, "kernel %s runs after its module was unloaded",
                             op->function->kernel->name);
-    struct launch launch = {.ptx = module->ptx, .kernel = op->function->kernel, .dynamic_bytes = op->dynamic_bytes,
-                            .params = op->data};
+    struct launch launch = {
+        .ptx = module->ptx, .kernel = op->function->kernel, .dynamic_bytes = op->dynamic_bytes, .params = op->data};
     memcpy(launch.grid, op->grid, sizeof launch.grid);
     memcpy(launch.size, op->size, sizeof launch.size);
     CUresult result = launch_run(&launch, message, sizeof message, &lanes);

@@ -104,11 +104,11 @@ static struct symbol *declaration(struct parser *p, enum symbol_kind kind, uint6
         const struct token *t = next(p);
         if (token_is(t, ".align")) {
             uint64_t bytes = strtoull(next(p)->text, NULL, 10);
-            *align = type && kind == SYMBOL_PARAM ? *align : bytes;      /* .ptr .align speaks of what is pointed at */
+            *align = type && kind == SYMBOL_PARAM ? *align : bytes; /* .ptr .align speaks of what is pointed at */
         } else if (type_named(t->text, t->length)) {
             type = type_named(t->text, t->length);
-        } else if (!token_is(t, ".ptr") && !token_is(t, ".global") && !token_is(t, ".const") && !token_is(t, ".shared")
-                   && !token_is(t, ".local")) {
+        } else if (!token_is(t, ".ptr") && !token_is(t, ".global") && !token_is(t, ".const") && !token_is(t, ".shared") &&
+                   !token_is(t, ".local")) {
             parse_fail(p, t->line, "unknown directive %.*s", (int)t->length, t->text);
         }
     }
@@ -343,8 +343,7 @@ void parse_call(struct parser *p, bool predicated)
     expect(p, ";");
     if (predicated || !f || f->kind != SYMBOL_FUNCTION || !f->place || p->depth >= CALLS_MOST) {
         parse_fail(p, line, "a call that is not simulated (indirect, predicated, recursive or undefined): %.*s",
-                   (int)name->length,
-                   name->text);
+                   (int)name->length, name->text);
         return;
     }
     const struct token *after = p->at;
@@ -352,7 +351,7 @@ void parse_call(struct parser *p, bool predicated)
     p->at = &p->tokens[f->place];
     p->depth++;
     bind(p, results, result_count);
-    p->at++;                            /* its name */
+    p->at++; /* its name */
     bind(p, arguments, argument_count);
     while (!p->failed && !token_is(p->at, "{"))
         p->at++;
@@ -449,7 +448,7 @@ static void module(struct parser *p, uint32_t *entries, uint32_t *entry_count)
                 skip_block(p);
             } else {
                 p->at++;
-                p->symbol_count--;      /* a declaration says nothing that the definition does not */
+                p->symbol_count--; /* a declaration says nothing that the definition does not */
             }
         } else if (token_is(t, ".global") || token_is(t, ".const") || token_is(t, ".shared")) {
             variable(p, t, external);

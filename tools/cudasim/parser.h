@@ -18,30 +18,38 @@ struct token *lex(const char *text);
 enum operand_kind { OPERAND_REGISTER, OPERAND_NUMBER, OPERAND_ADDRESS, OPERAND_VECTOR, OPERAND_NAME, OPERAND_DISCARD };
 struct operand {
     enum operand_kind kind;
-    uint32_t place;                     /* register, or base register of an address */
-    uint8_t width;                      /* its bytes; 0: an address without a register */
-    bool negated;                       /* !%p */
-    bool floating;                      /* a number that was written as a float: 8 bytes hold a double, 4 a float */
+    uint32_t place; /* register, or base register of an address */
+    uint8_t width;  /* its bytes; 0: an address without a register */
+    bool negated;   /* !%p */
+    bool floating;  /* a number that was written as a float: 8 bytes hold a double, 4 a float */
     uint8_t float_bytes;
-    int64_t number;                     /* number, or offset of an address */
-    const struct symbol *symbol;        /* of an address or a name */
+    int64_t number;              /* number, or offset of an address */
+    const struct symbol *symbol; /* of an address or a name */
     const struct token *name;
-    struct operand *parts;              /* of a vector */
+    struct operand *parts; /* of a vector */
     uint32_t part_count;
-    uint32_t pair;                      /* p of d|p */
+    uint32_t pair; /* p of d|p */
     bool has_pair;
 };
 
-enum symbol_kind { SYMBOL_REGISTERS, SYMBOL_PARAM, SYMBOL_LANE_PARAM, SYMBOL_SHARED, SYMBOL_DYNAMIC, SYMBOL_LOCAL,
-                   SYMBOL_VARIABLE,
-                   SYMBOL_FUNCTION, SYMBOL_TARGETS };
+enum symbol_kind {
+    SYMBOL_REGISTERS,
+    SYMBOL_PARAM,
+    SYMBOL_LANE_PARAM,
+    SYMBOL_SHARED,
+    SYMBOL_DYNAMIC,
+    SYMBOL_LOCAL,
+    SYMBOL_VARIABLE,
+    SYMBOL_FUNCTION,
+    SYMBOL_TARGETS
+};
 struct symbol {
     enum symbol_kind kind;
     const char *name;
     uint32_t length;
-    int64_t count;                      /* REGISTERS: of %r<count>, or -1 for one alone */
+    int64_t count; /* REGISTERS: of %r<count>, or -1 for one alone */
     enum type type;
-    uint64_t place;                     /* first register, offset, address, or token of a function's body */
+    uint64_t place; /* first register, offset, address, or token of a function's body */
     uint64_t size;
 };
 
@@ -63,20 +71,20 @@ struct parser {
     char *error;
     size_t error_size;
     bool failed;
-    struct kernel *kernel;              /* being read */
+    struct kernel *kernel; /* being read */
     struct symbol *symbols;
     uint32_t symbol_count, symbol_room;
     struct label *labels;
     uint32_t label_count;
     struct fixup *fixups;
     uint32_t fixup_count;
-    struct fixup *returns;              /* branches of `ret` inside an inlined function */
+    struct fixup *returns; /* branches of `ret` inside an inlined function */
     uint32_t return_count;
-    int depth;                          /* of inlined calls; 0 is the kernel itself */
-    uint32_t carry;                     /* the register of the carry flag, if the kernel has one */
+    int depth;      /* of inlined calls; 0 is the kernel itself */
+    uint32_t carry; /* the register of the carry flag, if the kernel has one */
     bool carry_known;
     uint32_t dynamic_align;
-    uint32_t module_shared;             /* bytes of shared variables of the whole module; every kernel has them */
+    uint32_t module_shared; /* bytes of shared variables of the whole module; every kernel has them */
 };
 
 void parse_fail(struct parser *p, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));

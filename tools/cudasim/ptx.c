@@ -27,14 +27,14 @@ void *grown(void *array, uint32_t count, size_t size)
     uint32_t room = count ? count * 2 : 16;
     void *more = realloc(array, room * size);
     if (!more)
-        abort();                        /* a test tool: there is nothing to save */
+        abort(); /* a test tool: there is nothing to save */
     return more;
 }
 
 bool token_is(const struct token *t, const char *text)
 {
-    return (t->kind == TOKEN_WORD || t->kind == TOKEN_PUNCTUATION) && strlen(text) == t->length
-           && !memcmp(t->text, text, t->length);
+    return (t->kind == TOKEN_WORD || t->kind == TOKEN_PUNCTUATION) && strlen(text) == t->length &&
+           !memcmp(t->text, text, t->length);
 }
 
 bool accept(struct parser *p, const char *text)
@@ -61,12 +61,12 @@ static const struct {
     const char *name;
     uint8_t bytes;
 } TYPES[] = {
-    [T_NONE] = {"", 0}, [T_B8] = {".b8", 1}, [T_U8] = {".u8", 1}, [T_S8] = {".s8", 1}, [T_B16] = {".b16", 2},
-    [T_U16] = {".u16", 2},
-    [T_S16] = {".s16", 2}, [T_F16] = {".f16", 2}, [T_BF16] = {".bf16", 2}, [T_B32] = {".b32", 4}, [T_U32] = {".u32", 4},
-    [T_S32] = {".s32", 4}, [T_F32] = {".f32", 4}, [T_TF32] = {".tf32", 4}, [T_F16X2] = {".f16x2", 4}, [T_BF16X2] = {".bf16x2", 4},
-    [T_B64] = {".b64", 8}, [T_U64] = {".u64", 8}, [T_S64] = {".s64", 8}, [T_F64] = {".f64", 8}, [T_B128] = {".b128", 16},
-    [T_PRED] = {".pred", 1},
+    [T_NONE] = {"", 0},       [T_B8] = {".b8", 1},     [T_U8] = {".u8", 1},       [T_S8] = {".s8", 1},
+    [T_B16] = {".b16", 2},    [T_U16] = {".u16", 2},   [T_S16] = {".s16", 2},     [T_F16] = {".f16", 2},
+    [T_BF16] = {".bf16", 2},  [T_B32] = {".b32", 4},   [T_U32] = {".u32", 4},     [T_S32] = {".s32", 4},
+    [T_F32] = {".f32", 4},    [T_TF32] = {".tf32", 4}, [T_F16X2] = {".f16x2", 4}, [T_BF16X2] = {".bf16x2", 4},
+    [T_B64] = {".b64", 8},    [T_U64] = {".u64", 8},   [T_S64] = {".s64", 8},     [T_F64] = {".f64", 8},
+    [T_B128] = {".b128", 16}, [T_PRED] = {".pred", 1},
 };
 
 int type_bytes(enum type type)

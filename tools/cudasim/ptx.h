@@ -11,16 +11,61 @@
 #include <stdint.h>
 
 enum type {
-    T_NONE, T_B8, T_U8, T_S8, T_B16, T_U16, T_S16, T_F16, T_BF16, T_B32, T_U32, T_S32, T_F32, T_TF32, T_F16X2, T_BF16X2,
-    T_B64, T_U64, T_S64, T_F64, T_B128, T_PRED,
+    T_NONE,
+    T_B8,
+    T_U8,
+    T_S8,
+    T_B16,
+    T_U16,
+    T_S16,
+    T_F16,
+    T_BF16,
+    T_B32,
+    T_U32,
+    T_S32,
+    T_F32,
+    T_TF32,
+    T_F16X2,
+    T_BF16X2,
+    T_B64,
+    T_U64,
+    T_S64,
+    T_F64,
+    T_B128,
+    T_PRED,
 };
 enum space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM };
 enum control { NORMAL, BRANCH, TABLE, LEAVE, BARRIER, WARP };
 enum rounding { ROUND_NEAREST, ROUND_ZERO, ROUND_DOWN, ROUND_UP, ROUND_AWAY };
 enum special {
-    TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y, NCTAID_Z, LANEID, WARPID, NWARPID,
-    CLOCK, CLOCK64, LANEMASK_EQ, LANEMASK_LT, LANEMASK_LE, LANEMASK_GT, LANEMASK_GE, SMID, NSMID, DYNAMIC_SIZE, TOTAL_SIZE,
-    DYNAMIC_BASE, DYNAMIC_BASE64,
+    TID_X,
+    TID_Y,
+    TID_Z,
+    NTID_X,
+    NTID_Y,
+    NTID_Z,
+    CTAID_X,
+    CTAID_Y,
+    CTAID_Z,
+    NCTAID_X,
+    NCTAID_Y,
+    NCTAID_Z,
+    LANEID,
+    WARPID,
+    NWARPID,
+    CLOCK,
+    CLOCK64,
+    LANEMASK_EQ,
+    LANEMASK_LT,
+    LANEMASK_LE,
+    LANEMASK_GT,
+    LANEMASK_GE,
+    SMID,
+    NSMID,
+    DYNAMIC_SIZE,
+    TOTAL_SIZE,
+    DYNAMIC_BASE,
+    DYNAMIC_BASE64,
 };
 
 #define OPERANDS_MOST 20
@@ -39,22 +84,22 @@ typedef void (*run_fn)(struct block *block, const struct insn *insn, int begin, 
 struct insn {
     run_fn run;
     uint32_t operand[OPERANDS_MOST];
-    uint8_t width[OPERANDS_MOST];       /* bytes a lane of the register behind the operand */
+    uint8_t width[OPERANDS_MOST]; /* bytes a lane of the register behind the operand */
     uint8_t count;
-    uint8_t control;                    /* enum control */
-    uint8_t rounding;                   /* enum rounding */
-    uint8_t space;                      /* enum space, of a memory access */
-    uint8_t bytes, vector;              /* of a memory access: of one element, and how many */
-    uint8_t type, type2;                /* enum type */
-    uint8_t write;                      /* of a memory access: 0 reads, 1 writes, 2 both at once (atomic) */
-    bool integral, saturate, relu;      /* of conversions */
+    uint8_t control;               /* enum control */
+    uint8_t rounding;              /* enum rounding */
+    uint8_t space;                 /* enum space, of a memory access */
+    uint8_t bytes, vector;         /* of a memory access: of one element, and how many */
+    uint8_t type, type2;           /* enum type */
+    uint8_t write;                 /* of a memory access: 0 reads, 1 writes, 2 both at once (atomic) */
+    bool integral, saturate, relu; /* of conversions */
     bool predicated, negated;
-    int8_t member; /* WARP: the operand that holds the mask of members; -1 all of the warp; -2 whoever is here */
-    uint8_t select;                     /* a variant of the instruction */
+    int8_t member;  /* WARP: the operand that holds the mask of members; -1 all of the warp; -2 whoever is here */
+    uint8_t select; /* a variant of the instruction */
     uint32_t predicate;
-    uint32_t target;                    /* BRANCH: an index of code; TABLE: an index of tables, whose length is in offset */
-    int64_t offset;                     /* added to an address */
-    int line;                           /* of the module's text */
+    uint32_t target; /* BRANCH: an index of code; TABLE: an index of tables, whose length is in offset */
+    int64_t offset;  /* added to an address */
+    int line;        /* of the module's text */
 };
 
 struct constant {
@@ -78,17 +123,17 @@ struct kernel {
     uint32_t constant_count;
     struct special_register *specials;
     uint32_t special_count;
-    uint32_t *tables;                   /* targets of brx.idx */
+    uint32_t *tables; /* targets of brx.idx */
     uint32_t table_count;
     struct kernel_param *params;
     uint32_t param_count, param_bytes;
-    uint32_t lane_bytes;                /* of the register file */
-    uint32_t local_bytes;               /* of local memory, a lane */
-    uint32_t shared_bytes;              /* static */
-    uint32_t granule;                   /* the smallest access to shared memory, for the check of races */
-    uint32_t threads_most;              /* .maxntid, or 0 */
-    int shared_dynamic;                 /* an extern array is used */
-    int dynamic_granted;                /* cuFuncSetAttribute */
+    uint32_t lane_bytes;   /* of the register file */
+    uint32_t local_bytes;  /* of local memory, a lane */
+    uint32_t shared_bytes; /* static */
+    uint32_t granule;      /* the smallest access to shared memory, for the check of races */
+    uint32_t threads_most; /* .maxntid, or 0 */
+    int shared_dynamic;    /* an extern array is used */
+    int dynamic_granted;   /* cuFuncSetAttribute */
 };
 
 struct variable {
@@ -97,14 +142,14 @@ struct variable {
 };
 
 struct ptx {
-    char *text;                         /* a copy, for messages */
+    char *text; /* a copy, for messages */
     struct kernel *kernels;
     uint32_t kernel_count;
     struct variable *variables;
     uint32_t variable_count;
-    int version;                        /* 87 is PTX 8.7 */
-    int target;                         /* 89 is sm_89 */
-    char target_suffix;                 /* 'a', 'f' or 0 */
+    int version;        /* 87 is PTX 8.7 */
+    int target;         /* 89 is sm_89 */
+    char target_suffix; /* 'a', 'f' or 0 */
 };
 
 /* Memory for a .global or .const variable: returns its device address, and in *host where it may be written now. */

@@ -10,26 +10,26 @@ enum op_kind { OP_LAUNCH, OP_H2D, OP_D2H, OP_D2D, OP_MEMSET, OP_RECORD, OP_WAIT,
 
 struct op {
     enum op_kind kind;
-    uint64_t sequence;                  /* rises over all streams */
+    uint64_t sequence; /* rises over all streams */
     struct op *next;
-    CUfunction function;                /* LAUNCH */
+    CUfunction function; /* LAUNCH */
     uint32_t grid[3], size[3], dynamic_bytes;
-    uint64_t to, from;                  /* copies and memsets */
+    uint64_t to, from; /* copies and memsets */
     void *host;
     uint64_t bytes;
-    const struct allocation *pinned;    /* of host; null: pageable */
-    uint64_t checksum;                  /* of what a pinned source held when the copy was given */
+    const struct allocation *pinned; /* of host; null: pageable */
+    uint64_t checksum;               /* of what a pinned source held when the copy was given */
     uint32_t value;
     uint8_t element;
-    CUevent event;                      /* RECORD */
-    CUstream stream;                    /* WAIT: until this stream has run what has at most this number */
+    CUevent event;   /* RECORD */
+    CUstream stream; /* WAIT: until this stream has run what has at most this number */
     uint64_t until;
-    void (*run)(const void *args);      /* CALL */
+    void (*run)(const void *args); /* CALL */
     const char *what;
-    uint8_t *data;                      /* params, staged bytes or args; owned */
+    uint8_t *data; /* params, staged bytes or args; owned */
     uint64_t data_size;
-    struct op_list *list;               /* GRAPH */
-    uint64_t *checksums;                /* GRAPH: one for each of the list; owned */
+    struct op_list *list; /* GRAPH */
+    uint64_t *checksums;  /* GRAPH: one for each of the list; owned */
 };
 
 /* What a graph holds; shared by the graph, what was instantiated from it, and its launches. */
@@ -50,23 +50,23 @@ struct capture {
 
 struct CUstream_st {
     struct object {
-        char kind;                      /* 's', 'e', 'm', 'g', 'x': also tells a handle from a wild pointer */
+        char kind; /* 's', 'e', 'm', 'g', 'x': also tells a handle from a wild pointer */
         bool live;
         void *next;
     } object;
     bool legacy, blocking;
     struct op *head, *tail;
-    struct capture *capture;            /* null: not capturing */
-    uint64_t last;                      /* sequence of what was given last */
-    int refused;                        /* queries answered with "not ready" in a row */
-    bool joined;                        /* a captured stream other than the origin, whose work the origin waits for */
+    struct capture *capture; /* null: not capturing */
+    uint64_t last;           /* sequence of what was given last */
+    int refused;             /* queries answered with "not ready" in a row */
+    bool joined;             /* a captured stream other than the origin, whose work the origin waits for */
 };
 
 struct CUevent_st {
     struct object object;
-    CUstream stream;                    /* of the last record; null: never recorded */
+    CUstream stream; /* of the last record; null: never recorded */
     uint64_t sequence;
-    int capture_serial;                 /* the capture that has the last record; 0: none has */
+    int capture_serial; /* the capture that has the last record; 0: none has */
     int refused;
     double time;
 };
@@ -132,19 +132,21 @@ CUresult capture_forbids_legacy(const char *call);
 void capture_clear(void);
 
 /* Every function of the API begins with it; the failure of an earlier kernel is returned by all that follow. */
-#define ENTER_ALWAYS() state_lock(); state_count("calls", 1)
-#define LEAVE_WITH(result)              \
-    do {                                \
-        CUresult leave = (result);      \
-        state_unlock();                 \
-        return leave;                   \
+#define ENTER_ALWAYS()                                                                                                           \
+    state_lock();                                                                                                                \
+    state_count("calls", 1)
+#define LEAVE_WITH(result)                                                                                                       \
+    do {                                                                                                                         \
+        CUresult leave = (result);                                                                                               \
+        state_unlock();                                                                                                          \
+        return leave;                                                                                                            \
     } while (0)
-#define ENTER(call)                     \
-    ENTER_ALWAYS();                     \
-    do {                                \
-        CUresult unready = device_ready(call); \
-        if (unready || state_sticky())  \
-            LEAVE_WITH(unready ? unready : state_sticky()); \
+#define ENTER(call)                                                                                                              \
+    ENTER_ALWAYS();                                                                                                              \
+    do {                                                                                                                         \
+        CUresult unready = device_ready(call);                                                                                   \
+        if (unready || state_sticky())                                                                                           \
+            LEAVE_WITH(unready ? unready : state_sticky());                                                                      \
     } while (0)
 /* Whether cuInit was called and the thread has a context; reports if not. */
 CUresult device_ready(const char *call);

@@ -15,25 +15,25 @@
 
 #include "cudasim.h"
 
-#define assert_result(call, expected)                                                                                \
-    do {                                                                                                             \
-        CUresult assert_got = (call);                                                                                \
-        if (assert_got != (expected)) {                                                                              \
-            print_error("%s: result %d, expected %d; %s\n", #call, assert_got, (expected), cudasim_last_error());    \
-            _fail(__FILE__, __LINE__);                                                                               \
-        }                                                                                                            \
+#define assert_result(call, expected)                                                                                            \
+    do {                                                                                                                         \
+        CUresult assert_got = (call);                                                                                            \
+        if (assert_got != (expected)) {                                                                                          \
+            print_error("%s: result %d, expected %d; %s\n", #call, assert_got, (expected), cudasim_last_error());                \
+            _fail(__FILE__, __LINE__);                                                                                           \
+        }                                                                                                                        \
     } while (0)
 #define assert_ok(call) assert_result(call, CUDA_SUCCESS)
 /* The simulator's last message contains the text. */
-#define assert_said(text)                                                            \
-    do {                                                                             \
-        if (!strstr(cudasim_last_error(), text)) {                                   \
-            print_error("\"%s\" is not in: %s\n", text, cudasim_last_error());       \
-            _fail(__FILE__, __LINE__);                                               \
-        }                                                                            \
+#define assert_said(text)                                                                                                        \
+    do {                                                                                                                         \
+        if (!strstr(cudasim_last_error(), text)) {                                                                               \
+            print_error("\"%s\" is not in: %s\n", text, cudasim_last_error());                                                   \
+            _fail(__FILE__, __LINE__);                                                                                           \
+        }                                                                                                                        \
     } while (0)
 
-static CUstream stream;                 /* non-blocking, one for each test */
+static CUstream stream; /* non-blocking, one for each test */
 
 static int device_open(void **unused)
 {

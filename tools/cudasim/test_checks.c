@@ -5,8 +5,8 @@
 
 static int checks_close(void **unused)
 {
-    static const char *const NAMES[] = {"CUDASIM_CC", "CUDASIM_DRIVER", "CUDASIM_STEPS", "CUDASIM_PENDING", "CUDASIM_MEMORY",
-                                        "CUDASIM_UNWRITTEN"};
+    static const char *const NAMES[] = {"CUDASIM_CC",      "CUDASIM_DRIVER", "CUDASIM_STEPS",
+                                        "CUDASIM_PENDING", "CUDASIM_MEMORY", "CUDASIM_UNWRITTEN"};
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
         unsetenv(NAMES[i]);
     return device_close(unused);
@@ -29,7 +29,7 @@ static void an_access_out_of_bounds_is_named(void **unused)
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_said("kernel vector_add, block (0, 0, 0), thread (99, 0, 0)");
     assert_said("byte 396 of allocation 2, which has only 396");
-    assert_result(cuMemAlloc_v2(&a, 4), CUDA_ERROR_ILLEGAL_ADDRESS);     /* the context is lost, as on the real driver */
+    assert_result(cuMemAlloc_v2(&a, 4), CUDA_ERROR_ILLEGAL_ADDRESS); /* the context is lost, as on the real driver */
 }
 
 static void memory_that_was_freed_is_recognised(void **unused)
@@ -42,7 +42,7 @@ static void memory_that_was_freed_is_recognised(void **unused)
     assert_ok(add(f, c, a, b, 100));
     assert_ok(cuMemFree_v2(b));
     CUdeviceptr other = device_new(NULL, 400);
-    assert_true(other != b);                            /* no address is given out twice */
+    assert_true(other != b); /* no address is given out twice */
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_said("which was freed");
 }
@@ -198,7 +198,7 @@ static void a_module_for_another_target_is_refused(void **unused)
     cubin[48] = 80;
     assert_result(cuModuleLoadData(&module, cubin), CUDA_ERROR_NOT_SUPPORTED);
     assert_said("executes PTX, not cubins");
-    cubin[8] = 8;                                       /* since CUDA 13 the target has another place */
+    cubin[8] = 8; /* since CUDA 13 the target has another place */
     cubin[48] = 2;
     cubin[49] = 120;
     assert_result(cuModuleLoadData(&module, cubin), CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -211,7 +211,8 @@ static void an_unknown_instruction_is_named(void **unused)
     CUmodule module;
     assert_result(cuModuleLoadData(&module,
                                    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f()\n{\n.reg .b32 %r<3>;\n"
-                                            "wgmma.fence.sync.aligned;\nret;\n}\n"), CUDA_ERROR_INVALID_PTX);
+                                   "wgmma.fence.sync.aligned;\nret;\n}\n"),
+                  CUDA_ERROR_INVALID_PTX);
     assert_said("line 7: the instruction wgmma.fence.sync.aligned is not simulated");
     assert_result(cuModuleLoadData(&module, "neither this nor that"), CUDA_ERROR_INVALID_IMAGE);
 }
@@ -226,7 +227,7 @@ static void no_module_loads_while_work_is_pending(void **unused)
     assert_ok(add(f, a, a, a, 4));
     assert_result(cuModuleLoadData(&module, text), CUDA_ERROR_ILLEGAL_STATE);
     assert_said("while the device has work");
-    setenv("CUDASIM_PENDING", "1", 1);                  /* only counted */
+    setenv("CUDASIM_PENDING", "1", 1); /* only counted */
     assert_ok(cuModuleLoadData(&module, text));
     assert_int_equal(cudasim_count("modules_pending"), 2);
     assert_ok(cuStreamSynchronize(stream));
@@ -323,7 +324,7 @@ static void a_pinned_source_overwritten_in_flight_is_found(void **unused)
         pinned[i] = (float)i;
     assert_ok(cuMemcpyHtoDAsync_v2(d, pinned, 64, stream));
     assert_ok(cuStreamSynchronize(stream));
-    pinned[3] = 99;                                     /* after the wait: allowed */
+    pinned[3] = 99; /* after the wait: allowed */
     assert_ok(cuMemcpyDtoH_v2(out, d, 64));
     assert_true(out[3] == 3.0f);
     assert_ok(cuMemcpyHtoDAsync_v2(d, pinned, 64, stream));
@@ -339,7 +340,7 @@ static void a_pageable_source_is_staged(void **unused)
     CUdeviceptr d = device_new(NULL, 16);
     assert_ok(cuMemcpyHtoDAsync_v2(d, pageable, 16, stream));
     pageable[0] = 77;
-    assert_ok(cuMemcpyDtoHAsync_v2(out, d, 16, stream));        /* waits, because it is pageable */
+    assert_ok(cuMemcpyDtoHAsync_v2(out, d, 16, stream)); /* waits, because it is pageable */
     assert_true(out[0] == 1.0f && out[3] == 4.0f);
 }
 
@@ -357,11 +358,11 @@ static void work_runs_as_late_as_is_legal(void **unused)
     pinned[0] = -5;
     assert_ok(add(f, c, a, a, 4));
     assert_ok(cuEventRecord(event, stream));
-    assert_ok(cuMemcpyDtoHAsync_v2(pinned, c, 16, other));      /* does not wait for the sum: reads the old bytes */
+    assert_ok(cuMemcpyDtoHAsync_v2(pinned, c, 16, other)); /* does not wait for the sum: reads the old bytes */
     assert_true(pinned[0] == -5);
     assert_ok(cuStreamSynchronize(other));
     assert_true(pinned[0] == 1.0f);
-    assert_ok(cuMemcpyDtoH_v2(out, c, 16));                     /* nor does the legacy stream wait for a non-blocking one */
+    assert_ok(cuMemcpyDtoH_v2(out, c, 16)); /* nor does the legacy stream wait for a non-blocking one */
     assert_true(out[0] == 1.0f);
     assert_ok(cuStreamWaitEvent(other, event, 0));
     assert_ok(cuMemcpyDtoHAsync_v2(pinned, c, 16, other));
@@ -369,7 +370,7 @@ static void work_runs_as_late_as_is_legal(void **unused)
     assert_true(pinned[0] == 2.0f);
     assert_ok(add(f, c, a, c, 4));
     assert_ok(cuEventRecord(event, stream));
-    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);   /* once, then polling gets on */
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY); /* once, then polling gets on */
     assert_ok(cuEventQuery(event));
     assert_ok(cuEventSynchronize(event));
     assert_ok(cuMemcpyDtoH_v2(out, c, 16));
@@ -418,7 +419,7 @@ static void a_graph_replays_addresses_and_arguments(void **unused)
     for (int i = 0; i < 4; i++)
         pinned[i] = 1;
     CUgraphExec exec = captured(f, a, b, c, pinned);
-    assert_int_equal(cudasim_count("launches"), 0);             /* a capture runs nothing */
+    assert_int_equal(cudasim_count("launches"), 0); /* a capture runs nothing */
     read_back(out, c, 16);
     assert_true(out[0] == 10.0f);
     for (int step = 1; step <= 3; step++) {
@@ -430,7 +431,7 @@ static void a_graph_replays_addresses_and_arguments(void **unused)
     assert_int_equal(cudasim_count("launches"), 3);
     assert_int_equal(cudasim_count("graph_launches"), 3);
     assert_ok(cuGraphLaunch(exec, stream));
-    pinned[0] = 55;                                             /* the replay has not read it yet */
+    pinned[0] = 55; /* the replay has not read it yet */
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_STATE);
     assert_said("overwritten in flight");
 }
@@ -534,19 +535,34 @@ static void memory_runs_out(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(an_access_out_of_bounds_is_named), TEST(memory_that_was_freed_is_recognised), TEST(freeing_twice_is_refused),
-        TEST(a_misaligned_access_is_named), TEST(a_vector_load_needs_the_alignment_of_the_vector),
-        TEST(a_missing_barrier_is_a_race), TEST(overwriting_what_another_thread_may_still_read_is_a_race),
-        TEST(threads_at_different_barriers_are_reported), TEST(shared_memory_has_bounds),
-        TEST(shared_memory_that_was_never_written_is_reported_if_asked), TEST(a_shuffle_may_not_name_a_lane_that_has_left),
-        TEST(a_kernel_that_does_not_end_is_stopped), TEST(a_launch_has_limits), TEST(a_module_for_another_target_is_refused),
-        TEST(an_unknown_instruction_is_named), TEST(no_module_loads_while_work_is_pending),
-        TEST(a_capture_forbids_what_the_driver_forbids), TEST(a_thread_local_capture_leaves_other_threads_alone),
-        TEST(a_pinned_source_overwritten_in_flight_is_found), TEST(a_pageable_source_is_staged),
-        TEST(work_runs_as_late_as_is_legal), TEST(the_legacy_stream_waits_for_blocking_ones),
-        TEST(a_graph_replays_addresses_and_arguments), TEST(a_stale_pointer_is_found_at_replay),
-        TEST(streams_join_a_capture_by_events), TEST(functions_are_found_by_base_name_and_version),
-        TEST(calls_need_cuinit_and_a_context), TEST(memory_runs_out),
+        TEST(an_access_out_of_bounds_is_named),
+        TEST(memory_that_was_freed_is_recognised),
+        TEST(freeing_twice_is_refused),
+        TEST(a_misaligned_access_is_named),
+        TEST(a_vector_load_needs_the_alignment_of_the_vector),
+        TEST(a_missing_barrier_is_a_race),
+        TEST(overwriting_what_another_thread_may_still_read_is_a_race),
+        TEST(threads_at_different_barriers_are_reported),
+        TEST(shared_memory_has_bounds),
+        TEST(shared_memory_that_was_never_written_is_reported_if_asked),
+        TEST(a_shuffle_may_not_name_a_lane_that_has_left),
+        TEST(a_kernel_that_does_not_end_is_stopped),
+        TEST(a_launch_has_limits),
+        TEST(a_module_for_another_target_is_refused),
+        TEST(an_unknown_instruction_is_named),
+        TEST(no_module_loads_while_work_is_pending),
+        TEST(a_capture_forbids_what_the_driver_forbids),
+        TEST(a_thread_local_capture_leaves_other_threads_alone),
+        TEST(a_pinned_source_overwritten_in_flight_is_found),
+        TEST(a_pageable_source_is_staged),
+        TEST(work_runs_as_late_as_is_legal),
+        TEST(the_legacy_stream_waits_for_blocking_ones),
+        TEST(a_graph_replays_addresses_and_arguments),
+        TEST(a_stale_pointer_is_found_at_replay),
+        TEST(streams_join_a_capture_by_events),
+        TEST(functions_are_found_by_base_name_and_version),
+        TEST(calls_need_cuinit_and_a_context),
+        TEST(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,13 @@
 
 #include "half.h"
 
-#define assert_blas(call, expected)                                                                       \
-    do {                                                                                                  \
-        cublasStatus_t assert_got = (call);                                                               \
-        if (assert_got != (expected)) {                                                                   \
-            print_error("%s: status %d, expected %d\n", #call, assert_got, (expected));                   \
-            _fail(__FILE__, __LINE__);                                                                    \
-        }                                                                                                 \
+#define assert_blas(call, expected)                                                                                              \
+    do {                                                                                                                         \
+        cublasStatus_t assert_got = (call);                                                                                      \
+        if (assert_got != (expected)) {                                                                                          \
+            print_error("%s: status %d, expected %d\n", #call, assert_got, (expected));                                          \
+            _fail(__FILE__, __LINE__);                                                                                           \
+        }                                                                                                                        \
     } while (0)
 
 enum { M = 13, N = 9, K = 70, LD = 80 };
@@ -62,7 +62,8 @@ static void products_in_all_layouts(void **unused)
         CUdeviceptr b = half ? device_new(hb, sizeof hb) : device_new(matrix[1], sizeof matrix[1]);
         CUdeviceptr d = device_new(matrix[2], sizeof matrix[2]);
         assert_blas(cublasGemmEx(handle, ta, tb, M, N, K, &alpha, P(a), type, LD, P(b), type, LD, &beta, P(d), CUDA_R_32F, LD,
-                                 CUBLAS_COMPUTE_32F, -1), CUBLAS_STATUS_SUCCESS);
+                                 CUBLAS_COMPUTE_32F, -1),
+                    CUBLAS_STATUS_SUCCESS);
         read_back(c, d, sizeof c);
         for (int j = 0; j < LD; j++)
             for (int i = 0; i < LD; i++) {
@@ -76,7 +77,7 @@ static void products_in_all_layouts(void **unused)
                 if (i < M && j < N)
                     assert_true(fabs((double)c[j * LD + i] - (0.5 * sum + 2 * (double)before)) < 1e-5);
                 else
-                    assert_true(c[j * LD + i] == before);       /* outside of C nothing changes */
+                    assert_true(c[j * LD + i] == before); /* outside of C nothing changes */
             }
     }
     assert_int_equal(cudasim_count("gemms"), 8);
@@ -90,7 +91,8 @@ static void batches_have_strides(void **unused)
     CUdeviceptr a = device_new(matrix[0], sizeof matrix[0]), b = device_new(matrix[1], sizeof matrix[1]),
                 d = device_new(NULL, sizeof c);
     assert_blas(cublasGemmStridedBatchedEx(handle, 0, 0, 4, 5, 6, &ONE, P(a), CUDA_R_32F, 4, 24, P(b), CUDA_R_32F, 6, 30, &ZERO,
-                                           P(d), CUDA_R_32F, 4, 20, 7, CUBLAS_COMPUTE_32F, -1), CUBLAS_STATUS_SUCCESS);
+                                           P(d), CUDA_R_32F, 4, 20, 7, CUBLAS_COMPUTE_32F, -1),
+                CUBLAS_STATUS_SUCCESS);
     read_back(c, d, sizeof c);
     for (int batch = 0; batch < 7; batch++)
         for (int j = 0; j < 5; j++)
@@ -118,7 +120,8 @@ static void tf32_is_seen_and_only_when_asked_for(void **unused)
     read_back(&out, pc, 4);
     assert_true(out == 1.0f);
     assert_blas(cublasGemmEx(handle, 0, 0, 1, 1, 1, &ONE, P(pa), CUDA_R_32F, 1, P(pa), CUDA_R_32F, 1, &ZERO, P(pc), CUDA_R_32F, 1,
-                             CUBLAS_COMPUTE_32F_PEDANTIC, -1), CUBLAS_STATUS_SUCCESS);
+                             CUBLAS_COMPUTE_32F_PEDANTIC, -1),
+                CUBLAS_STATUS_SUCCESS);
     read_back(&out, pc, 4);
     assert_true(out == a * a);
 }
@@ -130,7 +133,8 @@ static void bad_sizes_types_and_memory_are_refused(void **unused)
     assert_blas(cublasSgemm_v2(handle, 0, 0, 4, 4, 4, &ONE, P(a), 3, P(a), 4, &ZERO, P(a), 4), CUBLAS_STATUS_INVALID_VALUE);
     assert_blas(cublasSgemm_v2(handle, 0, 1, 4, 5, 4, &ONE, P(a), 4, P(a), 4, &ZERO, P(a), 4), CUBLAS_STATUS_INVALID_VALUE);
     assert_blas(cublasGemmEx(handle, 0, 0, 4, 4, 4, &ONE, P(a), CUDA_R_32F, 4, P(a), CUDA_R_16F, 4, &ZERO, P(a), CUDA_R_32F, 4,
-                             CUBLAS_COMPUTE_32F, -1), CUBLAS_STATUS_NOT_SUPPORTED);
+                             CUBLAS_COMPUTE_32F, -1),
+                CUBLAS_STATUS_NOT_SUPPORTED);
     assert_blas(cublasSgemm_v2(handle, 0, 0, 4, 4, 5, &ONE, P(a), 4, P(a), 5, &ZERO, P(a), 4), CUBLAS_STATUS_SUCCESS);
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_said("A of a GEMM");
@@ -148,14 +152,14 @@ static void a_capture_needs_a_workspace(void **unused)
     CUdeviceptr a = device_new(x, 16), c = device_new(NULL, 16), workspace = device_new(NULL, 4096);
     CUgraph graph;
     CUgraphExec exec;
-    assert_blas(product(a, c), CUBLAS_STATUS_SUCCESS);          /* outside of a capture it may allocate */
+    assert_blas(product(a, c), CUBLAS_STATUS_SUCCESS); /* outside of a capture it may allocate */
     assert_ok(cuStreamSynchronize(stream));
     assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     assert_blas(product(a, c), CUBLAS_STATUS_EXECUTION_FAILED);
     assert_said("captured without a workspace");
     assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_blas(cublasSetWorkspace_v2(handle, P(workspace), 4096), CUBLAS_STATUS_SUCCESS);
-    assert_blas(cublasSetStream_v2(handle, stream), CUBLAS_STATUS_SUCCESS);      /* takes it away again */
+    assert_blas(cublasSetStream_v2(handle, stream), CUBLAS_STATUS_SUCCESS); /* takes it away again */
     assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     assert_blas(product(a, c), CUBLAS_STATUS_EXECUTION_FAILED);
     assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -188,7 +192,7 @@ static void a_product_on_the_wrong_stream_is_found(void **unused)
         assert_blas(product(a, c), CUBLAS_STATUS_SUCCESS);
         assert_ok(cuMemcpyDtoHAsync_v2(pinned, c, 16, stream));
         assert_ok(cuStreamSynchronize(stream));
-        assert_true(pinned[3] == (bound ? 9.0f : 0.0f));        /* on another stream the product had not to be there yet */
+        assert_true(pinned[3] == (bound ? 9.0f : 0.0f)); /* on another stream the product had not to be there yet */
         assert_ok(cuCtxSynchronize());
     }
     assert_blas(cublasSetStream_v2(handle, NULL), CUBLAS_STATUS_SUCCESS);
@@ -202,8 +206,11 @@ static void a_product_on_the_wrong_stream_is_found(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(products_in_all_layouts), TEST(batches_have_strides), TEST(tf32_is_seen_and_only_when_asked_for),
-        TEST(bad_sizes_types_and_memory_are_refused), TEST(a_capture_needs_a_workspace),
+        TEST(products_in_all_layouts),
+        TEST(batches_have_strides),
+        TEST(tf32_is_seen_and_only_when_asked_for),
+        TEST(bad_sizes_types_and_memory_are_refused),
+        TEST(a_capture_needs_a_workspace),
         TEST(a_product_on_the_wrong_stream_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

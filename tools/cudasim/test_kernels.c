@@ -23,7 +23,7 @@ static void vector_add_with_64_bit_offsets(void **unused)
         b[i] = noise(i + N);
     }
     CUfunction f = kernel("vector_add", "vector_add");
-    long long n = N, base = (1ll << 31) + 5;            /* elements: the bytes lie beyond 2^33 */
+    long long n = N, base = (1ll << 31) + 5; /* elements: the bytes lie beyond 2^33 */
     size_t bytes = (size_t)(base + N) * sizeof(float);
     setenv("CUDASIM_MEMORY", "68719476736", 1);
     CUdeviceptr pa = device_new(NULL, bytes), pb = device_new(NULL, bytes), pc = device_new(NULL, bytes);
@@ -50,7 +50,7 @@ static void bf16_by_shifts_and_by_hardware(void **unused)
     values[1] = INFINITY;
     values[2] = 65520;
     values[3] = 1e-9f;
-    values[4] = 1 + 0x1p-11f;           /* halves between two float16 go to the even one */
+    values[4] = 1 + 0x1p-11f; /* halves between two float16 go to the even one */
     values[5] = 1 + 0x3p-11f;
     values[6] = 0x1p-25f;
     values[7] = -0x3p-25f;
@@ -309,7 +309,7 @@ static void the_math_library_as_nvrtc_inlines_it(void **unused)
     for (int i = 0; i < N; i++) {
         double v = (double)x[i], a = fabs(v);
         float *o = y + i * K;
-        bool fast = getenv("CUDASIM_FAST") != NULL;     /* PTX made with --use_fast_math */
+        bool fast = getenv("CUDASIM_FAST") != NULL; /* PTX made with --use_fast_math */
         double t = fast ? 0.02 : 2e-6;
         double expected[K] = {
             exp(v),
@@ -525,11 +525,20 @@ static void asynchronous_copies_warp_sums_generic_addresses_and_tables(void **un
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(vector_add_with_64_bit_offsets), TEST(bf16_by_shifts_and_by_hardware), TEST(row_sums_by_a_tree_in_shared_memory),
-        TEST(warp_shuffles_votes_and_masks), TEST(softmax_by_ex2_and_lg2), TEST(tiled_gemm_of_odd_sizes_and_vectors_of_four),
-        TEST(lanes_diverge_and_come_together), TEST(philox_and_high_products), TEST(the_math_library_as_nvrtc_inlines_it),
-        TEST(calls_constants_variables_and_local_arrays), TEST(bits_fields_and_permutations),
-        TEST(integer_atomics_in_both_memories), TEST(tensor_cores_with_16_bit_and_tf32_inputs), TEST(rare_forms_of_instructions),
+        TEST(vector_add_with_64_bit_offsets),
+        TEST(bf16_by_shifts_and_by_hardware),
+        TEST(row_sums_by_a_tree_in_shared_memory),
+        TEST(warp_shuffles_votes_and_masks),
+        TEST(softmax_by_ex2_and_lg2),
+        TEST(tiled_gemm_of_odd_sizes_and_vectors_of_four),
+        TEST(lanes_diverge_and_come_together),
+        TEST(philox_and_high_products),
+        TEST(the_math_library_as_nvrtc_inlines_it),
+        TEST(calls_constants_variables_and_local_arrays),
+        TEST(bits_fields_and_permutations),
+        TEST(integer_atomics_in_both_memories),
+        TEST(tensor_cores_with_16_bit_and_tf32_inputs),
+        TEST(rare_forms_of_instructions),
         TEST(asynchronous_copies_warp_sums_generic_addresses_and_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,11 @@ const int32_t *chat_eos(const struct chat *chat, int64_t *count)
 
 enum speaker speaker_of(const char *role, int64_t length)
 {
-    static const struct { const char *name; int64_t length; enum speaker speaker; } known[] = {
-        {"user", 4, SPEAKER_USER}, {"assistant", 9, SPEAKER_ASSISTANT}, {"tool", 4, SPEAKER_TOOL}};
+    static const struct {
+        const char *name;
+        int64_t length;
+        enum speaker speaker;
+    } known[] = {{"user", 4, SPEAKER_USER}, {"assistant", 9, SPEAKER_ASSISTANT}, {"tool", 4, SPEAKER_TOOL}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (length == known[i].length && memcmp(role, known[i].name, (size_t)length) == 0)
             return known[i].speaker;
@@ -46,7 +49,8 @@ static enum status check_message(const json_t *message, size_t i, struct chat_me
     const json_t *role = NULL, *content = NULL, *calls = NULL, *train = NULL;
     const char *name;
     json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)message, name, item) {     /* one walk: a search for each costs more */
+    json_object_foreach((json_t *)(uintptr_t)message, name, item)
+    { /* one walk: a search for each costs more */
         if (name[0] == 'r' && strcmp(name, "role") == 0)
             role = item;
         else if (name[0] == 'c' && strcmp(name, "content") == 0)
@@ -101,7 +105,8 @@ static enum status check_row(const json_t *json, struct row *row, struct chat_ro
         made->messages = (int64_t)json_array_size(row->messages);
         TRY(memory_grow(&made->message, &made->message_capacity, made->messages, (int64_t)sizeof *made->message));
     }
-    json_array_foreach(row->messages, i, message) {
+    json_array_foreach(row->messages, i, message)
+    {
         struct chat_message dropped;
         TRY(check_message(message, i, made ? &made->message[i] : &dropped));
     }
@@ -110,11 +115,11 @@ static enum status check_row(const json_t *json, struct row *row, struct chat_ro
 
 enum status chat_need_template(const struct chat *chat)
 {
-    return chat->plain.jinja ? OK
-                             : fail(ERR_UNSUPPORTED,
-                                    "the model has no chat template, neither in chat_template.jinja nor in "
-                                    "tokenizer_config.json: take a model that was tuned for conversations, or put a template "
-                                    "there");
+    return chat->plain.jinja
+               ? OK
+               : fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in "
+                                       "tokenizer_config.json: take a model that was tuned for conversations, or put a template "
+                                       "there");
 }
 
 enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,

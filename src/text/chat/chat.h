@@ -23,7 +23,7 @@ struct chat;
 /* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
  * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template only rows cannot be rendered. */
 enum status chat_open(struct chat **out, const char *model_dir);
-void chat_close(struct chat *chat);                             /* NULL is fine */
+void chat_close(struct chat *chat); /* NULL is fine */
 
 /* Adds to the hash what decides how a row becomes tokens and mask: the files that chat_open reads, by name and content, and
  * today's date where one of them asks for it. Far cheaper than opening. */
@@ -43,11 +43,11 @@ struct chat_row {
     struct tokens tokens;
     uint8_t *mask;
     int64_t mask_capacity;
-    int64_t trained;                    /* how many tokens are */
-    struct jinja_output text;           /* what was rendered, and where its bytes came from */
-    struct text_range *plain;           /* the bytes that were typed */
+    int64_t trained;          /* how many tokens are */
+    struct jinja_output text; /* what was rendered, and where its bytes came from */
+    struct text_range *plain; /* the bytes that were typed */
     int64_t plain_capacity;
-    struct chat_message *message;       /* who speaks in each message */
+    struct chat_message *message; /* who speaks in each message */
     int64_t messages, message_capacity;
 };
 

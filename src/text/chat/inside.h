@@ -21,11 +21,11 @@ struct chat_template {
 struct chat {
     struct arena arena;
     struct tokenizer *tokenizer;
-    struct chat_template plain, tools;          /* the second: for rows with tools, if the model has one for them */
-    json_t *special;                            /* bos_token, eos_token, ... as strings */
+    struct chat_template plain, tools; /* the second: for rows with tools, if the model has one for them */
+    json_t *special;                   /* bos_token, eos_token, ... as strings */
     int32_t *eos;
     int64_t eos_count;
-    int32_t bos;                                /* -1: none */
+    int32_t bos; /* -1: none */
 };
 
 /* Who speaks in a message, as far as it matters here. */
@@ -33,14 +33,14 @@ enum speaker { SPEAKER_OTHER, SPEAKER_USER, SPEAKER_TOOL, SPEAKER_ASSISTANT };
 
 struct chat_message {
     enum speaker speaker;
-    bool target;                                /* an assistant's that is to be trained */
+    bool target; /* an assistant's that is to be trained */
 };
 
 enum speaker speaker_of(const char *role, int64_t length);
 
 /* Renders checked messages. */
-enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools,
-                     bool generation_prompt, struct jinja_output *out);
+enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
+                     struct jinja_output *out);
 
 /* The ids of row->text, and for a row to train its mask; row->message is filled in. */
 enum status chat_finish(const struct chat *chat, const struct chat_template *template, bool prompt, struct chat_row *row);

@@ -19,7 +19,7 @@ struct turn {
  * and what it writes before the next message to `beyond`. */
 struct stretch {
     int64_t begin, end, tail, beyond;
-    bool known;                                 /* the renderer could tell whose turn it was */
+    bool known; /* the renderer could tell whose turn it was */
 };
 
 struct masker {

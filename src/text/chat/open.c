@@ -49,7 +49,8 @@ static enum status take_templates(struct chat *chat, const json_t *config, const
         return parse_json_template(&chat->plain.jinja, given, path);
     size_t i;
     const json_t *item;
-    json_array_foreach(given, i, item) {
+    json_array_foreach(given, i, item)
+    {
         const char *name = json_string_value(json_object_get(item, "name"));
         if (name && strcmp(name, "default") == 0)
             TRY(parse_json_template(&chat->plain.jinja, json_object_get(item, "template"), path));
@@ -118,9 +119,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
     size_t i;
     if (json_is_integer(ids))
         status = add_eos(chat, json_integer_value(ids));
-    json_array_foreach(ids, i, id)
-        if (status == OK && json_is_integer(id))
-            status = add_eos(chat, json_integer_value(id));
+    json_array_foreach(ids, i, id) if (status == OK && json_is_integer(id)) status = add_eos(chat, json_integer_value(id));
     json_decref(config);
     return status;
 }

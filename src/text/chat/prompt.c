@@ -10,9 +10,9 @@
 #include "text/chat/inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
-#define CALL(arguments)                                                                                                 \
-    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"call00001\", \"type\": \"function\", "       \
-    "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                \
+#define CALL(arguments)                                                                                                          \
+    "{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": [{\"id\": \"call00001\", \"type\": \"function\", "             \
+    "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                   \
     "\"tool_call_id\": \"call00001\", \"content\": \"y\"}"
 
 /* Questions, and what follows where a template has no prompt: the answer itself. */
@@ -38,7 +38,7 @@ static int64_t whole_markers(const char *text, int64_t size)
         if (text[at] == '<' || text[at] == '[')
             cut = at;
     while (cut > 0 && cut == size && ((unsigned char)text[cut - 1] & 0xc0) == 0x80)
-        cut--, size--;                          /* nor inside a character */
+        cut--, size--; /* nor inside a character */
     return cut;
 }
 
@@ -69,16 +69,16 @@ static enum status ask(struct chat *chat, const struct chat_template *template, 
     struct piece without = behind(&out[0], last);
     for (int way = 0; way < 2 && !added->size; way++) {
         json_t *answer = NULL;
-        if (way)                        /* there is no prompt to ask for: an answer shows what stands in front of one */
+        if (way) /* there is no prompt to ask for: an answer shows what stands in front of one */
             TRY(json_parse(&answer, ANSWER, (int64_t)sizeof ANSWER - 1, "sample"));
         if (answer && json_array_append_new(messages, answer) != 0)
             return fail(ERR_MEMORY, "out of memory: a JSON value");
         TRY(chat_run(template, messages, tools, !way, &out[1]));
         struct piece with = behind(&out[1], last);
         if (!with.text)
-            break;                      /* the message is not shown */
+            break; /* the message is not shown */
         if (way && common(with.text, with.size, after) != after->size)
-            break;                      /* the prompt is always there, asked for or not */
+            break; /* the prompt is always there, asked for or not */
         int64_t same = without.size ? common(with.text, with.size, &without) : 0;
         TRY(keep(chat, with.text, with.size, after));
         TRY(keep(chat, with.text + same, with.size - same, added));
@@ -103,7 +103,7 @@ static enum status learn(struct chat *chat, const struct chat_template *template
     json_decref(definitions);
     jinja_output_free(&out[0]);
     jinja_output_free(&out[1]);
-    return status == ERR_MEMORY ? status : OK;          /* what it refuses to render it cannot be asked for */
+    return status == ERR_MEMORY ? status : OK; /* what it refuses to render it cannot be asked for */
 }
 
 static enum status learn_all(struct chat *chat, struct chat_template *template, bool tools)

@@ -27,9 +27,7 @@ static enum status integers(struct render *render, enum operator op, int64_t a, 
         if (__builtin_mul_overflow(a, b, &result))
             return too_large(render);
         break;
-    case OP_DIV:
-        *out = value_float((double)a / (double)b);
-        return OK;
+    case OP_DIV: *out = value_float((double)a / (double)b); return OK;
     case OP_FLOORDIV:
         if (b == -1 && a == INT64_MIN)
             return too_large(render);
@@ -54,8 +52,7 @@ static enum status integers(struct render *render, enum operator op, int64_t a, 
             if (__builtin_mul_overflow(result, a, &result))
                 return too_large(render);
         break;
-    default:
-        return render_fail(render, ERR_INTERNAL, "an operator that is none");
+    default: return render_fail(render, ERR_INTERNAL, "an operator that is none");
     }
     *out = value_int(result);
     return OK;

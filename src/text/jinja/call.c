@@ -60,8 +60,7 @@ enum status method_unknown(struct render *render, const struct function *method,
 enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out)
 {
     switch (callee.kind) {
-    case VALUE_MACRO:
-        return macro_call(render, callee.macro, args, out);
+    case VALUE_MACRO: return macro_call(render, callee.macro, args, out);
     case VALUE_FUNCTION:
         if (!callee.function->call)
             return render_fail(render, ERR_UNSUPPORTED, "the function %s() is not supported", callee.function->name);
@@ -72,12 +71,11 @@ enum status value_call(struct render *render, struct value callee, const struct 
         return callee.method->function->call(render, callee.method->self, args, out);
     case VALUE_UNDEFINED:
         return render_fail(render, ERR_DATA, "'%s' is undefined and cannot be called", callee.name ? callee.name : "value");
-    default:
-        return render_fail(render, ERR_DATA, "'%s' object is not callable", value_type(callee));
+    default: return render_fail(render, ERR_DATA, "'%s' object is not callable", value_type(callee));
     }
 }
 
-enum { MOST_RANGE = 100000 };           /* jinja2's sandbox has the same */
+enum { MOST_RANGE = 100000 }; /* jinja2's sandbox has the same */
 
 static enum status global_range(struct render *render, struct value self, const struct args *args, struct value *out)
 {
@@ -162,8 +160,8 @@ static enum status global_raise(struct render *render, struct value self, const 
     struct value message = {0};
     TRY(args_bind(render, args, "raise_exception", "message", 1, &message));
     TRY(value_string(render, message, &message));
-    return render_fail(render, ERR_DATA, "the template refuses: %.*s",
-                       (int)(message.text->size < 400 ? message.text->size : 400), message.text->data);
+    return render_fail(render, ERR_DATA, "the template refuses: %.*s", (int)(message.text->size < 400 ? message.text->size : 400),
+                       message.text->data);
 }
 
 static enum status global_strftime(struct render *render, struct value self, const struct args *args, struct value *out)
@@ -186,8 +184,14 @@ static enum status global_strftime(struct render *render, struct value self, con
 const struct function *global_find(const char *name)
 {
     static const struct function functions[] = {
-        {"range", global_range}, {"dict", global_dict}, {"namespace", global_namespace}, {"raise_exception", global_raise},
-        {"strftime_now", global_strftime}, {"cycler", NULL}, {"joiner", NULL}, {"lipsum", NULL},
+        {"range", global_range},
+        {"dict", global_dict},
+        {"namespace", global_namespace},
+        {"raise_exception", global_raise},
+        {"strftime_now", global_strftime},
+        {"cycler", NULL},
+        {"joiner", NULL},
+        {"lipsum", NULL},
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (strcmp(functions[i].name, name) == 0)

@@ -14,8 +14,7 @@ static enum status convert_list(struct render *render, const json_t *json, int32
     size_t i;
     const json_t *item;
     TRY(value_list(render, VALUE_LIST, (int64_t)json_array_size(json), out));
-    json_array_foreach(json, i, item)
-        TRY(convert(render, item, origin, &out->list->item[i]));
+    json_array_foreach(json, i, item) TRY(convert(render, item, origin, &out->list->item[i]));
     return OK;
 }
 
@@ -40,8 +39,7 @@ static enum status convert_object(struct render *render, const json_t *json, int
     const char *name;
     json_t *item;
     TRY(new_dict(render, json, 0, out));
-    json_object_foreach((json_t *)(uintptr_t)json, name, item)
-        TRY(add_member(render, out->dict, name, origin, item, origin));
+    json_object_foreach((json_t *)(uintptr_t)json, name, item) TRY(add_member(render, out->dict, name, origin, item, origin));
     return OK;
 }
 
@@ -49,27 +47,14 @@ static enum status convert(struct render *render, const json_t *json, int32_t or
 {
     TRY(render_enter(render));
     switch (json_typeof(json)) {
-    case JSON_NULL:
-        *out = value_none();
-        break;
-    case JSON_TRUE: case JSON_FALSE:
-        *out = value_bool(json_is_true(json));
-        break;
-    case JSON_INTEGER:
-        *out = value_int(json_integer_value(json));
-        break;
-    case JSON_REAL:
-        *out = value_float(json_real_value(json));
-        break;
-    case JSON_STRING:
-        TRY(value_text(render, json_string_value(json), (int64_t)json_string_length(json), origin, out));
-        break;
-    case JSON_ARRAY:
-        TRY(convert_list(render, json, origin, out));
-        break;
-    case JSON_OBJECT:
-        TRY(convert_object(render, json, origin, out));
-        break;
+    case JSON_NULL: *out = value_none(); break;
+    case JSON_TRUE:
+    case JSON_FALSE: *out = value_bool(json_is_true(json)); break;
+    case JSON_INTEGER: *out = value_int(json_integer_value(json)); break;
+    case JSON_REAL: *out = value_float(json_real_value(json)); break;
+    case JSON_STRING: TRY(value_text(render, json_string_value(json), (int64_t)json_string_length(json), origin, out)); break;
+    case JSON_ARRAY: TRY(convert_list(render, json, origin, out)); break;
+    case JSON_OBJECT: TRY(convert_object(render, json, origin, out)); break;
     }
     out->origin = origin;
     render_leave(render);
@@ -78,7 +63,7 @@ static enum status convert(struct render *render, const json_t *json, int32_t or
 
 static bool same(const char *a, const char *b)
 {
-    return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0;       /* the names here have two letters at least */
+    return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0; /* the names here have two letters at least */
 }
 
 /* What a message thought goes by three names; templates get it by the first two, the older one in front. */
@@ -88,10 +73,8 @@ static const json_t *reasoning_of(const json_t *message)
     const json_t *found[3] = {NULL, NULL, NULL};
     const char *name;
     json_t *item;
-    json_object_foreach((json_t *)(uintptr_t)message, name, item)
-        for (int i = 0; i < 3; i++)
-            if (same(name, names[i]) && !json_is_null(item))
-                found[i] = item;
+    json_object_foreach((json_t *)(uintptr_t)message, name,
+                        item) for (int i = 0; i < 3; i++) if (same(name, names[i]) && !json_is_null(item)) found[i] = item;
     return found[0] ? found[0] : found[1] ? found[1] : found[2];
 }
 
@@ -107,7 +90,8 @@ static enum status convert_message(struct render *render, const json_t *json, in
     TRY(new_dict(render, json, 2, out));
     if (reasoning)
         TRY(add_member(render, out->dict, "thinking", NO_MESSAGE, older ? older : reasoning, origin));
-    json_object_foreach((json_t *)(uintptr_t)json, name, item) {
+    json_object_foreach((json_t *)(uintptr_t)json, name, item)
+    {
         if (same(name, "train") || (reasoning && same(name, "thinking")))
             continue;
         bool thought = reasoning && same(name, "reasoning_content");
@@ -125,7 +109,7 @@ static enum status convert_message(struct render *render, const json_t *json, in
 enum status context_set(struct render *render, int64_t number, const json_t *json)
 {
     if (number < 0)
-        return OK;                      /* the template never asks for it */
+        return OK; /* the template never asks for it */
     struct value *value = &render->global[number];
     if (number != render->jinja->messages || !json_is_array(json))
         return convert(render, json, json_is_array(json) || json_is_object(json) ? OTHER_DATA : NO_MESSAGE, value);

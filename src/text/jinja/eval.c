@@ -87,7 +87,7 @@ static enum status unpack(struct render *render, struct value value, bool named,
 
 enum status eval_args(struct render *render, struct frame *frame, const struct node *node, struct call *call)
 {
-    int64_t items = node->list.count, keywords = node->keyword_count + 1;      /* one more: a call block's caller */
+    int64_t items = node->list.count, keywords = node->keyword_count + 1; /* one more: a call block's caller */
     struct args *out = &call->args;
     *out = (struct args){.item = call->item, .keyword = call->keyword};
     if (items > FEW)
@@ -112,11 +112,13 @@ static enum status compare(struct render *render, enum operator op, struct value
 {
     int order;
     switch (op) {
-    case OP_EQ: case OP_NE:
+    case OP_EQ:
+    case OP_NE:
         TRY(value_equal(render, a, b, out));
         *out = *out == (op == OP_EQ);
         return OK;
-    case OP_IN: case OP_NOT_IN:
+    case OP_IN:
+    case OP_NOT_IN:
         TRY(value_contains(render, b, a, out));
         *out = *out == (op == OP_IN);
         return OK;
@@ -155,7 +157,7 @@ static enum status eval_concat(struct render *render, struct frame *frame, const
     struct value item;
     int64_t i = 0;
     TRY(eval(render, frame, node->list.item[0], &item));
-    if (item.kind == VALUE_TEXT && item.text->owner && !item.text->markup) {     /* x ~ y may extend x in place */
+    if (item.kind == VALUE_TEXT && item.text->owner && !item.text->markup) { /* x ~ y may extend x in place */
         struct text none = {.data = "", .origin = NO_MESSAGE};
         TRY(text_concat(render, item.text, &none, &item));
         for (i = 1; i < node->list.count; i++) {
@@ -297,30 +299,23 @@ static enum status eval_on(struct render *render, struct frame *frame, const str
     TRY(eval(render, frame, node->a, &a));
     render->line = node->line;
     switch (node->kind) {
-    case NODE_ATTRIBUTE:
-        return eval_attribute(render, node, a, out);
-    case NODE_ITEM:
-        return eval_item(render, frame, node, a, out);
-    case NODE_SLICE:
-        return eval_slice(render, frame, node, a, out);
-    case NODE_FILTER: case NODE_TEST:
-        return eval_named(render, frame, node, a, out);
-    case NODE_NOT:
-        *out = value_bool(!value_true(a));
-        return OK;
-    case NODE_NEGATE: case NODE_POSITIVE:
-        return eval_sign(render, node, a, out);
-    case NODE_AND: case NODE_OR:
+    case NODE_ATTRIBUTE: return eval_attribute(render, node, a, out);
+    case NODE_ITEM: return eval_item(render, frame, node, a, out);
+    case NODE_SLICE: return eval_slice(render, frame, node, a, out);
+    case NODE_FILTER:
+    case NODE_TEST: return eval_named(render, frame, node, a, out);
+    case NODE_NOT: *out = value_bool(!value_true(a)); return OK;
+    case NODE_NEGATE:
+    case NODE_POSITIVE: return eval_sign(render, node, a, out);
+    case NODE_AND:
+    case NODE_OR:
         if (value_true(a) == (node->kind == NODE_OR)) {
             *out = a;
             return OK;
         }
         return eval(render, frame, node->b, out);
-    case NODE_BINARY:
-        TRY(eval(render, frame, node->b, &b));
-        return eval_binary(render, node->op, a, b, out);
-    default:
-        return render_fail(render, ERR_INTERNAL, "an expression of an unknown kind");
+    case NODE_BINARY: TRY(eval(render, frame, node->b, &b)); return eval_binary(render, node->op, a, b, out);
+    default: return render_fail(render, ERR_INTERNAL, "an expression of an unknown kind");
     }
 }
 
@@ -343,23 +338,14 @@ enum status eval_node(struct render *render, struct frame *frame, const struct n
     TRY(render_enter(render));
     enum status status;
     switch (node->kind) {
-    case NODE_LIST: case NODE_TUPLE: case NODE_DICT:
-        status = eval_list(render, frame, node, out);
-        break;
-    case NODE_CALL:
-        status = eval_call(render, frame, node, out);
-        break;
-    case NODE_CONCAT:
-        status = eval_concat(render, frame, node, out);
-        break;
-    case NODE_COMPARE:
-        status = eval_compare(render, frame, node, out);
-        break;
-    case NODE_CHOICE:
-        status = eval_choice(render, frame, node, out);
-        break;
-    default:
-        status = eval_on(render, frame, node, out);
+    case NODE_LIST:
+    case NODE_TUPLE:
+    case NODE_DICT: status = eval_list(render, frame, node, out); break;
+    case NODE_CALL: status = eval_call(render, frame, node, out); break;
+    case NODE_CONCAT: status = eval_concat(render, frame, node, out); break;
+    case NODE_COMPARE: status = eval_compare(render, frame, node, out); break;
+    case NODE_CHOICE: status = eval_choice(render, frame, node, out); break;
+    default: status = eval_on(render, frame, node, out);
     }
     render_leave(render);
     return status;
@@ -384,7 +370,7 @@ static enum status print_sum(struct render *render, struct frame *frame, const s
     render_leave(render);
     if (left->kind == VALUE_ABSENT && b.kind == VALUE_TEXT)
         return builder_text(out, b.text);
-    if (left->kind == VALUE_ABSENT)                 /* a string and something else: says what is wrong */
+    if (left->kind == VALUE_ABSENT) /* a string and something else: says what is wrong */
         TRY(value_text(render, "", 0, NO_MESSAGE, left));
     return value_add(render, *left, b, left);
 }

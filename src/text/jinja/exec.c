@@ -197,16 +197,11 @@ static enum status run(struct render *render, struct frame *frame, const struct 
 {
     struct value value;
     switch (node->kind) {
-    case NODE_DATA:
-        return builder_text(out, node->value.text);
-    case NODE_PRINT:
-        return eval_print(render, frame, node->a, out);
-    case NODE_IF:
-        return run_if(render, frame, node, out, flow);
-    case NODE_FOR:
-        return run_for(render, frame, node, out, flow);
-    case NODE_SET:
-        return run_set(render, frame, node);
+    case NODE_DATA: return builder_text(out, node->value.text);
+    case NODE_PRINT: return eval_print(render, frame, node->a, out);
+    case NODE_IF: return run_if(render, frame, node, out, flow);
+    case NODE_FOR: return run_for(render, frame, node, out, flow);
+    case NODE_SET: return run_set(render, frame, node);
     case NODE_SET_BLOCK:
         TRY(capture(render, frame, &node->body[0], &value));
         TRY(eval_filters(render, frame, node->b, value, &value));
@@ -215,22 +210,13 @@ static enum status run(struct render *render, struct frame *frame, const struct 
         TRY(capture(render, frame, &node->body[0], &value));
         TRY(eval_filters(render, frame, node->b, value, &value));
         return print_value(out, value);
-    case NODE_MACRO:
-        return run_macro(render, frame, node);
-    case NODE_CALL_BLOCK:
-        return run_call(render, frame, node, out);
-    case NODE_WITH:
-        return run_with(render, frame, node, out, flow);
-    case NODE_GENERATION:
-        return run_generation(render, frame, node, out, flow);
-    case NODE_BREAK:
-        *flow = FLOW_BREAK;
-        return OK;
-    case NODE_CONTINUE:
-        *flow = FLOW_CONTINUE;
-        return OK;
-    default:
-        return render_fail(render, ERR_INTERNAL, "a statement of an unknown kind");
+    case NODE_MACRO: return run_macro(render, frame, node);
+    case NODE_CALL_BLOCK: return run_call(render, frame, node, out);
+    case NODE_WITH: return run_with(render, frame, node, out, flow);
+    case NODE_GENERATION: return run_generation(render, frame, node, out, flow);
+    case NODE_BREAK: *flow = FLOW_BREAK; return OK;
+    case NODE_CONTINUE: *flow = FLOW_CONTINUE; return OK;
+    default: return render_fail(render, ERR_INTERNAL, "a statement of an unknown kind");
     }
 }
 
@@ -264,8 +250,8 @@ static enum status hand_out(const struct builder *builder, struct jinja_output *
     TRY(memory_grow(&out->span, &out->span_capacity, builder->run_count, (int64_t)sizeof *out->span));
     for (int64_t i = 0; i < builder->run_count; i++) {
         const struct run *run = &builder->run[i];
-        out->span[out->span_count++] = (struct jinja_span){begin, run->end, run->origin, run->place / PLACE_TURN - 1,
-                                                           run->place & PLACE_GENERATION};
+        out->span[out->span_count++] =
+            (struct jinja_span){begin, run->end, run->origin, run->place / PLACE_TURN - 1, run->place & PLACE_GENERATION};
         begin = run->end;
     }
     return OK;

@@ -76,9 +76,12 @@ static enum status parse_not(struct parser *parser, struct node **out)
     return OK;
 }
 
-static bool comparison(struct parser *parser, enum operator *op)
+static bool comparison(struct parser *parser, enum operator* op)
 {
-    static const struct { const char *text; enum operator op; } table[] = {
+    static const struct {
+        const char *text;
+        enum operator op;
+    } table[] = {
         {"==", OP_EQ}, {"!=", OP_NE}, {"<", OP_LT}, {"<=", OP_LE}, {">", OP_GT}, {">=", OP_GE},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -276,14 +279,11 @@ static enum status parse_items(struct parser *parser, const char *close, struct 
 static enum status parse_primary(struct parser *parser, struct node **out)
 {
     switch (parser->token->kind) {
-    case TOKEN_NAME:
-        return parse_name(parser, out);
-    case TOKEN_STRING:
-        return parse_string(parser, out);
-    case TOKEN_INT: case TOKEN_FLOAT:
-        return parse_number(parser, out);
-    default:
-        break;
+    case TOKEN_NAME: return parse_name(parser, out);
+    case TOKEN_STRING: return parse_string(parser, out);
+    case TOKEN_INT:
+    case TOKEN_FLOAT: return parse_number(parser, out);
+    default: break;
     }
     if (parse_skip(parser, TOKEN_OPERATOR, "(")) {
         if (parse_skip(parser, TOKEN_OPERATOR, ")"))

@@ -274,7 +274,7 @@ static enum status round_to(struct render *render, struct value self, const stru
         return OK;
     }
     char text[400];
-    snprintf(text, sizeof text, "%.*f", (int)digits, real);     /* rounds the exact value, ties to even, as Python does */
+    snprintf(text, sizeof text, "%.*f", (int)digits, real); /* rounds the exact value, ties to even, as Python does */
     *out = value_float(strtod(text, NULL));
     return OK;
 }
@@ -292,7 +292,7 @@ static enum status indent(struct render *render, struct value self, const struct
     TRY(builder_new(render, &builder));
     builder->markup = self.text->markup;
     int64_t size = self.text->size;
-    bool open = size == 0 || self.text->data[size - 1] == '\n';      /* the newline that is added makes one more, empty line */
+    bool open = size == 0 || self.text->data[size - 1] == '\n'; /* the newline that is added makes one more, empty line */
     int64_t count = lines.list->count + open;
     for (int64_t i = 0; i < count; i++) {
         const struct text *line = i < lines.list->count ? lines.list->item[i].text : NULL;

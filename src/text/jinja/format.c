@@ -12,7 +12,7 @@ static enum status unknown(struct render *render, const struct text *text, int64
 
 struct layout {
     bool left, zero;
-    int width, precision;               /* precision -1: not given */
+    int width, precision; /* precision -1: not given */
 };
 
 static enum status pad(struct builder *builder, int64_t count, const char *with)

@@ -16,10 +16,10 @@ struct jinja;
 
 /* What one render may use; ERR_LIMIT beyond it. */
 struct jinja_budget {
-    int64_t steps;                      /* expressions and statements evaluated */
-    int64_t depth;                      /* of nested expressions, blocks and macro calls: it bounds the C stack */
-    int64_t output;                     /* bytes of rendered text */
-    int64_t memory;                     /* bytes of all values made on the way, never returned until the end */
+    int64_t steps;  /* expressions and statements evaluated */
+    int64_t depth;  /* of nested expressions, blocks and macro calls: it bounds the C stack */
+    int64_t output; /* bytes of rendered text */
+    int64_t memory; /* bytes of all values made on the way, never returned until the end */
 };
 
 extern const struct jinja_budget jinja_budget_default;
@@ -29,7 +29,7 @@ extern const struct jinja_budget jinja_budget_default;
 struct jinja_span {
     int64_t begin, end;
     int32_t message, turn;
-    bool generation;                    /* inside {% generation %} */
+    bool generation; /* inside {% generation %} */
 };
 
 /* Starts as {0}. The spans are in order, do not overlap and cover the text. One that is used again keeps its memory. */
@@ -45,7 +45,7 @@ void jinja_output_free(struct jinja_output *output);
 /* Reads a template. A syntax error is ERR_FORMAT and a tag that hone does not know ERR_UNSUPPORTED, both with
  * `where` (copied) and the line. */
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where);
-void jinja_free(struct jinja *jinja);   /* NULL is fine */
+void jinja_free(struct jinja *jinja); /* NULL is fine */
 
 /* Whether it has {% generation %} blocks, which say themselves what the assistant is to learn. */
 bool jinja_marks_generation(const struct jinja *jinja);

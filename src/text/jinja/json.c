@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/jinja/run.h"
 #include "base/utf8.h"
+#include "text/jinja/run.h"
 
 enum { MOST_DEEP = 48, MOST_MEMBERS = 64, NUMBER = 40, SOME = 8 };
 
@@ -245,9 +245,18 @@ static bool read_value(struct reader *r, int32_t origin, struct value *out)
         return false;
     r->depth++;
     switch (peek(r)) {
-    case '"': r->at++; good = read_text(r, origin, out); break;
-    case '{': r->at++; good = read_object(r, origin, false, out); break;
-    case '[': r->at++; good = read_list(r, origin, false, out); break;
+    case '"':
+        r->at++;
+        good = read_text(r, origin, out);
+        break;
+    case '{':
+        r->at++;
+        good = read_object(r, origin, false, out);
+        break;
+    case '[':
+        r->at++;
+        good = read_list(r, origin, false, out);
+        break;
     case 't': good = read_word(r, "true", value_bool(true), out); break;
     case 'f': good = read_word(r, "false", value_bool(false), out); break;
     case 'n': good = read_word(r, "null", value_none(), out); break;

@@ -6,15 +6,15 @@
  */
 #include <string.h>
 
-#include "text/jinja/ast.h"
 #include "base/utf8.h"
+#include "text/jinja/ast.h"
 
 struct lexer {
     struct jinja *jinja;
     const char *source;
     int64_t size, at;
     int line;
-    bool line_start;                    /* the tag before ended with a newline, or there was none */
+    bool line_start; /* the tag before ended with a newline, or there was none */
     struct token *token;
     int64_t count, capacity;
 };
@@ -204,7 +204,7 @@ static enum status lex_string(struct lexer *lexer)
         end += s[end] == '\\' ? 2 : 1;
     if (end >= lexer->size)
         return broken(lexer, "a string without its closing quote");
-    char *out = arena_alloc(&lexer->jinja->arena, end - begin + 1);        /* an escape never grows */
+    char *out = arena_alloc(&lexer->jinja->arena, end - begin + 1); /* an escape never grows */
     if (!out)
         return ERR_MEMORY;
     int64_t n = 0;

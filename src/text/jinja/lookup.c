@@ -160,10 +160,10 @@ static enum status slice_text(struct render *render, const struct text *text, co
 enum status value_slice(struct render *render, struct value self, const struct value part[3], struct value *out)
 {
     switch (self.kind) {
-    case VALUE_TEXT:
-        TRY(render_step(render, self.text->size / 256));
-        return slice_text(render, self.text, part, out);
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE: {
+    case VALUE_TEXT: TRY(render_step(render, self.text->size / 256)); return slice_text(render, self.text, part, out);
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_RANGE: {
         int64_t start, step, count;
         TRY(slice_range(render, part, self.list->count, &start, &step, &count));
         TRY(render_step(render, count / 64));
@@ -173,9 +173,7 @@ enum status value_slice(struct render *render, struct value self, const struct v
         out->origin = self.origin;
         return OK;
     }
-    case VALUE_UNDEFINED:
-        return use_of_undefined(render, self);
-    default:
-        return render_fail(render, ERR_DATA, "'%s' object is not subscriptable", value_type(self));
+    case VALUE_UNDEFINED: return use_of_undefined(render, self);
+    default: return render_fail(render, ERR_DATA, "'%s' object is not subscriptable", value_type(self));
     }
 }

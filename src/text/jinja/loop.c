@@ -29,8 +29,8 @@ enum field { INDEX, INDEX0, FIRST, LAST, LENGTH, REVINDEX, REVINDEX0, DEPTH, DEP
 
 int loop_field(const char *name)
 {
-    static const char *const names[] = {"index", "index0", "first", "last", "length", "revindex", "revindex0",
-                                        "depth", "depth0", "previtem", "nextitem", "cycle", "changed"};
+    static const char *const names[] = {"index", "index0", "first",    "last",     "length", "revindex", "revindex0",
+                                        "depth", "depth0", "previtem", "nextitem", "cycle",  "changed"};
     for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
         if (strcmp(names[i], name) == 0)
             return i;
@@ -52,16 +52,11 @@ enum status loop_attribute(struct render *render, struct value self, int field, 
     case REVINDEX0: *out = value_int(count - i - 1); break;
     case DEPTH: *out = value_int(loop->depth); break;
     case DEPTH0: *out = value_int(loop->depth - 1); break;
-    case PREVIOUS:
-        *out = i > 0 && i <= count ? loop->items.item[i - 1] : value_undefined("there is no previous item");
-        break;
-    case NEXT:
-        *out = i + 1 < count ? loop->items.item[i + 1] : value_undefined("there is no next item");
-        break;
-    case CYCLE: case CHANGED:
-        return method_bind(render, self, field == CYCLE ? &cycle : &changed, out);
-    default:
-        *out = value_undefined(name);
+    case PREVIOUS: *out = i > 0 && i <= count ? loop->items.item[i - 1] : value_undefined("there is no previous item"); break;
+    case NEXT: *out = i + 1 < count ? loop->items.item[i + 1] : value_undefined("there is no next item"); break;
+    case CYCLE:
+    case CHANGED: return method_bind(render, self, field == CYCLE ? &cycle : &changed, out);
+    default: *out = value_undefined(name);
     }
     return OK;
 }

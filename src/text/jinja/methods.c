@@ -190,9 +190,18 @@ static enum status all_of(struct render *render, struct value self, const struct
     return OK;
 }
 
-static bool ascii_digit(int32_t c) { return c >= '0' && c <= '9'; }
-static bool ascii_alpha(int32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-static bool ascii_alnum(int32_t c) { return ascii_digit(c) || ascii_alpha(c); }
+static bool ascii_digit(int32_t c)
+{
+    return c >= '0' && c <= '9';
+}
+static bool ascii_alpha(int32_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+static bool ascii_alnum(int32_t c)
+{
+    return ascii_digit(c) || ascii_alpha(c);
+}
 
 static enum status str_isdigit(struct render *render, struct value self, const struct args *args, struct value *out)
 {
@@ -266,7 +275,7 @@ static enum status dict_items(struct render *render, struct value self, const st
 
 static enum status copy(struct render *render, struct value self, const struct args *args, struct value *out)
 {
-    TRY(args_bind(render, args, "copy", "", 0, NULL));      /* nothing can be changed, so a copy is the value itself */
+    TRY(args_bind(render, args, "copy", "", 0, NULL)); /* nothing can be changed, so a copy is the value itself */
     *out = self;
     return OK;
 }
@@ -302,26 +311,65 @@ static enum status list_count(struct render *render, struct value self, const st
 }
 
 static const struct function text_methods[] = {
-    {"capitalize", text_capitalize}, {"casefold", NULL}, {"center", NULL}, {"count", str_count}, {"encode", NULL},
-    {"endswith", str_endswith}, {"expandtabs", NULL}, {"find", str_find}, {"format", format_braces}, {"format_map", NULL},
-    {"index", str_index}, {"isalnum", str_isalnum}, {"isalpha", str_isalpha}, {"isascii", NULL}, {"isdecimal", str_isdigit},
-    {"isdigit", str_isdigit}, {"isidentifier", NULL}, {"islower", NULL}, {"isnumeric", str_isdigit}, {"isprintable", NULL},
-    {"isspace", str_isspace}, {"istitle", NULL}, {"isupper", NULL}, {"join", str_join}, {"ljust", NULL}, {"lower", text_lower},
-    {"lstrip", text_strip_left}, {"maketrans", NULL}, {"partition", str_lpartition}, {"removeprefix", str_removeprefix},
-    {"removesuffix", str_removesuffix}, {"replace", text_replace}, {"rfind", str_rfind}, {"rindex", NULL}, {"rjust", NULL},
-    {"rpartition", str_rpartition}, {"rsplit", text_rsplit}, {"rstrip", text_strip_right}, {"split", text_split},
-    {"splitlines", text_splitlines}, {"startswith", str_startswith}, {"strip", text_strip_both}, {"swapcase", NULL},
-    {"title", text_title}, {"translate", NULL}, {"upper", text_upper}, {"zfill", NULL}, {NULL, NULL},
+    {"capitalize", text_capitalize},
+    {"casefold", NULL},
+    {"center", NULL},
+    {"count", str_count},
+    {"encode", NULL},
+    {"endswith", str_endswith},
+    {"expandtabs", NULL},
+    {"find", str_find},
+    {"format", format_braces},
+    {"format_map", NULL},
+    {"index", str_index},
+    {"isalnum", str_isalnum},
+    {"isalpha", str_isalpha},
+    {"isascii", NULL},
+    {"isdecimal", str_isdigit},
+    {"isdigit", str_isdigit},
+    {"isidentifier", NULL},
+    {"islower", NULL},
+    {"isnumeric", str_isdigit},
+    {"isprintable", NULL},
+    {"isspace", str_isspace},
+    {"istitle", NULL},
+    {"isupper", NULL},
+    {"join", str_join},
+    {"ljust", NULL},
+    {"lower", text_lower},
+    {"lstrip", text_strip_left},
+    {"maketrans", NULL},
+    {"partition", str_lpartition},
+    {"removeprefix", str_removeprefix},
+    {"removesuffix", str_removesuffix},
+    {"replace", text_replace},
+    {"rfind", str_rfind},
+    {"rindex", NULL},
+    {"rjust", NULL},
+    {"rpartition", str_rpartition},
+    {"rsplit", text_rsplit},
+    {"rstrip", text_strip_right},
+    {"split", text_split},
+    {"splitlines", text_splitlines},
+    {"startswith", str_startswith},
+    {"strip", text_strip_both},
+    {"swapcase", NULL},
+    {"title", text_title},
+    {"translate", NULL},
+    {"upper", text_upper},
+    {"zfill", NULL},
+    {NULL, NULL},
 };
 
 static const struct function dict_methods[] = {
-    {"clear", NULL}, {"copy", copy}, {"fromkeys", NULL}, {"get", dict_get_method}, {"items", dict_items}, {"keys", dict_keys},
-    {"pop", NULL}, {"popitem", NULL}, {"setdefault", NULL}, {"update", NULL}, {"values", dict_values}, {NULL, NULL},
+    {"clear", NULL},       {"copy", copy},      {"fromkeys", NULL},      {"get", dict_get_method},
+    {"items", dict_items}, {"keys", dict_keys}, {"pop", NULL},           {"popitem", NULL},
+    {"setdefault", NULL},  {"update", NULL},    {"values", dict_values}, {NULL, NULL},
 };
 
 static const struct function list_methods[] = {
-    {"append", NULL}, {"clear", NULL}, {"copy", copy}, {"count", list_count}, {"extend", NULL}, {"index", list_index},
-    {"insert", NULL}, {"pop", NULL}, {"remove", NULL}, {"reverse", NULL}, {"sort", NULL}, {NULL, NULL},
+    {"append", NULL}, {"clear", NULL}, {"copy", copy},   {"count", list_count}, {"extend", NULL}, {"index", list_index},
+    {"insert", NULL}, {"pop", NULL},   {"remove", NULL}, {"reverse", NULL},     {"sort", NULL},   {NULL, NULL},
 };
 
 static const struct function tuple_methods[] = {{"count", list_count}, {"index", list_index}, {NULL, NULL}};

@@ -207,7 +207,7 @@ static enum status tag_call(struct parser *parser, struct node **out)
 static enum status tag_filter(struct parser *parser, struct node **out)
 {
     TRY(parse_node(parser, NODE_FILTER_BLOCK, out));
-    struct token *before = parser->token - 1;       /* the word "filter" stands where a "|" would */
+    struct token *before = parser->token - 1; /* the word "filter" stands where a "|" would */
     *before = (struct token){.kind = TOKEN_OPERATOR, .line = before->line, .text = "|", .size = 1};
     parser->token = before;
     TRY(parse_filters(parser, NULL, &(*out)->b));
@@ -259,9 +259,13 @@ static enum status tag_continue(struct parser *parser, struct node **out)
 
 static enum status parse_tag(struct parser *parser, struct node **out)
 {
-    static const struct { const char *name; enum status (*parse)(struct parser *, struct node **); } tags[] = {
-        {"if", tag_if}, {"for", tag_for}, {"set", tag_set}, {"macro", tag_macro}, {"call", tag_call}, {"filter", tag_filter},
-        {"with", tag_with}, {"generation", tag_generation}, {"break", tag_break}, {"continue", tag_continue},
+    static const struct {
+        const char *name;
+        enum status (*parse)(struct parser *, struct node **);
+    } tags[] = {
+        {"if", tag_if},       {"for", tag_for},           {"set", tag_set},   {"macro", tag_macro},
+        {"call", tag_call},   {"filter", tag_filter},     {"with", tag_with}, {"generation", tag_generation},
+        {"break", tag_break}, {"continue", tag_continue},
     };
     if (parser->token->kind != TOKEN_NAME)
         return parse_fail(parser, ERR_FORMAT, "the name of a tag is expected");

@@ -109,10 +109,10 @@ enum status filter_attr(struct render *render, struct value self, const struct a
     struct value value = {0};
     char *name;
     TRY(args_bind(render, args, "attr", "name", 1, &value));
-    TRY(render_alloc(render, 64, 1, &name));    /* an undefined value keeps it */
+    TRY(render_alloc(render, 64, 1, &name)); /* an undefined value keeps it */
     TRY(name_of(render, value, name, 64));
     if (self.kind == VALUE_DICT && !method_find(self, name)) {
-        *out = value_undefined("attr");         /* items of a dict are no attributes */
+        *out = value_undefined("attr"); /* items of a dict are no attributes */
         return OK;
     }
     return value_attribute(render, self, name, out);

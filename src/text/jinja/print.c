@@ -1,10 +1,10 @@
 /* Values as Python prints them: str(), repr() and json.dumps(). A value's punctuation carries the value's own origin, so
  * that the JSON of a tool call belongs to the message that made the call. */
+#include "text/unicode.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "text/unicode.h"
 
 #include "text/jinja/value.h"
 
@@ -177,40 +177,29 @@ enum status print_repr(struct builder *builder, struct value value)
     char text[96];
     TRY(render_enter(render));
     switch (value.kind) {
-    case VALUE_ABSENT: case VALUE_UNDEFINED:
-        status = put(builder, "Undefined", value.origin);
-        break;
-    case VALUE_NONE:
-        status = put(builder, "None", value.origin);
-        break;
-    case VALUE_BOOL:
-        status = put(builder, value.boolean ? "True" : "False", value.origin);
-        break;
+    case VALUE_ABSENT:
+    case VALUE_UNDEFINED: status = put(builder, "Undefined", value.origin); break;
+    case VALUE_NONE: status = put(builder, "None", value.origin); break;
+    case VALUE_BOOL: status = put(builder, value.boolean ? "True" : "False", value.origin); break;
     case VALUE_INT:
         snprintf(text, sizeof text, "%lld", (long long)value.integer);
         status = put(builder, text, value.origin);
         break;
-    case VALUE_FLOAT:
-        status = print_float(builder, value.real, value.origin);
-        break;
-    case VALUE_TEXT:
-        status = repr_text(builder, value.text);
-        break;
+    case VALUE_FLOAT: status = print_float(builder, value.real, value.origin); break;
+    case VALUE_TEXT: status = repr_text(builder, value.text); break;
     case VALUE_RANGE: {
         const struct list *range = value.list;
-        snprintf(text, sizeof text, range->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
-                 (long long)range->start, (long long)range->stop, (long long)range->step);
+        snprintf(text, sizeof text, range->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)", (long long)range->start,
+                 (long long)range->stop, (long long)range->step);
         status = put(builder, text, value.origin);
         break;
     }
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_VIEW:
-        status = repr_list(builder, value);
-        break;
-    case VALUE_DICT: case VALUE_NAMESPACE:
-        status = repr_dict(builder, value);
-        break;
-    default:
-        status = render_fail(render, ERR_UNSUPPORTED, "a %s cannot be printed", value_type(value));
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_VIEW: status = repr_list(builder, value); break;
+    case VALUE_DICT:
+    case VALUE_NAMESPACE: status = repr_dict(builder, value); break;
+    default: status = render_fail(render, ERR_UNSUPPORTED, "a %s cannot be printed", value_type(value));
     }
     render_leave(render);
     return status;
@@ -326,27 +315,14 @@ enum status print_json(struct builder *builder, struct value value, const struct
     enum status status = OK;
     TRY(render_enter(builder->render));
     switch (value.kind) {
-    case VALUE_NONE:
-        status = put(builder, "null", value.origin);
-        break;
-    case VALUE_BOOL:
-        status = put(builder, value.boolean ? "true" : "false", value.origin);
-        break;
-    case VALUE_INT:
-        status = print_repr(builder, value);
-        break;
-    case VALUE_FLOAT:
-        status = json_float(builder, value);
-        break;
-    case VALUE_TEXT:
-        status = json_text(builder, value.text, style->ascii);
-        break;
-    case VALUE_LIST: case VALUE_TUPLE:
-        status = json_list(builder, value, style, level);
-        break;
-    case VALUE_DICT:
-        status = json_dict(builder, value, style, level);
-        break;
+    case VALUE_NONE: status = put(builder, "null", value.origin); break;
+    case VALUE_BOOL: status = put(builder, value.boolean ? "true" : "false", value.origin); break;
+    case VALUE_INT: status = print_repr(builder, value); break;
+    case VALUE_FLOAT: status = json_float(builder, value); break;
+    case VALUE_TEXT: status = json_text(builder, value.text, style->ascii); break;
+    case VALUE_LIST:
+    case VALUE_TUPLE: status = json_list(builder, value, style, level); break;
+    case VALUE_DICT: status = json_dict(builder, value, style, level); break;
     default:
         status = render_fail(builder->render, ERR_DATA, "tojson: Object of type %s is not JSON serializable", value_type(value));
     }

@@ -9,8 +9,8 @@
 #include "text/jinja/run.h"
 
 struct variable {
-    struct variable *outer;             /* of the same name, in a scope further out */
-    struct variable *next;              /* of the same scope */
+    struct variable *outer; /* of the same name, in a scope further out */
+    struct variable *next;  /* of the same scope */
     const struct level *level;
     int32_t name, slot, depth;
 };
@@ -25,12 +25,12 @@ struct resolver {
     struct name {
         const char *text;
         struct variable *innermost;
-    } *names;
+    } * names;
     int64_t name_count, name_capacity;
     struct level *level;
-    int32_t *frame;                     /* slots of the frame that is being laid out */
-    int32_t depth;                      /* of macros inside each other */
-    int nested;                         /* of expressions */
+    int32_t *frame; /* slots of the frame that is being laid out */
+    int32_t depth;  /* of macros inside each other */
+    int nested;     /* of expressions */
 };
 
 static enum status number_of(struct resolver *r, const char *text, int32_t *out)
@@ -131,7 +131,7 @@ static enum status resolve_methods(struct resolver *r, struct node *node, const 
     return OK;
 }
 
-enum { MOST_NESTED = 2000 };            /* a + b + c + ... nests without brackets, so the parser does not see it */
+enum { MOST_NESTED = 2000 }; /* a + b + c + ... nests without brackets, so the parser does not see it */
 
 static enum status resolve(struct resolver *r, struct node *node)
 {
@@ -150,24 +150,19 @@ static enum status resolve(struct resolver *r, struct node *node)
         TRY(resolve(r, node->keyword[i].value));
     r->nested--;
     switch (node->kind) {
-    case NODE_NAME:
-        return resolve_name(r, node);
+    case NODE_NAME: return resolve_name(r, node);
     case NODE_FILTER:
         node->function = filter_find(node->name);
         r->jinja->markup |= strcmp(node->name, "safe") == 0 || strcmp(node->name, "e") == 0 ||
                             strcmp(node->name, "escape") == 0 || strcmp(node->name, "map") == 0;
         return OK;
-    case NODE_TEST:
-        node->function = test_find(node->name);
-        return OK;
-    case NODE_ATTRIBUTE:
-        return resolve_methods(r, node, node->name, (int64_t)strlen(node->name));
+    case NODE_TEST: node->function = test_find(node->name); return OK;
+    case NODE_ATTRIBUTE: return resolve_methods(r, node, node->name, (int64_t)strlen(node->name));
     case NODE_ITEM:
         if (node->b && node->b->kind == NODE_CONST && node->b->value.kind == VALUE_TEXT)
             return resolve_methods(r, node, node->b->value.text->data, node->b->value.text->size);
         return OK;
-    default:
-        return OK;
+    default: return OK;
     }
 }
 
@@ -199,7 +194,7 @@ static enum status resolve_for(struct resolver *r, struct node *node)
     open_level(r, &level);
     TRY(declare_target(r, node->a));
     TRY(resolve(r, node->a));
-    TRY(resolve(r, node->c));           /* before `loop` is declared, which the condition does not see */
+    TRY(resolve(r, node->c)); /* before `loop` is declared, which the condition does not see */
     TRY(declare(r, "loop", &node->frame));
     TRY(resolve_scope(r, &node->body[0], first));
     close_level(r);
@@ -246,28 +241,20 @@ static enum status resolve_macro(struct resolver *r, struct node *node)
 static enum status resolve_statement(struct resolver *r, struct node *node)
 {
     switch (node->kind) {
-    case NODE_FOR:
-        return resolve_for(r, node);
+    case NODE_FOR: return resolve_for(r, node);
     case NODE_MACRO:
         TRY(number_of(r, node->name, &node->global));
         node->slot = r->names[node->global].innermost->slot;
         return resolve_macro(r, node);
-    case NODE_CALL_BLOCK:
-        TRY(resolve(r, node->a));
-        return resolve_macro(r, node->b);
-    case NODE_WITH:
-        return resolve_with(r, node);
+    case NODE_CALL_BLOCK: TRY(resolve(r, node->a)); return resolve_macro(r, node->b);
+    case NODE_WITH: return resolve_with(r, node);
     case NODE_IF:
         TRY(resolve(r, node));
         for (int64_t i = 0; i < node->body_count; i++)
             TRY(resolve_body(r, &node->body[i]));
         return OK;
-    case NODE_GENERATION:
-        r->jinja->generation = true;
-        return resolve_block(r, &node->body[0]);
-    default:
-        TRY(resolve(r, node));
-        return node->body_count ? resolve_block(r, &node->body[0]) : OK;
+    case NODE_GENERATION: r->jinja->generation = true; return resolve_block(r, &node->body[0]);
+    default: TRY(resolve(r, node)); return node->body_count ? resolve_block(r, &node->body[0]) : OK;
     }
 }
 

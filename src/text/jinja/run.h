@@ -6,7 +6,7 @@
 
 /* The variables of the template's own body or of one call of a macro. A slot that is VALUE_ABSENT has not been set. */
 struct frame {
-    struct frame *outer;                /* where the macro was defined: its free names are looked for there */
+    struct frame *outer; /* where the macro was defined: its free names are looked for there */
     struct value slot[];
 };
 
@@ -18,7 +18,7 @@ struct macro {
 struct loop {
     struct list items;
     int64_t index, depth;
-    struct value changed;               /* what loop.changed() saw last */
+    struct value changed; /* what loop.changed() saw last */
 };
 
 enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
@@ -53,7 +53,7 @@ enum status exec_assign(struct render *render, struct frame *frame, const struct
 void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out);
 enum status render_use(struct render *render, const struct jinja *jinja);
 enum status render_body(struct render *render, struct jinja_output *out);
-enum status render_end(enum status status, struct jinja_output *out);           /* gives the status back */
+enum status render_end(enum status status, struct jinja_output *out); /* gives the status back */
 
 /* json.c: the text of a row straight to values, its messages tagged as jinja_render tags them. False: it is not an object
  * with "messages" and "tools" alone, is not JSON, or has something rare in it that only the other reader knows. Strings may point

@@ -3,12 +3,12 @@
 
 #include "text/jinja/value.h"
 
-#define TEST(name, condition)                                                                                       \
-    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)   \
-    {                                                                                                               \
-        TRY(args_bind(render, args, #name, "", 0, NULL));                                                           \
-        *out = value_bool(condition);                                                                               \
-        return OK;                                                                                                  \
+#define TEST(name, condition)                                                                                                    \
+    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)                \
+    {                                                                                                                            \
+        TRY(args_bind(render, args, #name, "", 0, NULL));                                                                        \
+        *out = value_bool(condition);                                                                                            \
+        return OK;                                                                                                               \
     }
 
 static bool whole(struct value v, int64_t *number)
@@ -17,7 +17,7 @@ static bool whole(struct value v, int64_t *number)
     return v.kind == VALUE_BOOL || v.kind == VALUE_INT;
 }
 
-static bool is_sequence(struct value v)     /* has a length and items by key, so a dict is one */
+static bool is_sequence(struct value v) /* has a length and items by key, so a dict is one */
 {
     return v.kind == VALUE_TEXT || v.kind == VALUE_LIST || v.kind == VALUE_TUPLE || v.kind == VALUE_RANGE ||
            v.kind == VALUE_DICT || v.kind == VALUE_UNDEFINED;
@@ -153,13 +153,13 @@ static enum status order(struct render *render, struct value self, const struct 
     return value_compare(render, self, other, out);
 }
 
-#define ORDER(name, condition)                                                                                      \
-    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)   \
-    {                                                                                                               \
-        int way;                                                                                                    \
-        TRY(order(render, self, args, &way));                                                                       \
-        *out = value_bool(condition);                                                                               \
-        return OK;                                                                                                  \
+#define ORDER(name, condition)                                                                                                   \
+    static enum status name(struct render *render, struct value self, const struct args *args, struct value *out)                \
+    {                                                                                                                            \
+        int way;                                                                                                                 \
+        TRY(order(render, self, args, &way));                                                                                    \
+        *out = value_bool(condition);                                                                                            \
+        return OK;                                                                                                               \
     }
 
 ORDER(less, way < 0)

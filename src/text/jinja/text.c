@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "text/jinja/value.h"
 #include "base/utf8.h"
+#include "text/jinja/value.h"
 
 enum status builder_new(struct render *render, struct builder **out)
 {

@@ -37,7 +37,7 @@ enum status render_alloc(struct render *render, int64_t count, int64_t size, voi
     render->left.memory -= bytes;
     struct arena *arena = render->arena;
     void *p = arena->next;
-    if (bytes && bytes <= arena->left) {        /* as arena_alloc does, without the call */
+    if (bytes && bytes <= arena->left) { /* as arena_alloc does, without the call */
         arena->next += bytes;
         arena->left -= bytes;
     } else if (!(p = arena_alloc(arena, bytes))) {
@@ -96,10 +96,9 @@ static enum status dict_index(struct render *render, const struct dict *dict, st
 {
     *out = -1;
     switch (key.kind) {
-    case VALUE_LIST: case VALUE_DICT:
-        return render_fail(render, ERR_DATA, "a %s cannot be the key of a dict", value_type(key));
-    default:
-        break;
+    case VALUE_LIST:
+    case VALUE_DICT: return render_fail(render, ERR_DATA, "a %s cannot be the key of a dict", value_type(key));
+    default: break;
     }
     if (key.kind == VALUE_TEXT) {
         const struct value *found;
@@ -154,22 +153,24 @@ enum status dict_find(struct render *render, const struct dict *dict, const char
 bool value_true(struct value value)
 {
     switch (value.kind) {
-    case VALUE_ABSENT: case VALUE_UNDEFINED: case VALUE_NONE:
-        return false;
-    case VALUE_BOOL:
-        return value.boolean;
-    case VALUE_INT:
-        return value.integer != 0;
-    case VALUE_FLOAT:
-        return value.real != 0;
-    case VALUE_TEXT:
-        return value.text->size > 0;
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE: case VALUE_VIEW:
-        return value.list->count > 0;
-    case VALUE_DICT:
-        return value.dict->count > 0;
-    case VALUE_GENERATOR: case VALUE_NAMESPACE: case VALUE_LOOP: case VALUE_MACRO: case VALUE_FUNCTION: case VALUE_METHOD:
-        break;
+    case VALUE_ABSENT:
+    case VALUE_UNDEFINED:
+    case VALUE_NONE: return false;
+    case VALUE_BOOL: return value.boolean;
+    case VALUE_INT: return value.integer != 0;
+    case VALUE_FLOAT: return value.real != 0;
+    case VALUE_TEXT: return value.text->size > 0;
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_RANGE:
+    case VALUE_VIEW: return value.list->count > 0;
+    case VALUE_DICT: return value.dict->count > 0;
+    case VALUE_GENERATOR:
+    case VALUE_NAMESPACE:
+    case VALUE_LOOP:
+    case VALUE_MACRO:
+    case VALUE_FUNCTION:
+    case VALUE_METHOD: break;
     }
     return true;
 }
@@ -188,7 +189,8 @@ bool value_is(struct value value, const char *name)
 const char *value_type(struct value value)
 {
     switch (value.kind) {
-    case VALUE_ABSENT: case VALUE_UNDEFINED: return "Undefined";
+    case VALUE_ABSENT:
+    case VALUE_UNDEFINED: return "Undefined";
     case VALUE_NONE: return "NoneType";
     case VALUE_BOOL: return "bool";
     case VALUE_INT: return "int";
@@ -197,7 +199,8 @@ const char *value_type(struct value value)
     case VALUE_LIST: return "list";
     case VALUE_TUPLE: return "tuple";
     case VALUE_RANGE: return "range";
-    case VALUE_VIEW: case VALUE_GENERATOR: return value.list->type;
+    case VALUE_VIEW:
+    case VALUE_GENERATOR: return value.list->type;
     case VALUE_DICT: return "dict";
     case VALUE_NAMESPACE: return "Namespace";
     case VALUE_LOOP: return "LoopContext";
@@ -227,7 +230,7 @@ static int number_order(struct value a, struct value b)
 static enum status text_order(struct render *render, const struct text *a, const struct text *b, int *out)
 {
     int64_t n = a->size < b->size ? a->size : b->size;
-    *out = n ? memcmp(a->data, b->data, (size_t)n) : 0;             /* UTF-8 sorts as its code points do */
+    *out = n ? memcmp(a->data, b->data, (size_t)n) : 0; /* UTF-8 sorts as its code points do */
     if (*out == 0)
         *out = (a->size > b->size) - (a->size < b->size);
     return render_step(render, n / 256);
@@ -271,13 +274,13 @@ enum status value_equal(struct render *render, struct value a, struct value b, b
         return OK;
     enum status status = OK;
     switch (a.kind) {
-    case VALUE_ABSENT: case VALUE_UNDEFINED: case VALUE_NONE:
-        *out = true;
-        break;
-    case VALUE_TEXT:
-        status = text_equal(render, a.text, b.text, out);
-        break;
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE:
+    case VALUE_ABSENT:
+    case VALUE_UNDEFINED:
+    case VALUE_NONE: *out = true; break;
+    case VALUE_TEXT: status = text_equal(render, a.text, b.text, out); break;
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_RANGE:
         TRY(render_enter(render));
         status = list_equal(render, a.list, b.list, out);
         render_leave(render);
@@ -287,8 +290,7 @@ enum status value_equal(struct render *render, struct value a, struct value b, b
         status = dict_equal(render, a.dict, b.dict, out);
         render_leave(render);
         break;
-    default:
-        *out = a.list == b.list;        /* identity: any member of the union is the same pointer */
+    default: *out = a.list == b.list; /* identity: any member of the union is the same pointer */
     }
     return status;
 }
@@ -351,11 +353,11 @@ enum status value_items(struct render *render, struct value value, struct list *
     *out = (struct list){0};
     struct value made;
     switch (value.kind) {
-    case VALUE_UNDEFINED:
-        return OK;
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE: case VALUE_VIEW:
-        *out = *value.list;
-        return OK;
+    case VALUE_UNDEFINED: return OK;
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_RANGE:
+    case VALUE_VIEW: *out = *value.list; return OK;
     case VALUE_GENERATOR:
         out->item = value.list->item + value.list->next;
         out->count = value.list->count - value.list->next;
@@ -378,8 +380,7 @@ enum status value_items(struct render *render, struct value value, struct list *
         }
         break;
     }
-    default:
-        return render_fail(render, ERR_DATA, "'%s' object is not iterable", value_type(value));
+    default: return render_fail(render, ERR_DATA, "'%s' object is not iterable", value_type(value));
     }
     *out = *made.list;
     return OK;
@@ -388,20 +389,14 @@ enum status value_items(struct render *render, struct value value, struct list *
 enum status value_length(struct render *render, struct value value, int64_t *out)
 {
     switch (value.kind) {
-    case VALUE_UNDEFINED:
-        *out = 0;
-        return OK;
-    case VALUE_TEXT:
-        *out = char_count(value.text->data, value.text->size);
-        return render_step(render, value.text->size / 256);
-    case VALUE_LIST: case VALUE_TUPLE: case VALUE_RANGE: case VALUE_VIEW:
-        *out = value.list->count;
-        return OK;
-    case VALUE_DICT:
-        *out = value.dict->count;
-        return OK;
-    default:
-        return render_fail(render, ERR_DATA, "object of type '%s' has no len()", value_type(value));
+    case VALUE_UNDEFINED: *out = 0; return OK;
+    case VALUE_TEXT: *out = char_count(value.text->data, value.text->size); return render_step(render, value.text->size / 256);
+    case VALUE_LIST:
+    case VALUE_TUPLE:
+    case VALUE_RANGE:
+    case VALUE_VIEW: *out = value.list->count; return OK;
+    case VALUE_DICT: *out = value.dict->count; return OK;
+    default: return render_fail(render, ERR_DATA, "object of type '%s' has no len()", value_type(value));
     }
 }
 

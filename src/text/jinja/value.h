@@ -14,7 +14,7 @@
 #include "text/jinja/jinja.h"
 
 enum value_kind {
-    VALUE_ABSENT,                       /* an argument that was not given; templates never see it */
+    VALUE_ABSENT, /* an argument that was not given; templates never see it */
     VALUE_UNDEFINED,
     VALUE_NONE,
     VALUE_BOOL,
@@ -24,8 +24,8 @@ enum value_kind {
     VALUE_LIST,
     VALUE_TUPLE,
     VALUE_RANGE,
-    VALUE_VIEW,                         /* dict.keys(), .values(), .items(): iterated, not indexed */
-    VALUE_GENERATOR,                    /* what map, select and others give: iterated once */
+    VALUE_VIEW,      /* dict.keys(), .values(), .items(): iterated, not indexed */
+    VALUE_GENERATOR, /* what map, select and others give: iterated once */
     VALUE_DICT,
     VALUE_NAMESPACE,
     VALUE_LOOP,
@@ -34,19 +34,19 @@ enum value_kind {
     VALUE_METHOD,
 };
 
-enum { NO_MESSAGE = -1, OTHER_DATA = -2 };  /* the template; tools and documents */
+enum { NO_MESSAGE = -1, OTHER_DATA = -2 }; /* the template; tools and documents */
 
 struct value {
     enum value_kind kind;
-    int32_t origin;                     /* the message it came from; a text has its own */
+    int32_t origin; /* the message it came from; a text has its own */
     union {
         bool boolean;
         int64_t integer;
         double real;
-        const char *name;               /* undefined: what was looked up */
+        const char *name; /* undefined: what was looked up */
         const struct text *text;
-        struct list *list;              /* list, tuple, range, view, generator */
-        struct dict *dict;              /* dict, namespace */
+        struct list *list; /* list, tuple, range, view, generator */
+        struct dict *dict; /* dict, namespace */
         struct loop *loop;
         const struct macro *macro;
         const struct function *function;
@@ -67,18 +67,18 @@ enum { PLACE_GENERATION = 1, PLACE_TURN = 2 };
 struct text {
     const char *data;
     int64_t size;
-    const struct run *run;              /* NULL: all bytes have `origin` */
-    int64_t run_count, base;            /* byte i is at i + base in the runs; the last run may end beyond the text */
+    const struct run *run;   /* NULL: all bytes have `origin` */
+    int64_t run_count, base; /* byte i is at i + base in the runs; the last run may end beyond the text */
     struct builder *owner;
     int32_t origin, place;
-    bool markup;                        /* Python's Markup: what is added to it with + is HTML-escaped */
+    bool markup; /* Python's Markup: what is added to it with + is HTML-escaped */
 };
 
 struct list {
     struct value *item;
-    int64_t count, next;                /* next: where a generator stands */
-    int64_t start, stop, step;          /* a range's own numbers */
-    const char *type;                   /* a view's or generator's Python name */
+    int64_t count, next;       /* next: where a generator stands */
+    int64_t start, stop, step; /* a range's own numbers */
+    const char *type;          /* a view's or generator's Python name */
 };
 
 struct entry {
@@ -88,16 +88,16 @@ struct entry {
 struct dict {
     struct entry *entry;
     int64_t count, capacity;
-    bool message;                       /* one of the conversation's messages, not something made of it */
+    bool message; /* one of the conversation's messages, not something made of it */
 };
 
 struct builder {
     struct render *render;
     char *data;
-    int64_t size, capacity, limit;      /* limit 0: only the memory budget */
+    int64_t size, capacity, limit; /* limit 0: only the memory budget */
     struct run *run;
     int64_t run_count, run_capacity;
-    struct buffer *output;              /* the rendered text, whose memory is not the arena's; or NULL */
+    struct buffer *output; /* the rendered text, whose memory is not the arena's; or NULL */
     bool markup;
 };
 
@@ -106,11 +106,11 @@ struct render {
     struct arena *arena;
     const struct jinja *jinja;
     const char *where;
-    struct value *global;               /* the context's variables by the number of their name, and the functions */
-    int line;                           /* of the node being evaluated */
+    struct value *global; /* the context's variables by the number of their name, and the functions */
+    int line;             /* of the node being evaluated */
     int32_t place;
-    bool counting;                      /* the innermost loop goes over numbers, so a turn begins where a message is set */
-    struct jinja_budget left;           /* what remains */
+    bool counting;            /* the innermost loop goes over numbers, so a turn begins where a message is set */
+    struct jinja_budget left; /* what remains */
 };
 
 /* Arguments of a call. Names are zero-ended. */
@@ -120,7 +120,7 @@ struct args {
     struct keyword {
         const char *name;
         struct value value;
-    } *keyword;
+    } * keyword;
     int64_t keyword_count;
 };
 
@@ -129,7 +129,7 @@ typedef enum status callable(struct render *render, struct value self, const str
 
 struct function {
     const char *name;
-    callable *call;                     /* NULL: known to jinja2, not to hone */
+    callable *call; /* NULL: known to jinja2, not to hone */
 };
 
 struct method {
@@ -140,7 +140,7 @@ struct method {
 /* The methods of one name. */
 struct methods {
     const struct function *text, *dict, *list, *tuple;
-    int loop_field;                     /* of the loop variable, or -1 */
+    int loop_field; /* of the loop variable, or -1 */
 };
 
 /* --- value.c: making and reading values --- */
@@ -207,18 +207,18 @@ enum status value_list(struct render *render, enum value_kind kind, int64_t coun
 enum status value_dict(struct render *render, enum value_kind kind, struct value *out);
 enum status dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
 enum status dict_get(struct render *render, const struct dict *dict, struct value key,
-                     const struct value **out);                             /* NULL: not there */
-enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value);   /* of a new key */
+                     const struct value **out);                                                       /* NULL: not there */
+enum status dict_add(struct render *render, struct dict *dict, struct value key, struct value value); /* of a new key */
 enum status dict_find(struct render *render, const struct dict *dict, const char *name, int64_t size,
-                      const struct value **out);                            /* by a string; NULL: not there */
+                      const struct value **out); /* by a string; NULL: not there */
 enum status text_equal(struct render *render, const struct text *a, const struct text *b, bool *out);
 
 bool value_true(struct value value);
-bool value_is_number(struct value value);               /* bool, int, float */
-bool value_is(struct value value, const char *name);    /* a text with exactly these bytes */
-const char *value_type(struct value value);             /* Python's name of the type */
+bool value_is_number(struct value value);            /* bool, int, float */
+bool value_is(struct value value, const char *name); /* a text with exactly these bytes */
+const char *value_type(struct value value);          /* Python's name of the type */
 enum status value_equal(struct render *render, struct value a, struct value b, bool *out);
-enum status value_compare(struct render *render, struct value a, struct value b, int *out);   /* of two that have an order */
+enum status value_compare(struct render *render, struct value a, struct value b, int *out); /* of two that have an order */
 enum status value_contains(struct render *render, struct value container, struct value item, bool *out);
 
 /* The items of anything that can be iterated, in *out; a generator is used up. */
@@ -235,30 +235,30 @@ enum status builder_new(struct render *render, struct builder **out);
 enum status builder_bytes(struct builder *builder, const char *data, int64_t size, int32_t origin);
 enum status builder_slice(struct builder *builder, const struct text *text, int64_t begin, int64_t end);
 enum status builder_text(struct builder *builder, const struct text *text);
-enum status builder_escaped(struct builder *builder, const struct text *text);      /* HTML-escaped unless it is markup */
-enum status builder_value(struct builder *builder, struct value *out);              /* its bytes as a text */
+enum status builder_escaped(struct builder *builder, const struct text *text); /* HTML-escaped unless it is markup */
+enum status builder_value(struct builder *builder, struct value *out);         /* its bytes as a text */
 
-int32_t text_run(const struct text *text, int64_t at, int64_t *end);    /* the origin at a byte, and where its run ends */
+int32_t text_run(const struct text *text, int64_t at, int64_t *end); /* the origin at a byte, and where its run ends */
 enum status text_slice(struct render *render, const struct text *text, int64_t begin, int64_t end, struct value *out);
 enum status text_concat(struct render *render, const struct text *a, const struct text *b, struct value *out);
 
-int64_t char_next(const char *data, int64_t size, int64_t at, int32_t *code);   /* where the next character begins */
-int64_t char_back(const char *data, int64_t at, int32_t *code);                 /* where the character before begins */
+int64_t char_next(const char *data, int64_t size, int64_t at, int32_t *code); /* where the next character begins */
+int64_t char_back(const char *data, int64_t at, int32_t *code);               /* where the character before begins */
 int64_t char_count(const char *data, int64_t size);
-int64_t char_offset(const char *data, int64_t size, int64_t index);             /* the byte where character `index` begins */
+int64_t char_offset(const char *data, int64_t size, int64_t index); /* the byte where character `index` begins */
 bool unicode_space(int32_t code);
 
 /* --- print.c: values as Python prints them --- */
 
-enum status print_value(struct builder *builder, struct value value);           /* str() */
-enum status print_repr(struct builder *builder, struct value value);            /* repr() */
-enum status value_string(struct render *render, struct value value, struct value *out);     /* str() as a text value */
+enum status print_value(struct builder *builder, struct value value);                   /* str() */
+enum status print_repr(struct builder *builder, struct value value);                    /* repr() */
+enum status value_string(struct render *render, struct value value, struct value *out); /* str() as a text value */
 enum status print_float(struct builder *builder, double real, int32_t origin);
 
 struct json_style {
     bool ascii, sort;
-    const struct text *indent;          /* NULL: on one line */
-    const struct text *comma, *colon;   /* NULL: Python's defaults */
+    const struct text *indent;        /* NULL: on one line */
+    const struct text *comma, *colon; /* NULL: Python's defaults */
 };
 
 enum status print_json(struct builder *builder, struct value value, const struct json_style *style, int level);
@@ -279,8 +279,11 @@ enum status test_call(struct render *render, const struct function *function, co
 
 static inline const struct function *method_of(const struct methods *methods, enum value_kind kind)
 {
-    return kind == VALUE_TEXT ? methods->text : kind == VALUE_DICT ? methods->dict : kind == VALUE_LIST ? methods->list :
-           kind == VALUE_TUPLE || kind == VALUE_RANGE ? methods->tuple : NULL;
+    return kind == VALUE_TEXT                           ? methods->text
+           : kind == VALUE_DICT                         ? methods->dict
+           : kind == VALUE_LIST                         ? methods->list
+           : kind == VALUE_TUPLE || kind == VALUE_RANGE ? methods->tuple
+                                                        : NULL;
 }
 
 /* --- lookup.c: attributes, items, slices --- */
@@ -288,15 +291,15 @@ static inline const struct function *method_of(const struct methods *methods, en
 enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out);
 enum status use_of_undefined(struct render *render, struct value self);
 
-enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out);    /* self.name */
-enum status value_item(struct render *render, struct value self, struct value key, struct value *out);        /* self[key] */
+enum status value_attribute(struct render *render, struct value self, const char *name, struct value *out); /* self.name */
+enum status value_item(struct render *render, struct value self, struct value key, struct value *out);      /* self[key] */
 enum status value_slice(struct render *render, struct value self, const struct value part[3], struct value *out);
 enum status value_path(struct render *render, struct value self, struct value path,
                        struct value *out); /* "a.b.0", as filters name attributes */
 
 /* --- arithmetic.c --- */
 
-enum status value_add(struct render *render, struct value a, struct value b, struct value *out);      /* a + b */
+enum status value_add(struct render *render, struct value a, struct value b, struct value *out); /* a + b */
 
 /* --- format.c: "%s" % values and "{}".format(values) --- */
 
@@ -318,17 +321,17 @@ callable filter_sort, filter_dictsort, filter_unique, filter_min, filter_max;
 
 /* --- loop.c --- */
 
-int loop_field(const char *name);       /* the number of loop.index, ...; -1: there is none of this name */
+int loop_field(const char *name); /* the number of loop.index, ...; -1: there is none of this name */
 enum status loop_attribute(struct render *render, struct value self, int field, const char *name, struct value *out);
 
 /* --- context.c: from JSON --- */
 
-enum status context_set(struct render *render, int64_t number, const json_t *value);     /* by the number of its name */
+enum status context_set(struct render *render, int64_t number, const json_t *value); /* by the number of its name */
 
 /* --- call.c --- */
 
 /* Calls a macro, function or method. */
 enum status value_call(struct render *render, struct value callee, const struct args *args, struct value *out);
-enum status method_unknown(struct render *render, const struct function *method, struct value self);   /* fails */
+enum status method_unknown(struct render *render, const struct function *method, struct value self); /* fails */
 
 #endif

@@ -1,8 +1,8 @@
 /* What string methods and filters do to strings: strip, split, replace, change case. All by slices and builders, so that
  * every byte keeps its origin. */
-#include <string.h>
-#include "text/unicode.h"
 #include "base/utf8.h"
+#include "text/unicode.h"
+#include <string.h>
 
 #include "text/jinja/value.h"
 
@@ -49,7 +49,7 @@ static enum status strip(struct render *render, struct value self, const struct 
         TRY(need_text(render, chars, "strip"));
     const struct text *text = self.text, *set = chars.kind == VALUE_TEXT ? chars.text : NULL;
     int64_t begin = 0, end = text->size;
-    int64_t cost = 0;                           /* texts are far below 2^31 bytes: the budget of memory sees to it */
+    int64_t cost = 0; /* texts are far below 2^31 bytes: the budget of memory sees to it */
     if (__builtin_mul_overflow(text->size, set ? set->size + 1 : 1, &cost))
         cost = INT64_MAX;
     TRY(render_step(render, cost / 256));
@@ -107,7 +107,7 @@ enum status text_replace(struct render *render, struct value self, const struct 
         TRY(builder_text(builder, new));
         begin = at + old->size;
         from = begin;
-        if (old->size == 0) {                   /* Python puts the new text between all characters */
+        if (old->size == 0) { /* Python puts the new text between all characters */
             if (at >= text->size)
                 break;
             from = char_next(text->data, text->size, at, NULL);
@@ -168,7 +168,7 @@ static enum status split_spaces(struct render *render, const struct text *text, 
         int64_t begin = at;
         while (at < text->size && !unicode_space((next = char_next(text->data, text->size, at, &code), code)))
             at = next;
-        if (most-- == 0) {                      /* the rest, with the space at its end, as Python leaves it */
+        if (most-- == 0) { /* the rest, with the space at its end, as Python leaves it */
             TRY(add_piece(render, &pieces, text, begin, text->size));
             break;
         }
@@ -279,7 +279,7 @@ static enum status change_case(struct render *render, struct value self, enum le
     TRY(builder_new(render, &builder));
     builder->markup = text->markup;
     TRY(render_step(render, text->size / 64));
-    bool inside = false;                /* a word has begun, so its next letters are small */
+    bool inside = false; /* a word has begun, so its next letters are small */
     int64_t run_end = 0;
     int32_t origin = NO_MESSAGE;
     for (int64_t at = 0, next; at < text->size; at = next) {
@@ -291,7 +291,7 @@ static enum status change_case(struct render *render, struct value self, enum le
         bool large = letters == UPPER || (letters != LOWER && !inside);
         if (letters == TITLE)
             inside = is_letter(code);
-        else if (letters == FILTER_TITLE)       /* jinja2's own rule: a word begins behind -, space, ( { [ < */
+        else if (letters == FILTER_TITLE) /* jinja2's own rule: a word begins behind -, space, ( { [ < */
             inside = !(unicode_space(code) || (code < 0x80 && code > 0 && strchr("-({[<", code)));
         else
             inside = true;

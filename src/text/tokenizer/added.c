@@ -18,7 +18,7 @@ static bool is_guarded(const struct view *view, struct added_guard guard, int64_
 {
     int64_t begin, end, low = 0, high = guard.count;
     view_origin(view, from, to, &begin, &end);
-    while (low < high) {                                                /* the first range that ends behind begin */
+    while (low < high) { /* the first range that ends behind begin */
         int64_t middle = low + (high - low) / 2;
         if (guard.plain[middle].end > begin)
             high = middle;
@@ -45,14 +45,14 @@ static const struct added_token *longest(const struct added_set *set, const stru
         if (depth == length)
             break;
         uint8_t c = (uint8_t)text[depth];
-        for (int64_t a = low, b = high; (high = b), a < b;) {           /* the first whose byte is above c */
+        for (int64_t a = low, b = high; (high = b), a < b;) { /* the first whose byte is above c */
             int64_t middle = a + (b - a) / 2;
             if ((uint8_t)set->tokens[middle]->pattern[depth] > c)
                 b = middle;
             else
                 a = middle + 1;
         }
-        for (int64_t b = high; low < b;) {                              /* the first whose byte is not below c */
+        for (int64_t b = high; low < b;) { /* the first whose byte is not below c */
             int64_t middle = low + (b - low) / 2;
             if ((uint8_t)set->tokens[middle]->pattern[depth] < c)
                 low = middle + 1;
@@ -129,7 +129,7 @@ enum status added_split(const struct added *added, const struct added_set *set, 
                 end += n;
         if (done < begin)
             TRY(sink(context, NULL, done, begin));
-        if (begin >= end)               /* made of space that the token in front has taken */
+        if (begin >= end) /* made of space that the token in front has taken */
             continue;
         TRY(sink(context, token, begin, end));
         done = end;
@@ -189,7 +189,7 @@ enum status added_add(struct added *added, const struct added_token *token, cons
         index = added->count++;
         TRY(map_put(&added->index, t.content, t.length, index, NULL));
     }
-    added->tokens[index] = t;           /* of a token that is there twice, the last counts */
+    added->tokens[index] = t; /* of a token that is there twice, the last counts */
     return OK;
 }
 
@@ -216,7 +216,8 @@ enum status added_read(struct added *added, const json_t *json, const char *wher
     size_t i;
     if (json && !json_is_null(json) && !json_is_array(json))
         return fail(ERR_FORMAT, "%s: \"added_tokens\" must be an array", where);
-    json_array_foreach(json, i, token) {
+    json_array_foreach(json, i, token)
+    {
         int64_t id = -1;
         if (!json_is_string(json_object_get(token, "content")))
             return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
@@ -304,7 +305,7 @@ enum status added_build(struct added *added, const struct vocabulary *vocabulary
     TRY(build_set(added, &added->normalized, true, where));
     for (int64_t i = 0; i < added->count; i++)
         words |= added->tokens[i].single_word;
-    static const char WORD[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]";      /* Rust's \w, not Oniguruma's */
+    static const char WORD[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}]"; /* Rust's \w, not Oniguruma's */
     return words ? regex_open(&added->word, WORD, sizeof WORD - 1, where) : OK;
 }
 

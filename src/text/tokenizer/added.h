@@ -9,7 +9,7 @@
 #include "text/tokenizer/vocabulary.h"
 
 struct added_token {
-    const char *content, *pattern;      /* pattern: what is looked for, the content or its normalised form */
+    const char *content, *pattern; /* pattern: what is looked for, the content or its normalised form */
     int64_t length, pattern_length;
     int32_t id;
     bool single_word, strip_left, strip_right, normalized, special;
@@ -19,17 +19,17 @@ struct added_token {
 struct added_set {
     const struct added_token **tokens;
     int64_t count, first[257];
-    uint8_t starts[256];                /* some token starts with the byte */
-    int only;                           /* the one byte that all start with; -1: there are several */
+    uint8_t starts[256]; /* some token starts with the byte */
+    int only;            /* the one byte that all start with; -1: there are several */
 };
 
 struct added {
     struct arena arena;
-    struct added_token *tokens;         /* in the order of the file */
-    int64_t count, capacity, limit;     /* limit: one more than the largest id */
-    struct map index;                   /* content to index in tokens */
-    struct added_set raw, normalized;   /* looked for in the text as it is, and in the normalised text */
-    struct regex *word;                 /* one character of a word; NULL unless a token needs it */
+    struct added_token *tokens;       /* in the order of the file */
+    int64_t count, capacity, limit;   /* limit: one more than the largest id */
+    struct map index;                 /* content to index in tokens */
+    struct added_set raw, normalized; /* looked for in the text as it is, and in the normalised text */
+    struct regex *word;               /* one character of a word; NULL unless a token needs it */
 };
 
 /* First tokens are added, then the sets are built. `added` starts as {0}; on failure added_close still has to be called.

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-#include "text/tokenizer/alphabet.h"
 #include "base/utf8.h"
+#include "text/tokenizer/alphabet.h"
 
-enum { SHORT = 40, NONE = INT32_MAX, GAP = INT32_MAX };     /* GAP: the id of a symbol that is left out after merging */
+enum { SHORT = 40, NONE = INT32_MAX, GAP = INT32_MAX }; /* GAP: the id of a symbol that is left out after merging */
 
 /* The rank of the pair, or NONE. */
 static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32_t *id)
@@ -85,7 +85,7 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
 {
     struct word_symbol *s = w->symbols;
     int64_t pairs = 0;
-    TRY(memory_grow(&w->heap, &w->heap_capacity, 3 * w->count, (int64_t)sizeof *w->heap));      /* a merge pushes two at most */
+    TRY(memory_grow(&w->heap, &w->heap_capacity, 3 * w->count, (int64_t)sizeof *w->heap)); /* a merge pushes two at most */
     for (int64_t i = 0; i < w->count; i++) {
         s[i].prev = (int32_t)(i - 1);
         s[i].next = i + 1 < w->count ? (int32_t)(i + 1) : -1;
@@ -95,7 +95,7 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
     while (pairs) {
         uint64_t top = pop(w->heap, &pairs);
         int64_t i = (int64_t)(uint32_t)top;
-        if (s[i].rank != (int32_t)(top >> 32))          /* the pair was changed since; a joined symbol has the rank NONE */
+        if (s[i].rank != (int32_t)(top >> 32)) /* the pair was changed since; a joined symbol has the rank NONE */
             continue;
         int64_t gone = s[i].next, next = s[gone].next, prev = s[i].prev;
         s[i].id = s[i].merged;

@@ -6,23 +6,23 @@
 #include "text/tokenizer/word.h"
 
 struct bpe_options {
-    bool bytes;                         /* words are bytes, and the vocabulary is written in the byte alphabet */
-    bool byte_fallback;                 /* a character without a token becomes the tokens <0x..> of its bytes */
+    bool bytes;         /* words are bytes, and the vocabulary is written in the byte alphabet */
+    bool byte_fallback; /* a character without a token becomes the tokens <0x..> of its bytes */
     bool fuse_unknown, ignore_merges;
-    int32_t unknown;                    /* stands for what has no token; -1: it is left out */
-    bool gaps;                          /* what is left out keeps its neighbours apart, as in llama.cpp; else they may merge */
+    int32_t unknown; /* stands for what has no token; -1: it is left out */
+    bool gaps;       /* what is left out keeps its neighbours apart, as in llama.cpp; else they may merge */
 };
 
 struct bpe {
     const struct vocabulary *vocabulary;
     struct bpe_options options;
-    struct bpe_merge *merges;           /* a hash table by pair of ids */
+    struct bpe_merge *merges; /* a hash table by pair of ids */
     uint64_t mask;
-    int32_t byte_id[256];               /* of a byte's character, or of <0x..>; -1: the vocabulary lacks it */
-    int32_t ascii_id[128];              /* of single characters, if words are text */
-    bool cut;                           /* words may be cut: see bpe_cut */
-    bool space_cut;                     /* no token has a U+2581 behind another character */
-    uint64_t joined[128][2];            /* bit b of row a: some token has the ASCII characters a and b side by side */
+    int32_t byte_id[256];    /* of a byte's character, or of <0x..>; -1: the vocabulary lacks it */
+    int32_t ascii_id[128];   /* of single characters, if words are text */
+    bool cut;                /* words may be cut: see bpe_cut */
+    bool space_cut;          /* no token has a U+2581 behind another character */
+    uint64_t joined[128][2]; /* bit b of row a: some token has the ASCII characters a and b side by side */
 };
 
 /* Two tokens that a merge joins, by content. */
@@ -53,7 +53,7 @@ int64_t bpe_cut(const struct bpe *bpe, const char *text, int64_t length, int64_t
 
 /* The table of merges, which bpe_load.c fills: linear probing from bpe_slot(key). */
 struct bpe_merge {
-    uint64_t key;                       /* bpe_key of the pair; 0: free */
+    uint64_t key; /* bpe_key of the pair; 0: free */
     int32_t rank, id;
 };
 

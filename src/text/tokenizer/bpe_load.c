@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/bpe.h"
-#include "base/utf8.h"
 
 /* Every cut of a token is looked up, so a long one would take quadratic time. */
 enum { SCORED_MOST = 1024 };
 
-#define SPACE "\xe2\x96\x81"            /* U+2581, which stands for a space */
+#define SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
 
 static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank, int32_t id)
 {
@@ -19,7 +19,7 @@ static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank
         struct bpe_merge *m = &bpe->merges[i & bpe->mask];
         if (m->key && m->key != key)
             continue;
-        *m = (struct bpe_merge){key, rank, id};         /* of a pair that is there twice, the last counts */
+        *m = (struct bpe_merge){key, rank, id}; /* of a pair that is there twice, the last counts */
         return;
     }
 }
@@ -53,7 +53,7 @@ static void find_cuts(struct bpe *bpe)
                 bpe->space_cut = false;
         }
     }
-    for (int c = 0; c < 128; c++)               /* characters without a token may be joined into one unknown token */
+    for (int c = 0; c < 128; c++) /* characters without a token may be joined into one unknown token */
         if (bpe->ascii_id[c] < 0) {
             bpe->joined[c][0] = bpe->joined[c][1] = UINT64_MAX;
             for (int a = 0; a < 128; a++)
@@ -232,7 +232,7 @@ enum status bpe_init_scores(struct bpe *bpe, const struct vocabulary *vocabulary
     if (status == OK && count)
         qsort(found, (size_t)count, sizeof *found, higher_first);
     int32_t rank = 0;
-    for (int64_t i = 0; status == OK && i < count; i++) {       /* equal scores are equal ranks: the leftmost pair goes first */
+    for (int64_t i = 0; status == OK && i < count; i++) { /* equal scores are equal ranks: the leftmost pair goes first */
         rank += i && found[i].score < found[i - 1].score;
         put_merge(bpe, found[i].left, found[i].right, rank, found[i].id);
     }

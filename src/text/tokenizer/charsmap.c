@@ -98,7 +98,7 @@ const char *charsmap_find(const struct charsmap *map, const char *text, int64_t 
             continue;
         int64_t place = at < map->unit_count ? (int64_t)(map->units[at] & 0x7fffffff) : map->text_bytes;
         if (place >= map->text_bytes || ((uint8_t)map->texts[place] & 0xc0) == 0x80)
-            return NULL;                /* a broken table */
+            return NULL; /* a broken table */
         *found = (int64_t)strlen(map->texts + place);
         return map->texts + place;
     }

@@ -6,19 +6,19 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/regex.h"
 #include "text/tokenizer/sequence.h"
-#include "base/utf8.h"
 
 enum { STEPS_MOST = 16 };
 
 struct decode_step {
     enum status (*run)(const struct decode_step *step, const struct decode_pieces *in, bool first, struct decode_pieces *out);
     struct regex *pattern;
-    char *text;                         /* what is put in, or taken off */
-    int64_t length, start, stop;        /* how often it is taken off at the start and at the end */
-    bool keep_first;                    /* the first piece loses nothing */
+    char *text;                  /* what is put in, or taken off */
+    int64_t length, start, stop; /* how often it is taken off at the start and at the end */
+    bool keep_first;             /* the first piece loses nothing */
 };
 
 enum status decode_pieces_add(struct decode_pieces *p, const char *text, int64_t length, bool plain)
@@ -98,7 +98,7 @@ static enum status run_replace(const struct decode_step *step, const struct deco
     for (int64_t i = 0; i < in->count && status == OK; i++) {
         int64_t length;
         const char *text = piece(in, i, &length);
-        bool utf8 = utf8_invalid(text, length) < 0;             /* bytes that an earlier step made need not be */
+        bool utf8 = utf8_invalid(text, length) < 0; /* bytes that an earlier step made need not be */
         status = utf8 ? replace_piece(step, search, text, length, out) : decode_pieces_add(out, text, length, false);
     }
     regex_search_free(search);
@@ -137,8 +137,9 @@ static enum status run_strip(const struct decode_step *step, const struct decode
             text += step->length;
             length -= step->length;
         }
-        for (cut = 0; cut < stop && length >= step->length &&
-                      memcmp(text + length - step->length, step->text, (size_t)step->length) == 0; cut++)
+        for (cut = 0;
+             cut < stop && length >= step->length && memcmp(text + length - step->length, step->text, (size_t)step->length) == 0;
+             cut++)
             length -= step->length;
         TRY(decode_pieces_add(out, text, length, false));
     }

@@ -10,7 +10,7 @@ struct decode_step;
 struct decoder {
     struct decode_step *steps;
     int64_t count;
-    bool spaces;                        /* the file has none: tokens with a space between them */
+    bool spaces; /* the file has none: tokens with a space between them */
 };
 
 /* json may be NULL or null. On failure decoder_close still has to be called. */

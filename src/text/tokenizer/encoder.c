@@ -4,8 +4,8 @@
  */
 #include <stdatomic.h>
 
-#include "text/tokenizer/parts.h"
 #include "base/utf8.h"
+#include "text/tokenizer/parts.h"
 #include "text/tokenizer/word_cache.h"
 
 struct encoder {
@@ -18,9 +18,9 @@ struct encoder {
     /* of one text */
     struct tokens *tokens;
     struct added_guard guard;
-    struct view view;                   /* the text that added tokens are being looked for in */
-    struct view part;                   /* what the pre-tokenizer got */
-    bool first;                         /* the view stands at the very beginning */
+    struct view view; /* the text that added tokens are being looked for in */
+    struct view part; /* what the pre-tokenizer got */
+    bool first;       /* the view stands at the very beginning */
 };
 
 enum status encoder_open(struct encoder **out, const struct tokenizer *t)
@@ -113,7 +113,7 @@ static enum status encode_piece(struct encoder *e, const struct view *word)
 {
     if (word->length > WORD_CACHE_BYTES)
         return encode_unknown_word(e, word, NULL);
-    uintptr_t at = (uintptr_t)word->text - (uintptr_t)e->part.text;     /* words of rewritten text are elsewhere */
+    uintptr_t at = (uintptr_t)word->text - (uintptr_t)e->part.text; /* words of rewritten text are elsewhere */
     int64_t left = at < (uintptr_t)e->part.length ? e->part.length - (int64_t)at : word->length;
     struct word_cached *cached = word_cache_find(&e->cache, word->text, word->length, left);
     if (cached->count < 0)

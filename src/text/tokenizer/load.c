@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "text/tokenizer/parts.h"
 #include "base/utf8.h"
+#include "text/tokenizer/parts.h"
 
 #define FILE_MOST ((int64_t)256 << 20)
 
@@ -13,7 +13,7 @@
 struct source {
     const char *path;
     struct buffer text;
-    json_t *top, *model;                /* all members but those: */
+    json_t *top, *model; /* all members but those: */
     struct json_span vocabulary, merges;
 };
 
@@ -104,11 +104,11 @@ static enum status read_bpe(struct tokenizer *t, const struct source *s)
     TRY(json_get_bool(s->model, "byte_fallback", &options.byte_fallback, s->path));
     TRY(json_get_bool(s->model, "fuse_unk", &options.fuse_unknown, s->path));
     TRY(json_get_bool(s->model, "ignore_merges", &options.ignore_merges, s->path));
-    const char *part = *prefix                         ? "continuing_subword_prefix"
-                       : *suffix                       ? "end_of_word_suffix"
-                       : dropout < 0 || dropout > 0    ? "dropout"
+    const char *part = *prefix                                  ? "continuing_subword_prefix"
+                       : *suffix                                ? "end_of_word_suffix"
+                       : dropout < 0 || dropout > 0             ? "dropout"
                        : options.byte_fallback && options.bytes ? "byte_fallback behind a ByteLevel"
-                                                       : NULL;
+                                                                : NULL;
     if (part)
         return fail(ERR_UNSUPPORTED, "%s: a BPE model with %s is not supported", s->path, part);
     if (unknown && (options.unknown = vocabulary_id(&t->vocabulary, unknown, (int64_t)strlen(unknown))) < 0)
@@ -133,7 +133,7 @@ static enum status find_kind(struct tokenizer *t, const struct source *s)
     if (!s->model)
         return fail(ERR_FORMAT, "%s: \"model\" is missing; is this a tokenizer.json?", s->path);
     TRY(json_get_text(s->model, "type", &type, s->path));
-    if (!type)                          /* old files have no type */
+    if (!type) /* old files have no type */
         type = s->merges.text ? "BPE" : "";
     t->kind = strcmp(type, "Unigram") == 0 ? MODEL_UNIGRAM : MODEL_BPE;
     if (t->kind == MODEL_BPE && strcmp(type, "BPE") != 0)

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer/charsmap.h"
 #include "text/tokenizer/sequence.h"
 #include "text/unicode.h"
-#include "base/utf8.h"
 
 /* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
 enum { STEPS_MOST = 64, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
@@ -151,7 +151,7 @@ static enum status run_lowercase(const struct normalize_step *step, struct norma
         n = utf8_decode(view->text + i, &code);
         int64_t begin, end;
         view_origin(view, i, i + n, &begin, &end);
-        if (code == 0x130) {            /* the only character whose lower case is two */
+        if (code == 0x130) { /* the only character whose lower case is two */
             TRY(aligned_append(out, "i\u0307", 3, begin, end));
             continue;
         }

@@ -17,8 +17,8 @@ struct normalizer {
 /* What one thread needs; starts as {.search = ...}. */
 struct normalize_scratch {
     struct regex_search *search;
-    struct aligned text[2];             /* steps read one and write the other */
-    int turn;                           /* which one is written next */
+    struct aligned text[2]; /* steps read one and write the other */
+    int turn;               /* which one is written next */
     int32_t *codes;
     int64_t capacity;
 };
@@ -29,6 +29,6 @@ void normalizer_close(struct normalizer *normalizer);
 
 /* Makes *view the normalised text. What it points to then lives in the scratch until the next call. */
 enum status normalizer_run(const struct normalizer *normalizer, struct normalize_scratch *scratch, struct view *view);
-void normalize_scratch_free(struct normalize_scratch *scratch);         /* not the search */
+void normalize_scratch_free(struct normalize_scratch *scratch); /* not the search */
 
 #endif

@@ -23,16 +23,16 @@ struct tokenizer {
     struct added added;
     struct decoder decoder;
     struct post_process post;
-    int64_t limit;                      /* one more than the largest id */
-    uint8_t *flags;                     /* by id */
-    int32_t *added_index;               /* by id: the added token, or -1 */
-    struct encoder_pool *pool;          /* encoders that no thread is using */
+    int64_t limit;             /* one more than the largest id */
+    uint8_t *flags;            /* by id */
+    int32_t *added_index;      /* by id: the added token, or -1 */
+    struct encoder_pool *pool; /* encoders that no thread is using */
 };
 
 /* The last step of building: tables by id, from the model and the added tokens. */
 enum status tokenizer_finish(struct tokenizer *tokenizer);
 
 enum status encoder_pool_open(struct encoder_pool **out);
-void encoder_pool_close(struct encoder_pool *pool);     /* NULL is fine */
+void encoder_pool_close(struct encoder_pool *pool); /* NULL is fine */
 
 #endif

@@ -26,8 +26,7 @@ static enum status add_special(struct post_process *post, const json_t *json, co
     size_t i;
     if (!json_is_array(ids))
         return fail(ERR_FORMAT, "%s: the special token \"%.60s\" has no ids", where, name);
-    json_array_foreach(ids, i, id)
-        TRY(add(post, json_is_integer(id) ? json_integer_value(id) : -1, after, limit, where));
+    json_array_foreach(ids, i, id) TRY(add(post, json_is_integer(id) ? json_integer_value(id) : -1, after, limit, where));
     return OK;
 }
 
@@ -38,7 +37,8 @@ static enum status open_template(struct post_process *post, const json_t *json, 
     size_t i;
     if (!json_is_array(single))
         return fail(ERR_FORMAT, "%s: a TemplateProcessing without \"single\"", where);
-    json_array_foreach(single, i, item) {
+    json_array_foreach(single, i, item)
+    {
         const char *name = "";
         const json_t *special = json_object_get(item, "SpecialToken"), *sequence = json_object_get(item, "Sequence");
         TRY(json_get_text(special ? special : sequence, "id", &name, where));

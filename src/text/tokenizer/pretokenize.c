@@ -8,24 +8,24 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/scanner.h"
 #include "text/tokenizer/sequence.h"
-#include "base/utf8.h"
 
 enum { STEPS_MOST = 64, REPLACEMENT_MOST = 4 };
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define SPACE "\\s"
 #define WORDS "[" WORD "]+|[^\\s" WORD "]+"
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"         /* Rust's \w, not Oniguruma's */
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}" /* Rust's \w, not Oniguruma's */
 
 enum sort {
-    SPLIT,                              /* at the matches of a pattern */
-    PREFIX,                             /* a space in front, unless there is one */
-    SPACES,                             /* another character for every space, and perhaps one more in front */
-    MAP,                                /* bytes to characters of the byte alphabet */
-    UNMAP,                              /* and back */
+    SPLIT,  /* at the matches of a pattern */
+    PREFIX, /* a space in front, unless there is one */
+    SPACES, /* another character for every space, and perhaps one more in front */
+    MAP,    /* bytes to characters of the byte alphabet */
+    UNMAP,  /* and back */
 };
 
 /* Where SPACES puts its character if it is not there. */
@@ -37,10 +37,10 @@ enum behaviour { ISOLATED, REMOVED, WITH_PREVIOUS, WITH_NEXT, CONTIGUOUS };
 struct pretokenize_step {
     enum sort sort;
     enum behaviour behaviour;
-    bool invert;                        /* what does not match counts as the match */
-    const struct scanner *scanner;      /* finds what the pattern would; NULL: the pattern has none */
+    bool invert;                   /* what does not match counts as the match */
+    const struct scanner *scanner; /* finds what the pattern would; NULL: the pattern has none */
     struct regex *pattern;
-    char text[REPLACEMENT_MOST];        /* what SPACES puts for a space */
+    char text[REPLACEMENT_MOST]; /* what SPACES puts for a space */
     int64_t length;
     enum scheme scheme;
 };
@@ -51,7 +51,7 @@ struct run {
     struct pretokenize_scratch *scratch;
     pretokenize_sink *sink;
     void *context;
-    int64_t first;                      /* where the very first byte came from; -1: the text is not at the beginning */
+    int64_t first; /* where the very first byte came from; -1: the text is not at the beginning */
 };
 
 static enum status run_step(const struct run *run, int64_t k, struct view view);
@@ -59,11 +59,11 @@ static enum status run_step(const struct run *run, int64_t k, struct view view);
 /* The pieces of one split, joined by its behaviour: at most one piece waits for what comes behind it. */
 struct joiner {
     const struct run *run;
-    int64_t next;                       /* the step that gets the pieces */
+    int64_t next; /* the step that gets the pieces */
     enum behaviour behaviour;
     struct view view;
-    int64_t from, to;                   /* the waiting piece */
-    bool waiting, matched;              /* matched: the last piece was a match */
+    int64_t from, to;      /* the waiting piece */
+    bool waiting, matched; /* matched: the last piece was a match */
 };
 
 static enum status flush(struct joiner *j)
@@ -82,17 +82,10 @@ static enum status join(struct joiner *j, int64_t from, int64_t to, bool match)
         if (match)
             return OK;
         break;
-    case WITH_PREVIOUS:
-        joined = match && !j->matched;
-        break;
-    case WITH_NEXT:
-        joined = !match && j->matched;
-        break;
-    case CONTIGUOUS:
-        joined = match == j->matched;
-        break;
-    case ISOLATED:
-        break;
+    case WITH_PREVIOUS: joined = match && !j->matched; break;
+    case WITH_NEXT: joined = !match && j->matched; break;
+    case CONTIGUOUS: joined = match == j->matched; break;
+    case ISOLATED: break;
     }
     j->matched = match;
     if (joined && j->waiting) {
@@ -121,7 +114,7 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
 {
     const struct pretokenize_step *step = &run->p->steps[k];
     int64_t done = 0, from = 0, last = -1;
-    if (step->scanner && scanner_covers(step->scanner) && step->behaviour == ISOLATED) {        /* matches without gaps */
+    if (step->scanner && scanner_covers(step->scanner) && step->behaviour == ISOLATED) { /* matches without gaps */
         for (int64_t begin; from < view.length; from = done) {
             done = scanner_next(step->scanner, view.text, view.length, from, &begin);
             TRY(run_step(run, k + 1, view_slice(view, from, done)));
@@ -134,7 +127,7 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
         TRY(find(run, step, &view, from, &begin, &end));
         if (begin < 0)
             break;
-        if (begin == end && end == last) {      /* an empty match right behind a match does not count */
+        if (begin == end && end == last) { /* an empty match right behind a match does not count */
             uint32_t code;
             from += from < view.length ? utf8_decode(view.text + from, &code) : 1;
             continue;
@@ -155,8 +148,8 @@ static enum status rewrite_spaces(const struct run *run, const struct pretokeniz
     uint32_t code;
     int64_t begin, end;
     view_origin(view, 0, utf8_decode(view->text, &code), &begin, &end);
-    bool there = view->text[0] == ' ' ||
-                 (view->length >= step->length && memcmp(view->text, step->text, (size_t)step->length) == 0);
+    bool there =
+        view->text[0] == ' ' || (view->length >= step->length && memcmp(view->text, step->text, (size_t)step->length) == 0);
     if (!there && (step->scheme == ALWAYS || (step->scheme == FIRST && begin == run->first)))
         TRY(aligned_append(out, step->text, step->length, begin, end));
     for (int64_t i = 0; i < view->length;) {
@@ -189,9 +182,7 @@ static enum status run_rewrite(const struct run *run, int64_t k, struct view vie
         TRY(aligned_append(out, " ", 1, begin, end));
         TRY(aligned_copy(out, &view, 0, view.length));
         break;
-    case SPACES:
-        TRY(rewrite_spaces(run, &run->p->steps[k], &view, out));
-        break;
+    case SPACES: TRY(rewrite_spaces(run, &run->p->steps[k], &view, out)); break;
     case MAP:
         for (int64_t i = 0; i < view.length; i++) {
             char utf8[4];
@@ -267,11 +258,8 @@ static enum status add_scanner(struct pretokenizer *p, const struct scanner *sca
 static enum status read_behaviour(const json_t *json, enum behaviour *behaviour, const char *where)
 {
     static const char *const NAMES[] = {
-        [ISOLATED] = "Isolated",
-        [REMOVED] = "Removed",
-        [WITH_PREVIOUS] = "MergedWithPrevious",
-        [WITH_NEXT] = "MergedWithNext",
-        [CONTIGUOUS] = "Contiguous",
+        [ISOLATED] = "Isolated",        [REMOVED] = "Removed",       [WITH_PREVIOUS] = "MergedWithPrevious",
+        [WITH_NEXT] = "MergedWithNext", [CONTIGUOUS] = "Contiguous",
     };
     const char *name = "Isolated";
     TRY(json_get_text(json, "behavior", &name, where));
@@ -288,7 +276,7 @@ static enum status open_byte_level(struct pretokenizer *p, const json_t *json, c
     for (int64_t i = 0; i < p->count; i++)
         if (p->steps[i].sort == MAP)
             return fail(ERR_UNSUPPORTED, "%s: two ByteLevel steps are not supported", where);
-    bool prefix = true, regex = true;   /* trim_offsets concerns the post-processor */
+    bool prefix = true, regex = true; /* trim_offsets concerns the post-processor */
     TRY(json_get_bool(json, "add_prefix_space", &prefix, where));
     TRY(json_get_bool(json, "use_regex", &regex, where));
     struct pretokenize_step *step = NULL;
@@ -421,7 +409,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
         for (int64_t k = i + 1; k < p->count; k++)
             if (p->steps[k].sort != SPLIT)
                 return fail(ERR_UNSUPPORTED, "%s: a Metaspace behind a ByteLevel is not supported", where);
-        if (i == p->count - 1) {        /* nothing sees the characters: words stay bytes */
+        if (i == p->count - 1) { /* nothing sees the characters: words stay bytes */
             p->count--;
             return OK;
         }

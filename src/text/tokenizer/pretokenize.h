@@ -11,13 +11,13 @@ struct pretokenize_step;
 struct pretokenizer {
     struct pretokenize_step *steps;
     int64_t count;
-    bool bytes;                         /* words are bytes that the vocabulary has in the byte alphabet; else they are text */
+    bool bytes; /* words are bytes that the vocabulary has in the byte alphabet; else they are text */
 };
 
 /* What one thread needs; starts as {.search = ...}. */
 struct pretokenize_scratch {
     struct regex_search *search;
-    struct aligned *text;               /* one for every step that rewrites */
+    struct aligned *text; /* one for every step that rewrites */
 };
 
 /* Gets each word, which is never empty. */

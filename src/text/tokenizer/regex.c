@@ -10,16 +10,16 @@
 #include "text/tokenizer/regex_syntax.h"
 
 enum { PATTERN_MOST = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
-static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5;       /* a hundred times what published patterns take */
+static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5; /* a hundred times what published patterns take */
 
 struct regex {
     pcre2_code *code;
     const char *where;
-    char name[];                        /* what `where` points to */
+    char name[]; /* what `where` points to */
 };
 
 struct regex_search {
-    double start;                       /* when it was first asked, and how often: all finds of a text share a deadline */
+    double start; /* when it was first asked, and how often: all finds of a text share a deadline */
     int64_t finds;
     pcre2_match_data *data;
     pcre2_match_context *context;
@@ -43,15 +43,13 @@ static enum status failed(int code, const char *where)
     if (pcre2_get_error_message(code, (PCRE2_UCHAR *)text, sizeof text) < 0)
         text[0] = 0;
     switch (code) {
-    case PCRE2_ERROR_NOMEMORY:
-        return fail(ERR_MEMORY, "%s: out of memory in a pattern", where);
+    case PCRE2_ERROR_NOMEMORY: return fail(ERR_MEMORY, "%s: out of memory in a pattern", where);
     case PCRE2_ERROR_MATCHLIMIT:
     case PCRE2_ERROR_DEPTHLIMIT:
     case PCRE2_ERROR_HEAPLIMIT:
         return fail(ERR_LIMIT, "%s: the pattern backtracks too much on this text (%s); simplify the pattern or shorten the text",
                     where, text);
-    default:
-        return fail(ERR_INTERNAL, "%s: the pattern failed: %s", where, text);
+    default: return fail(ERR_INTERNAL, "%s: the pattern failed: %s", where, text);
     }
 }
 
@@ -89,7 +87,7 @@ static enum status compile(struct regex **out, const char *pattern, int64_t leng
         regex_close(regex);
         return status;
     }
-    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);        /* without a JIT the interpreter gives the same matches */
+    pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE); /* without a JIT the interpreter gives the same matches */
     *out = regex;
     return OK;
 }
@@ -177,7 +175,7 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
     pcre2_set_match_limit(search->context, (uint32_t)steps);
     int code = pcre2_match(regex->code, (PCRE2_SPTR)text, (PCRE2_SIZE)length, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK, search->data,
                            search->context);
-    if (code == PCRE2_ERROR_JIT_STACKLIMIT)                     /* the JIT has 32 KiB; the interpreter uses the heap */
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT) /* the JIT has 32 KiB; the interpreter uses the heap */
         code = pcre2_match(regex->code, (PCRE2_SPTR)text, (PCRE2_SIZE)length, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                            search->data, search->context);
     if (code == PCRE2_ERROR_NOMATCH) {

@@ -17,11 +17,11 @@ enum status regex_open_literal(struct regex **out, const char *text, int64_t len
 
 /* A pattern as tokenizer.json writes it: {"Regex": "..."} or {"String": "..."}. */
 enum status regex_open_json(struct regex **out, const json_t *json, const char *where);
-void regex_close(struct regex *regex);                          /* NULL is fine */
+void regex_close(struct regex *regex); /* NULL is fine */
 
 enum status regex_search_init(struct regex_search **out);
-void regex_search_free(struct regex_search *search);            /* NULL is fine */
-void regex_search_restart(struct regex_search *search);         /* before another text: it has a deadline of its own */
+void regex_search_free(struct regex_search *search);    /* NULL is fine */
+void regex_search_restart(struct regex_search *search); /* before another text: it has a deadline of its own */
 
 /* The first match at or behind `from` in valid UTF-8: [*begin, *end), or *begin = -1. A pattern that takes too many steps is
  * ERR_LIMIT. */

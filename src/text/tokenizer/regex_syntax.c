@@ -11,7 +11,7 @@
 #include "text/unicode.h"
 
 #define PC "\\p{Pc}"
-#define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"      /* Oniguruma has them in \w, but not in [\w] */
+#define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" /* Oniguruma has them in \w, but not in [\w] */
 
 struct reader {
     const char *at, *start, *end;
@@ -174,32 +174,27 @@ static enum status escape(struct reader *r)
     return buffer_append(r->out, from, 2);
 }
 
-static enum status class(struct reader *r)
+static enum status class(struct reader *r) {
+    const char *from = r->at++; TRY(put(r, "[")); r->in_class = true;
+    if (r->at < r->end && *r->at == '^'){TRY(put(r, "^")); r->at++;}
+for (const char *first = r->at; r->at < r->end;)
 {
-    const char *from = r->at++;
-    TRY(put(r, "["));
-    r->in_class = true;
-    if (r->at < r->end && *r->at == '^') {
-        TRY(put(r, "^"));
+    char c = *r->at;
+    if (c == ']' && r->at > first) {
+        r->at++;
+        r->in_class = false;
+        return put(r, "]");
+    }
+    if (c == '[' || c == ']' || (c == '&' && r->end - r->at > 1 && r->at[1] == '&'))
+        return refuse(r, from, "a set inside a set");
+    if (c == '\\') {
+        TRY(escape(r));
+    } else {
+        TRY(buffer_append(r->out, r->at, 1));
         r->at++;
     }
-    for (const char *first = r->at; r->at < r->end;) {
-        char c = *r->at;
-        if (c == ']' && r->at > first) {
-            r->at++;
-            r->in_class = false;
-            return put(r, "]");
-        }
-        if (c == '[' || c == ']' || (c == '&' && r->end - r->at > 1 && r->at[1] == '&'))
-            return refuse(r, from, "a set inside a set");
-        if (c == '\\') {
-            TRY(escape(r));
-        } else {
-            TRY(buffer_append(r->out, r->at, 1));
-            r->at++;
-        }
-    }
-    return refuse(r, from, "[ without ]");
+}
+return refuse(r, from, "[ without ]");
 }
 
 /* What may stand behind "(?". An option without ":" reaches over | in Oniguruma, so it passes only in front of everything. */
@@ -221,7 +216,7 @@ static enum status group(struct reader *r)
     if (left >= 2 && (r->at[1] == '?' || r->at[1] == '*'))
         return refuse(r, r->at, "a group");
     r->at++;
-    return put(r, "(?:");               /* no back references here, so nothing needs to be captured */
+    return put(r, "(?:"); /* no back references here, so nothing needs to be captured */
 }
 
 /* {n}, {n,}, {n,m} and {,m}; any other { is a plain character in both libraries. */
@@ -254,18 +249,10 @@ enum status regex_translate(const char *pattern, int64_t length, struct buffer *
     TRY(buffer_reserve(out, length));
     while (r.at < r.end) {
         switch (*r.at) {
-        case '\\':
-            TRY(escape(&r));
-            break;
-        case '[':
-            TRY(class(&r));
-            break;
-        case '(':
-            TRY(group(&r));
-            break;
-        case '{':
-            TRY(interval(&r));
-            break;
+        case '\\': TRY(escape(&r)); break;
+        case '[': TRY(class(&r)); break;
+        case '(': TRY(group(&r)); break;
+        case '{': TRY(interval(&r)); break;
         case '^':
             TRY(put(&r, "(?m:^)"));
             r.at++;
@@ -274,9 +261,7 @@ enum status regex_translate(const char *pattern, int64_t length, struct buffer *
             TRY(put(&r, "(?m:$)"));
             r.at++;
             break;
-        default:
-            TRY(buffer_append(out, r.at, 1));
-            r.at++;
+        default: TRY(buffer_append(out, r.at, 1)); r.at++;
         }
     }
     return OK;

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-#include "text/unicode.h"
 #include "base/utf8.h"
+#include "text/unicode.h"
 
-enum class { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE };     /* NEWLINE: \r and \n, which are space too */
+enum class { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE }; /* NEWLINE: \r and \n, which are space too */
 
 enum contractions { NO_CONTRACTIONS, LOWER_CONTRACTIONS, ANY_CONTRACTIONS };
 
@@ -18,14 +18,14 @@ enum only { ALL, DEEPSEEK, NUMBERS, HAN_AND_KANA, RUST_NUMBERS, RUST_PUNCTUATION
 
 struct scanner {
     const char *pattern;
-    enum contractions contractions;     /* 's 't 're 've 'm 'll 'd */
-    bool any_in_front;                  /* of a word: any character that is no newline, letter or number; else a space */
-    bool marks_in_words;                /* [\p{L}\p{M}]+ is a word; else \p{L}+, and marks are other characters */
-    bool cased;                         /* words end where small letters end and capitals begin; contractions belong to them */
-    int digits;                         /* of a number at most; 0: any, and a space in front belongs to it */
-    bool lines;                         /* [\r\n]* behind other characters, and \s*[\r\n]+ */
-    bool slashes;                       /* [\r\n/]* there */
-    enum only only;                     /* all the above, DeepSeek's words, or characters of one kind and nothing else */
+    enum contractions contractions; /* 's 't 're 've 'm 'll 'd */
+    bool any_in_front;              /* of a word: any character that is no newline, letter or number; else a space */
+    bool marks_in_words;            /* [\p{L}\p{M}]+ is a word; else \p{L}+, and marks are other characters */
+    bool cased;                     /* words end where small letters end and capitals begin; contractions belong to them */
+    int digits;                     /* of a number at most; 0: any, and a space in front belongs to it */
+    bool lines;                     /* [\r\n]* behind other characters, and \s*[\r\n]+ */
+    bool slashes;                   /* [\r\n/]* there */
+    enum only only;                 /* all the above, DeepSeek's words, or characters of one kind and nothing else */
 };
 
 #define SUFFIX "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -123,12 +123,9 @@ static const uint8_t ASCII[128] = {
 #undef N
 #undef S
 
-static enum class wide_class(const char *text, int *bytes)
-{
-    uint32_t code;
-    *bytes = utf8_decode(text, &code);
-    unsigned classes = unicode_class(code);
-    return classes & UNICODE_LETTER ? LETTER
+static enum class wide_class(const char *text, int *bytes) {
+    uint32_t code; *bytes = utf8_decode(text, &code); unsigned classes = unicode_class(code);
+    return classes & UNICODE_LETTER   ? LETTER
            : classes & UNICODE_NUMBER ? NUMBER
            : classes & UNICODE_MARK   ? MARK
            : classes & UNICODE_SPACE  ? SPACE
@@ -136,21 +133,16 @@ static enum class wide_class(const char *text, int *bytes)
 }
 
 /* The class of the character at the start of the text, and how many bytes it takes. */
-static inline enum class class_of(const char *text, int *bytes)
-{
-    uint8_t c = (uint8_t)*text;
-    if (c < 0x80) {
-        *bytes = 1;
-        return (enum class)ASCII[c];
-    }
-    return wide_class(text, bytes);
+static inline enum class class_of(const char *text, int *bytes) {
+    uint8_t c = (uint8_t)*text; if (c < 0x80){ *bytes = 1; return (enum class)ASCII[c];}
+return wide_class(text, bytes);
 }
 
 /* How the scanner takes marks: as letters of a word, or as other characters. */
-static inline enum class class_in(const struct scanner *s, const char *text, int *bytes)
-{
-    enum class class = class_of(text, bytes);
-    return class != MARK ? class : s->marks_in_words ? LETTER : OTHER;
+static inline enum class class_in(const struct scanner *s, const char *text, int *bytes) {
+    enum class class = class_of(text, bytes); return class != MARK       ? class
+                                                     : s->marks_in_words ? LETTER
+                                                                         : OTHER;
 }
 
 /* The end of a run of one class that goes on at `at`, of `most` characters (negative: any). */
@@ -169,7 +161,7 @@ static int contraction(enum contractions kind, const char *text, int64_t length)
         return 0;
     char a = text[1], b = length > 2 ? text[2] : 0;
     if (kind == ANY_CONTRACTIONS) {
-        if (a == '\xc5' && b == '\xbf')                         /* the long s, which folds to s */
+        if (a == '\xc5' && b == '\xbf') /* the long s, which folds to s */
             return 3;
         a |= a >= 'A' && a <= 'Z' ? 32 : 0;
         b |= b >= 'A' && b <= 'Z' ? 32 : 0;
@@ -285,8 +277,11 @@ static int64_t match(const struct scanner *s, const char *text, int64_t length, 
 
 static unsigned bits_of(const char *text, int *bytes)
 {
-    static const uint16_t BITS[] = {[OTHER] = UNICODE_PUNCTUATION, [LETTER] = UNICODE_LOWER, [NUMBER] = UNICODE_DIGIT,
-                                    [SPACE] = UNICODE_SPACE, [NEWLINE] = UNICODE_SPACE};
+    static const uint16_t BITS[] = {[OTHER] = UNICODE_PUNCTUATION,
+                                    [LETTER] = UNICODE_LOWER,
+                                    [NUMBER] = UNICODE_DIGIT,
+                                    [SPACE] = UNICODE_SPACE,
+                                    [NEWLINE] = UNICODE_SPACE};
     uint32_t code;
     *bytes = utf8_decode(text, &code);
     if (code >= 128)
@@ -348,7 +343,7 @@ static bool is_rust_punctuation(uint32_t code)
 {
     if (code < 0x80)
         return code > 0x20 && code < 0x7f && ASCII[code] == OTHER;
-    if (code == 0x166d || code == 0x111c9)                      /* have become symbols and marks since */
+    if (code == 0x166d || code == 0x111c9) /* have become symbols and marks since */
         return true;
     if (!(unicode_class(code) & UNICODE_PUNCTUATION) || unicode_is_new(code))
         return false;

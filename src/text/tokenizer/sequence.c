@@ -15,8 +15,7 @@ static enum status walk(const json_t *json, const char *list, int nesting, seque
     size_t i;
     if (nesting >= NESTING_MOST || !json_is_array(steps))
         return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-    json_array_foreach(steps, i, item)
-        TRY(walk(item, list, nesting + 1, step, context, where));
+    json_array_foreach(steps, i, item) TRY(walk(item, list, nesting + 1, step, context, where));
     return OK;
 }
 

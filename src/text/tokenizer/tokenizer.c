@@ -46,7 +46,7 @@ static enum status collect(const struct tokenizer *t, const int32_t *ids, int64_
         int32_t id = ids[i];
         if (id >= 0 && id < t->limit && t->added_index[id] >= 0) {
             const struct added_token *token = &t->added.tokens[t->added_index[id]];
-            if (with_special || !token->special)        /* of a normalised token the normalised form, as Hugging Face has it */
+            if (with_special || !token->special) /* of a normalised token the normalised form, as Hugging Face has it */
                 TRY(decode_pieces_add(pieces, token->pattern, token->pattern_length, true));
             continue;
         }
@@ -68,8 +68,7 @@ enum status tokenizer_decode_more(const struct tokenizer *t, const int32_t *ids,
     return status;
 }
 
-enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int64_t count, bool with_special,
-                             struct buffer *text)
+enum status tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int64_t count, bool with_special, struct buffer *text)
 {
     return tokenizer_decode_more(t, ids, count, with_special, true, text);
 }

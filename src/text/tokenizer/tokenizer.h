@@ -24,10 +24,10 @@ void tokens_free(struct tokens *tokens);
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);
 
-/* The same with the "added_tokens_decoder" of a tokenizer_config.json for tokens that tokenizer.json does not add itself. `config`
- * is its tree, NULL where there is none, and config_path its name in messages. */
+/* The same with the "added_tokens_decoder" of a tokenizer_config.json for tokens that tokenizer.json does not add itself.
+ * `config` is its tree, NULL where there is none, and config_path its name in messages. */
 enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path);
-void tokenizer_close(struct tokenizer *tokenizer);              /* NULL is fine */
+void tokenizer_close(struct tokenizer *tokenizer); /* NULL is fine */
 
 /* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not
  * UTF-8 are an error that names the offset. As in Hugging Face's tokenizers, a byte that the vocabulary lacks is left out
@@ -48,7 +48,7 @@ enum status tokenizer_encode_surrounded(const struct tokenizer *tokenizer, const
 /* What one thread needs to encode, with the words that it met before. The tokenizer must outlive it. */
 struct encoder;
 enum status encoder_open(struct encoder **out, const struct tokenizer *tokenizer);
-void encoder_close(struct encoder *encoder);                    /* NULL is fine */
+void encoder_close(struct encoder *encoder); /* NULL is fine */
 
 /* tokenizer_encode_guarded. */
 enum status encoder_encode(struct encoder *encoder, const char *text, int64_t length, const struct text_range *plain,
@@ -70,8 +70,8 @@ int64_t tokenizer_vocabulary(const struct tokenizer *tokenizer);
 /* The id of a token by its exact content, or -1. */
 int32_t tokenizer_id(const struct tokenizer *tokenizer, const char *text, int64_t length);
 
-bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);     /* one of the file's added tokens */
-bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id);   /* an added token marked special */
+bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);   /* one of the file's added tokens */
+bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id); /* an added token marked special */
 
 /* --- out of plain lists, as a GGUF file has them: tokens, merges or scores, and the name of how text is cut ------------- */
 
@@ -84,13 +84,13 @@ struct tokenizer_text {
 };
 
 struct tokenizer_lists {
-    const char *model;                  /* "gpt2": byte-level BPE; "llama": SentencePiece's BPE; "gemma4": BPE over characters */
-    const char *pre;                    /* how gpt2's text is cut; NULL: not said */
-    const struct tokenizer_text *tokens;        /* by id */
-    const int32_t *types;               /* by id; NULL: all are normal */
-    const float *scores;                /* by id, for llama */
+    const char *model;                   /* "gpt2": byte-level BPE; "llama": SentencePiece's BPE; "gemma4": BPE over characters */
+    const char *pre;                     /* how gpt2's text is cut; NULL: not said */
+    const struct tokenizer_text *tokens; /* by id */
+    const int32_t *types;                /* by id; NULL: all are normal */
+    const float *scores;                 /* by id, for llama */
     int64_t count;
-    const struct tokenizer_text *merges;        /* "left right", for gpt2 and gemma4 */
+    const struct tokenizer_text *merges; /* "left right", for gpt2 and gemma4 */
     int64_t merge_count;
     int64_t unknown, bos, eos;          /* ids; -1: none */
     int add_bos, add_eos, space_prefix; /* -1: not said */

@@ -22,7 +22,7 @@ enum { LENGTH_MOST = 4096 };
 static void narrow(const struct unigram *u, int64_t *low, int64_t *high, int64_t depth, uint8_t byte)
 {
     int64_t a = *low, b = *high;
-    while (a < b) {                     /* the first whose byte is not below */
+    while (a < b) { /* the first whose byte is not below */
         int64_t middle = a + (b - a) / 2;
         if ((uint8_t)u->vocabulary->tokens[u->sorted[middle]].text[depth] < byte)
             a = middle + 1;
@@ -30,7 +30,7 @@ static void narrow(const struct unigram *u, int64_t *low, int64_t *high, int64_t
             b = middle;
     }
     *low = a;
-    for (b = *high; a < b;) {           /* the first whose byte is above */
+    for (b = *high; a < b;) { /* the first whose byte is above */
         int64_t middle = a + (b - a) / 2;
         if ((uint8_t)u->vocabulary->tokens[u->sorted[middle]].text[depth] > byte)
             b = middle;
@@ -93,7 +93,7 @@ static void add_unknown(const struct unigram *u, struct word *w, const char *tex
         bytes = u->byte_id[(uint8_t)text[i]] >= 0;
     if (!bytes)
         word_add(w, id >= 0 ? id : u->unknown, begin, end);
-    for (int64_t i = end - 1; i >= begin && bytes; i--)         /* the word is made from its end */
+    for (int64_t i = end - 1; i >= begin && bytes; i--) /* the word is made from its end */
         word_add(w, u->byte_id[(uint8_t)text[i]], i, i + 1);
 }
 

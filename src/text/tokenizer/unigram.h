@@ -7,11 +7,11 @@
 
 struct unigram {
     const struct vocabulary *vocabulary;
-    double *scores;                     /* by id */
-    int32_t *sorted;                    /* ids by content; those that start with byte c are first[c] .. first[c + 1] */
+    double *scores;  /* by id */
+    int32_t *sorted; /* ids by content; those that start with byte c are first[c] .. first[c + 1] */
     int64_t first[257];
     double unknown_score;
-    int32_t unknown;                    /* -1: a character without a token cannot be encoded */
+    int32_t unknown; /* -1: a character without a token cannot be encoded */
     bool byte_fallback;
     int32_t byte_id[256];
 };

@@ -2,8 +2,8 @@
 #ifndef TEXT_TOKENIZER_VOCABULARY_H
 #define TEXT_TOKENIZER_VOCABULARY_H
 
-#include "base/map.h"
 #include "base/json_reader.h"
+#include "base/map.h"
 
 /* A token's content; text == NULL: no token has this id. */
 struct vocabulary_token {
@@ -12,10 +12,10 @@ struct vocabulary_token {
 };
 
 struct vocabulary {
-    struct arena arena;                 /* the contents */
-    struct map ids;                     /* content to id */
-    struct vocabulary_token *tokens;    /* by id */
-    int64_t limit, count;               /* limit: one more than the largest id */
+    struct arena arena;              /* the contents */
+    struct map ids;                  /* content to id */
+    struct vocabulary_token *tokens; /* by id */
+    int64_t limit, count;            /* limit: one more than the largest id */
 };
 
 /* A token as a file has it, before ids are known to be sound. */

@@ -13,14 +13,14 @@ struct word_symbol {
 /* The best way to encode a word up to some byte: see unigram.c. */
 struct word_path {
     double score;
-    int32_t from, id;                   /* where the last token begins; -1: nothing ends here */
+    int32_t from, id; /* where the last token begins; -1: nothing ends here */
 };
 
 /* Starts as {0}, is used again and again, and belongs to one thread. */
 struct word {
     struct word_symbol *symbols;
     int64_t count, capacity;
-    uint64_t *heap;                     /* the pairs that may be merged, and how many there is room for */
+    uint64_t *heap; /* the pairs that may be merged, and how many there is room for */
     int64_t heap_capacity;
     struct word_path *paths;
     int64_t path_capacity;

@@ -12,12 +12,12 @@ struct word_cached {
     uint64_t key[WORD_CACHE_BYTES / 8]; /* the bytes, with zeros behind them */
     int32_t id[WORD_CACHE_TOKENS];
     uint8_t end[WORD_CACHE_TOKENS];
-    uint8_t length;                     /* 0: free */
-    int8_t count;                       /* of tokens; -1: not known yet */
+    uint8_t length; /* 0: free */
+    int8_t count;   /* of tokens; -1: not known yet */
 };
 
 struct word_cache {
-    struct word_cached *words;          /* each in a cache line of its own */
+    struct word_cached *words; /* each in a cache line of its own */
     void *memory;
 };
 
