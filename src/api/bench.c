@@ -6,7 +6,7 @@
 
 enum { BATCH_USUAL = 4, LENGTH_USUAL = 128, STEPS_USUAL = 8 };
 
-/* F-GRAPH-BWD-003: how much faster a captured step is to be. */
+/* How much faster a captured step is to be than a launched one. */
 static const double graph_goal = 1.10;
 
 /* What a measurement takes where nothing was said: a small step that is one micro-batch. */

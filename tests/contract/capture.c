@@ -1,8 +1,8 @@
-/* Lists of commands as graphs: PMAT-063, F-GRAPH-BWD-001, F-GRAPH-BWD-002. */
+/* Lists of commands as graphs. */
 #include "contract.h"
 #include "trainer_rig.h"
 
-/* --- PMAT-063: the workspace is there, on the captured stream --------------------------------------------------------------- */
+/* --- The workspace is there, on the captured stream ------------------------------------------------------------------------- */
 
 static char order[16];
 static int ordered, captured_products;
@@ -45,8 +45,8 @@ static cublasStatus see_product(cublasHandle handle, int operation_a, int operat
                                 ldc, compute, algorithm);
 }
 
-/* PMAT-063: setting the stream would reset the workspace; the simulator refuses products that are captured without one, or on
- * another stream. Seen to fail with cublasSetStream behind cublasSetWorkspace in cuda_gemm_open, and without it: both times
+/* Setting the stream would reset the workspace; the simulator refuses products that are captured without one, or on
+ * another stream. Seen to fail with cublasSetStream after cublasSetWorkspace in cuda_gemm_open, and without it: both times
  * the warning "no CUDA graph (cuBLAS: a matrix product: error 13)". */
 static void every_captured_product_has_the_workspace_and_the_stream(void **state)
 {
@@ -72,7 +72,7 @@ static void every_captured_product_has_the_workspace_and_the_stream(void **state
     close_rig(&r);
 }
 
-/* --- F-GRAPH-BWD-001: graphs change nothing --------------------------------------------------------------------------------- */
+/* --- Graphs change nothing -------------------------------------------------------------------------------------------------- */
 
 enum { STEPS = 50 };
 
@@ -91,7 +91,7 @@ static struct trainer_step changing_step(struct trainer *t, int number)
     return step;
 }
 
-/* F-GRAPH-BWD-001. Seen to fail with graphs that cuda_capture_launch does not launch once it has launched 20:
+/* Seen to fail with graphs that cuda_capture_launch does not launch once it has launched 20:
  * "a->loss == b->loss && …". */
 static void graphs_give_the_bytes_of_single_launches(void **state)
 {
@@ -113,7 +113,7 @@ static void graphs_give_the_bytes_of_single_launches(void **state)
     }
 }
 
-/* --- F-GRAPH-BWD-002: whichever call fails ---------------------------------------------------------------------------------- */
+/* --- Whichever call fails --------------------------------------------------------------------------------------------------- */
 
 enum stage { BEGIN, BODY_LAUNCH, BODY_PRODUCT, END, INSTANTIATE, UPLOAD, LAUNCH, LATER_LAUNCH, CALLS };
 
@@ -189,8 +189,8 @@ static void refuse(enum stage call)
         cu.cuGraphLaunch = refuse_graph;
 }
 
-/* F-GRAPH-BWD-002. Seen to fail without give_up in cuda_capture ("call 0: 0 warnings"), with cuda_capture_launch saying
- * `launched` whatever cuGraphLaunch said ("a->loss == b->loss && …"), and without cuStreamEndCapture behind a body that failed
+/* Seen to fail without give_up in cuda_capture ("call 0: 0 warnings"), with cuda_capture_launch saying
+ * `launched` whatever cuGraphLaunch said ("a->loss == b->loss && …"), and without cuStreamEndCapture after a body that failed
  * ("cuCtxSynchronize during a capture"). */
 static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(void **state)
 {
@@ -225,9 +225,9 @@ static void whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why(vo
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT("pmat-063", every_captured_product_has_the_workspace_and_the_stream),
-        CONTRACT("f-graph-bwd-001", graphs_give_the_bytes_of_single_launches),
-        CONTRACT("f-graph-bwd-002", whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why),
+        CONTRACT("captured-matmuls-have-stream-and-workspace", every_captured_product_has_the_workspace_and_the_stream),
+        CONTRACT("captured-steps-equal-launched-steps", graphs_give_the_bytes_of_single_launches),
+        CONTRACT("steps-stay-right-if-a-capture-fails", whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);
 }

@@ -1,18 +1,19 @@
-/* Tests of the contracts that docs/contracts.md lists. A program of them runs all it has, or those of the id that it is given:
+/* Tests of the contracts that docs/contracts.md lists. A program of them runs all that it has, or those of
+ * the contract that it is given:
  *
- *     contract-loading f-ptx-001
+ *     contract-loading code-for-another-target-is-never-loaded
  *
- * The comment above a test carries the contract's id, and what was removed from hone when the test was seen to fail.
+ * The comment above a test says, where that was tried, what was removed from hone to see it fail and how it did.
  */
 #ifndef TESTS_CONTRACT_CONTRACT_H
 #define TESTS_CONTRACT_CONTRACT_H
 
 #include "cuda_rig.h"
 
-/* A row of a program's table; the test's name begins with the id. */
-#define CONTRACT(id, function)                                                                                                   \
+/* A row of a program's table; the test's name begins with the contract's. */
+#define CONTRACT(name, function)                                                                                                 \
     {                                                                                                                            \
-        id " " #function, function, start, end, NULL                                                                             \
+        name " " #function, function, start, end, NULL                                                                           \
     }
 
 static const char *const compiling[] = {"cuda", "opencl"}; /* devices that compile their kernels */

@@ -1,9 +1,9 @@
-/* What is loaded, when, and under which name: F-PTX-001, C-PREWARM-001, PMAT-698g/h, PMAT-698i, trueno#200, trueno#184. */
+/* What is loaded, when, and under which name. */
 #include "contract.h"
 #include "nf4_rig.h"
 #include "trainer_rig.h"
 
-/* --- F-PTX-001: code is for the device's own target, or it is not loaded ---------------------------------------------------- */
+/* --- Code is for the device's own target, or it is not loaded --------------------------------------------------------------- */
 
 static nvrtcResult ptx_for_another(nvrtcProgram program, char *ptx)
 {
@@ -21,7 +21,7 @@ static nvrtcResult cubin_for_another(nvrtcProgram program, char *cubin)
     return code;
 }
 
-/* F-PTX-001. Seen to fail without check_entry in load: "try_sums: status 0". */
+/* Seen to fail without check_entry in load: "try_sums: status 0". */
 static void code_of_another_target_is_refused_by_name(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static struct digest only_entry(const struct cuda *c, struct buffer *content)
     return key;
 }
 
-/* F-PTX-001. Seen to fail with cuda_check_target always OK: 0 kernels were compiled in place of the strange one, "0 != 0x1". */
+/* Seen to fail with cuda_check_target always OK: 0 kernels were compiled in place of the strange one, "0 != 0x1". */
 static void an_entry_of_another_target_is_refused_by_name_and_made_anew(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static nvrtcResult only_sm_52(int *targets)
     return 0;
 }
 
-/* F-PTX-001: never a lower target instead. Seen to fail with 8.0 assumed in read_capability where the driver does not tell:
+/* Never a lower target instead. Seen to fail with 8.0 assumed in read_capability where the driver does not tell:
  * "device_open: status 0". */
 static void a_device_that_cannot_be_compiled_for_is_refused(void **state)
 {
@@ -121,7 +121,7 @@ static void a_device_that_cannot_be_compiled_for_is_refused(void **state)
     assert_fails(device_open(&device, "cuda"), ERR_DEVICE, "cannot compile for");
 }
 
-/* --- C-PREWARM-001, PMAT-698g/h: everything is compiled and loaded before a weight is uploaded ------------------------------ */
+/* --- Everything is compiled and loaded before a weight is uploaded ---------------------------------------------------------- */
 
 static long long modules_at_first_write, graphs_at_first_write;
 
@@ -134,7 +134,7 @@ static CUresult see_write(CUdeviceptr to, const void *from, size_t bytes, CUstre
     return genuine.cuMemcpyHtoDAsync(to, from, bytes, stream);
 }
 
-/* C-PREWARM-001. Seen to fail with programs left to engine_run by engine_prepare: "modules_at_first_write > before + 10". */
+/* Seen to fail with programs left to engine_run by engine_prepare: "modules_at_first_write > before + 10". */
 static void all_is_loaded_and_captured_before_the_first_weight_goes_up(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void train_all_sizes(struct trainer *t)
     assert_true(step.applied);
 }
 
-/* PMAT-698g/h. Seen to fail with programs left to engine_run by engine_prepare: 23 kernels where there had been 0, "0x17 !=
+/* Seen to fail with programs left to engine_run by engine_prepare: 23 kernels where there had been 0, "0x17 !=
  * 0". */
 static void nothing_is_left_to_compile_for_any_method(void **state)
 {
@@ -198,7 +198,7 @@ static void nothing_is_left_to_compile_for_any_method(void **state)
         }
 }
 
-/* PMAT-698g/h: evaluation alone has no kernel of a way back, and nothing is compiled by running it. Seen to fail likewise:
+/* Evaluation alone has no kernel of a backward pass, and nothing is compiled by running it. Seen to fail likewise:
  * 'has_kernel(s.device, "rmsnorm")'. */
 static void nothing_is_left_to_compile_for_an_evaluation(void **state)
 {
@@ -226,7 +226,7 @@ static void nothing_is_left_to_compile_for_an_evaluation(void **state)
     }
 }
 
-/* PMAT-698g/h: NF4 products and their way back. Seen to fail likewise: 'has_kernel(r.device, "linear_nf4")'. */
+/* NF4 matmuls and their gradients. Seen to fail likewise: 'has_kernel(r.device, "linear_nf4")'. */
 static void nothing_is_left_to_compile_for_nf4(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void nothing_is_left_to_compile_for_nf4(void **state)
     }
 }
 
-/* --- PMAT-698i: compiles are told by name, and are errors once all is prepared ---------------------------------------------- */
+/* --- Compiles are told by name, and are errors once all is prepared --------------------------------------------------------- */
 
 static int64_t told;
 static char told_of[64];
@@ -270,7 +270,7 @@ static void count_compiles(void *context, enum log_level level, const char *mess
     told += sscanf(message, "kernel %63s compiled in", told_of) == 1 && strstr(message, " compiled in ") != NULL;
 }
 
-/* PMAT-698i. Seen to fail without the check of `sealed` in cuda_variant or in opencl_variant ("device_prepare: status 0"), and
+/* Seen to fail without the check of `sealed` in cuda_variant or in opencl_variant ("device_prepare: status 0"), and
  * without log_message in compile or in opencl's make (none told, "0 != 0x1"). */
 static void a_compile_is_told_by_name_and_after_prepare_it_is_an_error(void **state)
 {
@@ -302,9 +302,9 @@ static void a_compile_is_told_by_name_and_after_prepare_it_is_an_error(void **st
     }
 }
 
-/* --- trueno#200: modules are loaded plainly, by an idle device -------------------------------------------------------------- */
+/* --- Modules are loaded plainly, by an idle device -------------------------------------------------------------------------- */
 
-/* trueno#200. Seen to fail without cuda_wait_all in load: "cuModuleLoadData while the device has work" (401). */
+/* Seen to fail without cuda_wait_all in load: "cuModuleLoadData while the device has work" (401). */
 static void modules_load_without_options_and_while_the_device_is_idle(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void modules_load_without_options_and_while_the_device_is_idle(void **sta
     drop_sums(&s);
 }
 
-/* trueno#200: the work may be another device's, as of two models in one process. Seen to fail with cuda_wait in place of
+/* The work may be another device's, as of two models in one process. Seen to fail with cuda_wait in place of
  * cuda_wait_all in load: 401 again. */
 static void modules_load_while_no_other_device_of_the_process_works(void **state)
 {
@@ -344,9 +344,9 @@ static void modules_load_while_no_other_device_of_the_process_works(void **state
     drop_sums(&other);
 }
 
-/* --- trueno#184: sizes of a program are no part of a kernel ----------------------------------------------------------------- */
+/* --- Sizes of a program are no part of a kernel ----------------------------------------------------------------------------- */
 
-/* trueno#184. Seen to fail with launch->dim[0] among the options of kernel_options: 105 kernels where 20 are enough,
+/* Seen to fail with launch->dim[0] among the options of kernel_options: 105 kernels where 20 are enough,
  * "0x69 != 0x14". */
 static void other_lengths_and_batches_need_no_other_kernel(void **state)
 {
@@ -358,7 +358,7 @@ static void other_lengths_and_batches_need_no_other_kernel(void **state)
             struct session s;
             assert_ok(session_open(
                 &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32", .weights = true}));
-            s.tuning.train = true; /* all weights: every kernel that a way back can have */
+            s.tuning.train = true; /* all weights: every kernel that a backward pass can have */
             for (int i = 0; i < (many ? 6 : 1); i++) {
                 int64_t program;
                 assert_ok(session_add(&s, NET_TRAIN, T[i], R[i], 0, &program));
@@ -377,17 +377,17 @@ static void other_lengths_and_batches_need_no_other_kernel(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT("f-ptx-001", code_of_another_target_is_refused_by_name),
-        CONTRACT("f-ptx-001", an_entry_of_another_target_is_refused_by_name_and_made_anew),
-        CONTRACT("f-ptx-001", a_device_that_cannot_be_compiled_for_is_refused),
-        CONTRACT("c-prewarm-001", all_is_loaded_and_captured_before_the_first_weight_goes_up),
-        CONTRACT("pmat-698gh", nothing_is_left_to_compile_for_any_method),
-        CONTRACT("pmat-698gh", nothing_is_left_to_compile_for_an_evaluation),
-        CONTRACT("pmat-698gh", nothing_is_left_to_compile_for_nf4),
-        CONTRACT("pmat-698i", a_compile_is_told_by_name_and_after_prepare_it_is_an_error),
-        CONTRACT("trueno-200", modules_load_without_options_and_while_the_device_is_idle),
-        CONTRACT("trueno-200", modules_load_while_no_other_device_of_the_process_works),
-        CONTRACT("trueno-184", other_lengths_and_batches_need_no_other_kernel),
+        CONTRACT("code-for-another-target-is-never-loaded", code_of_another_target_is_refused_by_name),
+        CONTRACT("code-for-another-target-is-never-loaded", an_entry_of_another_target_is_refused_by_name_and_made_anew),
+        CONTRACT("code-for-another-target-is-never-loaded", a_device_that_cannot_be_compiled_for_is_refused),
+        CONTRACT("every-kernel-is-loaded-before-the-first-weight", all_is_loaded_and_captured_before_the_first_weight_goes_up),
+        CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_any_method),
+        CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_an_evaluation),
+        CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_nf4),
+        CONTRACT("a-compile-after-prepare-is-an-error", a_compile_is_told_by_name_and_after_prepare_it_is_an_error),
+        CONTRACT("modules-load-while-the-device-is-idle", modules_load_without_options_and_while_the_device_is_idle),
+        CONTRACT("modules-load-while-the-device-is-idle", modules_load_while_no_other_device_of_the_process_works),
+        CONTRACT("other-lengths-need-no-other-kernel", other_lengths_and_batches_need_no_other_kernel),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);
 }

@@ -1,9 +1,8 @@
-/* Matrix products: which code makes them, in which precision, and what must equal what. PMAT-700, ALB-076, PMAT-484, PMAT-475,
- * PMAT-478. */
+/* Matmuls: which code makes them, in which precision, and what must equal what. */
 #include "contract.h"
 #include "nf4_rig.h"
 
-/* --- PMAT-700, ALB-076: y = x · wᵀ with its gradient ------------------------------------------------------------------------ */
+/* --- y = x · wᵀ with its gradient ------------------------------------------------------------------------------------------- */
 
 enum { TOKENS = 2, IN = 4, OUT = 3 };
 
@@ -62,8 +61,8 @@ static cublasStatus see_product(cublasHandle handle, int operation_a, int operat
                                 ldc, compute, algorithm);
 }
 
-/* ALB-076. Seen to fail with op->gradient left out of lower_gemm: "without_tf32 > 0". */
-static void tf32_is_for_the_way_forward_and_gradients_of_1e5_stay_right(void **state)
+/* Seen to fail with op->gradient left out of lower_gemm: "without_tf32 > 0". */
+static void tf32_is_for_the_forward_pass_and_gradients_of_1e5_stay_right(void **state)
 {
     (void)state;
     for (int tf32 = 0; tf32 < 2; tf32++) {
@@ -85,7 +84,7 @@ static void tf32_is_for_the_way_forward_and_gradients_of_1e5_stay_right(void **s
     }
 }
 
-/* PMAT-700. Seen to fail with cuda_gemm_takes always false: one kernel with cuBLAS too, "0x1 != 0". */
+/* Seen to fail with cuda_gemm_takes always false: one kernel with cuBLAS too, "0x1 != 0". */
 static void with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same(void **state)
 {
     (void)state;
@@ -108,7 +107,7 @@ static void with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same(
     assert_memory_equal(got[0].dw, got[1].dw, sizeof got[0].dw);
 }
 
-/* PMAT-700: quantised products are ours with cuBLAS too. */
+/* Quantised products are ours with cuBLAS too. */
 static void with_cublas_quantised_products_stay(void **state)
 {
     (void)state;
@@ -123,7 +122,7 @@ static void with_cublas_quantised_products_stay(void **state)
     run_free(&r);
 }
 
-/* --- PMAT-484: C += A · B is C + (A · B) ------------------------------------------------------------------------------------ */
+/* --- C += A · B is C + (A · B) ---------------------------------------------------------------------------------------------- */
 
 enum { M = 37, N = 29, K = 70, SIDE = 70 * 70 };
 
@@ -172,7 +171,7 @@ static void check_accumulation(const char *name, int form)
     device_close(device);
 }
 
-/* PMAT-484. Seen to fail with `kept` always 0 in cuda_gemm_run ("cuda, form 0, element 0: -232 + 237 gave 237"), and without
+/* Seen to fail with `kept` always 0 in cuda_gemm_run ("cuda, form 0, element 0: -232 + 237 gave 237"), and without
  * `accumulate` in gemm.kl's last statement ("opencl, form 0, element 0: …"). */
 static void accumulating_equals_the_sum_of_two_products(void **state)
 {
@@ -193,7 +192,7 @@ static void accumulating_equals_the_sum_of_two_products(void **state)
     free(library);
 }
 
-/* --- PMAT-475, PMAT-478: fused products of quantised weights ---------------------------------------------------------------- */
+/* --- Fused matmuls of quantised weights ------------------------------------------------------------------------------------- */
 
 /* One program with the pair and the two products by themselves. */
 static void check_pair(const char *device, enum run_type type, int64_t T, int64_t in, int64_t out1, int64_t out2)
@@ -229,7 +228,7 @@ static void check_pair(const char *device, enum run_type type, int64_t T, int64_
     run_free(&r);
 }
 
-/* PMAT-475 (gate and up), PMAT-478 (K and V; q_dim is not the number of channels). Seen to fail with scales1 in place of
+/* Gate and up, K and V; q_dim is not the number of channels. Seen to fail with scales1 in place of
  * scales2 in nf4.kl's linear_nf4_pair: "difference at offset 0". */
 static void fused_quantised_products_equal_single_ones(void **state)
 {
@@ -247,11 +246,11 @@ static void fused_quantised_products_equal_single_ones(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT("pmat-700", with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same),
-        CONTRACT("pmat-700", with_cublas_quantised_products_stay),
-        CONTRACT("alb-076", tf32_is_for_the_way_forward_and_gradients_of_1e5_stay_right),
-        CONTRACT("pmat-484", accumulating_equals_the_sum_of_two_products),
-        CONTRACT("pmat-475-478", fused_quantised_products_equal_single_ones),
+        CONTRACT("with-cublas-no-plain-matmul-is-compiled", with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same),
+        CONTRACT("with-cublas-no-plain-matmul-is-compiled", with_cublas_quantised_products_stay),
+        CONTRACT("gradients-never-use-tf32", tf32_is_for_the_forward_pass_and_gradients_of_1e5_stay_right),
+        CONTRACT("accumulating-equals-adding-the-product", accumulating_equals_the_sum_of_two_products),
+        CONTRACT("fused-nf4-matmuls-equal-single-ones", fused_quantised_products_equal_single_ones),
     };
     return CONTRACT_MAIN(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
-/* What training on a device promises: ROPE-THETA-CACHE-KEY-001, GPUTRAIN-006, PMAT-472, PMAT-477. */
+/* What training on a device promises. */
 #include "contract.h"
 #include "program_rig.h"
 #include "trainer_rig.h"
 
 static const char *const devices[] = {"cpu", "cuda", "opencl"};
 
-/* --- FALSIFY-CUDA-ROPE-THETA-CACHE-KEY-001: constants belong to their model ------------------------------------------------- */
+/* --- Constants belong to their model ---------------------------------------------------------------------------------------- */
 
 static double relative_difference(const float *a, const float *b, int64_t count)
 {
@@ -17,7 +17,7 @@ static double relative_difference(const float *a, const float *b, int64_t count)
     return sqrt(error / size);
 }
 
-/* ROPE-THETA-CACHE-KEY-001. Seen to fail with net_frequencies keeping what it made first for all models
+/* Seen to fail with net_frequencies keeping what it made first for all models
  * ("relative_difference(…) > 1e-3": both were one model), and as the test below ("model 0 on cuda: gradients differ from the
  * CPU's by 6.7e-01"). */
 static void models_of_different_theta_and_eps_train_side_by_side(void **state)
@@ -91,7 +91,7 @@ static void run_norms(const char *device, struct norms *result)
     run_free(&r);
 }
 
-/* ROPE-THETA-CACHE-KEY-001: one kernel, two constants, on one device. Seen to fail with prepare_launch of cuda.c giving every
+/* One kernel, two constants, on one device. Seen to fail with prepare_launch of cuda.c giving every
  * launch the numbers of the first one of its kernel: "cuda: y or dx of eps 1 is not the CPU's". */
 static void norms_of_different_eps_share_no_constant(void **state)
 {
@@ -107,7 +107,7 @@ static void norms_of_different_eps_share_no_constant(void **state)
     }
 }
 
-/* --- FALSIFY-GPUTRAIN-006: the gradients of norms' weights are the same bytes each time ------------------------------------- */
+/* --- The gradients of norms' weights are the same bytes each time ----------------------------------------------------------- */
 
 enum { TOKENS = 700, CHANNELS = 40 };
 
@@ -136,7 +136,7 @@ static float *gamma_gradient(const char *device)
     return result;
 }
 
-/* GPUTRAIN-006. The simulator runs the blocks of a grid in one order and in the other; PoCL as its threads come. Seen to fail
+/* The simulator runs the blocks of a grid in one order and in the other; PoCL as its threads come. Seen to fail
  * with rmsnorm_bwd_g adding into the first group's part in place of its own, as atomics would: "difference at offset 0". */
 static void gradients_of_gamma_are_the_same_bytes(void **state)
 {
@@ -157,7 +157,7 @@ static void gradients_of_gamma_are_the_same_bytes(void **state)
     test_free(cpu);
 }
 
-/* --- PMAT-472: weights in float16, sums in float32 -------------------------------------------------------------------------- */
+/* --- Weights in float16, sums in float32 ------------------------------------------------------------------------------------ */
 
 struct trained {
     float *gradients; /* as the optimizer sees them: divided by what they were multiplied by */
@@ -188,7 +188,7 @@ static struct trained train_with(const char *device, const char *dtype, float lo
     return result;
 }
 
-/* PMAT-472. Seen to fail with run_gradient_scale of float16 at 1: "cuda, weight 100000: …, gradients differ by -nan". */
+/* Seen to fail with run_gradient_scale of float16 at 1: "cuda, weight 100000: …, gradients differ by -nan". */
 static void float16_training_is_near_float32_at_half_the_bytes_and_1e5_does_not_overflow(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static struct trainer_step step_with_large_gradient(const char *device, const ch
     return step;
 }
 
-/* PMAT-472: the caller's own gradients of logits. Seen to fail without `scale` in net.c's finish: "step.applied". */
+/* The caller's own gradients of logits. Seen to fail without `scale` in net.c's finish: "step.applied". */
 static void gradients_of_1e5_that_a_caller_gives_do_not_overflow(void **state)
 {
     (void)state;
@@ -251,7 +251,6 @@ static void gradients_of_1e5_that_a_caller_gives_do_not_overflow(void **state)
     }
 }
 
-/* PMAT-472. */
 static void float16_on_the_processor_is_refused(void **state)
 {
     (void)state;
@@ -260,7 +259,7 @@ static void float16_on_the_processor_is_refused(void **state)
     assert_fails(session_open(&s, &options), ERR_UNSUPPORTED, "--dtype bfloat16");
 }
 
-/* --- PMAT-477: clipping happens on the device ------------------------------------------------------------------------------- */
+/* --- Clipping happens on the device ----------------------------------------------------------------------------------------- */
 
 static char happened[1024]; /* one letter for each call */
 static size_t happenings;
@@ -320,7 +319,7 @@ static void see_all(const struct trainer *t)
     cu.cuEventSynchronize = see_event_wait;
 }
 
-/* PMAT-477. Seen to fail with a cuda_wait in front of clip in issue_step: "difference at offset 1", a W in "sWca". */
+/* Seen to fail with a cuda_wait in front of clip in issue_step: "difference at offset 1", a W in "sWca". */
 static void between_gradients_and_optimizer_nothing_is_read_or_waited_for(void **state)
 {
     (void)state;
@@ -338,7 +337,7 @@ static void between_gradients_and_optimizer_nothing_is_read_or_waited_for(void *
     close_rig(&r);
 }
 
-/* PMAT-477. Seen to fail with the factor most / norm, not compared with 1, in clip.kl: "difference at offset 0", weights were
+/* Seen to fail with the factor most / norm, not compared with 1, in clip.kl: "difference at offset 0", weights were
  * NaN. */
 static void a_norm_of_zero_is_safe(void **state)
 {
@@ -359,7 +358,7 @@ static void a_norm_of_zero_is_safe(void **state)
     }
 }
 
-/* PMAT-477. Seen to fail without the TRY around issue_step in cuda_issue: the step's status was OK. */
+/* Seen to fail without the TRY around issue_step in cuda_issue: the step's status was OK. */
 static void a_launch_of_clipping_that_fails_is_reported(void **state)
 {
     (void)state;
@@ -382,15 +381,16 @@ static void a_launch_of_clipping_that_fails_is_reported(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CONTRACT("rope-theta-cache-key-001", models_of_different_theta_and_eps_train_side_by_side),
-        CONTRACT("rope-theta-cache-key-001", norms_of_different_eps_share_no_constant),
-        CONTRACT("gputrain-006", gradients_of_gamma_are_the_same_bytes),
-        CONTRACT("pmat-472", float16_training_is_near_float32_at_half_the_bytes_and_1e5_does_not_overflow),
-        CONTRACT("pmat-472", gradients_of_1e5_that_a_caller_gives_do_not_overflow),
-        CONTRACT("pmat-472", float16_on_the_processor_is_refused),
-        CONTRACT("pmat-477", between_gradients_and_optimizer_nothing_is_read_or_waited_for),
-        CONTRACT("pmat-477", a_norm_of_zero_is_safe),
-        CONTRACT("pmat-477", a_launch_of_clipping_that_fails_is_reported),
+        CONTRACT("models-share-no-constants", models_of_different_theta_and_eps_train_side_by_side),
+        CONTRACT("models-share-no-constants", norms_of_different_eps_share_no_constant),
+        CONTRACT("norm-gradients-do-not-depend-on-block-order", gradients_of_gamma_are_the_same_bytes),
+        CONTRACT("float16-training-stays-near-float32",
+                 float16_training_is_near_float32_at_half_the_bytes_and_1e5_does_not_overflow),
+        CONTRACT("float16-training-stays-near-float32", gradients_of_1e5_that_a_caller_gives_do_not_overflow),
+        CONTRACT("float16-training-stays-near-float32", float16_on_the_processor_is_refused),
+        CONTRACT("clipping-never-waits-for-the-host", between_gradients_and_optimizer_nothing_is_read_or_waited_for),
+        CONTRACT("clipping-never-waits-for-the-host", a_norm_of_zero_is_safe),
+        CONTRACT("clipping-never-waits-for-the-host", a_launch_of_clipping_that_fails_is_reported),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);
 }

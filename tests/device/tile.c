@@ -1,6 +1,6 @@
-/* The tiled product, which stands in where no library multiplies: contracts C-TILE-BWD-001, 002 and 007.
+/* The tiled matmul, which stands in where no library multiplies.
  *
- *     device-tile 001|007 opencl|cuda
+ *     device-tile odd-sizes|any-tile opencl|cuda
  *
  * On a processor OpenCL has a layout of its own; these tests run the one of GPUs there too.
  */
@@ -47,7 +47,7 @@ static void check_products(struct device *device, enum dtype from)
     print_message("%s, tile %d: worst NMSE %.1e\n", device_name, device->gemm_tile, worst);
 }
 
-/* C-TILE-BWD-001, 002. Seen to fail with the test `r < m && s < n` of gemm.kl weakened to `r < m`, and with FETCH loading what is
+/* Seen to fail with the test `r < m && s < n` of gemm.kl weakened to `r < m`, and with FETCH loading what is
  * beyond the matrix. */
 static void products_of_odd_sizes_and_low_ranks_are_right(void **state)
 {
@@ -60,7 +60,7 @@ static void products_of_odd_sizes_and_low_ranks_are_right(void **state)
     }
 }
 
-/* C-TILE-BWD-007. Seen to fail with the grid of kernel_of_gemm cut by KERNEL_TILE instead of the tile of the variant. */
+/* Seen to fail with the grid of kernel_of_gemm cut by KERNEL_TILE instead of the tile of the variant. */
 static void results_hold_at_any_tile(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static int64_t kernels_made(const struct device *device)
     return device->counters.compiled + device->counters.loaded;
 }
 
-/* C-TILE-BWD-007. Seen to fail with the options left out of the key in cuda_variant: a kernel of another tile is taken for it. */
+/* Seen to fail with the options left out of the key in cuda_variant: a kernel of another tile is taken for it. */
 static void what_was_prepared_for_a_tile_is_what_is_launched(void **state)
 {
     (void)state;
@@ -112,5 +112,5 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     device_name = argv[2];
-    return !strcmp(argv[1], "001") ? cmocka_run_group_tests(odd, NULL, NULL) : cmocka_run_group_tests(tiles, NULL, NULL);
+    return !strcmp(argv[1], "odd-sizes") ? cmocka_run_group_tests(odd, NULL, NULL) : cmocka_run_group_tests(tiles, NULL, NULL);
 }

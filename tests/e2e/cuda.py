@@ -65,7 +65,7 @@ class Cuda(devices.Tiny):
         self.with_environment("CUDASIM_MEMORY", str(40 << 20), too_small)
 
     def test_captured_and_uncaptured_runs_give_the_same_bytes(self):
-        """F-GRAPH-BWD-001: 50 steps of changing lengths and learning rates."""
+        """50 steps of changing lengths and learning rates."""
         self.data = self.write("mixed.jsonl", *(chat(i) for i in range(40)))
         for out in ("on", "off"):
             self.train(out, "--device", "cuda", "--cuda-graph", out, "--per-device-train-batch-size", 1, "--warmup-steps", 10,

@@ -13,7 +13,7 @@ static void make_cubin(unsigned char bytes[64], int abi, uint32_t flags)
     memcpy(bytes + 48, &flags, sizeof flags);
 }
 
-/* Contract F-PTX-001. Seen to fail with the comparison in cuda_check_target removed. */
+/* Seen to fail with the comparison in cuda_check_target removed. */
 static void code_of_another_target_is_refused_by_name(void **state)
 {
     (void)state;
