@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the Markdown pages and fails where words, lines, links or names are not as they should be.
 
-    pages.py [ROOT]         checks the pages below ROOT (the working directory)
+    pages.py [ROOT]         checks the pages below ROOT (the working directory), and the words of sources
     pages.py --self-test    shows on bad pages that each rule can fail
 
 The rules: a line of prose has at most 100 columns (tables, code and single long words may have more); the field's own words are
@@ -12,6 +12,7 @@ import re
 import sys
 
 COLUMNS = 100
+SOURCES = ["tests/contract/*.[ch]", "tests/device/tile.c"]  # only their words are checked
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.
 GENERATED = {"docs/options.md", "docs/ops.md", "docs/kernels.md"}
@@ -47,6 +48,10 @@ def prose(text):
         before = line
 
 
+def check_words(path, number, line):
+    return [f"{path}:{number}: '{m[0]}': say {instead}" for phrase, instead in WORDS for m in phrase.finditer(line)]
+
+
 def check(path, text, exists):
     """The complaints about one page; exists says of a path below the root, perhaps with a *, whether there is such a file."""
     found = []
@@ -57,9 +62,8 @@ def check(path, text, exists):
         table = line.lstrip().startswith("|")
         if len(line) > COLUMNS and not table and path not in GENERATED | ROUGH and " " in line.strip():
             complain(f"{len(line)} columns, at most {COLUMNS}")
-        for phrase, instead in WORDS if path not in ROUGH else []:
-            for m in phrase.finditer(CODE.sub("", line)):
-                complain(f"'{m[0]}': say {instead}")
+        if path not in ROUGH:
+            found += check_words(path, number, CODE.sub("", line))
         for target in LINK.findall(line):
             if not re.match(r"[a-z]+:|#", target) and not exists(str(folder / target.split("#")[0])):
                 complain(f"no file {target}")
@@ -79,6 +83,9 @@ def check_all(root):
         return any(root.glob(path)) if "*" in path else (root / path).exists()
     pages = sorted({file for pattern in PAGES for file in root.glob(pattern)})
     found = [what for file in pages for what in check(file.relative_to(root).as_posix(), file.read_text(), exists)]
+    for file in (file for pattern in SOURCES for file in root.glob(pattern)):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            found += check_words(file.relative_to(root).as_posix(), number, line)
     found += check_contracts((root / "tests/CMakeLists.txt").read_text(), (root / "docs/contracts.md").read_text())
     if not pages:
         found.append(f"{root}: no pages")
