@@ -32,11 +32,9 @@ void kernel_list_free(struct kernel_list *list)
     *list = (struct kernel_list){0};
 }
 
-static enum status open_lister(struct device **out, bool automatic)
+static enum status open_lister(struct device **out, int number)
 {
-    *out = NULL;
-    if (automatic)
-        return OK;
+    (void)number;
     struct lister *l = memory_alloc(sizeof *l);
     if (!l)
         return ERR_MEMORY;

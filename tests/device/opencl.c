@@ -324,6 +324,19 @@ static void a_kernel_without_a_text_is_refused_by_name(void **state)
     assert_fails(device_prepare(device, &command, 1, &prepared), ERR_UNSUPPORTED, "nothing");
 }
 
+static void a_number_chooses_among_the_devices(void **state)
+{
+    (void)state;
+    struct device *first, *none = NULL;
+    struct device_info info;
+    assert_ok(device_open(&first, "opencl:0"));
+    device_info(first, &info);
+    assert_true(info.memory > 0);
+    device_close(first);
+    assert_fails(device_open(&none, "opencl:999"), ERR_DEVICE, "there is no device opencl:999: this machine has ");
+    assert_null(none);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_written_may_change_at_once),
         cmocka_unit_test(after_prepare_nothing_is_compiled_or_allocated),
         cmocka_unit_test(a_kernel_without_a_text_is_refused_by_name),
+        cmocka_unit_test(a_number_chooses_among_the_devices),
     };
     const struct CMUnitTest cache[] = {cmocka_unit_test(a_second_start_compiles_nothing_and_damage_is_found)};
     const struct CMUnitTest large[] = {cmocka_unit_test(elements_beyond_two_to_the_31_are_reached)};
