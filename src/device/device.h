@@ -38,15 +38,21 @@ struct call {
 };
 
 /* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. On the host it is a function, on
- * other devices the function `name` in the text src/ops/<file>.kl, compiled as device/kernel.h says. */
+ * other devices the function `name` in the text <file>.kl of src/ops or src/device, compiled as device/kernel.h says.
+ *
+ *     {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1}
+ *
+ * SIGNATURE_<name> is name, file, operands, sizes and numbers, as the build reads them in the text (cmake/signatures.cmake:
+ * device/kernel_signatures.h). A kernel without a text runs on the host alone. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
     const char *file;
-    int operands;        /* that are passed to the function, from the first on */
-    int sizes, numbers;  /* the same of the launch's dims and numbers */
-    int group, rows;     /* work-items of a work-group, and how many rows of the grid it takes */
-    int width;           /* 1 + the dim that the text knows as WIDTH, rounded up; 0: none */
+    int operands;       /* that are passed to the function, from the first on */
+    int sizes, numbers; /* the same of the launch's dims and numbers */
+    int group, rows;    /* work-items of a work-group, and how many rows of the grid it takes */
+    bool has_width;     /* the text knows the dim of this index, rounded up, as WIDTH */
+    int width;
     const char *defines; /* what else the text must know, made by DEFINE; NULL: nothing */
 };
 

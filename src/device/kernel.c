@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "base/number.h"
+#include "device/kernel_signatures.h"
+
 /* Made by the build from dialect.h and the .kl files of src/device and src/ops: names and texts in turn, then NULL. */
 extern const char *const kernel_texts[];
 
@@ -26,9 +29,9 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
     const struct launch *launch = &command->launch;
     const struct kernel *kernel = launch->kernel;
     int at = snprintf(text, KERNEL_OPTIONS, "-DONLY_%s -DGROUP=%d", kernel->name, kernel->group);
-    if (kernel->width) {
+    if (kernel->has_width) {
         int64_t width = WIDTH_LEAST;
-        while (width < launch->dim[kernel->width - 1])
+        while (width < launch->dim[kernel->width])
             width *= 2;
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);
     }
@@ -40,7 +43,7 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
 
 int64_t kernel_groups(const struct launch *launch)
 {
-    return (launch->rows + launch->kernel->rows - 1) / launch->kernel->rows;
+    return divide_up(launch->rows, launch->kernel->rows);
 }
 
 /* A work-group makes DOWN x ACROSS squares of TILE x TILE results, and has a work-item for each place in a square; gemm.kl is
@@ -50,8 +53,8 @@ int64_t kernel_groups(const struct launch *launch)
     {                                                                                                                            \
         tile, down,                                                                                                              \
         {                                                                                                                        \
-            "gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = (tile) * (tile), .rows = 1,                        \
-                          .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                    \
+            SIGNATURE_gemm, .group = (tile) * (tile), .rows = 1,                                                                 \
+                            .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                  \
         }                                                                                                                        \
     }
 
@@ -75,7 +78,7 @@ void kernel_of_gemm(struct command *command, const struct command *gemm, int til
         .launch = {.kernel = &gemms[which].kernel,
                    .dtype = {g->a, g->b, g->c},
                    .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
-                   .rows = (g->m + rows - 1) / rows * ((g->n + columns - 1) / columns),
+                   .rows = divide_up(g->m, rows) * divide_up(g->n, columns),
                    .block = 1},
     };
     memcpy(command->operand, gemm->operand, sizeof command->operand);

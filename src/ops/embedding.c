@@ -6,7 +6,7 @@
  */
 #include "ops/op.h"
 
-enum { IDS, W, ORDER };
+enum { IDS, W, ORDER, INPUTS };
 enum { Y };
 enum { T, C };
 enum { FIXED }; /* number: 1 + the id that gets no gradient; 0: none */
@@ -15,7 +15,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 {
     const int32_t *ids = c->data[IDS];
     const void *w = c->data[W];
-    void *y = c->data[3];
+    void *y = c->data[INPUTS + Y];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         int64_t from = ids[t] * channels, to = t * channels;
@@ -27,7 +27,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 
 KERNEL_BODY static void embedding_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[W], c->dtype[3], body, c, begin, end);
+    SPECIALISE2(c->dtype[W], c->dtype[INPUTS + Y], body, c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -86,7 +86,7 @@ const struct op OP(embedding) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"embedding", embedding_forward, .file = "embedding", .operands = 4, .sizes = 2, .group = 128, .rows = 1},
+    .kernel = {SIGNATURE_embedding, .host = embedding_forward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };
@@ -94,6 +94,7 @@ const struct op OP(embedding) = {
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_IDS, BWD_ORDER, BWD_DY, BWD_DW };
+enum { BWD_DW_AFTER };
 
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype ty, enum dtype tw)
 {
@@ -126,7 +127,7 @@ static enum status shape_bwd(struct program *p, struct node *n)
     TRY(node_expect(n, BWD_ORDER, 1, SHAPE(n->size[T])));
     TRY(node_expect(n, BWD_DY, 2, SHAPE(n->size[T], -1)));
     TRY(node_expect(n, BWD_DW, 2, SHAPE(-1, n->size[C])));
-    node_alias(p, n, 0, BWD_DW);
+    node_alias(p, n, BWD_DW_AFTER, BWD_DW);
     return program_status(p);
 }
 
@@ -150,8 +151,7 @@ const struct op OP(embedding_bwd) = {
     .inputs = {"ids", "order", "dy", "dw"},
     .outputs = {"dw"},
     .shape = shape_bwd,
-    .kernel = {"embedding_bwd", embedding_backward, .file = "embedding", .operands = 4, .sizes = 2, .numbers = 1, .group = 128,
-               .rows = 1},
+    .kernel = {SIGNATURE_embedding_bwd, .host = embedding_backward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples_bwd,
 };

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "device/kernel.h"
+#include "device/kernel_signatures.h"
 #include "ops/ops.h"
 #include "product.h"
 
@@ -96,7 +97,7 @@ static void a_product_over_a_vocabulary_keeps_its_digits(void **state)
 
 static struct command cast_command(enum dtype from, enum dtype to, int64_t count)
 {
-    static const struct kernel kernel = {"cast", NULL, .file = "cast", .operands = 2, .group = 256, .rows = 256};
+    static const struct kernel kernel = {SIGNATURE_cast, .group = 256, .rows = 256};
     struct command command = {.kind = COMMAND_LAUNCH,
                               .launch = {.kernel = &kernel, .dtype = {from, to}, .rows = count, .block = 1}};
     assert_ok(device_alloc(device, count * dtype_size(from), &command.operand[0].block));
