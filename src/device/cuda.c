@@ -242,7 +242,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
     case COMMAND_GEMM:
         if (!cuda_gemm_takes(c, &command->gemm)) {
             c->device.counters.gemms++;
-            kernel_of_gemm(&launch, command, c->device.gemm_tile);
+            kernel_of_gemm(&launch, command, c->device.gemm_tile, false);
             return prepare_launch(c, p, &launch, step);
         }
         step->gemm = command->gemm;

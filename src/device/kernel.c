@@ -49,33 +49,35 @@ int64_t kernel_groups(const struct launch *launch)
 /* A work-group makes DOWN x ACROSS squares of TILE x TILE results, and has a work-item for each place in a square; gemm.kl is
  * told. Few rows for products with few of them: decoding, and gradients of low-rank factors. */
 #define ACROSS 4
-#define GEMM(tile, down)                                                                                                         \
+#define GEMM(name, tile, down)                                                                                                   \
     {                                                                                                                            \
         tile, down,                                                                                                              \
         {                                                                                                                        \
-            SIGNATURE_gemm, .group = (tile) * (tile), .rows = 1,                                                                 \
-                            .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                  \
+            SIGNATURE_##name, .group = (tile) * (tile), .rows = 1,                                                               \
+                              .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                \
         }                                                                                                                        \
     }
+#define GEMMS_OF(name)                                                                                                           \
+    GEMM(name, 8, 1), GEMM(name, 8, 4), GEMM(name, 16, 1), GEMM(name, 16, 4), GEMM(name, 32, 1), GEMM(name, 32, 4)
 
-static const struct {
+enum { GEMMS = 6 };
+
+static const struct tiled {
     int tile, down;
     struct kernel kernel;
-} gemms[] = {GEMM(8, 1), GEMM(8, 4), GEMM(16, 1), GEMM(16, 4), GEMM(32, 1), GEMM(32, 4)};
+} gemms[GEMMS] = {GEMMS_OF(gemm)}, gemms_processor[GEMMS] = {GEMMS_OF(gemm_processor)};
 
-enum { GEMMS = sizeof gemms / sizeof gemms[0] };
-
-void kernel_of_gemm(struct command *command, const struct command *gemm, int tile)
+void kernel_of_gemm(struct command *command, const struct command *gemm, int tile, bool processor)
 {
     const struct gemm *g = &gemm->gemm;
-    int which = 0;
+    const struct tiled *chosen = processor ? gemms_processor : gemms, *last = chosen + GEMMS - 1;
     tile = tile ? tile : KERNEL_TILE;
-    while (which < GEMMS - 1 && (gemms[which].tile < tile || (gemms[which].down == 1 && g->m > tile)))
-        which++;
-    int64_t rows = gemms[which].tile * gemms[which].down, columns = gemms[which].tile * ACROSS;
+    while (chosen < last && (chosen->tile < tile || (chosen->down == 1 && g->m > tile)))
+        chosen++;
+    int64_t rows = chosen->tile * chosen->down, columns = chosen->tile * ACROSS;
     *command = (struct command){
         .kind = COMMAND_LAUNCH,
-        .launch = {.kernel = &gemms[which].kernel,
+        .launch = {.kernel = &chosen->kernel,
                    .dtype = {g->a, g->b, g->c},
                    .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
                    .rows = divide_up(g->m, rows) * divide_up(g->n, columns),

@@ -95,7 +95,7 @@ static enum status prepare(struct device *device, const struct command *commands
         if (commands[i].kind == COMMAND_LAUNCH)
             TRY(add_launch(list, &commands[i]));
         if (commands[i].kind == COMMAND_GEMM) {
-            kernel_of_gemm(&product, &commands[i], device->gemm_tile);
+            kernel_of_gemm(&product, &commands[i], device->gemm_tile, false);
             TRY(add_launch(list, &product));
         }
     }

@@ -345,7 +345,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
         if (takes)
             return opencl_gemm_prepare(o, command, &step->product);
-        kernel_of_gemm(&launch, command, o->device.gemm_tile);
+        kernel_of_gemm(&launch, command, o->device.gemm_tile, !o->gpu);
         return prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
         step->to = o->blocks[command->operand[0].block];

@@ -77,6 +77,17 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     device_close(device);
 }
 
+/* The row of a product for a processor, which has vectors, and of one for a GPU. */
+static void a_processor_has_its_own_product(void **state)
+{
+    (void)state;
+    struct command launch, product = {.kind = COMMAND_GEMM, .gemm = {.m = 5, .n = 9, .k = 9}};
+    kernel_of_gemm(&launch, &product, 0, true);
+    assert_string_equal(launch.launch.kernel->name, "gemm_processor");
+    kernel_of_gemm(&launch, &product, 0, false);
+    assert_string_equal(launch.launch.kernel->name, "gemm");
+}
+
 /* Seen to fail without the comparison in lower_launch. */
 static void an_op_that_does_not_fit_its_kernel_is_refused(void **state)
 {
@@ -149,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_variant_is_listed_once_and_nothing_runs),
+        cmocka_unit_test(a_processor_has_its_own_product),
         cmocka_unit_test(an_op_that_does_not_fit_its_kernel_is_refused),
         cmocka_unit_test(what_a_model_needs_is_told_as_json),
         cmocka_unit_test(memory_may_run_out_anywhere),
