@@ -82,9 +82,9 @@ enum status cpu_open(struct device **out, const struct gemm_engine *engine)
     return OK;
 }
 
-static enum status open_with_onednn(struct device **out, bool automatic)
+static enum status open_with_onednn(struct device **out, int number)
 {
-    (void)automatic;
+    (void)number;
     return cpu_open(out, &gemm_onednn);
 }
 

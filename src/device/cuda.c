@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "base/number.h"
+
 static struct cuda *cuda_of(struct device *device)
 {
     return (struct cuda *)device;
@@ -42,10 +44,10 @@ CUdeviceptr cuda_address(const struct cuda *c, struct operand operand)
 
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
-static enum status read_capability(struct cuda *c)
+static enum status read_capability(struct cuda *c, int number)
 {
     int major = 0, minor = -1;
-    TRY(cuda_check(cu.cuDeviceGet(&c->number, 0), "asking for the first device"));
+    TRY(cuda_check(cu.cuDeviceGet(&c->number, number), "asking for the device"));
     TRY(cuda_check(cu.cuDeviceGetName(c->name, (int)sizeof c->name, c->number), "asking for the device's name"));
     CUresult code = cu.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, c->number);
     if (code == CUDA_SUCCESS)
@@ -57,9 +59,9 @@ static enum status read_capability(struct cuda *c)
     return OK;
 }
 
-static enum status connect(struct cuda *c)
+static enum status connect(struct cuda *c, int number)
 {
-    TRY(read_capability(c));
+    TRY(read_capability(c, number));
     TRY(cuda_compile_open(c));
     TRY(cuda_check(cu.cuDevicePrimaryCtxRetain(&c->context, c->number), "creating a context"));
     TRY(enter(c));
@@ -99,18 +101,20 @@ static void close_cuda(struct device *device)
     memory_free(c);
 }
 
-static enum status open_cuda(struct device **out, bool automatic)
+static enum status open_cuda(struct device **out, int number)
 {
     int count;
     *out = NULL;
     TRY(cuda_load_driver(&count));
     if (!count)
-        return automatic ? OK : ERR_DEVICE; /* the message says what is missing */
+        return number == DEVICE_AUTO ? OK : ERR_DEVICE; /* the message says what is missing */
+    if (number >= count)
+        return device_no_such_number(&device_cuda, number, count);
     struct cuda *c = memory_alloc(sizeof *c);
     if (!c)
         return ERR_MEMORY;
     c->device.class = &device_cuda;
-    enum status status = connect(c);
+    enum status status = connect(c, (int)max(number, 0));
     if (status != OK) {
         close_cuda(&c->device);
         return status;
@@ -238,7 +242,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
     case COMMAND_GEMM:
         if (!cuda_gemm_takes(c, &command->gemm)) {
             c->device.counters.gemms++;
-            kernel_of_gemm(&launch, command, c->device.gemm_tile);
+            kernel_of_gemm(&launch, command, c->device.gemm_tile, false);
             return prepare_launch(c, p, &launch, step);
         }
         step->gemm = command->gemm;

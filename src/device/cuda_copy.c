@@ -3,6 +3,8 @@
  * lands in two more, and its event tells when it is there. */
 #include "device/cuda.h"
 
+#include "base/number.h"
+
 enum status cuda_copy_open(struct cuda *c)
 {
     for (int i = 0; i < CUDA_RING; i++) {
@@ -59,7 +61,7 @@ enum status cuda_write(struct device *device, struct operand to, enum dtype to_t
     int64_t size = dtype_size(to_type), most = CUDA_PINNED / size;
     TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
     for (int64_t at = 0; at < count; at += most) {
-        int64_t some = count - at < most ? count - at : most;
+        int64_t some = min(count - at, most);
         int slot;
         TRY(next_pinned(c, &slot));
         TRY(device_convert(c->pinned[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));
@@ -80,7 +82,7 @@ enum status cuda_read(struct device *device, void *to, struct operand from, int6
     struct cuda *c = (struct cuda *)device;
     TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
     for (int64_t at = 0; at < bytes; at += CUDA_PINNED) {
-        int64_t some = bytes - at < CUDA_PINNED ? bytes - at : CUDA_PINNED;
+        int64_t some = min(bytes - at, CUDA_PINNED);
         c->busy = true;
         TRY(cuda_check(cu.cuMemcpyDtoHAsync(c->landing, cuda_address(c, from) + (CUdeviceptr)at, (size_t)some, c->stream),
                        "reading"));

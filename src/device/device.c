@@ -1,46 +1,117 @@
 /* Finding a device by name, and the calls that go to its class. */
 #include "device/device.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/parallel.h"
-#include "device/kernel_list.h"
 
-/* The best ones first; the last is never taken by itself. */
-static const struct device_class *const classes[] = {&device_cuda, &device_opencl, &device_cpu, &device_kernels};
+enum purpose { COMPUTES, LISTS };
+enum numbers { SINGLE, NUMBERED };
 
-enum { CLASSES = sizeof classes / sizeof classes[0] };
+static const struct kind {
+    const struct device_class *class;
+    enum purpose purpose;
+    enum numbers numbers;
+    const char *library, *hardware;
+} kinds[] = {
+#define DEVICE(name, purpose, numbers, library, hardware) {&device_##name, purpose, numbers, library, hardware},
+#include "device/devices.def"
+#undef DEVICE
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0], TEXT_MOST = 256, NUMBER_MOST = 9999 };
+
+const char *device_choice(int index)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].purpose == COMPUTES && index-- == 0)
+            return kinds[i].class->name;
+    return NULL;
+}
+
+/* Why `auto` took this kind: what those before it lack. */
+static void give_reason(char text[TEXT_MOST], int chosen)
+{
+    int at = 0;
+    if (!chosen)
+        snprintf(text, TEXT_MOST, "%s comes first where there is a %s for it", kinds[0].library, kinds[0].hardware);
+    for (int i = 0; i < chosen && at < TEXT_MOST; i++)
+        at += snprintf(text + at, (size_t)(TEXT_MOST - at), "%s no %s for %s", i ? " and" : "there is", kinds[i].hardware,
+                       kinds[i].library);
+}
 
 /* The best that is there. One that is there and cannot be used is an error: what was paid for should not idle in silence. */
 static enum status open_best(struct device **out)
 {
-    for (size_t i = 0; i < CLASSES && !*out; i++) {
-        enum status status = classes[i]->open(out, true);
+    int chosen = 0;
+    for (; chosen < KINDS; chosen++) {
+        if (kinds[chosen].purpose != COMPUTES)
+            continue;
+        enum status status = kinds[chosen].class->open(out, DEVICE_AUTO);
         if (status != OK)
             return fail_at(status, "there is a device for %s, but it cannot be used (--device cpu would go on without it): ",
-                           classes[i]->name);
+                           kinds[chosen].class->name);
+        if (*out)
+            break;
     }
     if (!*out)
         return fail(ERR_DEVICE, "no device is usable");
     struct device_info info;
+    char reason[TEXT_MOST];
     device_info(*out, &info);
-    log_message(LOG_INFO, "device %s: %s (%s; --device says otherwise)", (*out)->class->name, info.name,
-                (*out)->class == classes[0]   ? "CUDA comes first where there is a card for it"
-                : (*out)->class == classes[1] ? "there is no card for CUDA"
-                                              : "there is no card for CUDA and no GPU for OpenCL");
+    give_reason(reason, chosen);
+    log_message(LOG_INFO, "device %s: %s (%s; --device says otherwise)", kinds[chosen].class->name, info.name, reason);
+    return OK;
+}
+
+static enum status unknown_name(const char *name)
+{
+    char names[TEXT_MOST] = "";
+    int at = 0;
+    for (int i = 0; device_choice(i) && at < TEXT_MOST; i++)
+        at += snprintf(names + at, (size_t)(TEXT_MOST - at), "%s%s", i ? ", " : "", device_choice(i));
+    return fail(ERR_ARGUMENT, "there is no device '%s': use %s or auto", name, names);
+}
+
+/* What follows a device's name: nothing, or a colon and its number. */
+static enum status read_number(const struct kind *kind, const char *name, const char *rest, int *number)
+{
+    char *end = NULL;
+    *number = DEVICE_PREFERRED;
+    if (!*rest)
+        return OK;
+    if (kind->numbers == SINGLE)
+        return fail(ERR_ARGUMENT, "there is no device '%s': there is one %s, which takes no number", name, kind->class->name);
+    long value = rest[1] >= '0' && rest[1] <= '9' ? strtol(rest + 1, &end, 10) : -1;
+    if (value < 0 || value > NUMBER_MOST || *end)
+        return fail(ERR_ARGUMENT, "there is no device '%s': a number from 0 on stands after the colon, as in %s:1", name,
+                    kind->class->name);
+    *number = (int)value;
     return OK;
 }
 
 enum status device_open(struct device **out, const char *name)
 {
+    size_t length = strcspn(name, ":");
+    int number;
     *out = NULL;
     if (!strcmp(name, "auto"))
         return open_best(out);
-    for (size_t i = 0; i < CLASSES; i++)
-        if (!strcmp(name, classes[i]->name))
-            return classes[i]->open(out, false);
-    return fail(ERR_DEVICE, "there is no device '%s': use cpu, opencl, cuda or auto", name);
+    for (int i = 0; i < KINDS; i++)
+        if (strlen(kinds[i].class->name) == length && !strncmp(name, kinds[i].class->name, length)) {
+            TRY(read_number(&kinds[i], name, name + length, &number));
+            return kinds[i].class->open(out, number);
+        }
+    return unknown_name(name);
+}
+
+enum status device_no_such_number(const struct device_class *class, int number, int count)
+{
+    return fail(ERR_DEVICE, "there is no device %s:%d: this machine has %d of them, and the first is %s:0", class->name, number,
+                count, class->name);
 }
 
 void device_close(struct device *device)

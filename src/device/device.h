@@ -19,7 +19,9 @@
 enum {
     OPERANDS = 12, /* of one command */
     NUMBERS = 8,
-    DEVICE_LATER = 2, /* reads that may be under way at once */
+    DEVICE_LATER = 2,      /* reads that may be under way at once */
+    DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
+    DEVICE_AUTO = -2,      /* the same, but OK and no device where it is not worth while */
 };
 
 struct operand {
@@ -36,15 +38,21 @@ struct call {
 };
 
 /* A kernel runs over the rows [begin, end) of its grid; rows are independent of each other. On the host it is a function, on
- * other devices the function `name` in the text src/ops/<file>.kl, compiled as device/kernel.h says. */
+ * other devices the function `name` in the text <file>.kl of src/ops or src/device, compiled as device/kernel.h says.
+ *
+ *     {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1}
+ *
+ * SIGNATURE_<name> is name, file, operands, sizes and numbers, as the build reads them in the text (cmake/signatures.cmake:
+ * device/kernel_signatures.h). A kernel without a text runs on the host alone. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
     const char *file;
-    int operands;        /* that are passed to the function, from the first on */
-    int sizes, numbers;  /* the same of the launch's dims and numbers */
-    int group, rows;     /* work-items of a work-group, and how many rows of the grid it takes */
-    int width;           /* 1 + the dim that the text knows as WIDTH, rounded up; 0: none */
+    int operands;       /* that are passed to the function, from the first on */
+    int sizes, numbers; /* the same of the launch's dims and numbers */
+    int group, rows;    /* work-items of a work-group, and how many rows of the grid it takes */
+    bool has_width;     /* the text knows the dim of this index, rounded up, as WIDTH */
+    int width;
     const char *defines; /* what else the text must know, made by DEFINE; NULL: nothing */
 };
 
@@ -121,9 +129,9 @@ struct prepared;
 
 struct device_class {
     const char *name;
-    bool compiles;                                            /* runs kernels from their text; otherwise their host functions */
-    bool asynchronous;                                        /* runs return before they are done */
-    enum status (*open)(struct device **out, bool automatic); /* automatic: OK and *out NULL where it is not worth while */
+    bool compiles;                                        /* runs kernels from their text; otherwise their host functions */
+    bool asynchronous;                                    /* runs return before they are done */
+    enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */
@@ -151,10 +159,19 @@ struct device {
     bool one_by_one;               /* lists run command by command even where they could be issued as one */
 };
 
-extern const struct device_class device_cpu, device_opencl, device_cuda;
+#define DEVICE(name, purpose, numbers, library, hardware) extern const struct device_class device_##name;
+#include "device/devices.def"
+#undef DEVICE
 
-/* By name: cpu, opencl, cuda, auto. ERR_DEVICE with what is missing and how to get it. */
+/* By name (devices.def), with a number where there may be several: cpu, opencl, cuda:1, or auto. ERR_ARGUMENT for any other text,
+ * ERR_DEVICE with what is missing and how to get it. */
 enum status device_open(struct device **out, const char *name);
+
+/* The names that a user may choose, the best device first; NULL after the last. */
+const char *device_choice(int index);
+
+/* For devices: ERR_DEVICE, because there are only so many. */
+enum status device_no_such_number(const struct device_class *class, int number, int count);
 void device_close(struct device *device); /* NULL is fine */
 void device_info(struct device *device, struct device_info *info);
 

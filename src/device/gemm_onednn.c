@@ -9,6 +9,7 @@
 #include <dnnl.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "device/cpu.h"
 
 struct state {
@@ -167,7 +168,7 @@ static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl
     int64_t bytes = scratchpad ? (int64_t)dnnl_memory_desc_get_size(scratchpad) : 0;
     if (code == dnnl_success && bytes)
         code = dnnl_memory_create(&piece->memory[GEMM_WORKSPACE], scratchpad, state->engine, DNNL_MEMORY_NONE);
-    *workspace = bytes > *workspace ? bytes : *workspace;
+    *workspace = max(bytes, *workspace);
     return code;
 }
 
@@ -207,9 +208,9 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     if (!plan)
         return ERR_MEMORY;
     bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m >= ROWS_LEAST;
-    int64_t k = cut && g->k > CHAIN ? CHAIN : g->k;
+    int64_t k = cut ? min(g->k, CHAIN) : g->k;
     plan->state = state;
-    plan->count = (g->k + k - 1) / k;
+    plan->count = divide_up(g->k, k);
     plan->step_a = k * dtype_size(g->a) * (g->transpose_a ? g->m : 1);
     plan->step_b = k * dtype_size(g->b) * (g->transpose_b ? 1 : g->n);
     *workspace = 0;

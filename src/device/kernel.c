@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "base/number.h"
+#include "device/kernel_signatures.h"
+
 /* Made by the build from dialect.h and the .kl files of src/device and src/ops: names and texts in turn, then NULL. */
 extern const char *const kernel_texts[];
 
@@ -26,9 +29,9 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
     const struct launch *launch = &command->launch;
     const struct kernel *kernel = launch->kernel;
     int at = snprintf(text, KERNEL_OPTIONS, "-DONLY_%s -DGROUP=%d", kernel->name, kernel->group);
-    if (kernel->width) {
+    if (kernel->has_width) {
         int64_t width = WIDTH_LEAST;
-        while (width < launch->dim[kernel->width - 1])
+        while (width < launch->dim[kernel->width])
             width *= 2;
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);
     }
@@ -40,42 +43,44 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
 
 int64_t kernel_groups(const struct launch *launch)
 {
-    return (launch->rows + launch->kernel->rows - 1) / launch->kernel->rows;
+    return divide_up(launch->rows, launch->kernel->rows);
 }
 
 /* A work-group makes DOWN x ACROSS squares of TILE x TILE results, and has a work-item for each place in a square; gemm.kl is
  * told. Few rows for products with few of them: decoding, and gradients of low-rank factors. */
 #define ACROSS 4
-#define GEMM(tile, down)                                                                                                         \
+#define GEMM(name, tile, down)                                                                                                   \
     {                                                                                                                            \
         tile, down,                                                                                                              \
         {                                                                                                                        \
-            "gemm", NULL, .file = "gemm", .operands = 3, .sizes = 6, .group = (tile) * (tile), .rows = 1,                        \
-                          .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                    \
+            SIGNATURE_##name, .group = (tile) * (tile), .rows = 1,                                                               \
+                              .defines = " -DTILE=" DEFINE_TEXT(tile) " -DDOWN=" DEFINE_TEXT(down) DEFINE(ACROSS)                \
         }                                                                                                                        \
     }
+#define GEMMS_OF(name)                                                                                                           \
+    GEMM(name, 8, 1), GEMM(name, 8, 4), GEMM(name, 16, 1), GEMM(name, 16, 4), GEMM(name, 32, 1), GEMM(name, 32, 4)
 
-static const struct {
+enum { GEMMS = 6 };
+
+static const struct tiled {
     int tile, down;
     struct kernel kernel;
-} gemms[] = {GEMM(8, 1), GEMM(8, 4), GEMM(16, 1), GEMM(16, 4), GEMM(32, 1), GEMM(32, 4)};
+} gemms[GEMMS] = {GEMMS_OF(gemm)}, gemms_processor[GEMMS] = {GEMMS_OF(gemm_processor)};
 
-enum { GEMMS = sizeof gemms / sizeof gemms[0] };
-
-void kernel_of_gemm(struct command *command, const struct command *gemm, int tile)
+void kernel_of_gemm(struct command *command, const struct command *gemm, int tile, bool processor)
 {
     const struct gemm *g = &gemm->gemm;
-    int which = 0;
+    const struct tiled *chosen = processor ? gemms_processor : gemms, *last = chosen + GEMMS - 1;
     tile = tile ? tile : KERNEL_TILE;
-    while (which < GEMMS - 1 && (gemms[which].tile < tile || (gemms[which].down == 1 && g->m > tile)))
-        which++;
-    int64_t rows = gemms[which].tile * gemms[which].down, columns = gemms[which].tile * ACROSS;
+    while (chosen < last && (chosen->tile < tile || (chosen->down == 1 && g->m > tile)))
+        chosen++;
+    int64_t rows = chosen->tile * chosen->down, columns = chosen->tile * ACROSS;
     *command = (struct command){
         .kind = COMMAND_LAUNCH,
-        .launch = {.kernel = &gemms[which].kernel,
+        .launch = {.kernel = &chosen->kernel,
                    .dtype = {g->a, g->b, g->c},
                    .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
-                   .rows = (g->m + rows - 1) / rows * ((g->n + columns - 1) / columns),
+                   .rows = divide_up(g->m, rows) * divide_up(g->n, columns),
                    .block = 1},
     };
     memcpy(command->operand, gemm->operand, sizeof command->operand);

@@ -32,11 +32,9 @@ void kernel_list_free(struct kernel_list *list)
     *list = (struct kernel_list){0};
 }
 
-static enum status open_lister(struct device **out, bool automatic)
+static enum status open_lister(struct device **out, int number)
 {
-    *out = NULL;
-    if (automatic)
-        return OK;
+    (void)number;
     struct lister *l = memory_alloc(sizeof *l);
     if (!l)
         return ERR_MEMORY;
@@ -97,7 +95,7 @@ static enum status prepare(struct device *device, const struct command *commands
         if (commands[i].kind == COMMAND_LAUNCH)
             TRY(add_launch(list, &commands[i]));
         if (commands[i].kind == COMMAND_GEMM) {
-            kernel_of_gemm(&product, &commands[i], device->gemm_tile);
+            kernel_of_gemm(&product, &commands[i], device->gemm_tile, false);
             TRY(add_launch(list, &product));
         }
     }

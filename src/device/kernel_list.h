@@ -19,8 +19,6 @@ struct kernel_list {
     int64_t count, capacity;
 };
 
-extern const struct device_class device_kernels;
-
 /* What has been prepared on such a device. */
 const struct kernel_list *kernel_list_of(const struct device *device);
 

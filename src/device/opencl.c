@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#include "base/number.h"
+
 enum { STAGING = 4 << 20, SCRATCH = 64 << 10, ARGUMENTS = 2 * OPERANDS + 1 + 2 * NUMBERS };
 
 struct argument {
@@ -81,8 +83,7 @@ static enum status connect(struct opencl *o)
         if (!o->staging[i])
             return ERR_MEMORY;
     }
-    o->alignment = device_number(o, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
-    o->alignment = o->alignment > 0 ? o->alignment : 1;
+    o->alignment = max(device_number(o, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8, 1);
     opencl_gemm_open(o);
     return kernel_cache_open(&o->cache, NULL);
 }
@@ -128,11 +129,11 @@ static void close_opencl(struct device *device)
     memory_free(o);
 }
 
-static enum status open_opencl(struct device **out, bool automatic)
+static enum status open_opencl(struct device **out, int number)
 {
     cl_device_id id;
     *out = NULL;
-    TRY(opencl_find(&id, automatic));
+    TRY(opencl_find(&id, number));
     if (!id)
         return OK;
     struct opencl *o = memory_alloc(sizeof *o);
@@ -235,7 +236,7 @@ static enum status write_elements(struct device *device, struct operand to, enum
     struct opencl *o = opencl_of(device);
     int64_t size = dtype_size(to_type), most = STAGING / size;
     for (int64_t at = 0; at < count; at += most) {
-        int64_t some = count - at < most ? count - at : most;
+        int64_t some = min(count - at, most);
         int slot;
         TRY(next_staging(o, &slot));
         TRY(device_convert(o->staging[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));
@@ -344,7 +345,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
         if (takes)
             return opencl_gemm_prepare(o, command, &step->product);
-        kernel_of_gemm(&launch, command, o->device.gemm_tile);
+        kernel_of_gemm(&launch, command, o->device.gemm_tile, !o->gpu);
         return prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
         step->to = o->blocks[command->operand[0].block];

@@ -84,8 +84,9 @@ struct opencl {
     cl_event arrived[DEVICE_LATER]; /* NULL: it is there */
 };
 
-/* Opens the library and finds a device: a GPU first. With gpu_only, OK and *id NULL where there is none. */
-enum status opencl_find(cl_device_id *id, bool gpu_only);
+/* Opens the library and finds the device of a number; without one a GPU first. For DEVICE_AUTO, OK and *id NULL where there is no
+ * GPU. */
+enum status opencl_find(cl_device_id *id, int number);
 
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
 enum status opencl_check(cl_int code, const char *what);

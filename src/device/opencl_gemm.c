@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/library.h"
+#include "base/number.h"
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, CL_BUFFER_CREATE_TYPE_REGION = 0x1220 };
 
@@ -116,7 +117,7 @@ enum status opencl_gemm_prepare(struct opencl *o, const struct command *command,
     TRY(ask_workspace(o, &p->gemm, &bytes));
     if (bytes) {
         cl_int code;
-        int64_t begin = (at.offset + o->alignment - 1) / o->alignment * o->alignment;
+        int64_t begin = round_up(at.offset, o->alignment);
         size_t region[] = {(size_t)begin, (size_t)(at.offset + bytes - begin)};
         p->workspace = cl.clCreateSubBuffer(o->blocks[at.block], CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region, &code);
         TRY(opencl_check(code, "a product's workspace"));

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/library.h"
+#include "base/number.h"
 
 struct opencl_library cl;
 
@@ -83,36 +84,43 @@ static bool is_gpu(cl_device_id device)
     return type & CL_DEVICE_TYPE_GPU;
 }
 
-/* The first GPU of all platforms; else, if that will do, the first device. */
-static cl_device_id choose(cl_platform_id *platforms, cl_uint count, bool gpu_only)
-{
-    cl_device_id found = NULL, devices[DEVICES];
-    for (cl_uint p = 0; p < count; p++) {
-        cl_uint some = 0;
-        if (cl.clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, DEVICES, devices, &some) != CL_SUCCESS)
-            continue;
-        for (cl_uint i = 0; i < some && i < DEVICES; i++) {
-            if (is_gpu(devices[i]))
-                return devices[i];
-            found = found ? found : devices[i];
-        }
-    }
-    return gpu_only ? NULL : found;
-}
-
-enum status opencl_find(cl_device_id *id, bool gpu_only)
+/* The devices of all platforms, one after the other: the order of their numbers. */
+static int list_devices(cl_device_id devices[DEVICES])
 {
     cl_platform_id platforms[PLATFORMS];
-    cl_uint count = 0;
+    cl_uint platform_count = 0, some;
+    int count = 0;
+    if (cl.clGetPlatformIDs(PLATFORMS, platforms, &platform_count) != CL_SUCCESS)
+        return 0;
+    for (cl_uint p = 0; p < platform_count && p < PLATFORMS && count < DEVICES; p++)
+        if (cl.clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, (cl_uint)(DEVICES - count), devices + count, &some) == CL_SUCCESS)
+            count = (int)min(count + (int64_t)some, DEVICES);
+    return count;
+}
+
+/* The first GPU; else, if that will do, the first device. */
+static cl_device_id choose(const cl_device_id *devices, int count, bool gpu_only)
+{
+    for (int i = 0; i < count; i++)
+        if (is_gpu(devices[i]))
+            return devices[i];
+    return count && !gpu_only ? devices[0] : NULL;
+}
+
+enum status opencl_find(cl_device_id *id, int number)
+{
+    cl_device_id devices[DEVICES];
+    bool gpu_only = number == DEVICE_AUTO;
     *id = NULL;
     if (gpu_only && !may_have_gpu())
         return OK;
     enum status status = load();
     if (status != OK)
         return gpu_only ? OK : status;
-    if (cl.clGetPlatformIDs(PLATFORMS, platforms, &count) != CL_SUCCESS)
-        count = 0;
-    *id = choose(platforms, count < PLATFORMS ? count : PLATFORMS, gpu_only);
+    int count = list_devices(devices);
+    if (count && number >= count)
+        return device_no_such_number(&device_opencl, number, count);
+    *id = count && number >= 0 ? devices[number] : choose(devices, count, gpu_only);
     if (*id || gpu_only)
         return OK;
     return fail(ERR_DEVICE,

@@ -1,13 +1,13 @@
 /* add: y = x + d, in x's element type; the residual stream is wider than what is added to it in 16-bit runs. */
 #include "ops/op.h"
 
-enum { X, D };
+enum { X, D, INPUTS };
 enum { Y };
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype td)
 {
     const void *x = c->data[X], *d = c->data[D];
-    void *y = c->data[2];
+    void *y = c->data[INPUTS + Y];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++)
         store(tx, y, i, load(tx, x, i) + load(td, d, i));
@@ -52,9 +52,9 @@ const struct op OP(add) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"add", add_forward, .file = "add", .operands = 3, .group = 256, .rows = 256},
+    .kernel = {SIGNATURE_add, .host = add_forward, .group = 256, .rows = 256},
     .block = 16384,
-    .in_place = 1 + X,
+    .in_place = true,
     .flops = flops,
     .examples = examples,
 };

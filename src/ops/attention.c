@@ -10,6 +10,7 @@
 
 enum { Q, K, V, FIRST, LAST, UNTIL };
 enum { Y, LSE };
+enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_OPERANDS };
 
 struct rows { /* a tile of queries in work */
     int64_t count, width;
@@ -44,51 +45,49 @@ static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, in
 static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
-    const int32_t *first = c->data[FIRST], *last = c->data[LAST];
+    const int32_t *first = c->data[FWD_FIRST], *last = c->data[FWD_LAST];
     struct rows rows;
-    rows.count = c->dim[AT_T] - first_row < TILE_Q ? c->dim[AT_T] - first_row : TILE_Q;
+    rows.count = min(c->dim[AT_T] - first_row, TILE_Q);
     rows.width = pad_lanes(D);
-    int64_t padded = (rows.count + 3) / 4 * 4;
-    tile_load(rows.q, rows.width, c->data[Q], first_row, rows.count, padded, heads, head, D, (real)c->number[0], dt);
+    int64_t padded = round_up(rows.count, 4);
+    tile_load(rows.q, rows.width, c->data[FWD_Q], first_row, rows.count, padded, heads, head, D, (real)c->number[AT_SCALE], dt);
     memset(rows.y, 0, (size_t)(padded * rows.width) * sizeof(real));
     int64_t low = first[first_row], high = last[first_row];
     for (int64_t i = 0; i < rows.count; i++) {
         rows.most[i] = -(real)INFINITY;
         rows.sum[i] = 0;
-        low = first[first_row + i] < low ? first[first_row + i] : low;
-        high = last[first_row + i] > high ? last[first_row + i] : high;
+        low = min(low, first[first_row + i]);
+        high = max(high, last[first_row + i]);
     }
     real keys[HEAD_MOST * TILE_K], values[TILE_K * HEAD_MOST];
     for (int64_t s = low; s <= high; s += TILE_K) {
-        int64_t count = high + 1 - s < TILE_K ? high + 1 - s : TILE_K;
-        tile_load_transposed(keys, c->data[K], s, count, kv_heads, kv, D, dt);
+        int64_t count = min(high + 1 - s, TILE_K);
+        tile_load_transposed(keys, c->data[FWD_K], s, count, kv_heads, kv, D, dt);
         tile_multiply(rows.score, TILE_K, rows.q, rows.width, keys, TILE_K, padded, TILE_K, D, false);
         for (int64_t i = 0; i < padded; i++) {
             if (i >= rows.count) {
                 memset(rows.score + i * TILE_K, 0, TILE_K * sizeof(real));
                 continue;
             }
-            int64_t begin = first[first_row + i] - s, end = last[first_row + i] + 1 - s;
-            begin = begin < 0 ? 0 : begin;
-            end = end > count ? count : end;
-            soften(&rows, i, begin, end > begin ? end : begin);
+            int64_t begin = max(first[first_row + i] - s, 0), end = min(last[first_row + i] + 1 - s, count);
+            soften(&rows, i, begin, max(end, begin));
         }
-        tile_load(values, rows.width, c->data[V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
+        tile_load(values, rows.width, c->data[FWD_V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
         tile_multiply(rows.y, rows.width, rows.score, TILE_K, values, rows.width, padded, rows.width, TILE_K, true);
     }
     for (int64_t i = 0; i < rows.count; i++) {
         real inverse = 1 / rows.sum[i];
         for (int64_t d = 0; d < D; d++)
-            store(dt, c->data[LAST + 1], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
-        ((real *)c->data[LAST + 2])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
+            store(dt, c->data[FWD_Y], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
+        ((real *)c->data[FWD_LSE])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
     }
 }
 
-/* A row of the grid is one head of one tile of queries. Operands: q, k, v, first, last, y, lse */
+/* A row of the grid is one head of one tile of queries. */
 KERNEL_BODY static void attention_forward(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+        SPECIALISE(c->dtype[FWD_Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -109,7 +108,7 @@ static enum status shape(struct program *p, struct node *n)
     n->size[AT_D] = q[2];
     n->size[AT_S] = k[0];
     n->size[AT_K] = k[1];
-    n->rows = (q[0] + TILE_Q - 1) / TILE_Q * q[1];
+    n->rows = divide_up(q[0], TILE_Q) * q[1];
     node_output(p, n, Y, n->in[Q]->dtype, 3, q);
     node_output(p, n, LSE, p->types[ROLE_STATISTIC], 2, SHAPE(q[0], q[1]));
     return program_status(p);
@@ -119,24 +118,28 @@ static enum status gradient(struct program *p, const struct node *n)
 {
     if (!n->in[UNTIL])
         return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
-    struct value *dq = NODE_WITH(p, attention_bwd, n->number[0], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST],
+    struct value *dq = NODE_WITH(p, attention_bwd, n->number[AT_SCALE], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST],
                                  n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(n, Y));
     TRY(gradient_add(p, n, Q, dq));
-    TRY(gradient_add(p, n, K, dq ? dq->producer->out[1] : NULL));
-    return gradient_add(p, n, V, dq ? dq->producer->out[2] : NULL);
+    TRY(gradient_add(p, n, K, dq ? dq->producer->out[BWD_DK] : NULL));
+    return gradient_add(p, n, V, dq ? dq->producer->out[BWD_DV] : NULL);
 }
 
-static const struct kernel kernel = {
-    "attention",  attention_forward, .file = "attention", .operands = 7,     .sizes = 5,
-    .numbers = 1, .group = 128,      .rows = 1,           .width = 1 + AT_D, .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel = {SIGNATURE_attention, .host = attention_forward, .group = 128, .rows = 1, .has_width = true,
+                                     .width = AT_D,       .defines = DEFINE(TILE_Q)};
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct value *const *in = n->in, *const *out = n->out;
     if (n->size[AT_T] < SPLIT_QUERIES)
-        return split_lower(l, n);
-    struct value *values[] = {in[Q], in[K], in[V], in[FIRST], in[LAST], out[Y], out[LSE]};
-    return lower_launch(l, &kernel, 7, values, n->size, n->number, n->rows, 1);
+        return split_lower(
+            l, n,
+            (struct value *[SPLIT_OPERANDS]){
+                [SPLIT_Q] = in[Q], [SPLIT_K] = in[K], [SPLIT_V] = in[V], [SPLIT_FIRST] = in[FIRST], [SPLIT_LAST] = in[LAST]},
+            (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE]});
+    struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],     [FWD_FIRST] = in[FIRST],
+                              [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE]};
+    return lower_launch(l, &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows, 1);
 }
 
 static double flops(const struct node *n)

@@ -9,7 +9,11 @@
 #include "ops/attention_tile.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY };
-enum { DQ, DK, DV };
+
+/* The operands of the three kernels. */
+enum { DELTA_Y, DELTA_DY, DELTA_DELTA, DELTA_OPERANDS };
+enum { DQ_Q, DQ_K, DQ_V, DQ_FIRST, DQ_LAST, DQ_LSE, DQ_DY, DQ_DELTA, DQ_DQ, DQ_OPERANDS };
+enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, KV_DK, KV_DV, KV_OPERANDS };
 
 struct tiles {
     int64_t width;
@@ -18,17 +22,18 @@ struct tiles {
     real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];
 };
 
-/* --- delta[t, h] = Σ dy·y. Operands: y, dy, delta --------------------------------------------------------------------------- */
+/* --- delta[t, h] = Σ dy·y ------------------------------------------------------------------------------------------------- */
 
 static ALWAYS_INLINE void body_delta(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     for (int64_t r = begin; r < end; r++)
-        ((real *)c->data[2])[r] = dot(c->data[0], r * c->dim[AT_D], c->data[1], r * c->dim[AT_D], c->dim[AT_D], dt, dt);
+        ((real *)c->data[DELTA_DELTA])[r] =
+            dot(c->data[DELTA_Y], r * c->dim[AT_D], c->data[DELTA_DY], r * c->dim[AT_D], c->dim[AT_D], dt, dt);
 }
 
 KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE(c->dtype[0], body_delta, c, begin, end);
+    SPECIALISE(c->dtype[DELTA_Y], body_delta, c, begin, end);
 }
 
 /* P and dS of a tile of queries and a tile of keys, from the loaded q (unscaled), dy, key_t and value_t. */
@@ -36,7 +41,7 @@ static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const i
                                   const real *lse, const real *deltas, int64_t row, int64_t rows, int64_t key, int64_t head)
 {
     int64_t heads = c->dim[AT_H];
-    real scale = (real)c->number[0];
+    real scale = (real)c->number[AT_SCALE];
     tile_multiply(t->p, TILE_K, t->q, t->width, t->key_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
     tile_multiply(t->ds, TILE_K, t->dy, t->width, t->value_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
     for (int64_t i = 0; i < TILE_Q; i++)
@@ -48,51 +53,44 @@ static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const i
         }
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* --- dq. Operands: q, k, v, first, last, lse, dy, delta, dq
- * ------------------------------------------------------------------- */
+/* --- dq ----------------------------------------------------------------------------------------------------------------- */
 
 static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t head, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
-    const int32_t *first = c->data[3], *last = c->data[4];
-    int64_t rows = least(c->dim[AT_T] - row, TILE_Q);
+    const int32_t *first = c->data[DQ_FIRST], *last = c->data[DQ_LAST];
+    int64_t rows = min(c->dim[AT_T] - row, TILE_Q);
     struct tiles t;
     t.width = pad_lanes(D);
     real dq[TILE_Q * HEAD_MOST];
     memset(dq, 0, (size_t)(TILE_Q * t.width) * sizeof(real));
-    tile_load(t.q, t.width, c->data[0], row, rows, TILE_Q, heads, head, D, 1, dt);
-    tile_load(t.dy, t.width, c->data[6], row, rows, TILE_Q, heads, head, D, 1, dt);
+    tile_load(t.q, t.width, c->data[DQ_Q], row, rows, TILE_Q, heads, head, D, 1, dt);
+    tile_load(t.dy, t.width, c->data[DQ_DY], row, rows, TILE_Q, heads, head, D, 1, dt);
     int64_t low = first[row], high = last[row];
     for (int64_t i = 1; i < rows; i++) {
-        low = least(low, first[row + i]);
-        high = last[row + i] > high ? last[row + i] : high;
+        low = min(low, first[row + i]);
+        high = max(high, last[row + i]);
     }
     for (int64_t s = low; s <= high; s += TILE_K) {
-        int64_t count = least(high + 1 - s, TILE_K);
-        tile_load_transposed(t.key_t, c->data[1], s, count, kv_heads, kv, D, dt);
-        tile_load_transposed(t.value_t, c->data[2], s, count, kv_heads, kv, D, dt);
-        tile_load(t.key, t.width, c->data[1], s, count, TILE_K, kv_heads, kv, D, 1, dt);
-        weights(&t, c, first, last, c->data[5], c->data[7], row, rows, s, head);
+        int64_t count = min(high + 1 - s, TILE_K);
+        tile_load_transposed(t.key_t, c->data[DQ_K], s, count, kv_heads, kv, D, dt);
+        tile_load_transposed(t.value_t, c->data[DQ_V], s, count, kv_heads, kv, D, dt);
+        tile_load(t.key, t.width, c->data[DQ_K], s, count, TILE_K, kv_heads, kv, D, 1, dt);
+        weights(&t, c, first, last, c->data[DQ_LSE], c->data[DQ_DELTA], row, rows, s, head);
         tile_multiply(dq, t.width, t.ds, TILE_K, t.key, t.width, TILE_Q, t.width, TILE_K, true);
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t d = 0; d < D; d++)
-            store(dt, c->data[8], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
+            store(dt, c->data[DQ_DQ], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
 }
 
 KERNEL_BODY static void attention_bwd_backward_q(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[0], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+        SPECIALISE(c->dtype[DQ_Q], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
 }
 
-/* --- dk, dv. Operands: q, k, v, first, last, until, lse, dy, delta, dk, dv
- * ---------------------------------------------------- */
+/* --- dk, dv ------------------------------------------------------------------------------------------------------------- */
 
 static ALWAYS_INLINE void transpose_tile(real *to, const real *from)
 {
@@ -104,23 +102,23 @@ static ALWAYS_INLINE void transpose_tile(real *to, const real *from)
 static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
-    const int32_t *first = c->data[3], *last = c->data[4], *until = c->data[5];
-    int64_t count = least(c->dim[AT_S] - key, TILE_K), high = until[key];
+    const int32_t *first = c->data[KV_FIRST], *last = c->data[KV_LAST], *until = c->data[KV_UNTIL];
+    int64_t count = min(c->dim[AT_S] - key, TILE_K), high = until[key];
     for (int64_t j = 1; j < count; j++)
-        high = until[key + j] > high ? until[key + j] : high;
+        high = max(high, until[key + j]);
     struct tiles t;
     t.width = pad_lanes(D);
     real dk[TILE_K * HEAD_MOST], dv[TILE_K * HEAD_MOST], turned[TILE_K * TILE_Q];
     memset(dk, 0, (size_t)(TILE_K * t.width) * sizeof(real));
     memset(dv, 0, (size_t)(TILE_K * t.width) * sizeof(real));
-    tile_load_transposed(t.key_t, c->data[1], key, count, kv_heads, kv, D, dt);
-    tile_load_transposed(t.value_t, c->data[2], key, count, kv_heads, kv, D, dt);
+    tile_load_transposed(t.key_t, c->data[KV_K], key, count, kv_heads, kv, D, dt);
+    tile_load_transposed(t.value_t, c->data[KV_V], key, count, kv_heads, kv, D, dt);
     for (int64_t head = kv * group; head < (kv + 1) * group; head++)
         for (int64_t row = key; row <= high; row += TILE_Q) {
-            int64_t rows = least(high + 1 - row, TILE_Q);
-            tile_load(t.q, t.width, c->data[0], row, rows, TILE_Q, heads, head, D, 1, dt);
-            tile_load(t.dy, t.width, c->data[7], row, rows, TILE_Q, heads, head, D, 1, dt);
-            weights(&t, c, first, last, c->data[6], c->data[8], row, rows, key, head);
+            int64_t rows = min(high + 1 - row, TILE_Q);
+            tile_load(t.q, t.width, c->data[KV_Q], row, rows, TILE_Q, heads, head, D, 1, dt);
+            tile_load(t.dy, t.width, c->data[KV_DY], row, rows, TILE_Q, heads, head, D, 1, dt);
+            weights(&t, c, first, last, c->data[KV_LSE], c->data[KV_DELTA], row, rows, key, head);
             transpose_tile(turned, t.p);
             tile_multiply(dv, t.width, turned, TILE_Q, t.dy, t.width, TILE_K, t.width, TILE_Q, true);
             transpose_tile(turned, t.ds);
@@ -128,32 +126,24 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
         }
     for (int64_t j = 0; j < count; j++)
         for (int64_t d = 0; d < D; d++) {
-            store(dt, c->data[9], ((key + j) * kv_heads + kv) * D + d, dk[j * t.width + d]);
-            store(dt, c->data[10], ((key + j) * kv_heads + kv) * D + d, dv[j * t.width + d]);
+            store(dt, c->data[KV_DK], ((key + j) * kv_heads + kv) * D + d, dk[j * t.width + d]);
+            store(dt, c->data[KV_DV], ((key + j) * kv_heads + kv) * D + d, dv[j * t.width + d]);
         }
 }
 
 KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
-        SPECIALISE(c->dtype[0], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
+        SPECIALISE(c->dtype[KV_Q], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
-static const struct kernel kernel_delta = {
-    "attention_bwd_delta", attention_bwd_delta, .file = "attention_bwd", .operands = 3, .sizes = 3, .group = 64, .rows = 64};
+static const struct kernel kernel_delta = {SIGNATURE_attention_bwd_delta, .host = attention_bwd_delta, .group = 64, .rows = 64};
 static const struct kernel kernel_q = {
-    "attention_bwd_q", attention_bwd_backward_q, .file = "attention_bwd",  .operands = 9, .sizes = 5, .numbers = 1, .group = 256,
-    .rows = 1,         .width = 1 + AT_D,        .defines = DEFINE(TILE_Q)};
-static const struct kernel kernel_kv = {"attention_bwd_kv",
-                                        attention_bwd_backward_kv,
-                                        .file = "attention_bwd",
-                                        .operands = 11,
-                                        .sizes = 5,
-                                        .numbers = 1,
-                                        .group = 256,
-                                        .rows = 1,
-                                        .width = 1 + AT_D,
-                                        .defines = DEFINE(TILE_K)};
+    SIGNATURE_attention_bwd_q, .host = attention_bwd_backward_q, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
+    .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel_kv = {
+    SIGNATURE_attention_bwd_kv, .host = attention_bwd_backward_kv, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
+    .defines = DEFINE(TILE_K)};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -166,9 +156,9 @@ static enum status shape(struct program *p, struct node *n)
     n->size[AT_D] = q[2];
     n->size[AT_S] = k[0];
     n->size[AT_K] = k[1];
-    node_output(p, n, DQ, n->in[Q]->dtype, 3, q);
-    node_output(p, n, DK, n->in[K]->dtype, 3, k);
-    node_output(p, n, DV, n->in[V]->dtype, 3, k);
+    node_output(p, n, BWD_DQ, n->in[Q]->dtype, 3, q);
+    node_output(p, n, BWD_DK, n->in[K]->dtype, 3, k);
+    node_output(p, n, BWD_DV, n->in[V]->dtype, 3, k);
     return program_status(p);
 }
 
@@ -177,16 +167,16 @@ static enum status lower(struct lowering *l, const struct node *n)
     struct value *const *in = n->in, *const *out = n->out;
     struct value *deltas = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(n->size[AT_T], n->size[AT_H]));
     TRY(program_status(l->program));
-    int64_t query_tiles = (n->size[AT_T] + TILE_Q - 1) / TILE_Q, key_tiles = (n->size[AT_S] + TILE_K - 1) / TILE_K;
-    TRY(lower_launch(l, &kernel_delta, 3, (struct value *[]){in[Y], in[DY], deltas}, n->size, n->number,
-                     n->size[AT_T] * n->size[AT_H], 64));
-    TRY(lower_launch(l, &kernel_q, 9,
-                     (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[LSE], in[DY], deltas, out[DQ]}, n->size,
-                     n->number, query_tiles * n->size[AT_H], 1));
-    return lower_launch(
-        l, &kernel_kv, 11,
-        (struct value *[]){in[Q], in[K], in[V], in[FIRST], in[LAST], in[UNTIL], in[LSE], in[DY], deltas, out[DK], out[DV]},
-        n->size, n->number, key_tiles * n->size[AT_K], 1);
+    int64_t query_tiles = divide_up(n->size[AT_T], TILE_Q), key_tiles = divide_up(n->size[AT_S], TILE_K);
+    struct value *delta[] = {[DELTA_Y] = in[Y], [DELTA_DY] = in[DY], [DELTA_DELTA] = deltas};
+    struct value *dq[] = {[DQ_Q] = in[Q],     [DQ_K] = in[K],   [DQ_V] = in[V],      [DQ_FIRST] = in[FIRST], [DQ_LAST] = in[LAST],
+                          [DQ_LSE] = in[LSE], [DQ_DY] = in[DY], [DQ_DELTA] = deltas, [DQ_DQ] = out[BWD_DQ]};
+    struct value *kv[] = {[KV_Q] = in[Q],       [KV_K] = in[K],         [KV_V] = in[V],       [KV_FIRST] = in[FIRST],
+                          [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],   [KV_DY] = in[DY],
+                          [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV]};
+    TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
+    TRY(lower_launch(l, &kernel_q, DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H], 1));
+    return lower_launch(l, &kernel_kv, KV_OPERANDS, kv, n->size, n->number, key_tiles * n->size[AT_K], 1);
 }
 
 static double flops(const struct node *n)

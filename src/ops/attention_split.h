@@ -11,6 +11,9 @@
 #include "ops/attention_tile.h"
 
 enum { SPLIT_QUERIES = 4 };
+enum { SPLIT_Q, SPLIT_K, SPLIT_V, SPLIT_FIRST, SPLIT_LAST, SPLIT_PARTS, SPLIT_OPERANDS };
+enum { JOIN_PARTS, JOIN_Y, JOIN_LSE, JOIN_OPERANDS };
+
 #define SPLIT_KEYS 128 /* and work-items of a group */
 
 /* A part of one head: D values, m, sum. */
@@ -21,7 +24,7 @@ static inline int64_t split_width(const int64_t *size)
 
 static inline int64_t split_parts(const int64_t *size)
 {
-    return (size[AT_S] + SPLIT_KEYS - 1) / SPLIT_KEYS;
+    return divide_up(size[AT_S], SPLIT_KEYS);
 }
 
 /* score[j] = q · k[j]; four keys at a time, so that their sums overlap. */
@@ -31,8 +34,7 @@ static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *k
     int64_t whole = D / LANES * LANES, most = at + (count - 1) * step;
     for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which nobody reads */
         int64_t k0 = at + j * step;
-        int64_t k1 = k0 + step < most ? k0 + step : most, k2 = k1 + step < most ? k1 + step : most,
-                k3 = k2 + step < most ? k2 + step : most;
+        int64_t k1 = min(k0 + step, most), k2 = min(k1 + step, most), k3 = min(k2 + step, most);
         vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
         for (int64_t d = 0; d < whole; d += LANES) {
             memcpy(&y, q + d, sizeof y);
@@ -103,40 +105,39 @@ static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *most)
     return sum;
 }
 
-/* Operands: q, k, v, first, last, parts. A row of the grid is (part, query, kv-head). */
+/* A row of the grid is (part, query, kv-head). */
 static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
     int64_t kv = row % kv_heads, t = row / kv_heads % c->dim[AT_T], part = row / kv_heads / c->dim[AT_T];
-    int64_t first = ((const int32_t *)c->data[3])[t], last = ((const int32_t *)c->data[4])[t];
-    int64_t begin = part * SPLIT_KEYS > first ? part * SPLIT_KEYS : first,
-            end = (part + 1) * SPLIT_KEYS < last + 1 ? (part + 1) * SPLIT_KEYS : last + 1;
+    int64_t first = ((const int32_t *)c->data[SPLIT_FIRST])[t], last = ((const int32_t *)c->data[SPLIT_LAST])[t];
+    int64_t begin = max(part * SPLIT_KEYS, first), end = min((part + 1) * SPLIT_KEYS, last + 1);
     int64_t step = kv_heads * D, at = begin * step + kv * D;
     real q[HEAD_MOST], score[SPLIT_KEYS + LANES];
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
-        real *out = (real *)c->data[5] + ((part * c->dim[AT_T] + t) * heads + head) * (D + 2);
+        real *out = (real *)c->data[SPLIT_PARTS] + ((part * c->dim[AT_T] + t) * heads + head) * (D + 2);
         out[D + 1] = 0; /* no key of this part is seen */
         if (begin >= end)
             continue;
         for (int64_t d = 0; d < D; d++)
-            q[d] = load(dt, c->data[0], (t * heads + head) * D + d) * (real)c->number[0];
-        split_scores(score, q, c->data[1], at, step, end - begin, D, dt);
+            q[d] = load(dt, c->data[SPLIT_Q], (t * heads + head) * D + d) * (real)c->number[AT_SCALE];
+        split_scores(score, q, c->data[SPLIT_K], at, step, end - begin, D, dt);
         out[D + 1] = split_soften(score, end - begin, &out[D]);
-        split_values(out, score, c->data[2], at, step, end - begin, D, dt);
+        split_values(out, score, c->data[SPLIT_V], at, step, end - begin, D, dt);
     }
 }
 
 KERNEL_BODY static void split_parts_body(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t row = begin; row < end; row++)
-        SPECIALISE(c->dtype[0], split_part, c, row);
+        SPECIALISE(c->dtype[SPLIT_Q], split_part, c, row);
 }
 
-/* Operands: parts, y, lse. A row of the grid is (query, head). */
+/* A row of the grid is (query, head). */
 static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], rows = c->dim[AT_T] * c->dim[AT_H], parts = split_parts(c->dim);
-    const real *part = (const real *)c->data[0] + row * (D + 2);
+    const real *part = (const real *)c->data[JOIN_PARTS] + row * (D + 2);
     real most = -(real)INFINITY, sum = 0, y[HEAD_MOST] = {0};
     for (int64_t p = 0; p < parts; p++)
         if (part[p * rows * (D + 2) + D + 1] != 0 && part[p * rows * (D + 2) + D] > most)
@@ -151,34 +152,32 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
             y[d] += weight * from[d];
     }
     for (int64_t d = 0; d < D; d++)
-        store(dt, c->data[1], row * D + d, y[d] / sum);
-    ((real *)c->data[2])[row] = most + real_log(sum);
+        store(dt, c->data[JOIN_Y], row * D + d, y[d] / sum);
+    ((real *)c->data[JOIN_LSE])[row] = most + real_log(sum);
 }
 
 KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t row = begin; row < end; row++)
-        SPECIALISE(c->dtype[1], split_join, c, row);
+        SPECIALISE(c->dtype[JOIN_Y], split_join, c, row);
 }
 
-static const struct kernel split_kernel =
-                               {"attention_split",   split_parts_body, .file = "attention",
-                                .operands = 6,       .sizes = 5,       .numbers = 1,
-                                .group = SPLIT_KEYS, .rows = 1,        .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)},
-                           join_kernel = {"attention_join", split_join_body, .file = "attention", .operands = 3,
-                                          .sizes = 4,       .group = 64,     .rows = 1,           .defines = DEFINE(SPLIT_KEYS)};
+static const struct kernel split_kernel = {SIGNATURE_attention_split, .host = split_parts_body, .group = SPLIT_KEYS, .rows = 1,
+                                           .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)};
+static const struct kernel join_kernel = {SIGNATURE_attention_join, .host = split_join_body, .group = 64, .rows = 1,
+                                          .defines = DEFINE(SPLIT_KEYS)};
 
-/* Lowers an attention node: inputs q, k, v, first, last; outputs y, lse. */
-static inline enum status split_lower(struct lowering *l, const struct node *n)
+/* Lowers an attention node. `split` is the first kernel's operands but for its parts, `join` the second's. */
+static inline enum status split_lower(struct lowering *l, const struct node *n, struct value *split[SPLIT_OPERANDS],
+                                      struct value *join[JOIN_OPERANDS])
 {
-    struct value *const *in = n->in;
     int64_t parts = split_parts(n->size), rows = n->size[AT_T] * n->size[AT_H];
     struct value *scratch =
         program_scratch(l->program, l->program->types[ROLE_STATISTIC], 3, SHAPE(parts, rows, split_width(n->size)));
     TRY(program_status(l->program));
-    TRY(lower_launch(l, &split_kernel, 6, (struct value *[]){in[0], in[1], in[2], in[3], in[4], scratch}, n->size, n->number,
-                     parts * n->size[AT_T] * n->size[AT_K], 1));
-    return lower_launch(l, &join_kernel, 3, (struct value *[]){scratch, n->out[0], n->out[1]}, n->size, n->number, rows, 64);
+    split[SPLIT_PARTS] = join[JOIN_PARTS] = scratch;
+    TRY(lower_launch(l, &split_kernel, SPLIT_OPERANDS, split, n->size, n->number, parts * n->size[AT_T] * n->size[AT_K], 1));
+    return lower_launch(l, &join_kernel, JOIN_OPERANDS, join, n->size, n->number, rows, 64);
 }
 
 #endif

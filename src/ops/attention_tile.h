@@ -12,10 +12,12 @@
 #define HEAD_MOST 256 /* largest head size */
 
 enum { AT_T, AT_H, AT_D, AT_S, AT_K }; /* size[]: queries, heads, head size, keys, kv-heads */
+enum { AT_SCALE };                     /* number[] */
+enum { BWD_DQ, BWD_DK, BWD_DV };       /* outputs of attention_bwd */
 
 static inline int64_t pad_lanes(int64_t n)
 {
-    return (n + LANES - 1) / LANES * LANES;
+    return round_up(n, LANES);
 }
 
 /* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `most`. */

@@ -1,14 +1,14 @@
 /* bias: y = x + b, the same b (C) for every row. Way back: db += the sum of dy over rows, in row order. */
 #include "ops/op.h"
 
-enum { X, B };
+enum { X, B, INPUTS };
 enum { Y };
 enum { T, C };
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype tb)
 {
     const void *x = c->data[X], *b = c->data[B];
-    void *y = c->data[2];
+    void *y = c->data[INPUTS + Y];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         INDEPENDENT
@@ -64,15 +64,16 @@ const struct op OP(bias) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"bias", bias_forward, .file = "bias", .operands = 3, .sizes = 2, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_bias, .host = bias_forward, .group = 256, .rows = 1},
     .block = 8,
-    .in_place = 1 + X,
+    .in_place = true,
     .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_DY, BWD_DB };
+enum { BWD_DB_AFTER };
 
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype ty)
 {
@@ -97,7 +98,7 @@ static enum status shape_bwd(struct program *p, struct node *n)
     n->size[T] = n->in[BWD_DY]->shape[0];
     n->rows = n->size[C] = n->in[BWD_DY]->shape[1];
     TRY(node_expect(n, BWD_DB, 1, SHAPE(n->size[C])));
-    node_alias(p, n, 0, BWD_DB);
+    node_alias(p, n, BWD_DB_AFTER, BWD_DB);
     return program_status(p);
 }
 
@@ -115,7 +116,7 @@ const struct op OP(bias_bwd) = {
     .inputs = {"dy", "db"},
     .outputs = {"db"},
     .shape = shape_bwd,
-    .kernel = {"bias_bwd", bias_backward, .file = "bias", .operands = 2, .sizes = 2, .group = 64, .rows = 64},
+    .kernel = {SIGNATURE_bias_bwd, .host = bias_backward, .group = 64, .rows = 64},
     .block = 64,
     .examples = examples_bwd,
 };

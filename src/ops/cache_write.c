@@ -3,6 +3,7 @@
 #include "ops/op.h"
 
 enum { CACHE, X, SLOTS };
+enum { CACHE_AFTER };
 enum { T, W };
 
 static void forward(const struct call *c, int64_t begin, int64_t end)
@@ -10,7 +11,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
     const int32_t *slots = c->data[SLOTS];
     const char *x = c->data[X];
     char *cache = c->data[CACHE];
-    size_t bytes = (size_t)(c->dim[W] * dtype_size(c->dtype[0]));
+    size_t bytes = (size_t)(c->dim[W] * dtype_size(c->dtype[X]));
     for (int64_t t = begin; t < end; t++)
         if (slots[t] >= 0)
             memcpy(cache + (size_t)slots[t] * bytes, x + (size_t)t * bytes, bytes);
@@ -23,7 +24,7 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, SLOTS, 1, SHAPE(n->in[X]->shape[0])));
     n->rows = n->size[T] = n->in[X]->shape[0];
     n->size[W] = n->in[X]->shape[1] * n->in[X]->shape[2];
-    node_alias(p, n, 0, CACHE);
+    node_alias(p, n, CACHE_AFTER, CACHE);
     return program_status(p);
 }
 
@@ -52,7 +53,7 @@ const struct op OP(cache_write) = {
     .inputs = {"cache", "x", "slots"},
     .outputs = {"cache"},
     .shape = shape,
-    .kernel = {"cache_write", forward, .file = "cache_write", .operands = 3, .sizes = 2, .group = 128, .rows = 1},
+    .kernel = {SIGNATURE_cache_write, .host = forward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };

@@ -3,11 +3,12 @@
 
 enum { X, LIKE };
 enum { Y };
+enum { CAST_X, CAST_Y, CAST_OPERANDS };
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
-    const void *x = c->data[X];
-    void *y = c->data[1];
+    const void *x = c->data[CAST_X];
+    void *y = c->data[CAST_Y];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++)
         store(ty, y, i, load(tx, x, i));
@@ -15,10 +16,10 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 
 KERNEL_BODY static void cast_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[X], c->dtype[1], body, c, begin, end);
+    SPECIALISE2(c->dtype[CAST_X], c->dtype[CAST_Y], body, c, begin, end);
 }
 
-static const struct kernel kernel = {"cast", cast_forward, .file = "cast", .operands = 2, .group = 256, .rows = 256};
+static const struct kernel kernel = {SIGNATURE_cast, .host = cast_forward, .group = 256, .rows = 256};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -30,7 +31,8 @@ static enum status shape(struct program *p, struct node *n)
 /* `like` gives its type alone: it is no operand, and need not be alive. */
 static enum status lower(struct lowering *l, const struct node *n)
 {
-    return lower_launch(l, &kernel, 2, (struct value *[]){n->in[X], n->out[Y]}, n->size, n->number, n->rows, 16384);
+    struct value *values[] = {[CAST_X] = n->in[X], [CAST_Y] = n->out[Y]};
+    return lower_launch(l, &kernel, CAST_OPERANDS, values, n->size, n->number, n->rows, 16384);
 }
 
 static enum status gradient(struct program *p, const struct node *n)

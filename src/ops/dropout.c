@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "ops/op.h"
 
-enum { X, SEQUENCE, POSITIONS, DRAW };
+enum { X, SEQUENCE, POSITIONS, DRAW, INPUTS };
 enum { Y };
 enum { T, C, LEAST, ID };             /* least: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
 enum { FACTOR, PROBABILITY, NUMBER }; /* numbers: 1 / (1 − p), p, the id */
@@ -28,7 +28,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 {
     const int32_t *sequence = c->data[SEQUENCE], *positions = c->data[POSITIONS], *draw = c->data[DRAW];
     const void *x = c->data[X];
-    void *y = c->data[4];
+    void *y = c->data[INPUTS + Y];
     uint64_t key =
         ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) + (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
     int32_t least = (int32_t)c->dim[LEAST];
@@ -40,7 +40,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
         for (int64_t at = 0; at < channels; at += CHANNELS) {
             uint32_t word[CHANNELS];
             draw_words(word, key, high, low + (uint64_t)at / 4);
-            int64_t count = channels - at < CHANNELS ? channels - at : CHANNELS, row = t * channels + at;
+            int64_t count = min(channels - at, CHANNELS), row = t * channels + at;
             INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
                 real scaled = load(dt, x, row + i) * factor;
@@ -106,9 +106,9 @@ const struct op OP(dropout) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"dropout", dropout_forward, .file = "dropout", .operands = 5, .sizes = 4, .numbers = 1, .group = 64, .rows = 1},
+    .kernel = {SIGNATURE_dropout, .host = dropout_forward, .group = 64, .rows = 1},
     .block = 8,
-    .in_place = 1 + X,
+    .in_place = true,
     .cheap = true,
     .examples = examples,
 };

@@ -6,16 +6,16 @@
  */
 #include "ops/op.h"
 
-enum { IDS, W, ORDER };
+enum { IDS, W, ORDER, INPUTS };
 enum { Y };
 enum { T, C };
-enum { FIXED }; /* number: 1 + the id that gets no gradient; 0: none */
+enum { FIXED }; /* number: the id that gets no gradient; -1: none */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tw, enum dtype ty)
 {
     const int32_t *ids = c->data[IDS];
     const void *w = c->data[W];
-    void *y = c->data[3];
+    void *y = c->data[INPUTS + Y];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         int64_t from = ids[t] * channels, to = t * channels;
@@ -27,7 +27,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 
 KERNEL_BODY static void embedding_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[W], c->dtype[3], body, c, begin, end);
+    SPECIALISE2(c->dtype[W], c->dtype[INPUTS + Y], body, c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -86,7 +86,7 @@ const struct op OP(embedding) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"embedding", embedding_forward, .file = "embedding", .operands = 4, .sizes = 2, .group = 128, .rows = 1},
+    .kernel = {SIGNATURE_embedding, .host = embedding_forward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };
@@ -94,13 +94,14 @@ const struct op OP(embedding) = {
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_IDS, BWD_ORDER, BWD_DY, BWD_DW };
+enum { BWD_DW_AFTER };
 
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype ty, enum dtype tw)
 {
     const int32_t *ids = c->data[BWD_IDS], *order = c->data[BWD_ORDER];
     const void *dy = c->data[BWD_DY];
     void *dw = c->data[BWD_DW];
-    int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED] - 1;
+    int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED];
     for (int64_t r = begin; r < end; r++) {
         int32_t id = ids[order[r]];
         if ((r > 0 && ids[order[r - 1]] == id) || id == fixed) /* in the middle of a run */
@@ -126,13 +127,13 @@ static enum status shape_bwd(struct program *p, struct node *n)
     TRY(node_expect(n, BWD_ORDER, 1, SHAPE(n->size[T])));
     TRY(node_expect(n, BWD_DY, 2, SHAPE(n->size[T], -1)));
     TRY(node_expect(n, BWD_DW, 2, SHAPE(-1, n->size[C])));
-    node_alias(p, n, 0, BWD_DW);
+    node_alias(p, n, BWD_DW_AFTER, BWD_DW);
     return program_status(p);
 }
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE_WITH(p, embedding_bwd, (double)(d[3] - 1), program_input(p, "ids", ROLE_INDEX, 1, d[0]),
+    return NODE_WITH(p, embedding_bwd, (double)(d[3] - 2), program_input(p, "ids", ROLE_INDEX, 1, d[0]),
                      program_input(p, "order", ROLE_INDEX, 1, d[0]), program_input(p, "dy", ROLE_RESIDUAL, 2, d[0], d[1]),
                      program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
 }
@@ -150,8 +151,7 @@ const struct op OP(embedding_bwd) = {
     .inputs = {"ids", "order", "dy", "dw"},
     .outputs = {"dw"},
     .shape = shape_bwd,
-    .kernel = {"embedding_bwd", embedding_backward, .file = "embedding", .operands = 4, .sizes = 2, .numbers = 1, .group = 128,
-               .rows = 1},
+    .kernel = {SIGNATURE_embedding_bwd, .host = embedding_backward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples_bwd,
 };

@@ -4,7 +4,7 @@
  */
 #include "ops/op.h"
 
-enum { X, ROWS };
+enum { X, ROWS, INPUTS };
 enum { Y };
 enum { T, C, R };
 
@@ -12,8 +12,8 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
 {
     const int32_t *rows = c->data[ROWS];
     const char *x = c->data[X];
-    char *y = c->data[2];
-    size_t bytes = (size_t)(c->dim[C] * dtype_size(c->dtype[0]));
+    char *y = c->data[INPUTS + Y];
+    size_t bytes = (size_t)(c->dim[C] * dtype_size(c->dtype[X]));
     for (int64_t r = begin; r < end; r++)
         if (rows[r] < 0)
             memset(y + (size_t)r * bytes, 0, bytes);
@@ -72,44 +72,44 @@ const struct op OP(gather_rows) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"gather_rows", forward, .file = "gather_rows", .operands = 3, .sizes = 2, .group = 128, .rows = 1},
+    .kernel = {SIGNATURE_gather_rows, .host = forward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,
 };
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
-enum { BWD_DY, BWD_ROWS, BWD_DX };
+enum { BWD_DY, BWD_ROWS, BWD_INPUTS };
+enum { BWD_DX };
+enum { BWD_T }; /* number: rows of dx */
 
 static void backward(const struct call *c, int64_t begin, int64_t end)
 {
     const int32_t *rows = c->data[BWD_ROWS];
     const char *dy = c->data[BWD_DY];
-    char *dx = c->data[BWD_DX];
-    size_t bytes = (size_t)(c->dim[C] * dtype_size(c->dtype[0]));
+    char *dx = c->data[BWD_INPUTS + BWD_DX];
+    size_t bytes = (size_t)(c->dim[C] * dtype_size(c->dtype[BWD_DY]));
     for (int64_t r = begin; r < end; r++)
         if (rows[r] >= 0)
             memcpy(dx + (size_t)rows[r] * bytes, dy + (size_t)r * bytes, bytes);
 }
 
-static const struct kernel kernel_bwd = {"scatter_rows", backward, .file = "gather_rows", .operands = 3, .sizes = 2,
-                                         .group = 128,   .rows = 1};
+static const struct kernel kernel_bwd = {SIGNATURE_scatter_rows, .host = backward, .group = 128, .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
 {
     TRY(node_expect(n, BWD_DY, 2, SHAPE(n->in[BWD_ROWS]->shape[0], -1)));
-    n->size[T] = (int64_t)n->number[0];
+    n->size[T] = (int64_t)n->number[BWD_T];
     n->size[C] = n->in[BWD_DY]->shape[1];
     n->rows = n->size[R] = n->in[BWD_ROWS]->shape[0];
-    node_output(p, n, 0, n->in[BWD_DY]->dtype, 2, SHAPE(n->size[T], n->size[C]));
+    node_output(p, n, BWD_DX, n->in[BWD_DY]->dtype, 2, SHAPE(n->size[T], n->size[C]));
     return program_status(p);
 }
 
 static enum status lower_bwd(struct lowering *l, const struct node *n)
 {
-    struct value *values[] = {n->in[BWD_DY], n->in[BWD_ROWS], n->out[0]};
-    TRY(lower_fill(l, n->out[0]));
-    return lower_launch(l, &kernel_bwd, 3, values, n->size, n->number, n->rows, 16);
+    TRY(lower_fill(l, n->out[BWD_DX]));
+    return lower_kernel(l, &kernel_bwd, n->rows, 16);
 }
 
 static struct value *build_bwd(struct program *p, const int64_t *d)

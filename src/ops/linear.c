@@ -154,6 +154,7 @@ const struct op OP(linear_add) = {
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
 
 enum { BX_DY, BX_W };
+enum { BX_DX };
 
 static enum status shape_bwd_x(struct program *p, struct node *n)
 {
@@ -161,13 +162,13 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
     n->size[T] = n->in[BX_DY]->shape[0];
     n->size[IN] = n->in[BX_W]->shape[1];
     n->size[OUT] = n->in[BX_W]->shape[0];
-    node_output(p, n, 0, p->types[ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[IN]));
+    node_output(p, n, BX_DX, p->types[ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[IN]));
     return program_status(p);
 }
 
 static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BX_DY], false, n->in[BX_W], false, n->out[0], false);
+    return lower_gemm(l, n->in[BX_DY], false, n->in[BX_W], false, n->out[BX_DX], false);
 }
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
@@ -192,6 +193,7 @@ const struct op OP(linear_bwd_x) = {
 /* --- dw ----------------------------------------------------------------------------------------------------------------- */
 
 enum { BW_DY, BW_X, BW_DW };
+enum { BW_DW_AFTER };
 
 static enum status shape_bwd_w(struct program *p, struct node *n)
 {
@@ -200,13 +202,13 @@ static enum status shape_bwd_w(struct program *p, struct node *n)
     n->size[OUT] = n->in[BW_DY]->shape[1];
     TRY(node_expect(n, BW_X, 2, SHAPE(n->size[T], -1)));
     TRY(node_expect(n, BW_DW, 2, SHAPE(n->size[OUT], n->size[IN])));
-    node_alias(p, n, 0, BW_DW);
+    node_alias(p, n, BW_DW_AFTER, BW_DW);
     return program_status(p);
 }
 
 static enum status lower_bwd_w(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[0], true);
+    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], true);
 }
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)

@@ -1,7 +1,26 @@
-/* What every op file includes: programs, lowering, arithmetic, and the tables of examples that the tests run. */
+/* What every op file includes: programs, lowering, arithmetic, and the tables of examples that the tests run.
+ *
+ * Whatever an op finds by an index has a name in an enum at the top of its file, or of its part of the file:
+ *
+ *     enum { X, G, INPUTS };   inputs, as in op->inputs, and how many there are
+ *     enum { Y, R };           outputs, as in op->outputs; what an input has become is X_AFTER
+ *     enum { T, C };           sizes: node->size, and dim of a call
+ *     enum { EPS };            numbers: node->number, and number of a call
+ *
+ * The kernel of an op without `lower` has the node's operands: the inputs, then the outputs that have memory of their own. An
+ * input is c->data[X] there, an output c->data[INPUTS + Y]. A kernel that gets other operands names all of them, with its
+ * own prefix, in the order of its signature, and its launch is made with the same names:
+ *
+ *     enum { SUM_PART, SUM_DG, SUM_OPERANDS };
+ *     struct value *values[] = {[SUM_PART] = part, [SUM_DG] = n->in[BG_DG]};
+ *
+ * A second op in a file has a prefix too (BWD_DY, BWD_INPUTS).
+ */
 #ifndef OPS_OP_H
 #define OPS_OP_H
 
+#include "base/number.h"
+#include "device/kernel_signatures.h"
 #include "ops/ops.h"
 #include "ops/real.h"
 #include "tensor/lower.h"

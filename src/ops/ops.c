@@ -26,7 +26,7 @@ void example_bounds(const char *input, int32_t *to, int64_t T)
 {
     int64_t begin = 0, length = 1, next = 2;
     while (begin < T) {
-        int64_t end = begin + length < T ? begin + length : T;
+        int64_t end = min(begin + length, T);
         for (int64_t t = begin; t < end; t++)
             to[t] = (int32_t)(!strcmp(input, "first")   ? begin
                               : !strcmp(input, "last")  ? t

@@ -6,15 +6,16 @@
  */
 #include "ops/op.h"
 
-enum { X, G };
+enum { X, G, INPUTS };
 enum { Y, R };
 enum { T, C };
+enum { EPS }; /* number */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
     const void *x = c->data[X], *g = c->data[G];
-    void *y = c->data[2];
-    real *inverse = c->data[3], eps = (real)c->number[0];
+    void *y = c->data[INPUTS + Y];
+    real *inverse = c->data[INPUTS + R], eps = (real)c->number[EPS];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         int64_t row = t * channels;
@@ -28,7 +29,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 
 KERNEL_BODY static void rmsnorm_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[X], c->dtype[2], body, c, begin, end);
+    SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body, c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -86,7 +87,7 @@ const struct op OP(rmsnorm) = {
     .outputs = {"y", "r"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"rmsnorm", rmsnorm_forward, .file = "rmsnorm", .operands = 4, .sizes = 2, .numbers = 1, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_rmsnorm, .host = rmsnorm_forward, .group = 256, .rows = 1},
     .block = 8,
     .cheap = true,
     .flops = flops,
@@ -95,12 +96,13 @@ const struct op OP(rmsnorm) = {
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
 
-enum { BX_X, BX_G, BX_R, BX_DY, BX_DX };
+enum { BX_X, BX_G, BX_R, BX_DY, BX_INPUTS };
+enum { BX_DX };
 
 static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
     const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY];
-    void *dx = c->data[BX_DX];
+    void *dx = c->data[BX_INPUTS + BX_DX];
     int64_t channels = c->dim[C], whole = channels / LANES * LANES;
     for (int64_t t = begin; t < end; t++) {
         int64_t row = t * channels;
@@ -132,7 +134,7 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
     n->rows = n->size[T] = n->in[BX_X]->shape[0];
     n->size[C] = n->in[BX_X]->shape[1];
     TRY(node_expect(n, BX_DY, 2, n->in[BX_X]->shape));
-    node_output(p, n, 0, n->in[BX_X]->dtype, 2, n->in[BX_X]->shape);
+    node_output(p, n, BX_DX, n->in[BX_X]->dtype, 2, n->in[BX_X]->shape);
     return program_status(p);
 }
 
@@ -151,7 +153,7 @@ const struct op OP(rmsnorm_bwd_x) = {
     .inputs = {"x", "g", "r", "dy"},
     .outputs = {"dx"},
     .shape = shape_bwd_x,
-    .kernel = {"rmsnorm_bwd_x", rmsnorm_backward_x, .file = "rmsnorm", .operands = 5, .sizes = 2, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_rmsnorm_bwd_x, .host = rmsnorm_backward_x, .group = 256, .rows = 1},
     .block = 8,
     .examples = examples_bwd_x,
 };
@@ -159,20 +161,22 @@ const struct op OP(rmsnorm_bwd_x) = {
 /* --- dg: groups of rows side by side, then the groups in order -------------------------------------------------------------- */
 
 enum { BG_X, BG_R, BG_DY, BG_DG };
+enum { BG_DG_AFTER };
+enum { PART_X, PART_R, PART_DY, PART_PART, PART_OPERANDS };
+enum { SUM_PART, SUM_DG, SUM_OPERANDS };
 enum { CHANNEL_BLOCK = 64 };
 #define GROUP_ROWS 64
 
-/* Operands: x, r, dy, part */
-
+/* x̂·dy of one group of rows. */
 static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
-    const void *x = c->data[BG_X], *dy = c->data[BG_DY];
+    const void *x = c->data[PART_X], *dy = c->data[PART_DY];
     int64_t channels = c->dim[C], rows = c->dim[T];
     for (int64_t group = begin; group < end; group++) {
-        real *part = (real *)c->data[3] + group * channels;
+        real *part = (real *)c->data[PART_PART] + group * channels;
         memset(part, 0, (size_t)channels * sizeof *part);
         for (int64_t t = group * GROUP_ROWS; t < rows && t < (group + 1) * GROUP_ROWS; t++) {
-            real r = ((const real *)c->data[BG_R])[t];
+            real r = ((const real *)c->data[PART_R])[t];
             INDEPENDENT
             for (int64_t i = 0; i < channels; i++)
                 part[i] += load(tx, x, t * channels + i) * r * load(ty, dy, t * channels + i);
@@ -182,15 +186,14 @@ static ALWAYS_INLINE void body_bwd_g(const struct call *c, int64_t begin, int64_
 
 KERNEL_BODY static void rmsnorm_backward_g(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[BG_X], c->dtype[BG_DY], body_bwd_g, c, begin, end);
+    SPECIALISE2(c->dtype[PART_X], c->dtype[PART_DY], body_bwd_g, c, begin, end);
 }
 
-/* Operands: part, dg */
 KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, int64_t end)
 {
-    int64_t channels = c->dim[C], groups = (c->dim[T] + GROUP_ROWS - 1) / GROUP_ROWS;
-    const real *part = c->data[0];
-    real *sum = c->data[1];
+    int64_t channels = c->dim[C], groups = divide_up(c->dim[T], GROUP_ROWS);
+    const real *part = c->data[SUM_PART];
+    real *sum = c->data[SUM_DG];
     for (int64_t i = begin; i < end; i++) {
         real total = 0;
         for (int64_t group = 0; group < groups; group++)
@@ -199,13 +202,10 @@ KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, 
     }
 }
 
-static const struct kernel kernel_groups = {"rmsnorm_bwd_g",   rmsnorm_backward_g,
-                                            .file = "rmsnorm", .operands = 4,
-                                            .sizes = 2,        .group = 256,
-                                            .rows = 1,         .defines = DEFINE(GROUP_ROWS)},
-                           kernel_sum = {
-                               "rmsnorm_bwd_g_sum", rmsnorm_sum_groups, .file = "rmsnorm", .operands = 2,
-                               .sizes = 2,          .group = 64,        .rows = 64,        .defines = DEFINE(GROUP_ROWS)};
+static const struct kernel kernel_part = {SIGNATURE_rmsnorm_bwd_g, .host = rmsnorm_backward_g, .group = 256, .rows = 1,
+                                          .defines = DEFINE(GROUP_ROWS)};
+static const struct kernel kernel_sum = {SIGNATURE_rmsnorm_bwd_g_sum, .host = rmsnorm_sum_groups, .group = 64, .rows = 64,
+                                         .defines = DEFINE(GROUP_ROWS)};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {
@@ -213,18 +213,19 @@ static enum status shape_bwd_g(struct program *p, struct node *n)
     n->size[C] = n->in[BG_X]->shape[1];
     TRY(node_expect(n, BG_DY, 2, n->in[BG_X]->shape));
     TRY(node_expect(n, BG_DG, 1, SHAPE(n->size[C])));
-    node_alias(p, n, 0, BG_DG);
+    node_alias(p, n, BG_DG_AFTER, BG_DG);
     return program_status(p);
 }
 
 static enum status lower_bwd_g(struct lowering *l, const struct node *n)
 {
-    int64_t groups = (n->size[T] + GROUP_ROWS - 1) / GROUP_ROWS;
+    int64_t groups = divide_up(n->size[T], GROUP_ROWS);
     struct value *part = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(groups, n->size[C]));
-    struct value *values[] = {n->in[BG_X], n->in[BG_R], n->in[BG_DY], part};
     TRY(program_status(l->program));
-    TRY(lower_launch(l, &kernel_groups, 4, values, n->size, n->number, groups, 1));
-    return lower_launch(l, &kernel_sum, 2, (struct value *[]){part, n->in[BG_DG]}, n->size, n->number, n->size[C], CHANNEL_BLOCK);
+    struct value *values[] = {[PART_X] = n->in[BG_X], [PART_R] = n->in[BG_R], [PART_DY] = n->in[BG_DY], [PART_PART] = part};
+    struct value *sums[] = {[SUM_PART] = part, [SUM_DG] = n->in[BG_DG]};
+    TRY(lower_launch(l, &kernel_part, PART_OPERANDS, values, n->size, n->number, groups, 1));
+    return lower_launch(l, &kernel_sum, SUM_OPERANDS, sums, n->size, n->number, n->size[C], CHANNEL_BLOCK);
 }
 
 static struct value *build_bwd_g(struct program *p, const int64_t *d)

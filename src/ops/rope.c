@@ -8,7 +8,8 @@
  */
 #include "ops/op.h"
 
-enum { POSITIONS, FREQUENCIES };
+enum { POSITIONS, FREQUENCIES, TABLE_INPUTS };
+enum { TABLE_Y };
 enum { T, H, D };
 
 static void table(const struct call *c, int64_t begin, int64_t end)
@@ -18,7 +19,7 @@ static void table(const struct call *c, int64_t begin, int64_t end)
     for (int64_t t = begin; t < end; t++)
         for (int64_t i = 0; i < half; i++) {
             float angle = (float)positions[t] * (float)((const real *)c->data[FREQUENCIES])[i];
-            real *row = (real *)c->data[2] + t * 2 * half;
+            real *row = (real *)c->data[TABLE_INPUTS + TABLE_Y] + t * 2 * half;
             row[i] = (real)cos((double)angle);
             row[half + i] = (real)sin((double)angle);
         }
@@ -30,7 +31,7 @@ static enum status table_shape(struct program *p, struct node *n)
     TRY(node_expect(n, FREQUENCIES, 1, SHAPE(-1)));
     n->rows = n->size[T] = n->in[POSITIONS]->shape[0];
     n->size[D] = 2 * n->in[FREQUENCIES]->shape[0];
-    node_output(p, n, 0, p->types[ROLE_STATISTIC], 3, SHAPE(n->size[T], 2, n->size[D] / 2));
+    node_output(p, n, TABLE_Y, p->types[ROLE_STATISTIC], 3, SHAPE(n->size[T], 2, n->size[D] / 2));
     return program_status(p);
 }
 
@@ -57,14 +58,14 @@ const struct op OP(rope_table) = {
     .inputs = {"positions", "frequencies"},
     .outputs = {"y"},
     .shape = table_shape,
-    .kernel = {"rope_table", table, .file = "rope", .operands = 3, .sizes = 3, .group = 64, .rows = 1},
+    .kernel = {SIGNATURE_rope_table, .host = table, .group = 64, .rows = 1},
     .block = 16,
     .examples = table_examples,
 };
 
 /* --- the rotation ------------------------------------------------------------------------------------------------------- */
 
-enum { X, TABLE };
+enum { X, TABLE, INPUTS };
 enum { Y };
 enum { SIGN }; /* number: 1 forward, −1 back */
 
@@ -72,7 +73,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 {
     int64_t heads = c->dim[H], size = c->dim[D], half = size / 2;
     const void *x = c->data[X];
-    void *y = c->data[2];
+    void *y = c->data[INPUTS + Y];
     real sign = (real)c->number[SIGN];
     for (int64_t t = begin; t < end; t++) {
         const real *cosine = (const real *)c->data[TABLE] + t * size, *sine = cosine + half;
@@ -131,9 +132,9 @@ const struct op OP(rope) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"rope", rope_rotate, .file = "rope", .operands = 3, .sizes = 3, .numbers = 1, .group = 128, .rows = 1},
+    .kernel = {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1},
     .block = 8,
-    .in_place = 1 + X,
+    .in_place = true,
     .flops = flops,
     .examples = examples,
 };

@@ -1,14 +1,14 @@
 /* scale: y = s · x. Way back: dx = s · dy. */
 #include "ops/op.h"
 
-enum { X };
+enum { X, INPUTS };
 enum { Y };
 enum { S }; /* number */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const void *x = c->data[X];
-    void *y = c->data[1];
+    void *y = c->data[INPUTS + Y];
     real s = (real)c->number[S];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++)
@@ -51,9 +51,9 @@ const struct op OP(scale) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"scale", scale_forward, .file = "scale", .operands = 2, .numbers = 1, .group = 256, .rows = 256},
+    .kernel = {SIGNATURE_scale, .host = scale_forward, .group = 256, .rows = 256},
     .block = 16384,
-    .in_place = 1 + X,
+    .in_place = true,
     .flops = flops,
     .examples = examples,
 };

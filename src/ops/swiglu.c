@@ -4,13 +4,15 @@
  */
 #include "ops/op.h"
 
-enum { GATE, UP };
+enum { GATE, UP, INPUTS };
 enum { Y };
+enum { BWD_GATE, BWD_UP, BWD_DY, BWD_INPUTS };
+enum { BWD_DGATE, BWD_DUP };
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const void *gates = c->data[GATE], *up = c->data[UP];
-    void *y = c->data[2];
+    void *y = c->data[INPUTS + Y];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++) {
         real gate = load(dt, gates, i);
@@ -35,7 +37,7 @@ static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *dgate = NODE(p, swiglu_bwd, n->in[GATE], n->in[UP], gradient_of(n, Y));
     TRY(gradient_add(p, n, GATE, dgate));
-    return gradient_add(p, n, UP, dgate ? dgate->producer->out[1] : NULL);
+    return gradient_add(p, n, UP, dgate ? dgate->producer->out[BWD_DUP] : NULL);
 }
 
 static double flops(const struct node *n)
@@ -73,9 +75,9 @@ const struct op OP(swiglu) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {"swiglu", swiglu_forward, .file = "swiglu", .operands = 3, .group = 256, .rows = 256},
+    .kernel = {SIGNATURE_swiglu, .host = swiglu_forward, .group = 256, .rows = 256},
     .block = 8192,
-    .in_place = 1 + GATE,
+    .in_place = true,
     .cheap = true,
     .flops = flops,
     .examples = examples,
@@ -83,12 +85,10 @@ const struct op OP(swiglu) = {
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
-enum { BWD_GATE, BWD_UP, BWD_DY, BWD_DGATE, BWD_DUP };
-
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const void *gates = c->data[BWD_GATE], *ups = c->data[BWD_UP], *dys = c->data[BWD_DY];
-    void *dgate = c->data[BWD_DGATE], *dup = c->data[BWD_DUP];
+    void *dgate = c->data[BWD_INPUTS + BWD_DGATE], *dup = c->data[BWD_INPUTS + BWD_DUP];
     INDEPENDENT
     for (int64_t i = begin; i < end; i++) {
         real gate = load(dt, gates, i), up = load(dt, ups, i), dy = load(dt, dys, i);
@@ -107,7 +107,7 @@ static enum status shape_bwd(struct program *p, struct node *n)
 {
     TRY(node_expect(n, BWD_UP, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
     TRY(node_expect(n, BWD_DY, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
-    for (int i = 0; i < 2; i++)
+    for (int i = BWD_DGATE; i <= BWD_DUP; i++)
         node_output(p, n, i, n->in[BWD_GATE]->dtype, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape);
     n->rows = value_elements(n->in[BWD_GATE]);
     return program_status(p);
@@ -127,8 +127,8 @@ const struct op OP(swiglu_bwd) = {
     .inputs = {"gate", "up", "dy"},
     .outputs = {"dgate", "dup"},
     .shape = shape_bwd,
-    .kernel = {"swiglu_bwd", swiglu_backward, .file = "swiglu", .operands = 5, .group = 256, .rows = 256},
+    .kernel = {SIGNATURE_swiglu_bwd, .host = swiglu_backward, .group = 256, .rows = 256},
     .block = 8192,
-    .in_place = 1 + BWD_GATE,
+    .in_place = true,
     .examples = examples_bwd,
 };

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 static struct lowered *add(struct lowering *l, enum command_kind kind)
 {
     if (memory_grow(&l->list, &l->capacity, l->count + 1, (int64_t)sizeof *l->list) != OK)
@@ -17,13 +19,16 @@ static struct lowered *add(struct lowering *l, enum command_kind kind)
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block)
 {
+    if (count > OPERANDS || (kernel->file && count != kernel->operands))
+        return fail(ERR_INTERNAL, "%s: kernel %s takes %d operands, and gets %d", l->node->op->name, kernel->name,
+                    kernel->operands, count);
     struct lowered *c = add(l, COMMAND_LAUNCH);
     if (!c)
         return ERR_MEMORY;
     struct launch *launch = &c->command.launch;
     launch->kernel = kernel;
     launch->rows = rows;
-    launch->block = block > 0 ? block : 1;
+    launch->block = max(block, 1);
     for (int i = 0; i < count; i++) {
         c->value[i] = values[i];
         launch->dtype[i] = values[i] ? values[i]->dtype : DTYPE_F32;
@@ -31,6 +36,18 @@ enum status lower_launch(struct lowering *l, const struct kernel *kernel, int co
     memcpy(launch->dim, size, sizeof launch->dim);
     memcpy(launch->number, number, sizeof launch->number);
     return OK;
+}
+
+enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_t rows, int64_t block)
+{
+    const struct node *n = l->node;
+    struct value *values[NODE_INPUTS + NODE_OUTPUTS] = {0};
+    int count = n->in_count;
+    memcpy(values, n->in, (size_t)n->in_count * sizeof *values);
+    for (int i = 0; i < n->out_count; i++)
+        if (!n->out[i] || !n->out[i]->base)
+            values[count++] = n->out[i];
+    return lower_launch(l, kernel, count, values, n->size, n->number, rows, block);
 }
 
 /* Rows of the matrix that a value is: all dimensions but the last. */
@@ -64,7 +81,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
     TRY(device_gemm_query(l->device, &gemm, &workspace));
     struct value *scratch = NULL;
     if (workspace) {
-        scratch = program_scratch(l->program, DTYPE_I32, 1, (int64_t[]){(workspace + 3) / 4});
+        scratch = program_scratch(l->program, DTYPE_I32, 1, (int64_t[]){divide_up(workspace, 4)});
         if (!scratch)
             return program_status(l->program);
     }
@@ -92,12 +109,7 @@ enum status lower_fill(struct lowering *l, struct value *v)
 static enum status lower_node(struct lowering *l, const struct node *n)
 {
     l->node = n;
-    if (n->op->lower)
-        return n->op->lower(l, n);
-    struct value *values[OPERANDS] = {0};
-    memcpy(values, n->in, (size_t)n->in_count * sizeof *values);
-    memcpy(values + n->in_count, n->out, (size_t)n->out_count * sizeof *values);
-    return lower_launch(l, &n->op->kernel, n->in_count + n->out_count, values, n->size, n->number, n->rows, n->op->block);
+    return n->op->lower ? n->op->lower(l, n) : lower_kernel(l, &n->op->kernel, n->rows, n->op->block);
 }
 
 enum status lower_program(struct lowering *l, struct program *p, struct device *device)

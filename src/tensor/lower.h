@@ -22,9 +22,12 @@ struct lowering {
 enum status lower_program(struct lowering *l, struct program *p, struct device *device);
 void lower_free(struct lowering *l);
 
-/* For op->lower. */
+/* For op->lower. A kernel gets as many values as its signature has operands (ERR_INTERNAL), in that order. */
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block);
+
+/* A launch on all the node has, as ops without a `lower` get it: the inputs, then the outputs that have memory of their own. */
+enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_t rows, int64_t block);
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
                        bool accumulate);
 enum status lower_fill(struct lowering *l, struct value *v);

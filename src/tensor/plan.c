@@ -92,9 +92,9 @@ static struct value *replaced(const struct lowered *c, int64_t index)
     const struct node *n = c->node;
     if (c->command.kind != COMMAND_LAUNCH || !n->op->in_place || n->op->lower || n->out[0]->base)
         return NULL;
-    struct value *in = n->in[n->op->in_place - 1], *root = in ? value_root(in) : NULL;
-    for (int i = 0; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
-        if (i != n->op->in_place - 1 && n->in[i] && value_root(n->in[i]) == root)
+    struct value *in = n->in[0], *root = in ? value_root(in) : NULL;
+    for (int i = 1; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
+        if (n->in[i] && value_root(n->in[i]) == root)
             return NULL;
     return root && shares(root) && shares(n->out[0]) && root->dies == index && value_bytes(root) == value_bytes(n->out[0]) ? root
                                                                                                                            : NULL;

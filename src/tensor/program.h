@@ -70,7 +70,7 @@ struct op {
     enum status (*lower)(struct lowering *l, const struct node *n);   /* NULL: one launch of `kernel` over `rows` */
     struct kernel kernel;
     int64_t block; /* rows that one piece of work takes */
-    int in_place;  /* output 0 may take this input's memory: 1 + its index */
+    bool in_place; /* output 0 may take input 0's memory */
     int frozen;    /* inputs from this one on are constants without gradients: 1 + its index */
     bool cheap;    /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 static const char *const lifetimes[LIFE_COUNT] = {"weights",         "trainable", "gradients", "optimizer state",
                                                   "key/value cache", "inputs",    "outputs",   "activations"};
 
@@ -83,5 +85,5 @@ int64_t tensor_bytes(const struct tensor *tensor)
 
 int64_t align_up(int64_t bytes)
 {
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return round_up(bytes, ALIGNMENT);
 }

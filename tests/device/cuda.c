@@ -2,6 +2,32 @@
  * tested in tests/contract. */
 #include "cuda_rig.h"
 
+/* --- opening -------------------------------------------------------------------------------------------------------------- */
+
+static void open_number(const char *name, const char *says)
+{
+    struct device *device;
+    struct device_info info;
+    assert_ok(device_open(&device, name));
+    device_info(device, &info);
+    assert_non_null(strstr(info.name, says));
+    device_close(device);
+}
+
+/* Seen to fail with cuDeviceGet asked for device 0, and without the comparison with the count. */
+static void a_number_chooses_among_the_cards(void **state)
+{
+    (void)state;
+    struct device *device;
+    open_number("cuda:0", "cudasim 8.9 (");
+    assert_fails(device_open(&device, "cuda:1"), ERR_DEVICE, "there is no device cuda:1: this machine has 1 of them");
+    setenv("CUDASIM_DEVICES", "3", 1);
+    open_number("cuda", "cudasim 8.9 (");
+    open_number("cuda:2", "cudasim 8.9, number 2 (");
+    assert_fails(device_open(&device, "cuda:3"), ERR_DEVICE, "this machine has 3 of them");
+    unsetenv("CUDASIM_DEVICES");
+}
+
 /* --- graphs --------------------------------------------------------------------------------------------------------------- */
 
 static void a_list_is_one_launch_unless_told_otherwise(void **state)
@@ -155,6 +181,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
     const struct CMUnitTest tests[] = {
+        TEST(a_number_chooses_among_the_cards),
         TEST(a_list_is_one_launch_unless_told_otherwise),
         TEST(a_run_allocates_loads_and_waits_for_nothing),
         TEST(a_second_start_compiles_nothing_and_a_damaged_entry_is_made_anew),

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "device/kernel.h"
+#include "device/kernel_signatures.h"
 #include "ops/ops.h"
 #include "product.h"
 
@@ -96,7 +97,7 @@ static void a_product_over_a_vocabulary_keeps_its_digits(void **state)
 
 static struct command cast_command(enum dtype from, enum dtype to, int64_t count)
 {
-    static const struct kernel kernel = {"cast", NULL, .file = "cast", .operands = 2, .group = 256, .rows = 256};
+    static const struct kernel kernel = {SIGNATURE_cast, .group = 256, .rows = 256};
     struct command command = {.kind = COMMAND_LAUNCH,
                               .launch = {.kernel = &kernel, .dtype = {from, to}, .rows = count, .block = 1}};
     assert_ok(device_alloc(device, count * dtype_size(from), &command.operand[0].block));
@@ -324,6 +325,19 @@ static void a_kernel_without_a_text_is_refused_by_name(void **state)
     assert_fails(device_prepare(device, &command, 1, &prepared), ERR_UNSUPPORTED, "nothing");
 }
 
+static void a_number_chooses_among_the_devices(void **state)
+{
+    (void)state;
+    struct device *first, *none = NULL;
+    struct device_info info;
+    assert_ok(device_open(&first, "opencl:0"));
+    device_info(first, &info);
+    assert_true(info.memory > 0);
+    device_close(first);
+    assert_fails(device_open(&none, "opencl:999"), ERR_DEVICE, "there is no device opencl:999: this machine has ");
+    assert_null(none);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +350,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_written_may_change_at_once),
         cmocka_unit_test(after_prepare_nothing_is_compiled_or_allocated),
         cmocka_unit_test(a_kernel_without_a_text_is_refused_by_name),
+        cmocka_unit_test(a_number_chooses_among_the_devices),
     };
     const struct CMUnitTest cache[] = {cmocka_unit_test(a_second_start_compiles_nothing_and_damage_is_found)};
     const struct CMUnitTest large[] = {cmocka_unit_test(elements_beyond_two_to_the_31_are_reached)};

@@ -86,7 +86,7 @@ static void what_was_prepared_for_a_tile_is_what_is_launched(void **state)
     for (int tile = 8; tile <= 32; tile *= 2) {
         struct command launch, product = {.kind = COMMAND_GEMM, .gemm = g};
         char options[KERNEL_OPTIONS], want[32];
-        kernel_of_gemm(&launch, &product, tile);
+        kernel_of_gemm(&launch, &product, tile, false);
         kernel_options(options, &launch);
         snprintf(want, sizeof want, " -DTILE=%d ", tile);
         assert_non_null(strstr(options, want));

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "base/rng.h"
 
@@ -215,6 +216,19 @@ static void float16_goes_there_and_back_and_rounds_to_even(void **state)
     assert_memory_equal(got, want, sizeof got);
 }
 
+static void sizes_are_cut_into_whole_pieces(void **state)
+{
+    (void)state;
+    assert_true(min(-3, 5) == -3 && min(5, -3) == -3 && max(-3, 5) == 5 && max(5, -3) == 5);
+    assert_true(min(INT64_MAX, 1) == 1 && max(INT64_MIN, 1) == 1);
+    for (int64_t n = 0; n < 40; n++)
+        for (int64_t size = 1; size < 9; size++) {
+            int64_t pieces = divide_up(n, size);
+            assert_true(pieces * size >= n && (pieces - 1) * size < n);
+            assert_int_equal(round_up(n, size), pieces * size);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +243,7 @@ int main(void)
         cmocka_unit_test(json_errors_say_where),
         cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
+        cmocka_unit_test(sizes_are_cut_into_whole_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,10 @@
 #include "test.h"
 
 #include "device/kernel_list.h"
+#include "device/kernel_signatures.h"
 #include "hone.h"
+#include "ops/ops.h"
+#include "tensor/lower.h"
 #include "tiny_model.h"
 
 static struct tiny_model model;
@@ -40,7 +43,7 @@ static struct command launch_of(const struct kernel *kernel, enum dtype dtype)
 static void a_variant_is_listed_once_and_nothing_runs(void **state)
 {
     (void)state;
-    static const struct kernel cast = {"cast", NULL, .file = "cast", .operands = 2, .group = 256, .rows = 256};
+    static const struct kernel cast = {SIGNATURE_cast, .group = 256, .rows = 256};
     static const struct kernel nowhere = {"nowhere", NULL, .file = "nowhere", .group = 64, .rows = 1};
     struct device *device;
     struct prepared *prepared;
@@ -71,6 +74,44 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     assert_fails(device_read(device, &x, at, 4), ERR_INTERNAL, "only lists");
     assert_fails(device_run(device, NULL), ERR_INTERNAL, "only lists");
     device_release(device, block);
+    device_close(device);
+}
+
+/* The row of a product for a processor, which has vectors, and of one for a GPU. */
+static void a_processor_has_its_own_product(void **state)
+{
+    (void)state;
+    struct command launch, product = {.kind = COMMAND_GEMM, .gemm = {.m = 5, .n = 9, .k = 9}};
+    kernel_of_gemm(&launch, &product, 0, true);
+    assert_string_equal(launch.launch.kernel->name, "gemm_processor");
+    kernel_of_gemm(&launch, &product, 0, false);
+    assert_string_equal(launch.launch.kernel->name, "gemm");
+}
+
+/* Seen to fail without the comparison in lower_launch. */
+static void an_op_that_does_not_fit_its_kernel_is_refused(void **state)
+{
+    (void)state;
+    const struct op *table[OP_COUNT];
+    struct op wrong = *ops_table[OP_add];
+    struct device *device;
+    struct program program;
+    struct lowering lowering;
+    memcpy(table, ops_table, sizeof table);
+    table[OP_add] = &wrong;
+    assert_ok(device_open(&device, "kernels"));
+    for (int extra = -1; extra <= 1; extra++) {
+        wrong.kernel.operands = ops_table[OP_add]->kernel.operands + extra;
+        program_init(&program, table, RUN_FLOAT32);
+        struct value *x = program_input(&program, "x", ROLE_ACTIVATION, 1, (int64_t)8);
+        add(&program, x, x);
+        if (extra)
+            assert_fails(lower_program(&lowering, &program, device), ERR_INTERNAL, "add: kernel add takes");
+        else
+            assert_ok(lower_program(&lowering, &program, device));
+        lower_free(&lowering);
+        program_free(&program);
+    }
     device_close(device);
 }
 
@@ -119,6 +160,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_variant_is_listed_once_and_nothing_runs),
+        cmocka_unit_test(a_processor_has_its_own_product),
+        cmocka_unit_test(an_op_that_does_not_fit_its_kernel_is_refused),
         cmocka_unit_test(what_a_model_needs_is_told_as_json),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -77,14 +77,16 @@ CUresult cuGetErrorString(CUresult error, const char **text)
 
 static CUresult device_check(CUdevice device)
 {
-    return !initialised ? CUDA_ERROR_NOT_INITIALIZED : device != 0 ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    if (!initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return device < 0 || device >= state_option("CUDASIM_DEVICES", 1) ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *count)
 {
     if (!initialised)
         return CUDA_ERROR_NOT_INITIALIZED;
-    *count = 1;
+    *count = (int)state_option("CUDASIM_DEVICES", 1);
     return CUDA_SUCCESS;
 }
 
@@ -92,7 +94,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     CUresult bad = device_check(ordinal);
     if (!bad)
-        *device = 0;
+        *device = ordinal;
     return bad;
 }
 
@@ -100,7 +102,8 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
 {
     CUresult bad = device_check(device);
     if (!bad && length > 0)
-        snprintf(name, (size_t)length, "cudasim %d.%d", state_capability() / 10, state_capability() % 10);
+        snprintf(name, (size_t)length, device ? "cudasim %d.%d, number %d" : "cudasim %d.%d", state_capability() / 10,
+                 state_capability() % 10, device);
     return bad;
 }
 
