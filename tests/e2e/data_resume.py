@@ -54,11 +54,17 @@ class Run:
         return sum(log.stat().st_size for log in self.cache.glob("tokens/*.part/log"))
 
     def kill_after(self, logged):
-        while self.logged() < logged:
+        """It runs for some milliseconds at a time and stands still while its log is looked at: a busy machine that comes late to look
+        finds it where it was, and not over."""
+        while True:
+            self.process.send_signal(signal.SIGSTOP)
+            if self.logged() >= logged:
+                break
             if self.process.poll() is not None:
                 sys.exit(f"the run was over before it could be killed:\n{self.said()}")
-            time.sleep(0.001)
-        os.kill(self.process.pid, signal.SIGKILL)
+            self.process.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+        self.process.send_signal(signal.SIGKILL)
         return self.end(-signal.SIGKILL)
 
     def said(self):

@@ -121,8 +121,8 @@ def compare_all(arguments):
     tool, assets = arguments.tool, arguments.assets
     strings = arguments.strings or (1000000 if arguments.full else 10000)
     parts = {"chats": corpus.messages(arguments.data), "vectors": corpus.vectors(assets)}
-    for name in corpus.PACKAGES if arguments.full else corpus.PACKAGES[:1]:
-        parts[name] = corpus.package(assets, name)
+    for place in corpus.manuals(assets)[:None if arguments.full else 1]:
+        parts[os.path.basename(place)] = corpus.files_of(place)
     parts[f"{strings} random strings"] = corpus.random_unicode(strings, 7)
     for name, texts in parts.items():
         print(f"{name}: {len(texts)} texts, {sum(len(text.encode()) for text in texts) / 1e6:.1f} MB")

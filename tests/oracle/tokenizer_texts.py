@@ -5,18 +5,10 @@ import gzip
 import json
 import os
 import random
-import shutil
-import subprocess
-import sys
-import tempfile
 
 # The folders of the assets that have a tokenizer.json of their own.
 NAMES = ["models/smollm2"] + ["tokenizers/" + name for name in (
     "llama-bpe", "qwen2", "gpt-2", "starcoder", "falcon", "deepseek-llm", "llama-spm", "phi-3")]
-
-# Documentation packages of Debian, in four scripts.
-PACKAGES = ["debian-faq-ko", "developers-reference-ru", "debian-reference-ja", "debian-reference-zh-cn"]
-
 
 def messages(data):
     texts = []
@@ -36,28 +28,13 @@ def vectors(assets):
     return sorted(texts)
 
 
-def package(assets, name):
-    """The text files of a Debian package, kept beside the assets."""
-    folder = os.path.join(assets, "documents")
-    place = os.path.join(folder, name)
-    if not os.path.isdir(place):
-        os.makedirs(folder, exist_ok=True)
-        part = tempfile.mkdtemp(dir=folder)
-        download = ["apt-get", "-qq", "download", name]
-        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        if subprocess.run(download, cwd=part, **quiet).returncode:
-            said = subprocess.run(["apt-get", "-qq", "update"], **quiet).stdout
-            again = subprocess.run(download, cwd=part, **quiet)
-            if again.returncode:
-                shutil.rmtree(part)
-                sys.exit(f"apt-get download {name} failed: {said}{again.stdout}")
-        archive = glob.glob(os.path.join(part, "*.deb"))[0]
-        subprocess.run(["dpkg-deb", "-x", archive, part], check=True)
-        os.remove(archive)
-        try:
-            os.rename(part, place)
-        except OSError:                 # another run was faster
-            shutil.rmtree(part)
+def manuals(assets):
+    """The folders of Debian's manuals, each in another script."""
+    return sorted(glob.glob(os.path.join(assets, "documents", "*")))
+
+
+def files_of(place):
+    """What is text among the files of a folder."""
     texts = []
     for root, folders, files in os.walk(place):
         folders.sort()
