@@ -1,6 +1,4 @@
 /* hone.h: measurements of training steps, as JSON. */
-#include <string.h>
-
 #include "api/handles.h"
 #include "train/measure.h"
 
@@ -67,7 +65,11 @@ static enum status measure_counts(const struct options *values, json_t *report)
     struct trainer t;
     struct measured m = {0};
     TRY(trainer_open(&t, values, TRAINER_MEASURE));
-    enum status status = measure_steps(&t, values->max_steps, &m);
+    enum status status = OK;
+    if (values->graph && t.session.device->class != &device_cuda)
+        status = fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda");
+    if (status == OK)
+        status = measure_steps(&t, values->max_steps, &m);
     if (status == OK) {
         json_object_update_new(
             report, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:f, s:f}", "device", t.session.device->class->name, "name",
@@ -87,15 +89,9 @@ static enum status measure_counts(const struct options *values, json_t *report)
     return status;
 }
 
-static enum status need_cuda(const char *device)
-{
-    return strcmp(device, "cuda") ? fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda") : OK;
-}
-
 static enum status measure_graph(const struct options *values, json_t *report)
 {
     struct measured_graphs m;
-    TRY(need_cuda(json_string_value(json_object_get(report, "device"))));
     TRY(measure_graphs(values, values->max_steps, &m));
     if (!m.same)
         return fail(ERR_INTERNAL, "captured and uncaptured steps have different results after %lld steps", (long long)m.steps);
@@ -118,8 +114,6 @@ hone_status hone_bench(const hone_options *options, char **json)
     if (status == OK && !report)
         status = fail(ERR_MEMORY, "out of memory while writing a report");
     fill_in(&values);
-    if (status == OK && values.graph && strcmp(values.device, "auto"))
-        status = need_cuda(values.device);
     if (status == OK)
         status = measure_counts(&values, report);
     if (status == OK && values.graph)

@@ -15,7 +15,7 @@ struct wanted {
 };
 
 /* Prepares the programs on a device that keeps a list. */
-static enum status collect(struct kernel_list *list, const struct options *values, const char *dtype)
+static enum status collect(struct kernel_list *list, const struct options *values, enum choice_dtype dtype)
 {
     struct options own = *values;
     struct trainer t;
@@ -52,19 +52,17 @@ static void add_card(struct wanted *w)
     device_close(device);
 }
 
-/* Whether weights are float32 or bfloat16 is the device's affair with dtype auto: both. */
+/* With dtype auto the device decides whether weights are float32 or bfloat16: both. */
 static enum status want(struct wanted *w, const struct hone_options *options)
 {
-    static const char *const dtypes[] = {"float32", "bfloat16"};
     const struct options *values = &options->values;
-    bool all = !strcmp(values->dtype, "auto");
     TRY(need_model(options));
     if (values->target)
         TRY(add_targets(w, values->target));
-    for (int i = 0; i < 2; i++)
-        if (all || !strcmp(values->dtype, dtypes[i]))
-            TRY(collect(&w->list, values, dtypes[i]));
-    return OK;
+    if (values->dtype != CHOICE_dtype_auto)
+        return collect(&w->list, values, values->dtype);
+    TRY(collect(&w->list, values, CHOICE_dtype_float32));
+    return collect(&w->list, values, CHOICE_dtype_bfloat16);
 }
 
 /* --- list --------------------------------------------------------------------------------------------------------------- */

@@ -117,10 +117,12 @@ static enum status plan_eval(const struct options *values, char **json)
 static enum status plan_train(const struct options *values, char **json)
 {
     struct trainer t;
-    TRY(trainer_open(&t, values, TRAINER_PLAN));
+    bool sample = values->sample_prompt && values->sample_prompt[0];
+    TRY(trainer_open(&t, values, sample ? TRAINER_PLAN | TRAINER_SAMPLE : TRAINER_PLAN));
     enum status status = count_chat(&t.chat, values->model_name_or_path);
     if (status == OK)
-        status = report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
+        status = report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
+                             recompute_name(t.session.tuning.recompute),
                              t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
     trainer_close(&t);
     return status;
@@ -132,7 +134,7 @@ hone_status hone_plan(const hone_options *options, char **json)
     const struct options *values = &options->values;
     enum status status = need_model(options);
     if (status == OK)
-        status = !strcmp(values->run_kind, "eval") ? plan_eval(values, json) : plan_train(values, json);
+        status = values->run_kind == CHOICE_run_kind_eval ? plan_eval(values, json) : plan_train(values, json);
     return (hone_status)status;
 }
 
@@ -178,7 +180,7 @@ static enum status inspect(const struct options *values, char **json)
 {
     struct session s;
     struct chat *chat = NULL;
-    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     int64_t index;
     TRY(session_open(&s, &options));
     enum status status = session_add(&s, NET_LOGITS, 1, 1, 0, &index);

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "config/options.h"
 
 struct run {
     hone_trainer *trainer;
@@ -161,7 +162,7 @@ static const char *quote(const char *word)
 static void print_text(const struct run *run, const char *model, const hone_trainer_info *i, const hone_train_result *r)
 {
     char text[32];
-    bool full = !strcmp(i->method, "full");
+    bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
         printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
     else

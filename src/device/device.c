@@ -40,7 +40,7 @@ enum status device_open(struct device **out, const char *name)
     for (size_t i = 0; i < CLASSES; i++)
         if (!strcmp(name, classes[i]->name))
             return classes[i]->open(out, false);
-    return fail(ERR_DEVICE, "there is no device '%s': use cpu, opencl, cuda or auto", name);
+    return fail(ERR_ARGUMENT, "there is no device '%s': use cpu, opencl, cuda or auto", name);
 }
 
 void device_close(struct device *device)

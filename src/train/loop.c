@@ -49,13 +49,13 @@ static enum status write_header(const struct run *r)
     const struct trainer *t = r->t;
     json_t *header = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event",
-        t->place.step ? "resume" : "start", "model", t->options->model_name_or_path, "method", t->options->finetuning_type,
-        "dtype", session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
-        recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
-        "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows", (json_int_t)t->data.row_count, "data_tokens",
-        (json_int_t)t->data.tokens, "data_trained_tokens", (json_int_t)t->data.trained, "longest_row",
-        (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count, "parameters",
-        (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
+        t->place.step ? "resume" : "start", "model", t->options->model_name_or_path, "method",
+        options_word(OPTION_finetuning_type, (int)t->options->finetuning_type), "dtype", session_dtype(&t->session), "device",
+        t->session.device->class->name, "recompute", recompute_name(t->session.tuning.recompute), "from_step",
+        (json_int_t)t->place.step, "steps", (json_int_t)t->steps, "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows",
+        (json_int_t)t->data.row_count, "data_tokens", (json_int_t)t->data.tokens, "data_trained_tokens",
+        (json_int_t)t->data.trained, "longest_row", (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count,
+        "parameters", (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
         "micro_batch_tokens", (json_int_t)t->place.slots, "startup_seconds", clock_since_start(), "resumed_from", t->resume);
     char *text = header ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     struct buffer line = {0};
