@@ -11,7 +11,7 @@
 #include "data/check.h"
 #include "data/source.h"
 
-enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, MOST_BAD = 10000 };
+enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, BAD_MAX = 10000 };
 
 struct result {
     enum status status;
@@ -149,7 +149,7 @@ static enum status tell_error(struct inspection *in, int64_t i, const struct che
     if (status != ERR_DATA && status != ERR_LIMIT)
         return fail_at(status, "%s:%lld: ", source_path(in->source, place->file), (long long)place->line);
     in->bad++;
-    return json_array_size(in->told) < MOST_BAD
+    return json_array_size(in->told) < BAD_MAX
                ? add_to(in->told, place_json(in, place), json_pack("{s:s}", "error", status_message()))
                : OK;
 }

@@ -6,11 +6,11 @@
 #include "device/cuda.h"
 #include "device/kernel_list.h"
 
-enum { TARGETS_MOST = 32 };
+enum { TARGETS_MAX = 32 };
 
 struct wanted {
     struct kernel_list list;
-    int target[TARGETS_MOST];
+    int target[TARGETS_MAX];
     int targets;
 };
 
@@ -34,8 +34,8 @@ static enum status add_targets(struct wanted *w, const char *text)
 {
     for (const char *at = text; at;) {
         int64_t length = (int64_t)strcspn(at, ",");
-        if (w->targets == TARGETS_MOST)
-            return fail(ERR_ARGUMENT, "--target: more than %d targets", TARGETS_MOST);
+        if (w->targets == TARGETS_MAX)
+            return fail(ERR_ARGUMENT, "--target: more than %d targets", TARGETS_MAX);
         TRY(cuda_code_target(at, length, &w->target[w->targets++]));
         at = at[length] ? at + length + 1 : NULL;
     }
@@ -130,7 +130,7 @@ static enum status build_kernel(struct cuda_code *code, const struct kernel_need
     return status;
 }
 
-/* The note comes last: who finds it finds all kernels. */
+/* The note comes last: a run that finds it finds all kernels. */
 static enum status build_target(const struct wanted *w, int target, const char *dir, json_t *rows)
 {
     struct cuda_code code;

@@ -205,10 +205,9 @@ hone_status hone_inspect_model(const hone_options *options, char **json)
     return (hone_status)(status == OK ? inspect(&options->values, json) : status);
 }
 
-/* The README's paragraph; tests hold the two together. */
+/* The README says the same; tests hold the two together. */
 static const char tried[] =
-    "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator that "
-    "executes the PTX that NVRTC makes, both in CI. docs/gpu-first-run.md is the checklist for the first GPU.";
+    "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator";
 
 hone_status hone_devices(const hone_options *options, char **json)
 {

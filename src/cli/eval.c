@@ -36,8 +36,8 @@ static void print_text(const hone_eval_result *r)
            (long long)r->trained_tokens);
     printf("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds,
            r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device, r->startup_seconds);
-    printf("memory      %s at most", cli_bytes(memory, (double)r->peak_rss_bytes));
-    printf(" (%s were planned)\n", cli_bytes(memory, (double)r->peak_bytes));
+    printf("memory      %s peak", cli_bytes(memory, (double)r->peak_rss_bytes));
+    printf(" (%s planned)\n", cli_bytes(memory, (double)r->peak_bytes));
 }
 
 static hone_status open_data(hone_model *model, json_t **data)

@@ -21,7 +21,7 @@ struct run {
     int evals;
 };
 
-/* Ends a run at the next event once somebody has asked for it. */
+/* Ends a run at the next event once a signal has asked for it. */
 static int go_on(const hone_event *e)
 {
     static bool said;
@@ -78,23 +78,12 @@ static void show_sample(const struct run *run, int64_t step)
         progress_say("hone: warning: --sample-prompt cannot be answered: %s", hone_error());
 }
 
-/* "512", "134.5 million". */
-static const char *count(char text[static 32], int64_t n)
-{
-    if (n < 1000000)
-        snprintf(text, 32, "%lld", (long long)n);
-    else if (n < 1000000000)
-        snprintf(text, 32, "%.1f million", (double)n * 1e-6);
-    else
-        snprintf(text, 32, "%.2f billion", (double)n * 1e-9);
-    return text;
-}
-
 static void print_start(const hone_trainer_info *i, const json_t *data)
 {
     char all[32], some[32];
-    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", count(all, i->parameters),
-                 count(some, i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters, i->method);
+    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", cli_count(all, (double)i->parameters),
+                 cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
+                 i->method);
     cli_account("data", data, progress_say);
     progress_say("run         %lld steps, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
                  (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
@@ -166,7 +155,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     if (run->first < r->steps)
         printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
     else
-        printf("loss        no step was left to do: all %lld were done before\n", (long long)r->steps);
+        printf("loss        no step was left: all %lld were done before\n", (long long)r->steps);
     if (run->evals > 1)
         printf("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
                r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
@@ -175,8 +164,8 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     if (r->skipped_steps)
         printf("skipped     %lld steps, whose gradients were not finite\n", (long long)r->skipped_steps);
     printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
-    printf("memory      %s at most", cli_bytes(text, (double)i->peak_rss_bytes));
-    printf(" (%s were planned)\n", cli_bytes(text, (double)i->peak_bytes));
+    printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
+    printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
     printf("%-11s %s\n", full ? "model" : "adapter", r->output);
     const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
     printf("try it      hone generate --model %s%s%s", q, named, q);
@@ -185,7 +174,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     puts(" --prompt \"...\"");
 }
 
-/* The message of a run that was stopped: where its state is, and how to go on. */
+/* The message of a run that was stopped: where its state is, and how to resume it. */
 static hone_status stopped(hone_options *options, const hone_train_result *r)
 {
     const char *resume;
@@ -193,7 +182,7 @@ static hone_status stopped(hone_options *options, const hone_train_result *r)
     if (status != HONE_OK || !r->checkpoint[0])
         return status != HONE_OK ? status : HONE_ERR_STOPPED;
     return (hone_status)fail(ERR_STOPPED,
-                             "stopped after step %lld; the state is in %s. Go on with: hone train ... (the same command%s)",
+                             "stopped after step %lld; the state is in %s. Resume with: hone train ... (the same command%s)",
                              (long long)r->steps, r->checkpoint,
                              strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
 }

@@ -6,7 +6,7 @@
  *     TRY(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path));
  *     ... options.max_length ...
  *
- * Text in the struct is a copy in the arena, or the default; it is NULL where nobody gave a value and there is no default.
+ * Text in the struct is a copy in the arena, or the default; it is NULL where no value was given and there is no default.
  * A wrong key or value is ERR_ARGUMENT, a file that is not YAML is ERR_FORMAT; the messages say which option, where it was
  * given and what is allowed.
  */

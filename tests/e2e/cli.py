@@ -105,11 +105,12 @@ class Tiny(Case):
         model = json.loads(self.ok("inspect", "model", "--model", TINY, "--json"))
         self.assertEqual((model["family"], model["config"]["layers"], model["config"]["rope"]), ("llama", 2, "llama3"))
         self.assertIn("llama", self.ok("inspect", "model", "--model", TINY))
+        self.assertIn(f"{model['parameters'] / 1e3:.1f} thousand parameters", self.ok("plan", "--model", TINY))
         devices = json.loads(self.ok("devices", "--json"))["devices"]
         self.assertTrue(next(d for d in devices if d["device"] == "cpu")["usable"])
         self.assertIn("cpu", self.ok("devices"))
         tried = json.loads(self.ok("devices", "--json"))["tried"]
-        self.assertIn(tried, self.ok("devices"))
+        self.assertEqual(self.ok("devices").splitlines()[-1], tried + ".")      # one line
         readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
         plain = " ".join(readme.replace("[docs/gpu-first-run.md](docs/gpu-first-run.md)", "docs/gpu-first-run.md").split())
         self.assertIn(tried, plain)                     # the README says the same
