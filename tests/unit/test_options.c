@@ -238,7 +238,7 @@ static void choices_are_numbers_and_words(void **state)
     assert_int_equal(options_choice(OPTION_seed, "1"), -1);
 }
 
-/* Other options that decide are found by training with them, in unit-trainer; here are those that people get wrong. */
+/* Those that are easily got wrong. That a checkpoint compares what decides is tested in unit-checkpoint. */
 static void a_row_says_whether_numbers_depend_on_it(void **state)
 {
     (void)state;
