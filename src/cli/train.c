@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "config/options.h"
@@ -117,27 +118,58 @@ static int show(void *context, const hone_event *e)
     return go_on(e);
 }
 
+/* What a run tells in the end. */
+struct outcome {
+    hone_train_result result;
+    hone_trainer_info info;
+    double first_eval_loss, tokens_per_second;
+    int64_t resumed_step;
+};
+
+static const struct record_field outcome_fields[] = {
+    RECORD_AS("steps", struct outcome, result.steps),
+    RECORD_AS("loss", struct outcome, result.loss),
+    RECORD(struct outcome, first_eval_loss),
+    RECORD_AS("eval_loss", struct outcome, result.eval_loss),
+    RECORD_AS("best_eval_loss", struct outcome, result.best_eval_loss),
+    RECORD_AS("seconds", struct outcome, result.seconds),
+    RECORD(struct outcome, tokens_per_second),
+    RECORD_AS("tokens", struct outcome, result.tokens),
+    RECORD_AS("trained_tokens", struct outcome, result.trained_tokens),
+    RECORD_AS("skipped_steps", struct outcome, result.skipped_steps),
+    RECORD_CHARS("output", struct outcome, result.output),
+    RECORD_CHARS("checkpoint", struct outcome, result.checkpoint),
+    RECORD_CHARS("best_checkpoint", struct outcome, result.best_checkpoint),
+    RECORD_CHARS("method", struct outcome, info.method),
+    RECORD_CHARS("recompute", struct outcome, info.recompute),
+    RECORD_CHARS("dtype", struct outcome, info.dtype),
+    RECORD_CHARS("device", struct outcome, info.device),
+    RECORD_AS("steps_per_epoch", struct outcome, info.steps_per_epoch),
+    RECORD_AS("parameters", struct outcome, info.parameters),
+    RECORD_AS("trainable_parameters", struct outcome, info.trainable_parameters),
+    RECORD_AS("micro_batch_tokens", struct outcome, info.micro_batch_tokens),
+    RECORD_AS("vocabulary", struct outcome, info.vocabulary),
+    RECORD_AS("planned_bytes", struct outcome, info.planned_bytes),
+    RECORD_AS("allocated_bytes", struct outcome, info.allocated_bytes),
+    RECORD_AS("mapped_bytes", struct outcome, info.mapped_bytes),
+    RECORD_AS("peak_bytes", struct outcome, info.peak_bytes),
+    RECORD_AS("peak_rss_bytes", struct outcome, info.peak_rss_bytes),
+    RECORD_AS("startup_seconds", struct outcome, info.startup_seconds),
+    RECORD_CHARS("resumed_from", struct outcome, info.resumed_from),
+    RECORD(struct outcome, resumed_step),
+    {0},
+};
+
 static void print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
 {
-    json_t *out =
-        json_pack("{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
-                  json_number(r->loss), "first_eval_loss", json_number(run->first_eval), "eval_loss", json_number(r->eval_loss),
-                  "best_eval_loss", json_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
-                  r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
-                  (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
-                  r->checkpoint, "best_checkpoint", r->best_checkpoint);
-    json_t *info = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I}", "method", i->method, "recompute",
-        i->recompute, "dtype", i->dtype, "device", i->device, "steps_per_epoch", (json_int_t)i->steps_per_epoch, "parameters",
-        (json_int_t)i->parameters, "trainable_parameters", (json_int_t)i->trainable_parameters, "micro_batch_tokens",
-        (json_int_t)i->micro_batch_tokens, "vocabulary", (json_int_t)i->vocabulary, "planned_bytes", (json_int_t)i->planned_bytes,
-        "allocated_bytes", (json_int_t)i->allocated_bytes, "mapped_bytes", (json_int_t)i->mapped_bytes, "peak_bytes",
-        (json_int_t)i->peak_bytes, "peak_rss_bytes", (json_int_t)i->peak_rss_bytes, "startup_seconds", i->startup_seconds,
-        "resumed_from", i->resumed_from, "resumed_step", (json_int_t)run->first);
-    json_object_update(out, info);
+    struct outcome outcome = {.result = *r,
+                              .info = *i,
+                              .first_eval_loss = run->first_eval,
+                              .tokens_per_second = r->seconds > 0 ? (double)r->tokens / r->seconds : 0,
+                              .resumed_step = run->first};
+    json_t *out = record_json(outcome_fields, &outcome);
     json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
     json_object_set(out, "data", run->data);
-    json_decref(info);
     cli_print_json(out);
 }
 

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/record.h"
 
 enum { MOST_STATE = 1 << 20, STATE_TENSORS = 4 };
 
@@ -46,17 +47,31 @@ static json_t *describe_settings(const struct trainer *t)
     return NULL;
 }
 
+static json_t *version_json(const void *place)
+{
+    (void)place;
+    return json_integer(1);
+}
+
 static json_t *describe(const struct trainer *t)
 {
-    const struct trainer_place *p = &t->place;
-    json_t *chosen = describe_settings(t);
-    if (!chosen)
-        return NULL;
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
-                     "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
-                     (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step",
-                     (json_int_t)p->best_step, "best_loss", json_number(p->best_loss), "eval_loss", json_number(p->eval_loss),
-                     "settings", chosen);
+    static const struct record_field fields[] = {
+        RECORD_MADE("version", version_json),
+        RECORD(struct trainer_place, step),
+        RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
+        RECORD(struct trainer_place, tokens),
+        RECORD_AS("skipped_steps", struct trainer_place, skipped),
+        RECORD(struct trainer_place, skipped_in_row),
+        RECORD(struct trainer_place, best_step),
+        RECORD(struct trainer_place, best_loss),
+        RECORD(struct trainer_place, eval_loss),
+        {0},
+    };
+    json_t *tree = record_json(fields, &t->place);
+    if (!tree || json_object_set_new(tree, "settings", describe_settings(t)) == 0)
+        return tree;
+    json_decref(tree);
+    return NULL;
 }
 
 static enum status write_place(const struct trainer *t, const char *path)
