@@ -1,7 +1,6 @@
 /* hone.h: measurements of training steps, as JSON. */
-#include <string.h>
-
 #include "api/handles.h"
+#include "base/record.h"
 #include "train/measure.h"
 
 enum { BATCH_USUAL = 4, LENGTH_USUAL = 128, STEPS_USUAL = 8 };
@@ -62,19 +61,54 @@ static json_t *by_op(const struct measured *m)
     return rows;
 }
 
+struct summary {
+    const char *device, *name, *dtype;
+    bool stand_in;
+    int64_t steps, tokens, micro_batch_tokens;
+    double step_seconds, tokens_per_second;
+};
+
+static json_t *summary_json(const struct trainer *t, const struct measured *m)
+{
+    static const struct record_field fields[] = {
+        RECORD(struct summary, device),
+        RECORD(struct summary, name),
+        RECORD(struct summary, dtype),
+        RECORD(struct summary, stand_in),
+        RECORD(struct summary, steps),
+        RECORD(struct summary, tokens),
+        RECORD(struct summary, micro_batch_tokens),
+        RECORD(struct summary, step_seconds),
+        RECORD(struct summary, tokens_per_second),
+        {0},
+    };
+    const struct session *s = &t->session;
+    struct summary summary = {
+        .device = s->device->class->name,
+        .name = s->info.name,
+        .dtype = session_dtype(s),
+        .stand_in = s->info.stand_in,
+        .steps = m->steps,
+        .tokens = m->tokens,
+        .micro_batch_tokens = t->place.slots,
+        .step_seconds = m->seconds / (double)m->steps,
+        .tokens_per_second = m->seconds > 0 ? (double)(m->tokens * m->steps) / m->seconds : 0,
+    };
+    return record_json(fields, &summary);
+}
+
 static enum status measure_counts(const struct options *values, json_t *report)
 {
     struct trainer t;
     struct measured m = {0};
     TRY(trainer_open(&t, values, TRAINER_MEASURE));
-    enum status status = measure_steps(&t, values->max_steps, &m);
+    enum status status = OK;
+    if (values->graph && t.session.device->class != &device_cuda)
+        status = fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda");
+    if (status == OK)
+        status = measure_steps(&t, values->max_steps, &m);
     if (status == OK) {
-        json_object_update_new(
-            report, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:f, s:f}", "device", t.session.device->class->name, "name",
-                              t.session.info.name, "dtype", session_dtype(&t.session), "stand_in", (int)t.session.info.stand_in,
-                              "steps", (json_int_t)m.steps, "tokens", (json_int_t)m.tokens, "micro_batch_tokens",
-                              (json_int_t)t.place.slots, "step_seconds", m.seconds / (double)m.steps, "tokens_per_second",
-                              m.seconds > 0 ? (double)(m.tokens * m.steps) / m.seconds : 0.0));
+        json_object_update_new(report, summary_json(&t, &m));
         if (values->count) {
             json_object_set_new(report, "per_step", per_step(&m));
             json_object_set_new(report, "ops", by_op(&m));
@@ -87,24 +121,28 @@ static enum status measure_counts(const struct options *values, json_t *report)
     return status;
 }
 
-static enum status need_cuda(const char *device)
-{
-    return strcmp(device, "cuda") ? fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda") : OK;
-}
+static const struct record_field graph_fields[] = {
+    RECORD(struct measured_graphs, steps),
+    RECORD_AS("timed_steps", struct measured_graphs, timed),
+    RECORD(struct measured_graphs, captured),
+    RECORD_AS("same_bytes", struct measured_graphs, same),
+    RECORD(struct measured_graphs, captured_seconds),
+    RECORD(struct measured_graphs, uncaptured_seconds),
+    {0},
+};
 
 static enum status measure_graph(const struct options *values, json_t *report)
 {
     struct measured_graphs m;
-    TRY(need_cuda(json_string_value(json_object_get(report, "device"))));
     TRY(measure_graphs(values, values->max_steps, &m));
     if (!m.same)
         return fail(ERR_INTERNAL, "captured and uncaptured steps have different results after %lld steps", (long long)m.steps);
     double ratio = m.captured ? m.uncaptured_seconds / m.captured_seconds : 0;
     bool counts = m.captured && !json_is_true(json_object_get(report, "stand_in"));
-    json_t *graph = json_pack("{s:I, s:I, s:b, s:b, s:f, s:f, s:f, s:f, s:o}", "steps", (json_int_t)m.steps, "timed_steps",
-                              (json_int_t)m.timed, "captured", (int)m.captured, "same_bytes", (int)m.same, "captured_seconds",
-                              m.captured_seconds, "uncaptured_seconds", m.uncaptured_seconds, "ratio", ratio, "goal", graph_goal,
-                              "reached", counts ? json_boolean(ratio >= graph_goal) : json_null());
+    json_t *graph = record_json(graph_fields, &m);
+    json_object_set_new(graph, "ratio", json_real(ratio));
+    json_object_set_new(graph, "goal", json_real(graph_goal));
+    json_object_set_new(graph, "reached", counts ? json_boolean(ratio >= graph_goal) : json_null());
     json_object_set_new(report, "graph", graph);
     return OK;
 }
@@ -118,8 +156,6 @@ hone_status hone_bench(const hone_options *options, char **json)
     if (status == OK && !report)
         status = fail(ERR_MEMORY, "out of memory while writing a report");
     fill_in(&values);
-    if (status == OK && values.graph && strcmp(values.device, "auto"))
-        status = need_cuda(values.device);
     if (status == OK)
         status = measure_counts(&values, report);
     if (status == OK && values.graph)

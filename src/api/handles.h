@@ -1,4 +1,4 @@
-/* What is behind the public handles. */
+/* What the public handles are. */
 #ifndef API_HANDLES_H
 #define API_HANDLES_H
 
@@ -16,8 +16,8 @@ struct hone_options {
 
 struct hone_model {
     struct hone_options *options;
-    struct chat *chat; /* NULL until somebody needs it */
-    struct data data;  /* of hone_eval; row_count 0 until somebody needs it */
+    struct chat *chat; /* NULL until it is needed */
+    struct data data;  /* of hone_eval; row_count 0 until it is needed */
 };
 
 struct hone_trainer {

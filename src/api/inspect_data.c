@@ -7,11 +7,12 @@
 
 #include "api/handles.h"
 #include "base/parallel.h"
+#include "base/record.h"
 #include "base/utf8.h"
 #include "data/check.h"
 #include "data/source.h"
 
-enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, MOST_BAD = 10000 };
+enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, BAD_MAX = 10000 };
 
 struct result {
     enum status status;
@@ -149,7 +150,7 @@ static enum status tell_error(struct inspection *in, int64_t i, const struct che
     if (status != ERR_DATA && status != ERR_LIMIT)
         return fail_at(status, "%s:%lld: ", source_path(in->source, place->file), (long long)place->line);
     in->bad++;
-    return json_array_size(in->told) < MOST_BAD
+    return json_array_size(in->told) < BAD_MAX
                ? add_to(in->told, place_json(in, place), json_pack("{s:s}", "error", status_message()))
                : OK;
 }
@@ -207,8 +208,9 @@ static enum status walk(struct inspection *in)
 
 /* --- the report ---------------------------------------------------------------------------------------------------------- */
 
-static json_t *checks_json(const struct inspection *in)
+static json_t *checks_json(const void *record)
 {
+    const struct inspection *in = record;
     const struct check_summary *s = &in->summary;
     json_t *list = json_array();
     for (int i = 0; i < CHECKS; i++) {
@@ -225,8 +227,9 @@ static json_t *checks_json(const struct inspection *in)
     return list;
 }
 
-static json_t *files_json(const struct inspection *in)
+static json_t *files_json(const void *record)
 {
+    const struct inspection *in = record;
     json_t *files = json_array();
     for (int64_t i = 0; i < source_files(in->source); i++)
         json_array_append_new(
@@ -234,20 +237,58 @@ static json_t *files_json(const struct inspection *in)
     return files;
 }
 
-static enum status report(struct inspection *in, char **json)
+static json_t *kinds_json(const void *record)
 {
+    const struct inspection *in = record;
     json_t *kinds = json_object();
     for (int k = 0; k < ROW_KINDS; k++)
         if (in->kinds[k])
             json_object_set_new(kinds, row_kind_name((enum row_kind)k), json_integer(in->kinds[k]));
-    bool alone = in->options->row > 0;
-    json_t *tree = json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:O, s:o, s:O}", "files", files_json(in), "rows",
-                             (json_int_t)(alone ? 1 : in->rows), "bad_rows", (json_int_t)in->bad, "tokens",
-                             (json_int_t)in->summary.tokens, "trained_tokens", (json_int_t)in->summary.trained, "kinds", kinds,
-                             "longest", in->longest ? place_json(in, &in->longest_at) : json_null(), "bad", in->told, "checks",
-                             checks_json(in), "shown", in->shown);
-    if (tree && in->longest)
-        json_object_set_new(json_object_get(tree, "longest"), "tokens", json_integer(in->longest));
+    return kinds;
+}
+
+static json_t *longest_json(const void *record)
+{
+    const struct inspection *in = record;
+    json_t *longest = in->longest ? place_json(in, &in->longest_at) : json_null();
+    if (in->longest)
+        json_object_set_new(longest, "tokens", json_integer(in->longest));
+    return longest;
+}
+
+static json_t *told_json(const void *record)
+{
+    return json_incref(((const struct inspection *)record)->told);
+}
+
+static json_t *shown_json(const void *record)
+{
+    return json_incref(((const struct inspection *)record)->shown);
+}
+
+/* Of a row that is asked for alone those before it are no part. */
+static json_t *rows_json(const void *record)
+{
+    const struct inspection *in = record;
+    return json_integer(in->options->row ? 1 : (json_int_t)in->rows);
+}
+
+static enum status report(struct inspection *in, char **json)
+{
+    static const struct record_field fields[] = {
+        RECORD_MADE("files", files_json),
+        RECORD_MADE("rows", rows_json),
+        RECORD_AS("bad_rows", struct inspection, bad),
+        RECORD_AS("tokens", struct inspection, summary.tokens),
+        RECORD_AS("trained_tokens", struct inspection, summary.trained),
+        RECORD_MADE("kinds", kinds_json),
+        RECORD_MADE("longest", longest_json),
+        RECORD_MADE("bad", told_json),
+        RECORD_MADE("checks", checks_json),
+        RECORD_MADE("shown", shown_json),
+        {0},
+    };
+    json_t *tree = record_json(fields, in);
     if (tree && !in->bad && check_verdict(&in->summary) != OK)
         json_object_set_new(tree, "stops", json_string(status_message()));
     return json_result(tree, json);

@@ -6,16 +6,16 @@
 #include "device/cuda.h"
 #include "device/kernel_list.h"
 
-enum { TARGETS_MOST = 32 };
+enum { TARGETS_MAX = 32 };
 
 struct wanted {
     struct kernel_list list;
-    int target[TARGETS_MOST];
+    int target[TARGETS_MAX];
     int targets;
 };
 
 /* Prepares the programs on a device that keeps a list. */
-static enum status collect(struct kernel_list *list, const struct options *values, const char *dtype)
+static enum status collect(struct kernel_list *list, const struct options *values, enum choice_dtype dtype)
 {
     struct options own = *values;
     struct trainer t;
@@ -34,8 +34,8 @@ static enum status add_targets(struct wanted *w, const char *text)
 {
     for (const char *at = text; at;) {
         int64_t length = (int64_t)strcspn(at, ",");
-        if (w->targets == TARGETS_MOST)
-            return fail(ERR_ARGUMENT, "--target: more than %d targets", TARGETS_MOST);
+        if (w->targets == TARGETS_MAX)
+            return fail(ERR_ARGUMENT, "--target: more than %d targets", TARGETS_MAX);
         TRY(cuda_code_target(at, length, &w->target[w->targets++]));
         at = at[length] ? at + length + 1 : NULL;
     }
@@ -52,19 +52,17 @@ static void add_card(struct wanted *w)
     device_close(device);
 }
 
-/* Whether weights are float32 or bfloat16 is the device's affair with dtype auto: both. */
+/* With dtype auto the device decides whether weights are float32 or bfloat16: both. */
 static enum status want(struct wanted *w, const struct hone_options *options)
 {
-    static const char *const dtypes[] = {"float32", "bfloat16"};
     const struct options *values = &options->values;
-    bool all = !strcmp(values->dtype, "auto");
     TRY(need_model(options));
     if (values->target)
         TRY(add_targets(w, values->target));
-    for (int i = 0; i < 2; i++)
-        if (all || !strcmp(values->dtype, dtypes[i]))
-            TRY(collect(&w->list, values, dtypes[i]));
-    return OK;
+    if (values->dtype != CHOICE_dtype_auto)
+        return collect(&w->list, values, values->dtype);
+    TRY(collect(&w->list, values, CHOICE_dtype_float32));
+    return collect(&w->list, values, CHOICE_dtype_bfloat16);
 }
 
 /* --- list --------------------------------------------------------------------------------------------------------------- */
@@ -132,7 +130,7 @@ static enum status build_kernel(struct cuda_code *code, const struct kernel_need
     return status;
 }
 
-/* The note comes last: who finds it finds all kernels. */
+/* The note comes last: a run that finds it finds all kernels. */
 static enum status build_target(const struct wanted *w, int target, const char *dir, json_t *rows)
 {
     struct cuda_code code;

@@ -11,17 +11,12 @@
 #include "base/process.h"
 #include "data/account.h"
 #include "run/eval.h"
+#include "train/settings.h"
 
 enum status open_session(struct session *s, const struct options *values, bool weights)
 {
+    struct session_options options = settings_session(values, values->adapter, weights);
     parallel_set_threads((int)values->threads);
-    struct session_options options = {.dir = values->model_name_or_path,
-                                      .device = values->device,
-                                      .dtype = values->dtype,
-                                      .adapter = values->adapter,
-                                      .weights = weights,
-                                      .tf32 = values->tf32,
-                                      .on_device = {values->cuda_code, values->cuda_graph}};
     return session_open(s, &options);
 }
 

@@ -117,7 +117,7 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
     if (o->values.name)                                                                                                          \
         copied &= (o->values.name = arena_text(arena, o->values.name, (int64_t)strlen(o->values.name))) != NULL;
 #define COPY_PATH(name) COPY_TEXT(name)
-#define COPY_CHOICE(name) COPY_TEXT(name)
+#define COPY_CHOICE(name)
 #define COPY_INT(name)
 #define COPY_REAL(name)
 #define COPY_BOOL(name)

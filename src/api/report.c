@@ -5,6 +5,7 @@
 #include "api/handles.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/record.h"
 #include "data/account.h"
 #include "run/eval.h"
 
@@ -30,20 +31,52 @@ static void add_row(json_t *rows, const char *block, int64_t bytes)
         json_array_append_new(rows, json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)bytes));
 }
 
-static json_t *rows_of(const struct session *s, int64_t process, const struct device_costs *costs)
+struct plan {
+    const struct session *session;
+    struct device_costs costs;
+    int64_t process_bytes, peak_bytes, memory_bytes, free_bytes, allocated_bytes, mapped_bytes, parameters, micro_batch_tokens;
+    double bits_per_weight;
+    const char *run, *recompute, *dtype, *device;
+    bool fits;
+};
+
+static json_t *blocks_json(const void *record)
 {
+    const struct plan *plan = record;
     int64_t bytes[LIFE_COUNT], mapped;
-    session_bytes(s, bytes, &mapped);
+    session_bytes(plan->session, bytes, &mapped);
     json_t *rows = json_array();
     for (int life = 0; life < LIFE_COUNT; life++)
         add_row(rows, lifetime_name((enum lifetime)life), bytes[life]);
     add_row(rows, "weights in mapped files", mapped);
-    add_row(rows, "context (estimate)", costs->context);
-    add_row(rows, "kernels (estimate)", costs->modules);
-    add_row(rows, "workspace of products", costs->workspace);
-    add_row(rows, "graphs (estimate)", costs->graphs);
-    add_row(rows, "the process itself", process);
+    add_row(rows, "context (estimate)", plan->costs.context);
+    add_row(rows, "kernels (estimate)", plan->costs.modules);
+    add_row(rows, "workspace of products", plan->costs.workspace);
+    add_row(rows, "graphs (estimate)", plan->costs.graphs);
+    add_row(rows, "the process itself", plan->process_bytes);
     return rows;
+}
+
+static json_t *plan_json(const struct plan *plan)
+{
+    static const struct record_field fields[] = {
+        RECORD(struct plan, peak_bytes),
+        RECORD_MADE("table", blocks_json),
+        RECORD(struct plan, memory_bytes),
+        RECORD(struct plan, free_bytes),
+        RECORD(struct plan, allocated_bytes),
+        RECORD(struct plan, mapped_bytes),
+        RECORD(struct plan, parameters),
+        RECORD(struct plan, bits_per_weight),
+        RECORD(struct plan, run),
+        RECORD(struct plan, recompute),
+        RECORD(struct plan, dtype),
+        RECORD(struct plan, device),
+        RECORD(struct plan, micro_batch_tokens),
+        RECORD(struct plan, fits),
+        {0},
+    };
+    return record_json(fields, plan);
 }
 
 /* The tokenizer is a part of what a run holds. */
@@ -62,19 +95,32 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
                                char **json)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
+    int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
     struct device_costs costs;
     session_costs(s, &costs);
-    int64_t now = session_shrink(s), beside = costs.context + costs.modules + costs.workspace + costs.graphs;
-    int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
-    return json_result(json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s, s:s, s:s, s:I, s:b, s:o*}", "peak_bytes",
-                                 (json_int_t)(total + beside + now), "table", rows_of(s, now, &costs), "memory_bytes",
-                                 (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "allocated_bytes",
-                                 (json_int_t)(total - mapped), "mapped_bytes", (json_int_t)mapped, "parameters",
-                                 (json_int_t)parameters, "bits_per_weight", 8.0 * (double)weights / (double)parameters, "run",
-                                 run, "recompute", recompute, "dtype", session_dtype(s), "device", s->device->class->name,
-                                 "micro_batch_tokens", (json_int_t)slots, "fits", session_room(s, total - mapped, &costs) >= 0,
-                                 "data", data),
-                       json);
+    struct plan plan = {
+        .session = s,
+        .costs = costs,
+        .process_bytes = session_shrink(s),
+        .memory_bytes = s->info.memory,
+        .free_bytes = s->info.memory_free,
+        .allocated_bytes = total - mapped,
+        .mapped_bytes = mapped,
+        .parameters = parameters,
+        .bits_per_weight = 8.0 * (double)weights / (double)parameters,
+        .run = run,
+        .recompute = recompute,
+        .dtype = session_dtype(s),
+        .device = s->device->class->name,
+        .micro_batch_tokens = slots,
+        .fits = session_room(s, total - mapped, &costs) >= 0,
+    };
+    plan.peak_bytes = total + costs.context + costs.modules + costs.workspace + costs.graphs + plan.process_bytes;
+    json_t *report = plan_json(&plan);
+    if (report && data)
+        json_object_set(report, "data", data);
+    json_decref(data);
+    return json_result(report, json);
 }
 
 static enum status open_plan_data(const struct options *values, const struct model_config *config, struct chat **chat,
@@ -117,10 +163,12 @@ static enum status plan_eval(const struct options *values, char **json)
 static enum status plan_train(const struct options *values, char **json)
 {
     struct trainer t;
-    TRY(trainer_open(&t, values, TRAINER_PLAN));
+    bool sample = values->sample_prompt && values->sample_prompt[0];
+    TRY(trainer_open(&t, values, sample ? TRAINER_PLAN | TRAINER_SAMPLE : TRAINER_PLAN));
     enum status status = count_chat(&t.chat, values->model_name_or_path);
     if (status == OK)
-        status = report_plan(&t.session, t.place.slots, values->finetuning_type, recompute_name(t.session.tuning.recompute),
+        status = report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
+                             recompute_name(t.session.tuning.recompute),
                              t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
     trainer_close(&t);
     return status;
@@ -132,18 +180,34 @@ hone_status hone_plan(const hone_options *options, char **json)
     const struct options *values = &options->values;
     enum status status = need_model(options);
     if (status == OK)
-        status = !strcmp(values->run_kind, "eval") ? plan_eval(values, json) : plan_train(values, json);
+        status = values->run_kind == CHOICE_run_kind_eval ? plan_eval(values, json) : plan_train(values, json);
     return (hone_status)status;
 }
 
-static json_t *config_json(const struct model_config *c)
+static json_t *rope_json(const void *record)
 {
     static const char *const ropes[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:f, s:b}", "layers", (json_int_t)c->layers,
-                     "hidden_size", (json_int_t)c->channels, "heads", (json_int_t)c->heads, "kv_heads", (json_int_t)c->kv_heads,
-                     "head_size", (json_int_t)c->head_size, "feed_forward", (json_int_t)c->feed_forward, "vocabulary",
-                     (json_int_t)c->vocabulary, "window", (json_int_t)c->window, "rms_norm_eps", c->eps, "rope",
-                     ropes[c->rope.kind], "rope_theta", c->rope.theta, "tied_embeddings", (int)c->tied);
+    return json_string(ropes[((const struct model_config *)record)->rope.kind]);
+}
+
+static json_t *config_json(const struct model_config *config)
+{
+    static const struct record_field fields[] = {
+        RECORD(struct model_config, layers),
+        RECORD_AS("hidden_size", struct model_config, channels),
+        RECORD(struct model_config, heads),
+        RECORD(struct model_config, kv_heads),
+        RECORD(struct model_config, head_size),
+        RECORD(struct model_config, feed_forward),
+        RECORD(struct model_config, vocabulary),
+        RECORD(struct model_config, window),
+        RECORD_AS("rms_norm_eps", struct model_config, eps),
+        RECORD_MADE("rope", rope_json),
+        RECORD_AS("rope_theta", struct model_config, rope.theta),
+        RECORD_AS("tied_embeddings", struct model_config, tied),
+        {0},
+    };
+    return record_json(fields, config);
 }
 
 static json_t *files_json(const struct model *m)
@@ -178,7 +242,7 @@ static enum status inspect(const struct options *values, char **json)
 {
     struct session s;
     struct chat *chat = NULL;
-    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     int64_t index;
     TRY(session_open(&s, &options));
     enum status status = session_add(&s, NET_LOGITS, 1, 1, 0, &index);
@@ -203,10 +267,9 @@ hone_status hone_inspect_model(const hone_options *options, char **json)
     return (hone_status)(status == OK ? inspect(&options->values, json) : status);
 }
 
-/* The README's paragraph; tests hold the two together. */
+/* The README says the same; tests hold the two together. */
 static const char tried[] =
-    "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator that "
-    "executes the PTX that NVRTC makes, both in CI. docs/gpu-first-run.md is the checklist for the first GPU.";
+    "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator";
 
 hone_status hone_devices(const hone_options *options, char **json)
 {

@@ -73,7 +73,7 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .startup_seconds = handle->startup_seconds,
     };
     process_memory(&now, &filled.peak_rss_bytes);
-    snprintf(filled.method, sizeof filled.method, "%s", t->options->finetuning_type);
+    snprintf(filled.method, sizeof filled.method, "%s", options_word(OPTION_finetuning_type, (int)t->options->finetuning_type));
     snprintf(filled.recompute, sizeof filled.recompute, "%s", recompute_name(s->tuning.recompute));
     snprintf(filled.dtype, sizeof filled.dtype, "%s", session_dtype(s));
     snprintf(filled.device, sizeof filled.device, "%s", s->device->class->name);

@@ -29,7 +29,10 @@ void cli_print_json(json_t *object);
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);
 
-/* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device tells what is free. */
+/* "512", "45.1 thousand", "134.5 million", "1.24 billion". */
+const char *cli_count(char text[static 32], double n);
+
+/* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
 const char *cli_memory(char text[static 96], const json_t *report);
 
 /* Whether standard error is a terminal: progress is written over there, and plain lines elsewhere. */

@@ -16,7 +16,7 @@ static void print_devices(const json_t *report)
         else
             printf("%-8s not usable: %s\n", name, json_string_value(json_object_get(d, "why")));
     }
-    printf("\n%s\n", json_string_value(json_object_get(report, "tried")));
+    printf("\n%s.\n", json_string_value(json_object_get(report, "tried")));
 }
 
 hone_status cli_devices(hone_options *options)

@@ -1,6 +1,7 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
 #include <string.h>
 
+#include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 
@@ -18,12 +19,24 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
 
 static void print_json(const hone_eval_result *r, json_t *data)
 {
-    json_t *out = json_pack(
-        "{s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "loss", json_number(r->loss), "perplexity",
-        json_number(r->perplexity), "tokens", (json_int_t)r->tokens, "trained_tokens", (json_int_t)r->trained_tokens, "rows",
-        (json_int_t)r->rows, "dtype", r->dtype, "device", r->device, "startup_seconds", r->startup_seconds, "seconds", r->seconds,
-        "planned_bytes", (json_int_t)r->planned_bytes, "allocated_bytes", (json_int_t)r->allocated_bytes, "mapped_bytes",
-        (json_int_t)r->mapped_bytes, "peak_bytes", (json_int_t)r->peak_bytes, "peak_rss_bytes", (json_int_t)r->peak_rss_bytes);
+    static const struct record_field fields[] = {
+        RECORD(hone_eval_result, loss),
+        RECORD(hone_eval_result, perplexity),
+        RECORD(hone_eval_result, tokens),
+        RECORD(hone_eval_result, trained_tokens),
+        RECORD(hone_eval_result, rows),
+        RECORD_CHARS("dtype", hone_eval_result, dtype),
+        RECORD_CHARS("device", hone_eval_result, device),
+        RECORD(hone_eval_result, startup_seconds),
+        RECORD(hone_eval_result, seconds),
+        RECORD(hone_eval_result, planned_bytes),
+        RECORD(hone_eval_result, allocated_bytes),
+        RECORD(hone_eval_result, mapped_bytes),
+        RECORD(hone_eval_result, peak_bytes),
+        RECORD(hone_eval_result, peak_rss_bytes),
+        {0},
+    };
+    json_t *out = record_json(fields, r);
     json_object_set(out, "data", data);
     cli_print_json(out);
 }
@@ -36,8 +49,8 @@ static void print_text(const hone_eval_result *r)
            (long long)r->trained_tokens);
     printf("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds,
            r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device, r->startup_seconds);
-    printf("memory      %s at most", cli_bytes(memory, (double)r->peak_rss_bytes));
-    printf(" (%s were planned)\n", cli_bytes(memory, (double)r->peak_bytes));
+    printf("memory      %s peak", cli_bytes(memory, (double)r->peak_rss_bytes));
+    printf(" (%s planned)\n", cli_bytes(memory, (double)r->peak_bytes));
 }
 
 static hone_status open_data(hone_model *model, json_t **data)

@@ -6,7 +6,7 @@
 #include "cli/inspect_page.h"
 #include "cli/visible.h"
 
-enum { MOST_TOKENS = 600, MOST_BAD = 10, WIDTH = 100 };
+enum { TOKENS_MAX = 600, BAD_MAX = 10, WIDTH = 100 };
 
 /* Text and ground are both set, so that a terminal's own colours do not matter. Neighbouring tokens differ in shade. */
 static const char *const SHADES[2][2] = {{"\033[0;38;5;250;48;5;236m", "\033[0;38;5;250;48;5;239m"}, /* not trained */
@@ -61,7 +61,7 @@ static enum status print_piece(void *context, const char *piece, int64_t length)
     return OK;
 }
 
-static void print_text(const json_t *tokens, bool colour, size_t most)
+static void print_text(const json_t *tokens, bool colour, size_t max)
 {
     struct pen pen = {.colour = colour, .fresh = true, .shade = ""};
     size_t i;
@@ -69,7 +69,7 @@ static void print_text(const json_t *tokens, bool colour, size_t most)
     json_t *token;
     json_array_foreach(tokens, i, token)
     {
-        if (i == most)
+        if (i == max)
             break;
         bool trained = is(token, "trained"), special = is(token, "special");
         pen.shade = (special ? SPECIALS : SHADES)[trained][i % 2];
@@ -81,8 +81,8 @@ static void print_text(const json_t *tokens, bool colour, size_t most)
         before = trained;
     }
     printf("%s%s", colour ? RESET : before ? "\u27e7" : "", pen.fresh && (colour || !before) ? "" : "\n");
-    if (json_array_size(tokens) > most)
-        printf("... and %zu tokens more\n", json_array_size(tokens) - most);
+    if (json_array_size(tokens) > max)
+        printf("... and %zu tokens more\n", json_array_size(tokens) - max);
 }
 
 static enum status print_cell(void *context, const char *piece, int64_t length)
@@ -118,7 +118,7 @@ static void print_row(const json_t *row, bool colour, bool alone)
     json_array_foreach(found, i, name)
         printf(", %s%s%s", painted(colour, "\033[33m"), json_string_value(name), painted(colour, RESET));
     puts("");
-    print_text(tokens, colour, alone ? json_array_size(tokens) : MOST_TOKENS);
+    print_text(tokens, colour, alone ? json_array_size(tokens) : TOKENS_MAX);
     if (alone)
         print_table(tokens, colour);
 }
@@ -202,8 +202,8 @@ static void print_bad(const json_t *report, bool colour)
     json_t *row;
     json_array_foreach(json_object_get(report, "bad"), i, row)
     {
-        if (i == MOST_BAD) {
-            printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - MOST_BAD);
+        if (i == BAD_MAX) {
+            printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - BAD_MAX);
             return;
         }
         printf("%-12s%s%s:%lld%s: %s\n", i ? "" : "bad rows", painted(colour, "\033[31m"), base_name(text(row, "file")),

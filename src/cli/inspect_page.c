@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "cli/visible.h"
 
-enum { MOST_BAD = 200 };
+enum { BAD_MAX = 200 };
 
 static const char HEAD[] =
     "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
@@ -61,11 +61,11 @@ static enum status put_escaped(struct buffer *page, const char *text, int64_t le
     return OK;
 }
 
-static enum status put(struct buffer *page, const char *before, const char *text, const char *behind)
+static enum status put(struct buffer *page, const char *before, const char *text, const char *after)
 {
     TRY(buffer_append(page, before, (int64_t)strlen(before)));
     TRY(put_escaped(page, text, (int64_t)strlen(text)));
-    return buffer_append(page, behind, (int64_t)strlen(behind));
+    return buffer_append(page, after, (int64_t)strlen(after));
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -203,14 +203,14 @@ static enum status put_bad(struct buffer *page, const json_t *report)
     TRY(buffer_format(page, "<h2>Rows that cannot be used</h2>\n<ul class=\"card\">\n"));
     json_array_foreach(bad, i, row)
     {
-        if (i == MOST_BAD)
+        if (i == BAD_MAX)
             break;
         TRY(buffer_format(page, "<li><span class=\"bad\">"));
         TRY(put_place(page, row));
         TRY(put(page, "</span> ", text_of(row, "error"), "</li>\n"));
     }
-    if (number_of(report, "bad_rows") > MOST_BAD)
-        TRY(buffer_format(page, "<li>and %lld more</li>\n", number_of(report, "bad_rows") - MOST_BAD));
+    if (number_of(report, "bad_rows") > BAD_MAX)
+        TRY(buffer_format(page, "<li>and %lld more</li>\n", number_of(report, "bad_rows") - BAD_MAX));
     return buffer_format(page, "</ul>\n");
 }
 

@@ -6,7 +6,7 @@
 #include "cli/progress.h"
 #include "config/options.h"
 
-/* A command may have a word behind it that says what it is about; the first of a name is taken where there is none. `calm`: its
+/* A command may have a word after it that says what it is about; the first of a name is taken where there is none. `calm`: its
  * threads must not spin. */
 static const struct command {
     const char *name, *about;
@@ -94,7 +94,21 @@ const char *cli_memory(char text[static 96], const json_t *report)
     if (unused)
         snprintf(text, 96, "%s of %s free", cli_bytes(left, (double)unused), total);
     else
-        snprintf(text, 96, "%s, and does not tell what of it is free", total);
+        snprintf(text, 96, "%s, and does not say how much of it is free", total);
+    return text;
+}
+
+const char *cli_count(char text[static 32], double n)
+{
+    static const struct {
+        double unit;
+        int digits;
+        const char *name;
+    } sizes[] = {{1e3, 1, "thousand"}, {1e6, 1, "million"}, {1e9, 2, "billion"}};
+    snprintf(text, 32, "%.0f", n);
+    for (int i = 0; i < 3; i++)
+        if (n >= 0.99995 * sizes[i].unit) /* what would be printed as 1000.0 of the unit before */
+            snprintf(text, 32, "%.*f %s", sizes[i].digits, n / sizes[i].unit, sizes[i].name);
     return text;
 }
 

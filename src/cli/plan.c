@@ -16,7 +16,7 @@ static void print_line(const char *format, ...)
 
 static void print_plan(const json_t *plan)
 {
-    char text[32], room[96];
+    char text[32], count[32], room[96];
     size_t i;
     const json_t *row;
     printf("%-26s %12s %18s\n", "block", "size", "bytes");
@@ -29,8 +29,8 @@ static void print_plan(const json_t *plan)
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
     printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
     printf("%s has %s\n", json_string_value(json_object_get(plan, "device")), cli_memory(room, plan));
-    printf("%.2f billion parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
-           (double)json_integer_value(json_object_get(plan, "parameters")) * 1e-9,
+    printf("%s parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
+           cli_count(count, (double)json_integer_value(json_object_get(plan, "parameters"))),
            json_real_value(json_object_get(plan, "bits_per_weight")), json_string_value(json_object_get(plan, "dtype")),
            json_string_value(json_object_get(plan, "device")),
            (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "config/options.h"
 
 struct run {
     hone_trainer *trainer;
@@ -20,7 +22,7 @@ struct run {
     int evals;
 };
 
-/* Ends a run at the next event once somebody has asked for it. */
+/* Ends a run at the next event once a signal has asked for it. */
 static int go_on(const hone_event *e)
 {
     static bool said;
@@ -77,23 +79,12 @@ static void show_sample(const struct run *run, int64_t step)
         progress_say("hone: warning: --sample-prompt cannot be answered: %s", hone_error());
 }
 
-/* "512", "134.5 million". */
-static const char *count(char text[static 32], int64_t n)
-{
-    if (n < 1000000)
-        snprintf(text, 32, "%lld", (long long)n);
-    else if (n < 1000000000)
-        snprintf(text, 32, "%.1f million", (double)n * 1e-6);
-    else
-        snprintf(text, 32, "%.2f billion", (double)n * 1e-9);
-    return text;
-}
-
 static void print_start(const hone_trainer_info *i, const json_t *data)
 {
     char all[32], some[32];
-    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", count(all, i->parameters),
-                 count(some, i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters, i->method);
+    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", cli_count(all, (double)i->parameters),
+                 cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
+                 i->method);
     cli_account("data", data, progress_say);
     progress_say("run         %lld steps, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
                  (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
@@ -127,27 +118,58 @@ static int show(void *context, const hone_event *e)
     return go_on(e);
 }
 
+/* What a run tells in the end. */
+struct outcome {
+    hone_train_result result;
+    hone_trainer_info info;
+    double first_eval_loss, tokens_per_second;
+    int64_t resumed_step;
+};
+
+static const struct record_field outcome_fields[] = {
+    RECORD_AS("steps", struct outcome, result.steps),
+    RECORD_AS("loss", struct outcome, result.loss),
+    RECORD(struct outcome, first_eval_loss),
+    RECORD_AS("eval_loss", struct outcome, result.eval_loss),
+    RECORD_AS("best_eval_loss", struct outcome, result.best_eval_loss),
+    RECORD_AS("seconds", struct outcome, result.seconds),
+    RECORD(struct outcome, tokens_per_second),
+    RECORD_AS("tokens", struct outcome, result.tokens),
+    RECORD_AS("trained_tokens", struct outcome, result.trained_tokens),
+    RECORD_AS("skipped_steps", struct outcome, result.skipped_steps),
+    RECORD_CHARS("output", struct outcome, result.output),
+    RECORD_CHARS("checkpoint", struct outcome, result.checkpoint),
+    RECORD_CHARS("best_checkpoint", struct outcome, result.best_checkpoint),
+    RECORD_CHARS("method", struct outcome, info.method),
+    RECORD_CHARS("recompute", struct outcome, info.recompute),
+    RECORD_CHARS("dtype", struct outcome, info.dtype),
+    RECORD_CHARS("device", struct outcome, info.device),
+    RECORD_AS("steps_per_epoch", struct outcome, info.steps_per_epoch),
+    RECORD_AS("parameters", struct outcome, info.parameters),
+    RECORD_AS("trainable_parameters", struct outcome, info.trainable_parameters),
+    RECORD_AS("micro_batch_tokens", struct outcome, info.micro_batch_tokens),
+    RECORD_AS("vocabulary", struct outcome, info.vocabulary),
+    RECORD_AS("planned_bytes", struct outcome, info.planned_bytes),
+    RECORD_AS("allocated_bytes", struct outcome, info.allocated_bytes),
+    RECORD_AS("mapped_bytes", struct outcome, info.mapped_bytes),
+    RECORD_AS("peak_bytes", struct outcome, info.peak_bytes),
+    RECORD_AS("peak_rss_bytes", struct outcome, info.peak_rss_bytes),
+    RECORD_AS("startup_seconds", struct outcome, info.startup_seconds),
+    RECORD_CHARS("resumed_from", struct outcome, info.resumed_from),
+    RECORD(struct outcome, resumed_step),
+    {0},
+};
+
 static void print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
 {
-    json_t *out =
-        json_pack("{s:I, s:o, s:o, s:o, s:o, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:s}", "steps", (json_int_t)r->steps, "loss",
-                  json_number(r->loss), "first_eval_loss", json_number(run->first_eval), "eval_loss", json_number(r->eval_loss),
-                  "best_eval_loss", json_number(r->best_eval_loss), "seconds", r->seconds, "tokens_per_second",
-                  r->seconds > 0 ? (double)r->tokens / r->seconds : 0.0, "tokens", (json_int_t)r->tokens, "trained_tokens",
-                  (json_int_t)r->trained_tokens, "skipped_steps", (json_int_t)r->skipped_steps, "output", r->output, "checkpoint",
-                  r->checkpoint, "best_checkpoint", r->best_checkpoint);
-    json_t *info = json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:I}", "method", i->method, "recompute",
-        i->recompute, "dtype", i->dtype, "device", i->device, "steps_per_epoch", (json_int_t)i->steps_per_epoch, "parameters",
-        (json_int_t)i->parameters, "trainable_parameters", (json_int_t)i->trainable_parameters, "micro_batch_tokens",
-        (json_int_t)i->micro_batch_tokens, "vocabulary", (json_int_t)i->vocabulary, "planned_bytes", (json_int_t)i->planned_bytes,
-        "allocated_bytes", (json_int_t)i->allocated_bytes, "mapped_bytes", (json_int_t)i->mapped_bytes, "peak_bytes",
-        (json_int_t)i->peak_bytes, "peak_rss_bytes", (json_int_t)i->peak_rss_bytes, "startup_seconds", i->startup_seconds,
-        "resumed_from", i->resumed_from, "resumed_step", (json_int_t)run->first);
-    json_object_update(out, info);
+    struct outcome outcome = {.result = *r,
+                              .info = *i,
+                              .first_eval_loss = run->first_eval,
+                              .tokens_per_second = r->seconds > 0 ? (double)r->tokens / r->seconds : 0,
+                              .resumed_step = run->first};
+    json_t *out = record_json(outcome_fields, &outcome);
     json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
     json_object_set(out, "data", run->data);
-    json_decref(info);
     cli_print_json(out);
 }
 
@@ -161,11 +183,11 @@ static const char *quote(const char *word)
 static void print_text(const struct run *run, const char *model, const hone_trainer_info *i, const hone_train_result *r)
 {
     char text[32];
-    bool full = !strcmp(i->method, "full");
+    bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
         printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
     else
-        printf("loss        no step was left to do: all %lld were done before\n", (long long)r->steps);
+        printf("loss        no step was left: all %lld were done before\n", (long long)r->steps);
     if (run->evals > 1)
         printf("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
                r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
@@ -174,8 +196,8 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     if (r->skipped_steps)
         printf("skipped     %lld steps, whose gradients were not finite\n", (long long)r->skipped_steps);
     printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
-    printf("memory      %s at most", cli_bytes(text, (double)i->peak_rss_bytes));
-    printf(" (%s were planned)\n", cli_bytes(text, (double)i->peak_bytes));
+    printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
+    printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
     printf("%-11s %s\n", full ? "model" : "adapter", r->output);
     const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
     printf("try it      hone generate --model %s%s%s", q, named, q);
@@ -184,7 +206,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     puts(" --prompt \"...\"");
 }
 
-/* The message of a run that was stopped: where its state is, and how to go on. */
+/* The message of a run that was stopped: where its state is, and how to resume it. */
 static hone_status stopped(hone_options *options, const hone_train_result *r)
 {
     const char *resume;
@@ -192,7 +214,7 @@ static hone_status stopped(hone_options *options, const hone_train_result *r)
     if (status != HONE_OK || !r->checkpoint[0])
         return status != HONE_OK ? status : HONE_ERR_STOPPED;
     return (hone_status)fail(ERR_STOPPED,
-                             "stopped after step %lld; the state is in %s. Go on with: hone train ... (the same command%s)",
+                             "stopped after step %lld; the state is in %s. Resume with: hone train ... (the same command%s)",
                              (long long)r->steps, r->checkpoint,
                              strcmp(resume, "auto") ? ", but with --resume auto" : "; --resume auto is the default");
 }

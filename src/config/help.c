@@ -53,10 +53,10 @@ static void default_words(const struct option_row *row, char words[static WORDS_
     switch (row->kind) {
     case KIND_TEXT:
     case KIND_PATH:
-    case KIND_CHOICE:
         memcpy(&text, field, sizeof text);
         snprintf(words, WORDS_SIZE, "%s", text ? text : "");
         break;
+    case KIND_CHOICE: snprintf(words, WORDS_SIZE, "%s", row->words[table_choice(&options, row)]); break;
     case KIND_INT:
         memcpy(&integer, field, sizeof integer);
         snprintf(words, WORDS_SIZE, "%lld", (long long)integer);
@@ -107,7 +107,7 @@ static enum status append_option(struct buffer *text, const struct option_row *r
     char takes[WORDS_SIZE], otherwise[WORDS_SIZE], words[1024];
     table_takes(row, takes);
     default_words(row, otherwise);
-    if (row->kind == KIND_CHOICE)
+    if (row->words)
         snprintf(words, sizeof words, "%s (%s; default %s)", row->help, takes, otherwise);
     else if (otherwise[0] && strcmp(otherwise, "false") != 0)
         snprintf(words, sizeof words, "%s (default %s)", row->help, otherwise);
@@ -144,7 +144,7 @@ enum status options_overview(struct buffer *text)
         TRY(buffer_format(text, "  %-10s  ", command_table[c].name));
         TRY(append_wrapped(text, command_table[c].summary, 14, 14));
     }
-    return buffer_format(text, "\nhone COMMAND --help lists a command's options; hone --version says which hone this is.\n");
+    return buffer_format(text, "\nhone COMMAND --help lists a command's options; hone --version prints the version.\n");
 }
 
 static enum status append_commands(struct buffer *text, const struct option_row *row)
@@ -159,10 +159,12 @@ static enum status append_commands(struct buffer *text, const struct option_row 
 
 enum status options_markdown(struct buffer *text)
 {
-    TRY(buffer_format(text, "<!-- Made from src/config/options.def by `make docs`: edit that file. -->\n# Options\n\n"
-                            "A name below is the key in a YAML file (`--config FILE`) and, with dashes or underscores, the flag\n"
-                            "on the command line. A flag wins over the file. Unknown names are errors.\n\n"
-                            "| Command | what it is for |\n|---|---|\n"));
+    TRY(buffer_format(text,
+                      "<!-- Made from src/config/options.def by `make docs`: edit that file. -->\n# Options\n\n"
+                      "A name below is the key in a YAML file (`--config FILE`) and, with dashes or underscores, the flag\n"
+                      "on the command line. A flag overrides the file. Unknown names are errors. `same` in the column resume:\n"
+                      "a run that resumes from a checkpoint must have the same value, because its numbers depend on it.\n\n"
+                      "| Command | what it is for |\n|---|---|\n"));
     for (int c = 0; c < COMMANDS; c++)
         TRY(buffer_format(text, "| `hone %s %s` | to %s |\n", command_table[c].name, command_table[c].usage,
                           command_table[c].summary));
@@ -170,8 +172,8 @@ enum status options_markdown(struct buffer *text)
         const struct option_row *row = lines[i].row;
         if (!row) {
             TRY(buffer_format(text,
-                              "\n## %s\n\n| Name | flag | takes | default | commands | meaning |\n"
-                              "|---|---|---|---|---|---|\n",
+                              "\n## %s\n\n| Name | flag | takes | default | commands | resume | meaning |\n"
+                              "|---|---|---|---|---|---|---|\n",
                               lines[i].title));
             continue;
         }
@@ -182,7 +184,8 @@ enum status options_markdown(struct buffer *text)
         TRY(append_flags(text, row, "`, `"));
         TRY(buffer_format(text, "` | %s | %s | ", takes, otherwise));
         TRY(append_commands(text, row));
-        TRY(buffer_format(text, " | %s%s |\n", row->help, row->flag_only ? " (command line only)" : ""));
+        TRY(buffer_format(text, " | %s | %s%s |\n", row->decides ? "same" : "", row->help,
+                          row->flag_only ? " (command line only)" : ""));
     }
     return OK;
 }
@@ -194,14 +197,11 @@ static enum status append_case(struct buffer *text, const struct option_row *row
     TRY(append_flags(text, row, "|"));
     if (row->kind == KIND_PATH)
         return buffer_format(text, ") COMPREPLY=($(compgen -f -- \"$word\")); return ;;\n");
-    if (row->kind != KIND_CHOICE)
+    if (!row->words)
         return buffer_format(text, ") return ;;\n");
     TRY(buffer_format(text, ") COMPREPLY=($(compgen -W \""));
-    int64_t begin = text->size;
-    TRY(buffer_format(text, "%s", row->choices));
-    for (char *c = text->data + begin; *c; c++)
-        if (*c == '|')
-            *c = ' ';
+    for (const char *const *word = row->words; *word; word++)
+        TRY(buffer_format(text, word[1] ? "%s " : "%s", *word));
     return buffer_format(text, "\" -- \"$word\")); return ;;\n");
 }
 

@@ -1,22 +1,22 @@
 /* The distance between words, by the usual table of prefixes, of which three rows are kept. */
 #include "config/nearest.h"
 
-enum { LONGEST = 63 };
+enum { LENGTH_MAX = 63 };
 
 static char letter(char c)
 {
     return c == '-' ? '_' : c;
 }
 
-static int least(int a, int b)
+static int smaller(int a, int b)
 {
     return a < b ? a : b;
 }
 
 int nearest_distance(const char *a, int64_t a_length, const char *b, int64_t b_length)
 {
-    int n = a_length > LONGEST ? LONGEST : (int)a_length, m = b_length > LONGEST ? LONGEST : (int)b_length;
-    int rows[3][LONGEST + 1];
+    int n = a_length > LENGTH_MAX ? LENGTH_MAX : (int)a_length, m = b_length > LENGTH_MAX ? LENGTH_MAX : (int)b_length;
+    int rows[3][LENGTH_MAX + 1];
     int *before = rows[0], *last = rows[1], *row = rows[2];
     for (int j = 0; j <= m; j++)
         before[j] = last[j] = j;
@@ -24,9 +24,9 @@ int nearest_distance(const char *a, int64_t a_length, const char *b, int64_t b_l
         row[0] = i;
         for (int j = 1; j <= m; j++) {
             char x = letter(a[i - 1]), y = letter(b[j - 1]);
-            row[j] = least(least(last[j], row[j - 1]) + 1, last[j - 1] + (x != y));
+            row[j] = smaller(smaller(last[j], row[j - 1]) + 1, last[j - 1] + (x != y));
             if (i > 1 && j > 1 && x == letter(b[j - 2]) && letter(a[i - 2]) == y)
-                row[j] = least(row[j], before[j - 2] + 1);
+                row[j] = smaller(row[j], before[j - 2] + 1);
         }
         int *free_row = before;
         before = last;

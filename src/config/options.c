@@ -1,36 +1,46 @@
-/* The table of options.def, and how one value gets from its text into struct options. */
+/* The table of options.def: its rows, and how they are found. */
 #include "config/options.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/nearest.h"
 #include "config/table.h"
 
-/* The words of the table's columns `commands` and `allowed`. */
+/* The words of each choice. */
+#define WORD(option, word) #word,
+#define CHOICES(option, words) static const char *const words_of_##option[] = {words NULL};
+#include "config/options.def"
+#undef WORD
+
+#define CHOICES(option, words) _Static_assert(sizeof(enum choice_##option) == sizeof(int), "a choice is stored as an int");
+#include "config/options.def"
+
+/* The words of the table's columns `commands`, `numbers` and `allowed`. */
 enum {
 #define COMMAND(id, ...) id = 1 << COMMAND_##id,
 #include "config/options.def"
+    TRAINING = TRAIN | PLAN | BENCH,
     ALL = (1 << COMMANDS) - 1
 };
-#define ANY .least = 0
-#define AT_LEAST(n) .least = (n), .bounded_below = true
-#define ABOVE(n) .least = (n), .bounded_below = true, .above = true
-#define BETWEEN(a, b) .least = (a), .bounded_below = true, .most = (b), .bounded_above = true
-#define ABOVE_TO(a, b) .least = (a), .bounded_below = true, .above = true, .most = (b), .bounded_above = true
-#define BELOW(a, b) .least = (a), .bounded_below = true, .most = (b), .bounded_above = true, .below = true
-#define ONE_OF(list) .choices = (list)
+enum { FREE, DECIDES };
+#define ANY .min = 0
+#define AT_LEAST(n) .min = (n), .bounded_below = true
+#define ABOVE(n) .min = (n), .bounded_below = true, .above = true
+#define BETWEEN(a, b) .min = (a), .bounded_below = true, .max = (b), .bounded_above = true
+#define ABOVE_TO(a, b) .min = (a), .bounded_below = true, .above = true, .max = (b), .bounded_above = true
+#define BELOW(a, b) .min = (a), .bounded_below = true, .max = (b), .bounded_above = true, .below = true
+#define ONE_OF(option) .words = words_of_##option
+#define LIKE(option) .words = words_of_##option
 #define FLAG_ONLY .flag_only = true
 
 const struct option_row option_table[OPTIONS] = {
-#define OPTION(kind_, name_, alias_, otherwise, commands_, allowed, placeholder_, help_)                                         \
+#define OPTION(kind_, name_, alias_, otherwise, commands_, numbers, allowed, placeholder_, help_)                                \
     {.kind = KIND_##kind_,                                                                                                       \
      .name = #name_,                                                                                                             \
      .alias = alias_,                                                                                                            \
      .commands = (commands_),                                                                                                    \
+     .decides = numbers == DECIDES,                                                                                              \
      .placeholder = placeholder_,                                                                                                \
      .help = help_,                                                                                                              \
      .offset = offsetof(struct options, name_),                                                                                  \
@@ -43,10 +53,17 @@ const struct command_row command_table[COMMANDS] = {
 #include "config/options.def"
 };
 
+#define DEFAULT_TEXT(name, value) value
+#define DEFAULT_PATH(name, value) value
+#define DEFAULT_CHOICE(name, word) CHOICE_##name##_##word
+#define DEFAULT_INT(name, value) value
+#define DEFAULT_REAL(name, value) value
+#define DEFAULT_BOOL(name, value) value
+
 void options_init(struct options *options, struct arena *arena)
 {
     *options = (struct options){
-#define OPTION(kind, name, alias, otherwise, ...) .name = otherwise,
+#define OPTION(kind, name, alias, otherwise, ...) .name = DEFAULT_##kind(name, otherwise),
 #include "config/options.def"
         .arena = arena,
     };
@@ -102,119 +119,28 @@ void table_suggest(const char *key, int64_t length, enum user_command command, b
             *c = '-';
 }
 
-void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
+int options_choice(enum option option, const char *word)
 {
-    switch (row->kind) {
-    case KIND_TEXT: snprintf(words, WORDS_SIZE, "any text"); break;
-    case KIND_PATH: snprintf(words, WORDS_SIZE, "a path"); break;
-    case KIND_BOOL: snprintf(words, WORDS_SIZE, "true or false"); break;
-    case KIND_CHOICE:
-        words[0] = 0;
-        for (const char *c = row->choices, *end; c; c = *end ? end + 1 : NULL) {
-            end = c + strcspn(c, "|");
-            const char *between = c == row->choices ? "" : *end ? ", " : " or ";
-            size_t used = strlen(words);
-            snprintf(words + used, WORDS_SIZE - used, "%s%.*s", between, (int)(end - c), c);
-        }
-        break;
-    case KIND_INT:
-    case KIND_REAL: {
-        int n = snprintf(words, WORDS_SIZE, row->kind == KIND_INT ? "a whole number" : "a number");
-        char *to = words + n;
-        size_t room = WORDS_SIZE - (size_t)n;
-        if (row->bounded_above && row->below)
-            snprintf(to, room, " from %.15g to below %.15g", row->least, row->most);
-        else if (row->bounded_above)
-            snprintf(to, room, row->above ? " above %.15g, up to %.15g" : " from %.15g to %.15g", row->least, row->most);
-        else if (row->bounded_below)
-            snprintf(to, room, row->above ? " above %.15g" : " of at least %.15g", row->least);
-        break;
-    }
-    }
+    const char *const *words = option_table[option].words;
+    for (int i = 0; words && words[i]; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return -1;
 }
 
-static bool in_bounds(const struct option_row *row, double x)
+const char *options_word(enum option option, int choice)
 {
-    if (row->bounded_below && (row->above ? x <= row->least : x < row->least))
-        return false;
-    return !row->bounded_above || (row->below ? x < row->most : x <= row->most);
+    return option_table[option].words[choice];
 }
 
-static bool read_int(const struct option_row *row, const char *text, int64_t *out)
+bool options_has(enum user_command command, enum option option)
 {
-    const char *digits = text + (*text == '-' || *text == '+');
-    if (!*digits || digits[strspn(digits, "0123456789")])
-        return false;
-    errno = 0;
-    *out = strtoll(text, NULL, 10);
-    return errno == 0 && in_bounds(row, (double)*out);
+    return table_has(&option_table[option], command);
 }
 
-static bool read_real(const struct option_row *row, const char *text, double *out)
+bool options_decides(enum option option)
 {
-    /* strtod alone would also take blanks, hexadecimal digits, "inf" and "nan". */
-    if (!*text || text[strspn(text, "0123456789+-.eE")])
-        return false;
-    char *end;
-    *out = strtod(text, &end);
-    return !*end && isfinite(*out) && in_bounds(row, *out);
-}
-
-static bool read_bool(const char *text, bool *out)
-{
-    *out = strcasecmp(text, "true") == 0;
-    return *out || strcasecmp(text, "false") == 0;
-}
-
-static bool read_choice(const char *choices, const char *text)
-{
-    size_t length = strlen(text);
-    for (const char *c = choices, *end; c; c = *end ? end + 1 : NULL) {
-        end = c + strcspn(c, "|");
-        if ((size_t)(end - c) == length && memcmp(c, text, length) == 0)
-            return true;
-    }
-    return false;
-}
-
-enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
-                        bool check_only)
-{
-    int64_t integer = 0;
-    double real = 0;
-    bool boolean = false, good = true;
-    switch (row->kind) {
-    case KIND_TEXT: break;
-    case KIND_PATH: good = *value; break;
-    case KIND_INT: good = read_int(row, value, &integer); break;
-    case KIND_REAL: good = read_real(row, value, &real); break;
-    case KIND_BOOL: good = read_bool(value, &boolean); break;
-    case KIND_CHOICE: good = read_choice(row->choices, value); break;
-    }
-    if (!good) {
-        char takes[WORDS_SIZE];
-        table_takes(row, takes);
-        if (source[0] == '-')
-            return fail(ERR_ARGUMENT, "%s cannot be '%.100s': it takes %s", source, value, takes);
-        return fail(ERR_ARGUMENT, "%s: %s cannot be '%.100s': it takes %s", source, row->name, value, takes);
-    }
-    if (check_only)
-        return OK;
-    const char *who = arena_text(options->arena, source, (int64_t)strlen(source));
-    const char *text = arena_text(options->arena, value, (int64_t)strlen(value));
-    if (!who || !text)
-        return ERR_MEMORY;
-    char *field = (char *)options + row->offset;
-    switch (row->kind) {
-    case KIND_TEXT:
-    case KIND_PATH:
-    case KIND_CHOICE: memcpy(field, &text, sizeof text); break;
-    case KIND_INT: memcpy(field, &integer, sizeof integer); break;
-    case KIND_REAL: memcpy(field, &real, sizeof real); break;
-    case KIND_BOOL: memcpy(field, &boolean, sizeof boolean); break;
-    }
-    options->source[table_option(row)] = who;
-    return OK;
+    return option_table[option].decides;
 }
 
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
@@ -236,7 +162,7 @@ enum status options_set(struct options *options, enum user_command command, cons
 enum status options_need(const struct options *options, enum user_command command, enum option option)
 {
     const struct option_row *row = &option_table[option];
-    if (row->kind != KIND_TEXT && row->kind != KIND_PATH && row->kind != KIND_CHOICE)
+    if (row->kind != KIND_TEXT && row->kind != KIND_PATH)
         return OK;
     const char *text;
     memcpy(&text, (const char *)options + row->offset, sizeof text);
@@ -281,18 +207,4 @@ enum status options_find(const char *key, enum option *option)
         return fail(ERR_ARGUMENT, "there is no option '%.60s'", key);
     *option = table_option(row);
     return OK;
-}
-
-enum status options_get(const struct options *options, enum option option, struct buffer *text)
-{
-    const struct option_row *row = &option_table[option];
-    const char *field = (const char *)options + row->offset;
-    if (row->kind == KIND_INT)
-        return buffer_format(text, "%lld", (long long)*(const int64_t *)field);
-    if (row->kind == KIND_REAL)
-        return buffer_format(text, "%.17g", *(const double *)field);
-    if (row->kind == KIND_BOOL)
-        return buffer_format(text, "%s", *(const bool *)field ? "true" : "false");
-    const char *value = *(const char *const *)field;
-    return value ? buffer_format(text, "%s", value) : OK;
 }

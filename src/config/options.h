@@ -6,7 +6,7 @@
  *     TRY(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path));
  *     ... options.max_length ...
  *
- * Text in the struct is a copy in the arena, or the default; it is NULL where nobody gave a value and there is no default.
+ * Text in the struct is a copy in the arena, or the default; it is NULL where no value was given and there is no default.
  * A wrong key or value is ERR_ARGUMENT, a file that is not YAML is ERR_FORMAT; the messages say which option, where it was
  * given and what is allowed.
  */
@@ -27,18 +27,24 @@ enum option {
     OPTIONS
 };
 
-/* A choice is kept as its text, one of the row's list. */
-#define FIELD_TEXT const char *
-#define FIELD_PATH const char *
-#define FIELD_CHOICE const char *
-#define FIELD_INT int64_t
-#define FIELD_REAL double
-#define FIELD_BOOL bool
+/* The words of a choice as numbers from 0: enum choice_dtype { CHOICE_dtype_float32, ... }. Their texts are for people and files,
+ * and only config knows them. */
+#define WORD(option, word) CHOICE_##option##_##word,
+#define CHOICES(option, words) enum choice_##option{words};
+#include "config/options.def"
+#undef WORD
+
+#define FIELD_TEXT(name) const char *
+#define FIELD_PATH(name) const char *
+#define FIELD_CHOICE(name) enum choice_##name
+#define FIELD_INT(name) int64_t
+#define FIELD_REAL(name) double
+#define FIELD_BOOL(name) bool
 
 struct options {
-#define OPTION(kind, name, ...) FIELD_##kind name;
+#define OPTION(kind, name, ...) FIELD_##kind(name) name;
 #include "config/options.def"
-    const char *source[OPTIONS]; /* who set it: "--dtype", "run.yaml:3"; NULL while it is the default */
+    const char *source[OPTIONS]; /* what set it: "--dtype", "run.yaml:3"; NULL while it is the default */
     struct arena *arena;
 };
 
@@ -49,7 +55,7 @@ struct options {
 #undef FIELD_REAL
 #undef FIELD_BOOL
 
-/* What stands on a command line beside options. */
+/* What stands on a command line besides options. */
 struct arguments {
     const char **text;
     int count;
@@ -63,8 +69,8 @@ void options_init(struct options *options, struct arena *arena);
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
                         const char *source);
 
-/* Reads the arguments behind `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
- * else, and everything behind "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */
+/* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
+ * else, and everything after "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
 
 /* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
@@ -73,6 +79,16 @@ enum status options_load_yaml(struct options *options, enum user_command command
 
 /* An option's name, as in a YAML file. */
 const char *options_name(enum option option);
+
+/* Whether a command has it. */
+bool options_has(enum user_command command, enum option option);
+
+/* Whether what a training run computes depends on it: a run that resumes must have the same. */
+bool options_decides(enum option option);
+
+/* The word of a choice of this option; and which choice a word is, -1 where it is none of them. */
+const char *options_word(enum option option, int choice);
+int options_choice(enum option option, const char *word);
 
 /* Which option a name or alias means; and its value as text, appended, nothing where there is none. */
 enum status options_find(const char *key, enum option *option);

@@ -11,13 +11,14 @@ enum option_kind { KIND_TEXT, KIND_PATH, KIND_INT, KIND_REAL, KIND_BOOL, KIND_CH
 struct option_row {
     enum option_kind kind;
     const char *name, *alias, *placeholder, *help;
-    unsigned commands;   /* bit c: command c has it */
-    size_t offset;       /* of its field in struct options */
-    const char *choices; /* "one|two" */
+    unsigned commands;        /* bit c: command c has it */
+    size_t offset;            /* of its field in struct options */
+    const char *const *words; /* of a choice, or examples of a text; NULL after the last, and where there are none */
+    bool decides;             /* what a training run computes depends on it */
     bool bounded_below, bounded_above;
     bool above, below; /* the lower, the upper bound itself is not allowed */
     bool flag_only;
-    double least, most;
+    double min, max;
 };
 
 struct command_row {
@@ -41,7 +42,10 @@ void table_takes(const struct option_row *row, char words[static WORDS_SIZE]);
 /* What an unknown key may have meant, by the nearest name or alias: "did you mean 'seed'?", or as a flag '--top-p'. */
 void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE]);
 
-/* Checks a value and, unless `check_only`, stores it and who gave it. */
+/* The choice that is set. */
+int table_choice(const struct options *options, const struct option_row *row);
+
+/* Checks a value and, unless `check_only`, stores it and where it comes from. */
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
                         bool check_only);
 

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "config/table.h"
 
-enum { FILE_MOST = 1 << 20 };
+enum { FILE_MAX = 1 << 20 };
 
 struct reader {
     yaml_parser_t parser;
@@ -138,7 +138,7 @@ enum status options_load_yaml(struct options *options, enum user_command command
     struct buffer text = {0};
     struct reader r = {.path = path};
     enum status status;
-    TRY_GOTO(file_read(&text, path, FILE_MOST), done);
+    TRY_GOTO(file_read(&text, path, FILE_MAX), done);
     if (!yaml_parser_initialize(&r.parser)) {
         status = fail(ERR_MEMORY, "%s: out of memory", path);
         goto done;

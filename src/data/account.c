@@ -3,8 +3,11 @@
 
 #include <string.h>
 
-static json_t *kinds_json(const struct data_account *a)
+#include "base/record.h"
+
+static json_t *kinds_json(const void *record)
 {
+    const struct data_account *a = &((const struct data *)record)->account;
     json_t *kinds = json_object();
     for (int k = 0; k < ROW_KINDS; k++)
         if (a->kinds[k])
@@ -13,8 +16,9 @@ static json_t *kinds_json(const struct data_account *a)
 }
 
 /* Each file with its rows; a weight only where it is not 1. */
-static json_t *files_json(const struct data *data)
+static json_t *files_json(const void *record)
 {
+    const struct data *data = record;
     json_t *files = json_array();
     for (int64_t f = 0; f < data->file_count; f++) {
         const struct data_file *file = &data->files[f];
@@ -26,8 +30,9 @@ static json_t *files_json(const struct data *data)
     return files;
 }
 
-static json_t *skipped_json(const struct data *data)
+static json_t *skipped_json(const void *record)
 {
+    const struct data *data = record;
     json_t *list = json_array();
     for (const char *line = data->skipped; line && *line;) {
         size_t n = strcspn(line, "\n");
@@ -37,19 +42,39 @@ static json_t *skipped_json(const struct data *data)
     return list;
 }
 
+static json_t *longest_json(const void *record)
+{
+    const struct data *data = record;
+    const struct data_account *a = &data->account;
+    return json_pack("{s:I, s:s, s:I}", "tokens", (json_int_t)a->longest, "path", data->files[a->longest_file].path, "line",
+                     (json_int_t)a->longest_line);
+}
+
 json_t *account_json(const struct data *data)
 {
-    const struct data_account *a = &data->account;
-    json_t *longest = json_pack("{s:I, s:s, s:I}", "tokens", (json_int_t)a->longest, "path", data->files[a->longest_file].path,
-                                "line", (json_int_t)a->longest_line);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "rows",
-                     (json_int_t)data->row_count, "tokens", (json_int_t)data->tokens, "trained_tokens", (json_int_t)data->trained,
-                     "longest_row", (json_int_t)data->longest, "untrained_rows", (json_int_t)a->untrained, "rows_read",
-                     (json_int_t)a->rows, "kinds", kinds_json(a), "files", files_json(data), "longest", longest, "max_length",
-                     (json_int_t)data->most_tokens, "long_rows", (json_int_t)a->long_rows, "truncated_rows",
-                     (json_int_t)a->truncated, "split_rows", (json_int_t)a->split, "split_windows", (json_int_t)a->windows,
-                     "dropped_rows", (json_int_t)a->dropped, "emptied_rows", (json_int_t)a->emptied, "lost_tokens",
-                     (json_int_t)a->lost_tokens, "skipped_rows", (json_int_t)a->skipped, "skipped", skipped_json(data));
+    static const struct record_field fields[] = {
+        RECORD_AS("rows", struct data, row_count),
+        RECORD(struct data, tokens),
+        RECORD_AS("trained_tokens", struct data, trained),
+        RECORD_AS("longest_row", struct data, longest),
+        RECORD_AS("untrained_rows", struct data, account.untrained),
+        RECORD_AS("rows_read", struct data, account.rows),
+        RECORD_MADE("kinds", kinds_json),
+        RECORD_MADE("files", files_json),
+        RECORD_MADE("longest", longest_json),
+        RECORD_AS("max_length", struct data, most_tokens),
+        RECORD_AS("long_rows", struct data, account.long_rows),
+        RECORD_AS("truncated_rows", struct data, account.truncated),
+        RECORD_AS("split_rows", struct data, account.split),
+        RECORD_AS("split_windows", struct data, account.windows),
+        RECORD_AS("dropped_rows", struct data, account.dropped),
+        RECORD_AS("emptied_rows", struct data, account.emptied),
+        RECORD_AS("lost_tokens", struct data, account.lost_tokens),
+        RECORD_AS("skipped_rows", struct data, account.skipped),
+        RECORD_MADE("skipped", skipped_json),
+        {0},
+    };
+    return record_json(fields, data);
 }
 
 static json_t *packing_json(const struct sampler *s)

@@ -11,10 +11,9 @@
 /* A single command gains nothing. */
 bool cuda_capture_wanted(const struct cuda *c, int64_t commands)
 {
-    const char *choice = c->device.options.cuda_graph, *otherwise = getenv("CUDA_GRAPH");
-    bool automatic = !choice || !strcmp(choice, "auto");
-    if (!automatic)
-        return !strcmp(choice, "on");
+    const char *otherwise = getenv("CUDA_GRAPH");
+    if (c->device.options.cuda_graph != DEVICE_GRAPH_AUTO)
+        return c->device.options.cuda_graph == DEVICE_GRAPH_ON;
     if (otherwise && *otherwise)
         return strcmp(otherwise, "0") != 0;
     return commands > 1;

@@ -25,10 +25,10 @@ void cuda_compile_close(struct cuda *c)
 /* --cuda-code, or $HONE_CUDA_CODE where it says auto: the cubin, unless it asks for the PTX. */
 static bool wants_ptx(const struct cuda *c)
 {
-    const char *choice = c->device.options.cuda_code, *otherwise = getenv("HONE_CUDA_CODE");
-    if (!choice || !strcmp(choice, "auto"))
-        choice = otherwise ? otherwise : "";
-    return !strcmp(choice, "ptx");
+    const char *otherwise = getenv("HONE_CUDA_CODE");
+    if (c->device.options.cuda_code != DEVICE_CODE_AUTO)
+        return c->device.options.cuda_code == DEVICE_CODE_PTX;
+    return otherwise && !strcmp(otherwise, "ptx");
 }
 
 static enum status load(struct cuda *c, const struct kernel *kernel, const struct buffer *entry, struct cuda_variant *v)

@@ -119,9 +119,13 @@ struct device_counters {
     int64_t waits; /* times that it waited for a single copy, with commands left behind it */
 };
 
-/* What a user may choose of a device, as the options of the same names; NULL is auto. The texts outlive the device. */
+/* What a user may choose of a device, as the options of the same names. */
+enum device_code { DEVICE_CODE_AUTO, DEVICE_CODE_CUBIN, DEVICE_CODE_PTX };
+enum device_graph { DEVICE_GRAPH_AUTO, DEVICE_GRAPH_ON, DEVICE_GRAPH_OFF };
+
 struct device_options {
-    const char *cuda_code, *cuda_graph;
+    enum device_code cuda_code;
+    enum device_graph cuda_graph;
 };
 
 struct device;

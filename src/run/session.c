@@ -1,18 +1,16 @@
 /* Models on devices. */
 #include "run/session.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 
-static enum status choose_run(struct session *s, const char *dtype)
+static enum status choose_run(struct session *s, int run)
 {
     enum dtype in_files;
     TRY(model_dtype(&s->model, &in_files));
-    bool wide = !strcmp(dtype, "float32") || (!strcmp(dtype, "auto") && (in_files != DTYPE_BF16 || !s->info.bf16));
-    s->run = wide ? RUN_FLOAT32 : !strcmp(dtype, "float16") ? RUN_FLOAT16 : RUN_BFLOAT16;
+    enum run_type best = in_files == DTYPE_BF16 && s->info.bf16 ? RUN_BFLOAT16 : RUN_FLOAT32;
+    s->run = run == RUN_AUTO ? best : (enum run_type)run;
     if (s->run == RUN_FLOAT16 && !s->device->class->compiles)
         return fail(ERR_UNSUPPORTED, "--dtype float16 is for GPUs: use --dtype bfloat16 or float32 with --device %s",
                     s->device->class->name);
@@ -31,7 +29,7 @@ enum status session_open(struct session *s, const struct session_options *option
         s->opened = true;
         s->tuning.lora = s->model.adapted ? &s->model.adapter : NULL;
         engine_init(&s->engine, s->device, &s->model.store);
-        status = choose_run(s, options->dtype);
+        status = choose_run(s, options->run);
     }
     if (status != OK)
         session_close(s);

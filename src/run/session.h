@@ -20,12 +20,15 @@ struct session {
     bool opened;
 };
 
+enum { RUN_AUTO = -1 }; /* bfloat16 if the model's files have it and the device computes with it, else float32 */
+
 struct session_options {
-    const char *dir, *device, *dtype; /* dtype: float32, bfloat16, float16 or auto */
-    const char *adapter;              /* a directory in PEFT's layout, or NULL */
-    bool weights;                     /* false: only to plan */
-    bool tf32;                        /* products of the way forward may round float32 to TF32 */
-    struct device_options on_device;  /* its texts outlive the session */
+    const char *dir, *device;
+    int run;             /* an enum run_type, or RUN_AUTO */
+    const char *adapter; /* a directory in PEFT's layout, or NULL */
+    bool weights;        /* false: only to plan */
+    bool tf32;           /* products of the forward pass may round float32 to TF32 */
+    struct device_options on_device;
 };
 
 enum status session_open(struct session *s, const struct session_options *options);

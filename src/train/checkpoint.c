@@ -9,48 +9,13 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/record.h"
 
 enum { MOST_STATE = 1 << 20, STATE_TENSORS = 4 };
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
 #define NAME_START "checkpoint-"
-
-/* What a run's numbers depend on. */
-static const enum option settings[] = {
-    OPTION_finetuning_type,
-    OPTION_lora_r,
-    OPTION_lora_alpha,
-    OPTION_lora_dropout,
-    OPTION_lora_target_modules,
-    OPTION_use_rslora,
-    OPTION_rank_pattern,
-    OPTION_alpha_pattern,
-    OPTION_train_norms,
-    OPTION_learning_rate,
-    OPTION_lr_scheduler_type,
-    OPTION_warmup_ratio,
-    OPTION_warmup_steps,
-    OPTION_weight_decay,
-    OPTION_adam_beta1,
-    OPTION_adam_beta2,
-    OPTION_adam_epsilon,
-    OPTION_max_grad_norm,
-    OPTION_per_device_train_batch_size,
-    OPTION_gradient_accumulation_steps,
-    OPTION_num_train_epochs,
-    OPTION_max_steps,
-    OPTION_packing,
-    OPTION_shuffle,
-    OPTION_seed,
-    OPTION_max_length,
-    OPTION_excess_length,
-    OPTION_bad_rows,
-    OPTION_train_on_inputs,
-    OPTION_val_set_size,
-    OPTION_dtype,
-};
-enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
 enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
@@ -67,10 +32,11 @@ static json_t *describe_settings(const struct trainer *t)
 {
     json_t *chosen = json_object();
     bool whole = chosen;
-    for (size_t i = 0; i < SETTINGS && whole; i++) {
+    for (enum option o = 0; o < OPTIONS && whole; o++) {
         struct buffer text = {0};
-        whole = options_get(t->options, settings[i], &text) == OK &&
-                json_object_set_new(chosen, options_name(settings[i]), json_string(text.data ? text.data : "")) == 0;
+        if (options_decides(o))
+            whole = options_get(t->options, o, &text) == OK &&
+                    json_object_set_new(chosen, options_name(o), json_string(text.data ? text.data : "")) == 0;
         buffer_free(&text);
     }
     for (int i = 0; i < DATA_KEYS && whole; i++)
@@ -81,17 +47,31 @@ static json_t *describe_settings(const struct trainer *t)
     return NULL;
 }
 
+static json_t *version_json(const void *place)
+{
+    (void)place;
+    return json_integer(1);
+}
+
 static json_t *describe(const struct trainer *t)
 {
-    const struct trainer_place *p = &t->place;
-    json_t *chosen = describe_settings(t);
-    if (!chosen)
-        return NULL;
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "version", 1, "step", (json_int_t)p->step,
-                     "micro_batch_tokens", (json_int_t)p->slots, "tokens", (json_int_t)p->tokens, "skipped_steps",
-                     (json_int_t)p->skipped, "skipped_in_row", (json_int_t)p->skipped_in_row, "best_step",
-                     (json_int_t)p->best_step, "best_loss", json_number(p->best_loss), "eval_loss", json_number(p->eval_loss),
-                     "settings", chosen);
+    static const struct record_field fields[] = {
+        RECORD_MADE("version", version_json),
+        RECORD(struct trainer_place, step),
+        RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
+        RECORD(struct trainer_place, tokens),
+        RECORD_AS("skipped_steps", struct trainer_place, skipped),
+        RECORD(struct trainer_place, skipped_in_row),
+        RECORD(struct trainer_place, best_step),
+        RECORD(struct trainer_place, best_loss),
+        RECORD(struct trainer_place, eval_loss),
+        {0},
+    };
+    json_t *tree = record_json(fields, &t->place);
+    if (!tree || json_object_set_new(tree, "settings", describe_settings(t)) == 0)
+        return tree;
+    json_decref(tree);
+    return NULL;
 }
 
 static enum status write_place(const struct trainer *t, const char *path)
@@ -197,12 +177,12 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
     const json_t *chosen = json_object_get(tree, "settings");
     if (!json_is_object(chosen))
         return fail(ERR_FORMAT, "%s/" PLACE_FILE ": \"settings\" is missing", dir);
-    for (size_t i = 0; i < SETTINGS; i++) {
-        const char *name = options_name(settings[i]), *was = json_string_value(json_object_get(chosen, name));
+    for (enum option o = 0; o < OPTIONS; o++) { /* what the checkpoint does not have, as one of an older hone, is not compared */
+        const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
         struct buffer text = {0};
-        enum status status = options_get(t->options, settings[i], &text);
+        enum status status = options_get(t->options, o, &text);
         const char *is = text.data ? text.data : "";
-        if (status == OK && was && strcmp(was, is) != 0)
+        if (status == OK && options_decides(o) && was && strcmp(was, is) != 0)
             status = differs(dir, name, was, is);
         buffer_free(&text);
         TRY(status);

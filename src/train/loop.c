@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/directory.h"
-#include "base/json.h"
 #include "base/log.h"
+#include "base/record.h"
 #include "train/checkpoint.h"
 
 enum { RATE_STEPS = 16, SKIPPED_MOST = 10, MOST_METRICS = 1 << 30, LINE_SIZE = 1024 };
@@ -44,19 +44,66 @@ static enum status write_line(const struct run *r, char *line, int length)
     return file_append(r->metrics, line, length + 1);
 }
 
+/* The first line of a process in the metrics. */
+struct header {
+    const char *event, *model, *method, *dtype, *device, *recompute, *resumed_from;
+    int64_t from_step, steps, steps_per_epoch, rows, data_tokens, data_trained_tokens, longest_row, eval_rows;
+    int64_t parameters, trainable_parameters, micro_batch_tokens;
+    double startup_seconds;
+};
+
+static const struct record_field header_fields[] = {
+    RECORD(struct header, event),
+    RECORD(struct header, model),
+    RECORD(struct header, method),
+    RECORD(struct header, dtype),
+    RECORD(struct header, device),
+    RECORD(struct header, recompute),
+    RECORD(struct header, from_step),
+    RECORD(struct header, steps),
+    RECORD(struct header, steps_per_epoch),
+    RECORD(struct header, rows),
+    RECORD(struct header, data_tokens),
+    RECORD(struct header, data_trained_tokens),
+    RECORD(struct header, longest_row),
+    RECORD(struct header, eval_rows),
+    RECORD(struct header, parameters),
+    RECORD(struct header, trainable_parameters),
+    RECORD(struct header, micro_batch_tokens),
+    RECORD(struct header, startup_seconds),
+    RECORD(struct header, resumed_from),
+    {0},
+};
+
+static json_t *header_json(const struct trainer *t)
+{
+    struct header header = {
+        .event = t->place.step ? "resume" : "start",
+        .model = t->options->model_name_or_path,
+        .method = options_word(OPTION_finetuning_type, (int)t->options->finetuning_type),
+        .dtype = session_dtype(&t->session),
+        .device = t->session.device->class->name,
+        .recompute = recompute_name(t->session.tuning.recompute),
+        .resumed_from = t->resume,
+        .from_step = t->place.step,
+        .steps = t->steps,
+        .steps_per_epoch = t->steps_per_epoch,
+        .rows = t->data.row_count,
+        .data_tokens = t->data.tokens,
+        .data_trained_tokens = t->data.trained,
+        .longest_row = t->data.longest,
+        .eval_rows = t->eval_data.row_count,
+        .parameters = t->session.model.parameters,
+        .trainable_parameters = t->optimizer.parameters,
+        .micro_batch_tokens = t->place.slots,
+        .startup_seconds = clock_since_start(),
+    };
+    return record_json(header_fields, &header);
+}
+
 static enum status write_header(const struct run *r)
 {
-    const struct trainer *t = r->t;
-    json_t *header = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s?}", "event",
-        t->place.step ? "resume" : "start", "model", t->options->model_name_or_path, "method", t->options->finetuning_type,
-        "dtype", session_dtype(&t->session), "device", t->session.device->class->name, "recompute",
-        recompute_name(t->session.tuning.recompute), "from_step", (json_int_t)t->place.step, "steps", (json_int_t)t->steps,
-        "steps_per_epoch", (json_int_t)t->steps_per_epoch, "rows", (json_int_t)t->data.row_count, "data_tokens",
-        (json_int_t)t->data.tokens, "data_trained_tokens", (json_int_t)t->data.trained, "longest_row",
-        (json_int_t)t->data.longest, "eval_rows", (json_int_t)t->eval_data.row_count, "parameters",
-        (json_int_t)t->session.model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
-        "micro_batch_tokens", (json_int_t)t->place.slots, "startup_seconds", clock_since_start(), "resumed_from", t->resume);
+    json_t *header = header_json(r->t);
     char *text = header ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     struct buffer line = {0};
     enum status status = text ? buffer_format(&line, "%s\n", text) : fail(ERR_MEMORY, "out of memory: the header of the metrics");

@@ -201,11 +201,12 @@ static enum status time_in_turn(struct pace *p, struct measured_graphs *m)
     return OK;
 }
 
-static enum status run_kind(struct options *options, const char *graph, struct measured_graphs *m, struct digest *digest)
+static enum status run_kind(struct options *options, enum choice_cuda_graph graph, struct measured_graphs *m,
+                            struct digest *digest)
 {
     struct trainer t;
     struct pace p;
-    bool on = graph[1] == 'n';
+    bool on = graph == CHOICE_cuda_graph_on;
     options->cuda_graph = graph;
     TRY(trainer_open(&t, options, TRAINER_MEASURE));
     enum status status = start(&p, &t);
@@ -228,8 +229,8 @@ enum status measure_graphs(const struct options *options, int64_t steps, struct 
     struct options own = *options;
     struct digest captured, uncaptured;
     *m = (struct measured_graphs){.steps = steps};
-    TRY(run_kind(&own, "on", m, &captured));
-    TRY(run_kind(&own, "off", m, &uncaptured));
+    TRY(run_kind(&own, CHOICE_cuda_graph_on, m, &captured));
+    TRY(run_kind(&own, CHOICE_cuda_graph_off, m, &uncaptured));
     m->same = digest_equal(captured, uncaptured);
     return OK;
 }

@@ -8,11 +8,14 @@
 enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
-static const char *const recompute_names[RECOMPUTE_COUNT] = {"none", "selective", "full"};
+/* What --recompute may say but auto is what a program does. */
+_Static_assert((int)CHOICE_recompute_none == (int)RECOMPUTE_NONE, "none");
+_Static_assert((int)CHOICE_recompute_selective == (int)RECOMPUTE_SELECTIVE, "selective");
+_Static_assert((int)CHOICE_recompute_full == (int)RECOMPUTE_FULL, "full");
 
 const char *recompute_name(enum recompute recompute)
 {
-    return recompute_names[recompute];
+    return options_word(OPTION_recompute, (int)recompute);
 }
 
 static int64_t round_up(int64_t n, int64_t step)
@@ -97,10 +100,8 @@ enum status micro_size(struct trainer *t)
     int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : most;
     least = round_up(least, SLOTS_STEP);
     slots = slots > least ? round_up(slots, SLOTS_STEP) : least;
-    int first = RECOMPUTE_NONE, last = RECOMPUTE_FULL;
-    for (int i = 0; i < RECOMPUTE_COUNT; i++)
-        if (!strcmp(o->recompute, recompute_names[i]))
-            first = last = i;
+    bool chosen = o->recompute != CHOICE_recompute_auto;
+    int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
     bool fit = false;
     for (;;) {
         for (int i = first; i <= last && !fit; i++)

@@ -11,9 +11,9 @@ double schedule_rate(const struct schedule *s, int64_t step)
     double done = left > 0 ? (double)(step - 1 - s->warmup) / (double)left : 0;
     done = done < 1 ? done : 1; /* a caller may go on for longer */
     switch (s->kind) {
-    case SCHEDULE_CONSTANT: return s->rate;
-    case SCHEDULE_LINEAR: return s->rate * (1 - done);
-    case SCHEDULE_COSINE: return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * done));
+    case CHOICE_lr_scheduler_type_constant: return s->rate;
+    case CHOICE_lr_scheduler_type_linear: return s->rate * (1 - done);
+    case CHOICE_lr_scheduler_type_cosine: return s->rate * 0.5 * (1 + cos(3.14159265358979323846 * done));
     }
     return s->rate;
 }

@@ -2,12 +2,10 @@
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
 
-#include <stdint.h>
-
-enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+#include "config/options.h"
 
 struct schedule {
-    enum schedule_kind kind;
+    enum choice_lr_scheduler_type kind;
     double rate;           /* the highest */
     int64_t warmup, steps; /* warmup is a part of steps */
 };

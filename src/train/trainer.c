@@ -12,6 +12,7 @@
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/micro.h"
+#include "train/settings.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
@@ -55,7 +56,7 @@ static enum status choose_method(struct trainer *t)
 {
     const struct options *o = t->options;
     struct session *s = &t->session;
-    bool full = !strcmp(o->finetuning_type, "full");
+    bool full = o->finetuning_type == CHOICE_finetuning_type_full;
     s->tuning.train = true;
     if (full && (o->init_adapter || o->train_norms))
         return fail(ERR_ARGUMENT, "%s is for LoRA: --finetuning-type full trains all weights",
@@ -83,19 +84,19 @@ static enum status choose_method(struct trainer *t)
 enum status trainer_limits(struct data_limits *limits, const struct options *o, const struct model_config *config,
                            struct arena *arena)
 {
-    static const char *const excess[] = {
-        [EXCESS_ERROR] = "error", [EXCESS_TRUNCATE] = "truncate", [EXCESS_SPLIT] = "split", [EXCESS_DROP] = "drop"};
+    static const enum data_excess excess[] = {[CHOICE_excess_length_error] = EXCESS_ERROR,
+                                              [CHOICE_excess_length_truncate] = EXCESS_TRUNCATE,
+                                              [CHOICE_excess_length_split] = EXCESS_SPLIT,
+                                              [CHOICE_excess_length_drop] = EXCESS_DROP};
     *limits = (struct data_limits){
         .most_tokens = o->max_length ? o->max_length : config->window,
-        .skip_bad = !strcmp(o->bad_rows, "skip"),
+        .excess = excess[o->excess_length],
+        .skip_bad = o->bad_rows == CHOICE_bad_rows_skip,
         .vocabulary = config->vocabulary,
         .all_tokens = o->train_on_inputs,
         .model_dir = o->model_name_or_path,
         .cache_dir = cache_directory(arena, o->cache_dir),
     };
-    for (int i = EXCESS_ERROR; i <= EXCESS_DROP; i++)
-        if (!strcmp(o->excess_length, excess[i]))
-            limits->excess = (enum data_excess)i;
     if (limits->most_tokens > config->window)
         return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->most_tokens,
                     (long long)config->window);
@@ -163,12 +164,8 @@ static void make_schedule(struct trainer *t)
 {
     const struct options *o = t->options;
     double warmup = o->warmup_steps ? (double)o->warmup_steps : ceil(o->warmup_ratio * (double)t->steps - 1e-9);
-    t->schedule = (struct schedule){.kind = !strcmp(o->lr_scheduler_type, "constant") ? SCHEDULE_CONSTANT
-                                            : !strcmp(o->lr_scheduler_type, "linear") ? SCHEDULE_LINEAR
-                                                                                      : SCHEDULE_COSINE,
-                                    .rate = o->learning_rate,
-                                    .warmup = (int64_t)warmup,
-                                    .steps = t->steps};
+    t->schedule =
+        (struct schedule){.kind = o->lr_scheduler_type, .rate = o->learning_rate, .warmup = (int64_t)warmup, .steps = t->steps};
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
@@ -213,13 +210,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
     bool planning = ready_for & TRAINER_PLAN;
-    struct session_options options = {.dir = o->model_name_or_path,
-                                      .device = o->device,
-                                      .dtype = o->dtype,
-                                      .adapter = o->init_adapter,
-                                      .weights = !planning,
-                                      .tf32 = o->tf32,
-                                      .on_device = {o->cuda_code, o->cuda_graph}};
+    struct session_options options = settings_session(o, o->init_adapter, !planning);
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
     TRY(choose_method(t));

@@ -207,7 +207,7 @@ static void nothing_is_left_to_compile_for_an_evaluation(void **state)
         struct session s;
         int64_t program;
         assert_ok(session_open(
-            &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32", .weights = true}));
+            &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .run = RUN_FLOAT32, .weights = true}));
         assert_ok(eval_add(&s, 64, &program));
         assert_ok(session_plan(&s));
         assert_ok(session_prepare(&s));
@@ -357,7 +357,7 @@ static void other_lengths_and_batches_need_no_other_kernel(void **state)
         for (int many = 0; many < 2; many++) {
             struct session s;
             assert_ok(session_open(
-                &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .dtype = "float32", .weights = true}));
+                &s, &(struct session_options){.dir = tied.dir, .device = compiling[d], .run = RUN_FLOAT32, .weights = true}));
             s.tuning.train = true; /* all weights: every kernel that a backward pass can have */
             for (int i = 0; i < (many ? 6 : 1); i++) {
                 int64_t program;

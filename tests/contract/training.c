@@ -255,7 +255,7 @@ static void float16_on_the_processor_is_refused(void **state)
 {
     (void)state;
     struct session s;
-    struct session_options options = {.dir = tied.dir, .device = "cpu", .dtype = "float16", .weights = true};
+    struct session_options options = {.dir = tied.dir, .device = "cpu", .run = RUN_FLOAT16, .weights = true};
     assert_fails(session_open(&s, &options), ERR_UNSUPPORTED, "--dtype bfloat16");
 }
 

@@ -107,9 +107,9 @@ done:
 
 enum method { EVALUATED, ADAPTER, ADAPTER_AND_NORMS, WHOLE, METHODS };
 
-static enum status add_model(const char *dir, const char *dtype, enum method method)
+static enum status add_model(const char *dir, enum run_type run, enum method method)
 {
-    struct session_options options = {.dir = dir, .device = "kernels", .dtype = dtype};
+    struct session_options options = {.dir = dir, .device = "kernels", .run = (int)run};
     struct adapter_config lora = {.rank = 8, .alpha = 16, .dropout = method == ADAPTER_AND_NORMS ? 0.1 : 0};
     struct session s = {0};
     enum status status = adapter_parse_targets(&lora, "all-linear", "variants");
@@ -132,8 +132,8 @@ static enum status add_all(int count, char **models)
     TRY(add_ops());
     for (int i = 0; i < count; i++)
         for (int method = 0; method < METHODS; method++) {
-            TRY(add_model(models[i], "float32", (enum method)method));
-            TRY(add_model(models[i], "bfloat16", (enum method)method));
+            TRY(add_model(models[i], RUN_FLOAT32, (enum method)method));
+            TRY(add_model(models[i], RUN_BFLOAT16, (enum method)method));
         }
     return OK;
 }

@@ -34,9 +34,14 @@ static void a_list_is_one_launch_unless_told_otherwise(void **state)
 {
     (void)state;
     static const struct {
-        const char *option, *environment;
+        enum device_graph option;
+        const char *environment;
         int graphs;
-    } cases[] = {{NULL, NULL, 1}, {"auto", "0", 0}, {"auto", "1", 1}, {"on", "0", 1}, {"off", "1", 0}};
+    } cases[] = {{DEVICE_GRAPH_AUTO, NULL, 1},
+                 {DEVICE_GRAPH_AUTO, "0", 0},
+                 {DEVICE_GRAPH_AUTO, "1", 1},
+                 {DEVICE_GRAPH_ON, "0", 1},
+                 {DEVICE_GRAPH_OFF, "1", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct sums s;
         struct device *device = open_device();

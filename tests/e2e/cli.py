@@ -23,7 +23,9 @@ SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_si
 
 class Tiny(Case):
     def test_help_and_version(self):
-        self.assertRegex(self.ok("--version"), r"^hone \d+\.\d+\.\d+\n$")
+        cmake = (pathlib.Path(__file__).parents[2] / "CMakeLists.txt").read_text()
+        version = re.search(r"^project\(hone VERSION (\d+\.\d+\.\d+) ", cmake, re.M)[1]      # its one place
+        self.assertEqual(self.ok("--version"), f"hone {version}\n")
         overview = self.ok("--help")
         for command in ("train", "eval", "generate", "plan", "inspect", "devices", "bench"):
             self.assertIn(command, overview)
@@ -75,6 +77,7 @@ class Tiny(Case):
         self.fails(3, "eval", "--model", "someone/some-model", "--data", data, says=["someone/some-model", "no such directory"])
         self.fails(3, "eval", "--model", TINY, "--data", self.dir / "none.jsonl", says=["none.jsonl", "no such file"])
         self.fails(6, "eval", *good, "--device", "cuda", says=["cuda", "--device cpu"])
+        self.fails(2, "eval", *good, "--device", "gpu", says=["gpu", "cpu", "cuda", "auto"])
         self.fails(2, "eval", *good, "--max-length", 100000, says=["window"])
 
     def test_rows(self):
@@ -104,14 +107,43 @@ class Tiny(Case):
         model = json.loads(self.ok("inspect", "model", "--model", TINY, "--json"))
         self.assertEqual((model["family"], model["config"]["layers"], model["config"]["rope"]), ("llama", 2, "llama3"))
         self.assertIn("llama", self.ok("inspect", "model", "--model", TINY))
+        self.assertIn(f"{model['parameters'] / 1e3:.1f} thousand parameters", self.ok("plan", "--model", TINY))
         devices = json.loads(self.ok("devices", "--json"))["devices"]
         self.assertTrue(next(d for d in devices if d["device"] == "cpu")["usable"])
         self.assertIn("cpu", self.ok("devices"))
         tried = json.loads(self.ok("devices", "--json"))["tried"]
-        self.assertIn(tried, self.ok("devices"))
+        self.assertEqual(self.ok("devices").splitlines()[-1], tried + ".")      # one line
         readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
         plain = " ".join(readme.replace("[docs/gpu-first-run.md](docs/gpu-first-run.md)", "docs/gpu-first-run.md").split())
         self.assertIn(tried, plain)                     # the README says the same
+
+    def test_a_command_line_is_planned_and_measured_by_changing_one_word(self):
+        data = self.write("chats.jsonl", *[CHAT] * 12)
+        output = self.dir / "out"
+        line = f"""--model {TINY} --data {data} --output {output} --cache-dir {self.dir / "cache"} --val-set-size 0.25 --max-length 64
+            --excess-length truncate --bad-rows skip --packing --shuffle false --train-on-inputs -r 4 --lora-alpha 8 --lora-dropout 0.1
+            --lora-target-modules q_proj,v_proj --use-rslora --rank-pattern q_proj=2 --alpha-pattern q_proj=4 --train-norms
+            --recompute selective --learning-rate 1e-3 --lr-scheduler-type linear --warmup-ratio 0.1 --warmup-steps 1
+            --weight-decay 0.01 --adam-beta1 0.8 --adam-beta2 0.99 --adam-epsilon 1e-7 --max-grad-norm 0.5
+            --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --num-train-epochs 2 --max-steps 4 --eval-steps 2
+            --eval-on-start false --save-steps 2 --save-total-limit 1 --resume auto --sample-prompt Hi --sample-length 64
+            --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2
+            --finetuning-type lora --json""".split()
+        plan = json.loads(self.ok("plan", *line))
+        bench = json.loads(self.ok("bench", *line))
+        self.assertFalse(output.exists())
+        self.assertEqual((bench["tokens"], bench["micro_batch_tokens"]), (4 * 64, 128))
+        out = json.loads(self.ok("train", *line))
+        self.assertTrue(output.exists())
+        for key in ("allocated_bytes", "mapped_bytes", "micro_batch_tokens", "recompute"):
+            self.assertEqual(plan[key], out[key])
+        self.assertEqual(bench["steps"], out["steps"])
+        page = (pathlib.Path(__file__).parents[2] / "docs/options.md").read_text()
+        rows = [row.split(" | ") for row in page.splitlines() if row.startswith("| `") and row.count(" | ") == 6]
+        known = {row[0].strip("| `") for row in rows if row[4] == "all" or row[4].startswith("train")}
+        given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
+        self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
+                         {"eval_dataset_path", "init_adapter", "config", "help"})     # what excludes the others, and what is no setting
 
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"

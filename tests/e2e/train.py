@@ -166,7 +166,7 @@ class Tiny(TrainCase):
         self.assertEqual(code, 10 if number == signal.SIGINT else -number, err)
         self.assertFalse((self.dir / "cut" / ("model.safetensors" if full else "adapter_model.safetensors")).exists())
         if number == signal.SIGINT:
-            step = int(re.search(r"^hone: stopped after step (\d+); the state is in \S+/checkpoint-\1\. Go on with: hone train", err, re.M)[1])
+            step = int(re.search(r"^hone: stopped after step (\d+); the state is in \S+/checkpoint-\1\. Resume with: hone train", err, re.M)[1])
         else:
             step = max(checkpoints(self.dir / "cut"))
         self.assertIn(step, range(5, 20))

@@ -117,10 +117,10 @@ int main(int argc, char **argv)
     struct session s;
     bool timing = argc > 2 && !strcmp(argv[2], "flat");
     if (argc < 3 || (!timing && strcmp(argv[2], "agree"))) {
-        fprintf(stderr, "usage: decode MODEL_DIR agree|flat [DTYPE]\n");
+        fprintf(stderr, "usage: decode MODEL_DIR agree|flat\n");
         return (int)ERR_ARGUMENT;
     }
-    struct session_options options = {.dir = argv[1], .device = "cpu", .dtype = argc > 3 ? argv[3] : "float32", .weights = true};
+    struct session_options options = {.dir = argv[1], .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     enum status status = session_open(&s, &options);
     if (status == OK) {
         status = timing ? flat(&s) : agree(&s);

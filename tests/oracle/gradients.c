@@ -75,9 +75,9 @@ int main(int argc, char **argv)
     options_init(&options, &arena);
     options.model_name_or_path = argv[1];
     options.dataset_path = argv[2];
-    options.finetuning_type = argv[4];
+    options.finetuning_type = strcmp(argv[4], "lora") ? CHOICE_finetuning_type_full : CHOICE_finetuning_type_lora;
     options.init_adapter = argc == 6 ? argv[5] : NULL;
-    options.dtype = "float32";
+    options.dtype = CHOICE_dtype_float32;
     enum status status = run(&options, argv[3], !strcmp(argv[4], "lora"));
     if (status != OK)
         fprintf(stderr, "%s\n", status_message());

@@ -49,7 +49,7 @@ static enum status run(const char *dir, const char *adapter, const char *path, F
     float *logits = NULL;
     int64_t index, count = 0;
     enum status status;
-    struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     TRY(session_open(&s, &options));
     struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
     TRY_GOTO(data_open(&data, path, &chat, &limits), done);

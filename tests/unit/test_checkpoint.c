@@ -64,7 +64,7 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
         {"finetuning_type", "full"},     {"lora_r", "8"},        {"lora_dropout", "0.2"},
         {"rank_pattern", "q_proj=2"},    {"seed", "7"},          {"learning_rate", "0.5"},
         {"lr_scheduler_type", "linear"}, {"max_grad_norm", "0"}, {"packing", "true"},
-        {"dtype", "bfloat16"},
+        {"dtype", "bfloat16"},           {"tf32", "true"},
     };
     struct rig r, wrong;
     save_checkpoint(&r, SETTINGS("data", data_path));
@@ -106,6 +106,26 @@ static void replace(char *text, const char *word, const char *by)
     char *at = strstr(text, word);
     assert_non_null(at);
     memcpy(at, by, strlen(by));
+}
+
+/* An older hone kept fewer settings: what a checkpoint does not have is not compared. */
+static void a_setting_that_a_checkpoint_lacks_is_not_compared(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct buffer place = {0};
+    char path[160];
+    save_checkpoint(&r, SETTINGS("lora_r", "4"));
+    close_rig(&r);
+    snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
+    assert_ok(file_read(&place, path, 1 << 20));
+    open_rig(&r, &tied, 0, SETTINGS("lora_r", "4", "tf32", "true", "recompute", "full", "threads", "1"));
+    assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_ARGUMENT, "tf32");
+    replace(place.data, "\"tf32\"", "\"tf31\"");
+    assert_ok(file_replace(path, place.data, place.size));
+    assert_ok(checkpoint_load(&r.t, checkpoint_dir));
+    buffer_free(&place);
+    close_rig(&r);
 }
 
 static void a_damaged_checkpoint_is_an_error(void **state)
@@ -244,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_goes_on_as_if_nothing_had_happened),
         cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
+        cmocka_unit_test(a_setting_that_a_checkpoint_lacks_is_not_compared),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),
         cmocka_unit_test(thinning_keeps_the_newest_and_the_best),
         cmocka_unit_test(memory_may_run_out_anywhere),

@@ -61,13 +61,13 @@ static void defaults_are_those_of_the_table(void **state)
 {
     (void)state;
     assert_null(options.model_name_or_path);
-    assert_string_equal(options.dtype, "auto");
+    assert_int_equal(options.dtype, CHOICE_dtype_auto);
     assert_string_equal(options.device, "auto");
     assert_int_equal(options.max_new_tokens, 256);
     assert_int_equal(options.seed, 42);
     assert_true(options.learning_rate == 2e-4 && options.adam_epsilon == 1e-8);
-    assert_string_equal(options.finetuning_type, "lora");
-    assert_string_equal(options.run_kind, "train");
+    assert_int_equal(options.finetuning_type, CHOICE_finetuning_type_lora);
+    assert_int_equal(options.run_kind, CHOICE_run_kind_train);
     assert_true(options.shuffle && options.eval_on_start);
     assert_true(options.temperature == 0 && options.top_p == 1);
     assert_false(options.json);
@@ -181,7 +181,6 @@ static void bad_values_say_what_is_allowed(void **state)
                  "--dtype cannot be 'float64': it takes float32, bfloat16, float16 or auto");
     assert_fails(parse(EVAL, "--dtype", "float32|bfloat16"), ERR_ARGUMENT, "it takes float32, bfloat16, float16 or auto");
     assert_fails(parse(EVAL, "--dtype="), ERR_ARGUMENT, "--dtype cannot be ''");
-    assert_fails(parse(EVAL, "--device", "gpu"), ERR_ARGUMENT, "it takes cpu, opencl, cuda or auto");
     assert_fails(parse(EVAL, "--model", ""), ERR_ARGUMENT, "--model cannot be '': it takes a path");
     assert_fails(parse(EVAL, "--max-length", "-1"), ERR_ARGUMENT,
                  "--max-length cannot be '-1': it takes a whole number from 0 to 2147483647");
@@ -205,6 +204,67 @@ static void bad_values_say_what_is_allowed(void **state)
     assert_fails(parse(TRAIN, "--recompute", "some"), ERR_ARGUMENT, "it takes none, selective, full or auto");
     assert_ok(parse(GENERATE, "--seed", "9223372036854775807", "--top-p=1"));
     assert_int_equal(options.seed, INT64_MAX);
+}
+
+/* A device may have a number that only the machine can judge: device_open does. */
+static void devices_are_not_judged_here(void **state)
+{
+    (void)state;
+    assert_ok(parse(EVAL, "--device", "cuda:1"));
+    assert_string_equal(options.device, "cuda:1");
+    struct buffer text = {0};
+    assert_ok(options_help(COMMAND_EVAL, &text));
+    assert_non_null(strstr(text.data, "cpu, opencl, cuda or auto; default auto)"));
+    buffer_free(&text);
+}
+
+static void choices_are_numbers_and_words(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"float32", "bfloat16", "float16", "auto"};
+    for (int i = 0; i < 4; i++) {
+        struct buffer text = {0};
+        assert_ok(parse(TRAIN, "--dtype", (char *)words[i]));
+        assert_int_equal(options.dtype, i);
+        assert_string_equal(options_word(OPTION_dtype, i), words[i]);
+        assert_int_equal(options_choice(OPTION_dtype, words[i]), i);
+        assert_ok(options_get(&options, OPTION_dtype, &text));
+        assert_string_equal(text.data, words[i]);
+        buffer_free(&text);
+    }
+    assert_int_equal(CHOICE_dtype_auto, 3);
+    assert_int_equal(options_choice(OPTION_dtype, "float"), -1);
+    assert_int_equal(options_choice(OPTION_dtype, ""), -1);
+    assert_int_equal(options_choice(OPTION_seed, "1"), -1);
+}
+
+/* Those that are easily got wrong. That a checkpoint compares what decides is tested in unit-checkpoint. */
+static void a_row_says_whether_numbers_depend_on_it(void **state)
+{
+    (void)state;
+    static const enum option decides[] = {OPTION_tf32,    OPTION_dtype,   OPTION_seed,     OPTION_learning_rate,
+                                          OPTION_packing, OPTION_shuffle, OPTION_bad_rows, OPTION_lr_scheduler_type};
+    static const enum option free_to_change[] = {OPTION_device,     OPTION_recompute,    OPTION_micro_batch_tokens,
+                                                 OPTION_threads,    OPTION_cuda_graph,   OPTION_cuda_code,
+                                                 OPTION_eval_steps, OPTION_save_steps,   OPTION_resume,
+                                                 OPTION_output_dir, OPTION_dataset_path, OPTION_json};
+    for (size_t i = 0; i < sizeof decides / sizeof *decides; i++)
+        assert_true(options_decides(decides[i]));
+    for (size_t i = 0; i < sizeof free_to_change / sizeof *free_to_change; i++)
+        assert_false(options_decides(free_to_change[i]));
+    for (int i = 0; i < OPTIONS; i++)
+        if (options_decides((enum option)i) && !options_has(COMMAND_TRAIN, (enum option)i))
+            fail_msg("%s decides what a training run computes, and is no option of it", options_name((enum option)i));
+}
+
+static void a_command_line_is_planned_by_changing_one_word(void **state)
+{
+    (void)state;
+    static const enum user_command others[] = {COMMAND_PLAN, COMMAND_BENCH};
+    for (int i = 0; i < OPTIONS; i++)
+        for (int c = 0; c < 2; c++)
+            if (options_has(COMMAND_TRAIN, (enum option)i) && !options_has(others[c], (enum option)i))
+                fail_msg("hone %s does not take %s", options_command_name(others[c]), options_name((enum option)i));
 }
 
 static void values_are_set_by_name(void **state)
@@ -256,7 +316,7 @@ static void yaml_sets_options(void **state)
     assert_string_equal(options.dataset_path, "x: y");
     assert_int_equal(options.max_length, 128);
     assert_true(options.json);
-    assert_string_equal(options.dtype, "float32");
+    assert_int_equal(options.dtype, CHOICE_dtype_float32);
     assert_int_equal(options.threads, 0);
     assert_null(options.source[OPTION_threads]);
     assert_non_null(strstr(options.source[OPTION_max_length], ".yaml:4"));
@@ -293,10 +353,10 @@ static void flags_win_over_the_file(void **state)
     assert_ok(parse(EVAL, "--max-length", "6", "--config", (char *)path));
     assert_int_equal(options.max_length, 6);
     assert_string_equal(options.source[OPTION_max_length], "--max-length");
-    assert_string_equal(options.dtype, "bfloat16");
+    assert_int_equal(options.dtype, CHOICE_dtype_bfloat16);
     assert_ok(parse(EVAL, "--config", (char *)path, "--dtype=auto"));
     assert_int_equal(options.max_length, 5);
-    assert_string_equal(options.dtype, "auto");
+    assert_int_equal(options.dtype, CHOICE_dtype_auto);
     yaml("max_length: -5\n");
     assert_fails(parse(EVAL, "--config", (char *)path, "--max-length=6"), ERR_ARGUMENT, ".yaml:1: max_length cannot be '-5'");
     unlink(path);
@@ -445,7 +505,7 @@ static void help_is_grouped_and_wrapped(void **state)
     buffer_free(&text);
 }
 
-/* What the completion offers behind `hone eval ...` when bash itself runs it. */
+/* What the completion offers after `hone eval ...` when bash itself runs it. */
 static void bash_completes(void **state)
 {
     (void)state;
@@ -513,6 +573,10 @@ int main(void)
         test(flags_of_other_commands_say_whose_they_are),
         test(missing_values_are_not_taken_from_the_next_flag),
         test(bad_values_say_what_is_allowed),
+        test(devices_are_not_judged_here),
+        test(choices_are_numbers_and_words),
+        test(a_row_says_whether_numbers_depend_on_it),
+        test(a_command_line_is_planned_by_changing_one_word),
         test(values_are_set_by_name),
         test(a_needed_option_is_asked_for),
         test(commands_are_found_by_name),

@@ -15,7 +15,8 @@ static struct tiny_model tied, untied;
 
 static void open_tiny(struct session *s, const struct tiny_model *m, const char *dtype)
 {
-    struct session_options options = {.dir = m->dir, .device = "cpu", .dtype = dtype, .weights = true};
+    struct session_options options = {
+        .dir = m->dir, .device = "cpu", .run = strcmp(dtype, "float32") ? RUN_BFLOAT16 : RUN_FLOAT32, .weights = true};
     assert_ok(session_open(s, &options));
 }
 
@@ -205,7 +206,7 @@ static void wrong_files_are_named(void **state)
     int64_t index;
     tiny_model_make(&m, true);
     tiny_write(&m, "config.json", "{\"model_type\": \"gpt9\"}");
-    struct session_options options = {.dir = m.dir, .device = "cpu", .dtype = "auto", .weights = true};
+    struct session_options options = {.dir = m.dir, .device = "cpu", .run = RUN_AUTO, .weights = true};
     assert_fails(session_open(&s, &options), ERR_UNSUPPORTED, "no model family \"gpt9\"; it has: llama");
     tiny_write(&m, "config.json",
                "{\"model_type\": \"llama\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, "

@@ -1,0 +1,26 @@
+/* A choice of the options is an enum of its own: the tables say which kind of the engine it is. */
+#include "train/settings.h"
+
+static const int runs[] = {[CHOICE_dtype_float32] = RUN_FLOAT32,
+                           [CHOICE_dtype_bfloat16] = RUN_BFLOAT16,
+                           [CHOICE_dtype_float16] = RUN_FLOAT16,
+                           [CHOICE_dtype_auto] = RUN_AUTO};
+
+static const enum device_code codes[] = {[CHOICE_cuda_code_auto] = DEVICE_CODE_AUTO,
+                                         [CHOICE_cuda_code_cubin] = DEVICE_CODE_CUBIN,
+                                         [CHOICE_cuda_code_ptx] = DEVICE_CODE_PTX};
+
+static const enum device_graph graphs[] = {[CHOICE_cuda_graph_auto] = DEVICE_GRAPH_AUTO,
+                                           [CHOICE_cuda_graph_on] = DEVICE_GRAPH_ON,
+                                           [CHOICE_cuda_graph_off] = DEVICE_GRAPH_OFF};
+
+struct session_options settings_session(const struct options *o, const char *adapter, bool weights)
+{
+    return (struct session_options){.dir = o->model_name_or_path,
+                                    .device = o->device,
+                                    .run = runs[o->dtype],
+                                    .adapter = adapter,
+                                    .weights = weights,
+                                    .tf32 = o->tf32,
+                                    .on_device = {codes[o->cuda_code], graphs[o->cuda_graph]}};
+}
