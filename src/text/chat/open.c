@@ -225,9 +225,6 @@ static enum status hash_file(struct hash *hash, struct arena *arena, const char 
     return OK;
 }
 
-/* Changed where the same files come to give other tokens or another mask. */
-static const char RULES[] = "chat 2";
-
 enum status chat_fingerprint(const char *model_dir, struct hash *hash)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
@@ -235,7 +232,7 @@ enum status chat_fingerprint(const char *model_dir, struct hash *hash)
     struct arena arena = {0};
     enum status status = OK;
     bool dated = false;
-    hash_add(hash, RULES, (int64_t)sizeof RULES);
+    tokenizer_fingerprint(hash);
     for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
         status = hash_file(hash, &arena, model_dir, names[i], &dated);
     if (dated) {

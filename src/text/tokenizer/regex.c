@@ -189,3 +189,20 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
     *end = (int64_t)range[1];
     return OK;
 }
+
+/* PCRE2 gives texts of a few digits and a date; with no place to write to it says how long they are. */
+static int library_text(uint32_t what, char *out, int room)
+{
+    int size = pcre2_config(what, NULL);
+    return size > 0 && size <= room ? pcre2_config(what, out) : 0;
+}
+
+const char *regex_library(char out[static REGEX_LIBRARY])
+{
+    int n = library_text(PCRE2_CONFIG_VERSION, out, REGEX_LIBRARY / 2);
+    if (n)
+        out[n - 1] = ' ';
+    out[n] = 0;
+    library_text(PCRE2_CONFIG_UNICODE_VERSION, out + n, REGEX_LIBRARY / 2);
+    return out;
+}
