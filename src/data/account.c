@@ -46,7 +46,7 @@ json_t *account_json(const struct data *data)
                      (json_int_t)data->row_count, "tokens", (json_int_t)data->tokens, "trained_tokens", (json_int_t)data->trained,
                      "longest_row", (json_int_t)data->longest, "untrained_rows", (json_int_t)a->untrained, "rows_read",
                      (json_int_t)a->rows, "kinds", kinds_json(a), "files", files_json(data), "longest", longest, "max_length",
-                     (json_int_t)data->most_tokens, "long_rows", (json_int_t)a->long_rows, "truncated_rows",
+                     (json_int_t)data->max_tokens, "long_rows", (json_int_t)a->long_rows, "truncated_rows",
                      (json_int_t)a->truncated, "split_rows", (json_int_t)a->split, "split_windows", (json_int_t)a->windows,
                      "dropped_rows", (json_int_t)a->dropped, "emptied_rows", (json_int_t)a->emptied, "lost_tokens",
                      (json_int_t)a->lost_tokens, "skipped_rows", (json_int_t)a->skipped, "skipped", skipped_json(data));

@@ -68,8 +68,8 @@ static enum status take_answer(struct content *c, const char *key)
 static int64_t common_text(const json_t *a, const json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
-    size_t n = 0, least = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
-    while (n < least && x[n] == y[n])
+    size_t n = 0, end = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
+    while (n < end && x[n] == y[n])
         n++;
     while (n > 0 && n < json_string_length(a) && ((unsigned char)x[n] & 0xc0) == 0x80)
         n--;

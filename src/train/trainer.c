@@ -86,7 +86,7 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
     static const char *const excess[] = {
         [EXCESS_ERROR] = "error", [EXCESS_TRUNCATE] = "truncate", [EXCESS_SPLIT] = "split", [EXCESS_DROP] = "drop"};
     *limits = (struct data_limits){
-        .most_tokens = o->max_length ? o->max_length : config->window,
+        .max_tokens = o->max_length ? o->max_length : config->window,
         .skip_bad = !strcmp(o->bad_rows, "skip"),
         .vocabulary = config->vocabulary,
         .all_tokens = o->train_on_inputs,
@@ -96,8 +96,8 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
     for (int i = EXCESS_ERROR; i <= EXCESS_DROP; i++)
         if (!strcmp(o->excess_length, excess[i]))
             limits->excess = (enum data_excess)i;
-    if (limits->most_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->most_tokens,
+    if (limits->max_tokens > config->window)
+        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->max_tokens,
                     (long long)config->window);
     return OK;
 }
@@ -125,7 +125,7 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size are two ways to say what to validate on: give one of them");
     if (ready_for & TRAINER_MEASURE)
-        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.most_tokens,
+        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.max_tokens,
                             limits.vocabulary, (uint64_t)o->seed);
     if (!o->dataset_path)
         return OK;
