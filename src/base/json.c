@@ -23,24 +23,24 @@ enum status json_parse(json_t **tree, const char *text, int64_t length, const ch
     return parse(tree, text, length, 0, where);
 }
 
-static enum status parse_file(json_t **tree, const char *path, int64_t most, size_t flags)
+static enum status parse_file(json_t **tree, const char *path, int64_t max_bytes, size_t flags)
 {
     struct buffer text = {0};
-    enum status status = file_read(&text, path, most);
+    enum status status = file_read(&text, path, max_bytes);
     if (status == OK)
         status = parse(tree, text.data, text.size, flags, path);
     buffer_free(&text);
     return status;
 }
 
-enum status json_parse_file(json_t **tree, const char *path, int64_t most)
+enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes)
 {
-    return parse_file(tree, path, most, 0);
+    return parse_file(tree, path, max_bytes, 0);
 }
 
-enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most)
+enum status json_parse_file_reals(json_t **tree, const char *path, int64_t max_bytes)
 {
-    return parse_file(tree, path, most, JSON_DECODE_INT_AS_REAL);
+    return parse_file(tree, path, max_bytes, JSON_DECODE_INT_AS_REAL);
 }
 
 /* Four hexadecimal digits, or JSON_NO_ESCAPE. */

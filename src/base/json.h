@@ -11,7 +11,7 @@
 
 /* Parses exactly one JSON value. Repeated keys are an error. `where` names the source in messages. */
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
-enum status json_parse_file(json_t **tree, const char *path, int64_t most); /* at most that many bytes */
+enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes);
 
 /* The character of an escape in a JSON string, for readers without a tree. *at stands behind the backslash and moves behind the
  * escape, of both halves of a pair. */
@@ -20,7 +20,7 @@ int32_t json_escape(const char **at, const char *end);
 
 /* The same for files in which every number may be a real: tokenizers are saved with a model_max_length of 10^30, which is no
  * 64-bit number. */
-enum status json_parse_file_reals(json_t **tree, const char *path, int64_t most);
+enum status json_parse_file_reals(json_t **tree, const char *path, int64_t max_bytes);
 
 /* Members of an object. A wrong type is an error that names `where` and the key; a missing key or null leaves *out as it
  * is (so set the default first), and is an error only in the `need` form. */

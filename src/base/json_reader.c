@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/utf8.h"
 
-enum { NESTING_MOST = 512, NUMBER_MOST = 64, EXPONENT_MOST = 10000 };
+/* As deep as Jansson goes; the longest number, and the longest that fits into 64 bits whatever its digits are. */
+enum { NESTING_MAX = 2048, NUMBER_MAX = 64, INTEGER_MAX = 18, EXPONENT_MAX = 10000 };
 
 void json_reader_init(struct json_reader *r, const char *text, int64_t length, const char *where)
 {
@@ -75,6 +75,23 @@ static enum status read_escape(struct json_reader *r)
     return buffer_append(&r->text, bytes, utf8_encode((uint32_t)code, bytes));
 }
 
+/* The end of the run of characters at p that stand for themselves. Strings are most of a row, so eight bytes are looked at at
+ * once: a byte that ends the run has its highest bit set, and of the first of them that is certain. */
+static const char *plain_end(const char *p, const char *end)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
+    for (uint64_t x; end - p >= 8; p += 8) {
+        memcpy(&x, p, 8);
+        uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
+        uint64_t stops = (((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((x - ones * ' ') & ~x)) & high;
+        if (stops)
+            return p + __builtin_ctzll(stops) / 8;
+    }
+    while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= ' ')
+        p++;
+    return p;
+}
+
 enum status json_reader_string(struct json_reader *r, struct json_span *text)
 {
     if (json_reader_peek(r) != '"')
@@ -82,13 +99,9 @@ enum status json_reader_string(struct json_reader *r, struct json_span *text)
     const char *from = ++r->at;
     bool escaped = false;
     r->text.size = 0;
-    for (; r->at < r->end && *r->at != '"';) {
-        if ((unsigned char)*r->at < 0x20)
+    while ((r->at = plain_end(r->at, r->end)) < r->end && *r->at != '"') {
+        if (*r->at != '\\')
             return json_reader_fail(r, "a control character in a string");
-        if (*r->at != '\\') {
-            r->at++;
-            continue;
-        }
         escaped = true;
         TRY(buffer_append(&r->text, from, r->at++ - from));
         TRY(read_escape(r));
@@ -168,7 +181,7 @@ static bool to_double(const char *p, double *number)
     }
     if (*p) {
         long written = strtol(p + 1, NULL, 10);
-        exponent += written > EXPONENT_MOST ? EXPONENT_MOST : written < -EXPONENT_MOST ? -EXPONENT_MOST : (int)written;
+        exponent += written > EXPONENT_MAX ? EXPONENT_MAX : written < -EXPONENT_MAX ? -EXPONENT_MAX : (int)written;
     }
     double f = (double)digits;
     for (; exponent < -308 && f > 0; exponent += 308)
@@ -181,32 +194,72 @@ static bool to_double(const char *p, double *number)
     return isfinite(f);
 }
 
-enum status json_reader_number(struct json_reader *r, double *number)
+/* Copies the number at the reader, zero-ended, and moves on. */
+static enum status take_number(struct json_reader *r, char digits[static NUMBER_MAX])
 {
-    char digits[NUMBER_MOST];
     int64_t n = 0;
     skip_space(r);
-    for (; r->at + n < r->end && n < NUMBER_MOST - 1 && r->at[n] && strchr("+-.0123456789eE", r->at[n]); n++)
+    for (; r->at + n < r->end && n < NUMBER_MAX - 1 && r->at[n] && strchr("+-.0123456789eE", r->at[n]); n++)
         digits[n] = r->at[n];
     digits[n] = 0;
     if (!is_number(digits))
         return json_reader_fail(r, "a number is expected");
     r->at += n;
+    return OK;
+}
+
+enum status json_reader_number(struct json_reader *r, double *number)
+{
+    char digits[NUMBER_MAX];
+    TRY(take_number(r, digits));
     return to_double(digits, number) ? OK : json_reader_fail(r, "a number that is too large");
+}
+
+static enum status take_word(struct json_reader *r, const char *word, json_type type, struct json_scalar *scalar)
+{
+    int64_t n = (int64_t)strlen(word);
+    if (r->end - r->at < n || memcmp(r->at, word, (size_t)n) != 0)
+        return json_reader_fail(r, "a value is expected");
+    r->at += n;
+    scalar->type = type;
+    return OK;
+}
+
+enum status json_reader_scalar(struct json_reader *r, struct json_scalar *scalar)
+{
+    char digits[NUMBER_MAX];
+    switch (json_reader_peek(r)) {
+    case 'n': return take_word(r, "null", JSON_NULL, scalar);
+    case 't': return take_word(r, "true", JSON_TRUE, scalar);
+    case 'f': return take_word(r, "false", JSON_FALSE, scalar);
+    default: TRY(take_number(r, digits));
+    }
+    scalar->type = strpbrk(digits, ".eE") ? JSON_REAL : JSON_INTEGER;
+    if (scalar->type == JSON_REAL)
+        scalar->real = strtod(digits, NULL);
+    else
+        scalar->integer = strtoll(digits, NULL, 10);
+    bool fits = scalar->type == JSON_REAL ? isfinite(scalar->real) : strlen(digits) <= INTEGER_MAX;
+    return fits ? OK : json_reader_fail(r, "a number that is too large");
+}
+
+enum status json_reader_end(struct json_reader *r)
+{
+    skip_space(r);
+    return r->at == r->end ? OK : json_reader_fail(r, "more than one value");
 }
 
 /* The end of a string that starts at p, or NULL. */
 static const char *string_end(const char *p, const char *end)
 {
-    for (p++; p < end && *p != '"'; p++)
-        if (*p == '\\')
-            p++;
+    for (p = plain_end(p + 1, end); p < end && *p != '"'; p = plain_end(p, end))
+        p += *p == '\\' && end - p > 1 ? 2 : 1;
     return p < end ? p + 1 : NULL;
 }
 
 enum status json_reader_value(struct json_reader *r, struct json_span *value)
 {
-    char open[NESTING_MOST];
+    char open[NESTING_MAX];
     int depth = 0;
     const char *p;
     if (!json_reader_peek(r))
@@ -219,7 +272,7 @@ enum status json_reader_value(struct json_reader *r, struct json_span *value)
                 return json_reader_fail(r, "a string without an end");
             p = behind - 1;
         } else if (c == '{' || c == '[') {
-            if (depth == NESTING_MOST)
+            if (depth == NESTING_MAX)
                 return json_reader_fail(r, "nested too deep");
             open[depth++] = c;
         } else if (c == '}' || c == ']') {

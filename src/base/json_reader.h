@@ -1,8 +1,12 @@
-/* Reading JSON from front to back without building a tree: for vocabularies, which are most of a tokenizer.json and of which a
- * tree would be made only to be thrown away. */
+/* Reading JSON from front to back: the one reader that hone has of its own, below everything that Jansson is too slow for.
+ *
+ * The idea: the caller knows what it builds and asks for it piece by piece, so the same reader gives a tokenizer its vocabulary,
+ * a chat template its values and rows their trees, and nothing is made only to be thrown away. It is strict, but what is rare
+ * (integers of more than 18 digits) it refuses too: a caller that must know better asks Jansson. */
 #ifndef BASE_JSON_READER_H
 #define BASE_JSON_READER_H
 
+#include "base/json.h"
 #include "base/memory.h"
 
 /* The bytes must be UTF-8 and outlive the reader. `where` names them in messages. */
@@ -32,11 +36,23 @@ enum status json_reader_key(struct json_reader *reader, struct json_span *key);
 enum status json_reader_string(struct json_reader *reader, struct json_span *text);
 enum status json_reader_number(struct json_reader *reader, double *number);
 
+/* null, true, false or a number, as Jansson reads them: a number with a point or an exponent is real, the nearest double. */
+struct json_scalar {
+    json_type type;
+    int64_t integer;
+    double real;
+};
+
+enum status json_reader_scalar(struct json_reader *reader, struct json_scalar *scalar);
+
 /* The bytes of the next value, whatever it is: its end is found, but only its brackets and strings are checked. */
 enum status json_reader_value(struct json_reader *reader, struct json_span *value);
 
 /* The first byte of the next value; 0 at the end. */
 char json_reader_peek(struct json_reader *reader);
+
+/* Nothing but white space may follow. */
+enum status json_reader_end(struct json_reader *reader);
 
 /* ERR_FORMAT, at the place where the reader stands. */
 enum status json_reader_fail(const struct json_reader *reader, const char *what);

@@ -62,7 +62,7 @@ json_t *account_json(const struct data *data)
         RECORD_MADE("kinds", kinds_json),
         RECORD_MADE("files", files_json),
         RECORD_MADE("longest", longest_json),
-        RECORD_AS("max_length", struct data, most_tokens),
+        RECORD_AS("max_length", struct data, max_tokens),
         RECORD_AS("long_rows", struct data, account.long_rows),
         RECORD_AS("truncated_rows", struct data, account.truncated),
         RECORD_AS("split_rows", struct data, account.split),

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "data/parse.h"
 
-enum { FIRST_KEYS = 1 << 10, MOST_KEYS = 1 << 22 };
+enum { KEYS_MIN = 1 << 10, KEYS_MAX = 1 << 22 };
 
 struct special {
     const char *text;
@@ -195,9 +195,9 @@ static bool kept(const struct check_summary *s, uint64_t key)
 /* A larger table, or at its largest one with half of the keys. */
 static enum status make_room(struct check_summary *s)
 {
-    int64_t capacity = s->key_capacity ? s->key_capacity * 2 : FIRST_KEYS;
-    if (capacity > MOST_KEYS) {
-        capacity = MOST_KEYS;
+    int64_t capacity = s->key_capacity ? s->key_capacity * 2 : KEYS_MIN;
+    if (capacity > KEYS_MAX) {
+        capacity = KEYS_MAX;
         s->level++;
     }
     uint64_t *keys = memory_alloc(capacity * (int64_t)sizeof *keys);

@@ -8,13 +8,14 @@
 #include "base/process.h"
 #include "base/rng.h"
 #include "data/check.h"
+#include "data/cursor.h"
 #include "data/encode.h"
 #include "data/lengths.h"
 
-#define SPLIT_STREAM UINT64_MAX     /* of the seed's permutations; epochs count from 0 */
-#define USED_MOST INT64_C(67108864) /* bytes of tokens, after which their pages are given back */
+#define SPLIT_STREAM UINT64_MAX          /* of the seed's permutations; epochs count from 0 */
+#define USED_BYTES_MAX INT64_C(67108864) /* bytes of tokens, after which their pages are given back */
 
-enum { REST = 1 << 20, SKIPPED_NAMED = 5 };
+enum { SKIPPED_NAMED = 5 };
 
 _Static_assert((int)ROW_KINDS <= (int)TOKEN_KINDS, "the cache counts too few kinds of rows");
 _Static_assert((int)CHECKS <= (int)TOKEN_FINDINGS, "the cache counts too few findings");
@@ -143,14 +144,12 @@ static enum status take_rows(struct data *data)
 static void count_rows(struct data *data)
 {
     data->tokens = data->trained = data->longest = data->account.untrained = 0;
-    for (int64_t r = 0; r < data->row_count; r++) {
-        const struct token_row *row = &data->rows[r];
+    for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);) {
+        const struct token_row *row = &data->rows[at.row];
         data->tokens += row->count;
         data->trained += row->trained;
         data->account.untrained += !row->trained;
         data->longest = row->count > data->longest ? row->count : data->longest;
-        if (r % REST == REST - 1)
-            data_rest(data);
     }
 }
 
@@ -164,7 +163,7 @@ static enum status check_content(const struct data *data, const char *paths)
         return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", paths);
     if (!data->row_count)
         return fail(ERR_DATA, "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them", paths,
-                    (long long)a->rows, (long long)data->most_tokens);
+                    (long long)a->rows, (long long)data->max_tokens);
     if (!data->trained)
         return fail(ERR_DATA, "%s: not one token to train: no row has an assistant message with content", paths);
     return OK;
@@ -205,10 +204,10 @@ static void warn_of_lengths(const struct data *data)
     const struct data_account *a = &data->account;
     if (a->truncated)
         log_message(LOG_WARNING, "%lld of %lld rows are cut to --max-length %lld: %lld tokens are lost", (long long)a->truncated,
-                    (long long)a->rows, (long long)data->most_tokens, (long long)a->lost_tokens);
+                    (long long)a->rows, (long long)data->max_tokens, (long long)a->lost_tokens);
     if (a->dropped)
         log_message(LOG_WARNING, "%lld of %lld rows are longer than --max-length %lld and left out: %lld tokens are lost",
-                    (long long)a->dropped, (long long)a->rows, (long long)data->most_tokens, (long long)a->lost_tokens);
+                    (long long)a->dropped, (long long)a->rows, (long long)data->max_tokens, (long long)a->lost_tokens);
     if (a->emptied)
         log_message(LOG_WARNING, "%lld %s are left out: no token to train was left in them", (long long)a->emptied,
                     a->split ? "windows of split rows" : "cut rows");
@@ -218,7 +217,7 @@ static enum status open_all(struct data *data, struct source *source, const char
                             const struct data_limits *limits)
 {
     struct buffer skipped = {0};
-    data->most_tokens = limits->most_tokens;
+    data->max_tokens = limits->max_tokens;
     TRY(take_files(data, source));
     enum status status = open_tokens(data, source, chat, limits, &skipped);
     if (status == OK)
@@ -231,8 +230,8 @@ static enum status open_all(struct data *data, struct source *source, const char
     data->tokens = data->cache.totals.tokens;
     data->trained = data->cache.totals.trained;
     data->account.untrained = data->cache.totals.untrained;
-    if (data->longest > limits->most_tokens) {
-        TRY(lengths_apply(data, limits->most_tokens, limits->excess));
+    if (data->longest > limits->max_tokens) {
+        TRY(lengths_apply(data, limits->max_tokens, limits->excess));
         count_rows(data);
     }
     TRY(check_content(data, paths));
@@ -283,7 +282,7 @@ enum status data_use(struct data *data, int64_t row)
                     data_file_of(data, row), (long long)r->line);
     }
     data->used += r->count * (int64_t)sizeof *data->marked;
-    if (data->used > USED_MOST) {
+    if (data->used > USED_BYTES_MAX) {
         data_rest(data);
         data->used = 0;
     }
@@ -322,7 +321,7 @@ static enum status copy_files(const struct data *data, struct data *to)
 static enum status open_side(const struct data *data, struct data *side, int64_t rows)
 {
     *side = (struct data){
-        .marked = data->marked, .most_tokens = data->most_tokens, .account = data->account, .table_dir = data->table_dir};
+        .marked = data->marked, .max_tokens = data->max_tokens, .account = data->account, .table_dir = data->table_dir};
     TRY(copy_files(data, side));
     TRY(table_open(&side->own_rows, data->table_dir, rows, (int64_t)sizeof *data->rows));
     side->rows = side->own_rows.data;
@@ -332,15 +331,14 @@ static enum status open_side(const struct data *data, struct data *side, int64_t
 /* Deals the rows to both sides; taken has a bit for each. */
 static void deal_rows(const struct data *data, const uint8_t *taken, struct data *kept, struct data *held)
 {
-    for (int64_t r = 0; r < data->row_count; r++) {
-        struct data *side = taken[r / 8] >> (r % 8) & 1 ? held : kept;
-        ((struct token_row *)side->own_rows.data)[side->row_count++] = data->rows[r];
-        side->files[data->rows[r].file].end = side->row_count;
-        if (r % REST == REST - 1) {
-            data_rest(data);
-            table_rest(&kept->own_rows);
-            table_rest(&held->own_rows);
-        }
+    struct row_cursor at = row_cursor(data, 0, data->row_count);
+    at.beside[0] = &kept->own_rows;
+    at.beside[1] = &held->own_rows;
+    while (row_next(&at)) {
+        const struct token_row *row = &data->rows[at.row];
+        struct data *side = taken[at.row / 8] >> (at.row % 8) & 1 ? held : kept;
+        ((struct token_row *)side->own_rows.data)[side->row_count++] = *row;
+        side->files[row->file].end = side->row_count;
     }
     for (int64_t f = 1; f < data->file_count; f++) { /* a file without rows ends where the one before does */
         struct data_file *k = &kept->files[f], *h = &held->files[f];

@@ -39,7 +39,7 @@ struct data {
     const struct token_row *rows;
     int64_t row_count;
     int64_t tokens, trained, longest; /* of these rows */
-    int64_t most_tokens;              /* the limit for a row, as asked for */
+    int64_t max_tokens;               /* the limit for a row, as asked for */
     struct data_file *files;
     int64_t file_count;
     struct data_account account;
@@ -54,7 +54,7 @@ struct data {
 };
 
 struct data_limits {
-    int64_t most_tokens;     /* of a row */
+    int64_t max_tokens;      /* of a row */
     enum data_excess excess; /* what becomes of longer ones */
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */

@@ -1,33 +1,30 @@
 /* One pass over the rows, from the table in the cache into a new one. */
 #include "data/lengths.h"
 
-enum { REST = 1 << 18 }; /* rows after which pages are given back */
+#include "data/cursor.h"
 
 struct pass {
     struct data *data;
-    int64_t most;
+    int64_t max_tokens;
     enum data_excess excess;
     struct token_row *out;
     int64_t count;
 };
 
-static enum status too_long(const struct data *data, int64_t most)
+static enum status too_long(const struct data *data, int64_t max_tokens)
 {
     int64_t first = -1, rows = 0;
-    for (int64_t r = 0; r < data->row_count; r++) {
-        if (data->rows[r].count > most) {
-            first = first < 0 ? r : first;
+    for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);)
+        if (data->rows[at.row].count > max_tokens) {
+            first = first < 0 ? at.row : first;
             rows++;
         }
-        if (r % REST == REST - 1)
-            data_rest(data);
-    }
     const struct token_row *row = &data->rows[first];
     const struct data_account *a = &data->account;
     return fail(ERR_DATA,
                 "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld rows have more (the longest is %s:%lld "
                 "with %lld): raise --max-length (up to the model's window), or choose --excess-length truncate, split or drop",
-                data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)most, (long long)rows,
+                data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)max_tokens, (long long)rows,
                 (long long)data->row_count, data->files[a->longest_file].path, (long long)a->longest_line, (long long)a->longest);
 }
 
@@ -61,14 +58,14 @@ static enum status take_long(struct pass *p, const struct token_row *row)
     switch (p->excess) {
     case EXCESS_TRUNCATE:
         a->truncated++;
-        a->lost_tokens += row->count - p->most;
-        add_piece(p, row, 0, p->most);
+        a->lost_tokens += row->count - p->max_tokens;
+        add_piece(p, row, 0, p->max_tokens);
         break;
     case EXCESS_SPLIT:
         a->split++;
-        for (int64_t from = 0; from + 1 < row->count; from += p->most - 1) {
+        for (int64_t from = 0; from + 1 < row->count; from += p->max_tokens - 1) {
             a->windows++;
-            add_piece(p, row, from, row->count - from < p->most ? row->count - from : p->most);
+            add_piece(p, row, from, row->count - from < p->max_tokens ? row->count - from : p->max_tokens);
         }
         break;
     default:
@@ -80,50 +77,44 @@ static enum status take_long(struct pass *p, const struct token_row *row)
 }
 
 /* How many rows there will be at most. */
-static int64_t most_rows(const struct data *data, int64_t most, enum data_excess excess)
+static int64_t max_rows(const struct data *data, int64_t max_tokens, enum data_excess excess)
 {
     int64_t count = data->row_count;
-    for (int64_t r = 0; r < data->row_count && excess == EXCESS_SPLIT; r++) {
-        int64_t n = data->rows[r].count;
-        count += n > most ? (n - 2) / (most - 1) : 0;
-        if (r % REST == REST - 1)
-            data_rest(data);
+    if (excess != EXCESS_SPLIT)
+        return count;
+    for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);) {
+        int64_t n = data->rows[at.row].count;
+        count += n > max_tokens ? (n - 2) / (max_tokens - 1) : 0;
     }
     return count;
 }
 
-static void give_back(const struct data *data, const struct table *table)
+enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_excess excess)
 {
-    data_rest(data);
-    table_rest(table);
-}
-
-enum status lengths_apply(struct data *data, int64_t most, enum data_excess excess)
-{
-    if (data->longest <= most)
+    if (data->longest <= max_tokens)
         return OK;
     if (excess == EXCESS_ERROR)
-        return too_long(data, most);
-    if (excess == EXCESS_SPLIT && most < 2)
+        return too_long(data, max_tokens);
+    if (excess == EXCESS_SPLIT && max_tokens < 2)
         return fail(ERR_ARGUMENT, "--excess-length split needs a --max-length of 2 at least: one token predicts the next");
     struct table table;
-    TRY(table_open(&table, data->table_dir, most_rows(data, most, excess), (int64_t)sizeof(struct token_row)));
-    struct pass p = {.data = data, .most = most, .excess = excess, .out = table.data};
+    TRY(table_open(&table, data->table_dir, max_rows(data, max_tokens, excess), (int64_t)sizeof(struct token_row)));
+    struct pass p = {.data = data, .max_tokens = max_tokens, .excess = excess, .out = table.data};
     enum status status = OK;
     int64_t file = 0;
-    for (int64_t r = 0; r < data->row_count && status == OK; r++) {
-        for (; r >= data->files[file].end; file++)
+    struct row_cursor at = row_cursor(data, 0, data->row_count);
+    at.beside[0] = &table;
+    while (status == OK && row_next(&at)) {
+        const struct token_row *row = &data->rows[at.row];
+        for (; at.row >= data->files[file].end; file++)
             data->files[file].end = p.count;
-        if (data->rows[r].count <= most)
-            p.out[p.count++] = data->rows[r];
+        if (row->count <= max_tokens)
+            p.out[p.count++] = *row;
         else
-            status = take_long(&p, &data->rows[r]);
-        if (r % REST == REST - 1)
-            give_back(data, &table);
+            status = take_long(&p, row);
     }
     for (; file < data->file_count; file++)
         data->files[file].end = p.count;
-    give_back(data, &table);
     data->own_rows = table;
     data->rows = table.data;
     data->row_count = p.count;

@@ -4,15 +4,14 @@
 
 #include "data/data.h"
 
-/* Replaces the rows of a data set by such of at most `most` tokens, and counts in its account what that did to them:
+/* Replaces the rows of a data set by such of at most `max_tokens` tokens, and counts in its account what that did to them:
  *
  *     EXCESS_ERROR      ERR_DATA that says how many are longer, and names the first and the longest
  *     EXCESS_TRUNCATE   the end is cut off
- *     EXCESS_SPLIT      windows of `most` tokens, each beginning with the last token of the one before: every target is kept
- *                       once, but what lies before its window is not seen
- *     EXCESS_DROP       the row is left out
+ *     EXCESS_SPLIT      windows of `max_tokens` tokens, each beginning with the last token of the one before: every target is
+ * kept once, but what lies before its window is not seen EXCESS_DROP       the row is left out
  *
  * A cut row, or a window, without a target is left out. If no row is longer nothing is allocated. */
-enum status lengths_apply(struct data *data, int64_t most, enum data_excess excess);
+enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_excess excess);
 
 #endif

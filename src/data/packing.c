@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REST = 1 << 18, PAIRS = 512 }; /* rows after which pages are given back; pairs that are tried to fill a window exactly */
+#include "data/cursor.h"
+
+enum { PAIRS_MAX = 512 }; /* that are tried to fill a window exactly */
 
 /* --- windows ------------------------------------------------------------------------------------------------------------ */
 
@@ -39,7 +41,7 @@ static void choose(const struct stock *s, int64_t free, int64_t *length, int64_t
     if (*length == free)
         return;
     int64_t a = *length, b = free - a;
-    for (int tried = 0; tried < PAIRS && a && b <= a; tried++) {
+    for (int tried = 0; tried < PAIRS_MAX && a && b <= a; tried++) {
         if (s->left[b] > (a == b)) {
             *length = a;
             *follower = b;
@@ -80,7 +82,7 @@ static enum status fill_window(struct packing *p, struct stock *s)
         if (!free)
             break;
     }
-    p->most_rows = rows > p->most_rows ? rows : p->most_rows;
+    p->max_rows = rows > p->max_rows ? rows : p->max_rows;
     return OK;
 }
 
@@ -129,36 +131,30 @@ static int64_t length_of(const struct token_row *row)
     return row->count > 0 ? row->count : 1;
 }
 
-static void rest_rows(const struct data *data, const struct packing *p, int64_t i)
+static struct row_cursor packed_rows(const struct packing *p, const struct data *data)
 {
-    if (i % REST != REST - 1)
-        return;
-    data_rest(data);
-    table_rest(&p->sorted);
+    struct row_cursor at = row_cursor(data, p->first, p->rows);
+    at.beside[0] = &p->sorted;
+    return at;
 }
 
 /* The rows by length, equal ones in their order: a counting sort. */
 static enum status sort_rows(struct packing *p, const struct data *data)
 {
-    const struct token_row *rows = data->rows + p->first;
     int64_t *place = memory_alloc((p->longest + 2) * (int64_t)sizeof *place), *sorted;
     p->length_begin = memory_alloc((p->longest + 2) * (int64_t)sizeof *p->length_begin);
     enum status status = place && p->length_begin ? OK : ERR_MEMORY;
     if (status == OK)
         status = table_open(&p->sorted, data->table_dir, p->rows, (int64_t)sizeof *sorted);
     sorted = p->sorted.data;
-    for (int64_t r = 0; r < p->rows && status == OK; r++) {
-        place[length_of(&rows[r]) + 1]++;
-        rest_rows(data, p, r);
-    }
+    for (struct row_cursor at = packed_rows(p, data); status == OK && row_next(&at);)
+        place[length_of(&data->rows[at.row]) + 1]++;
     for (int64_t n = 0; n <= p->longest && status == OK; n++)
         place[n + 1] += place[n];
     if (status == OK)
         memcpy(p->length_begin, place, (size_t)(p->longest + 2) * sizeof *place);
-    for (int64_t r = 0; r < p->rows && status == OK; r++) {
-        sorted[place[length_of(&rows[r])]++] = p->first + r;
-        rest_rows(data, p, r);
-    }
+    for (struct row_cursor at = packed_rows(p, data); status == OK && row_next(&at);)
+        sorted[place[length_of(&data->rows[at.row])]++] = at.row;
     memory_free(place);
     return status;
 }
@@ -195,7 +191,7 @@ static void expand(const struct packing *p, int64_t window, int64_t *rows, int64
 static enum status put_in_order(struct packing *p, const struct data *data)
 {
     TRY(table_open(&p->order, data->table_dir, p->rows, (int64_t)sizeof(int64_t)));
-    int64_t *order = p->order.data, *rows = memory_alloc(p->most_rows * (int64_t)sizeof *rows), used = 0;
+    int64_t *order = p->order.data, *rows = memory_alloc(p->max_rows * (int64_t)sizeof *rows), used = 0;
     if (!rows)
         return ERR_MEMORY;
     for (int64_t w = 0; w < p->windows; w++) {
@@ -216,11 +212,10 @@ enum status packing_init(struct packing *p, const struct data *data, int64_t fir
 {
     int64_t tokens = 0;
     *p = (struct packing){.first = first, .rows = rows, .longest = 1};
-    for (int64_t r = first; r < first + rows; r++) {
-        int64_t length = length_of(&data->rows[r]);
+    for (struct row_cursor at = packed_rows(p, data); row_next(&at);) {
+        int64_t length = length_of(&data->rows[at.row]);
         p->longest = length > p->longest ? length : p->longest;
         tokens += length;
-        rest_rows(data, p, r);
     }
     p->window = window < tokens ? window : tokens; /* nothing is longer */
     if (p->longest > p->window)

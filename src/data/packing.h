@@ -24,7 +24,7 @@ struct packing {
     int64_t first, rows; /* the rows of the data set that are packed */
     int64_t window;      /* tokens */
     int64_t windows;
-    int64_t most_rows; /* of a window */
+    int64_t max_rows; /* of a window */
     int64_t longest;
     struct pack_group *groups;
     struct pack_entry *entries;
@@ -38,7 +38,7 @@ struct packing {
 enum status packing_init(struct packing *p, const struct data *data, int64_t first, int64_t rows, int64_t window, bool in_order);
 void packing_free(struct packing *p);
 
-/* The rows of a window, ascending; there are most_rows at most. Nothing is allocated. */
+/* The rows of a window, ascending; there are max_rows at most. Nothing is allocated. */
 void packing_window(const struct packing *p, int64_t window, int64_t *rows, int64_t *count);
 
 #endif

@@ -1,214 +1,74 @@
-/* A recursive descent over the text. Strings are most of a row, so their bytes are looked at eight at a time. */
+/* The values of a row become Jansson's, as the reader meets them. */
 #include "data/parse.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "base/json_reader.h"
 #include "base/utf8.h"
 
-enum { DEPTH = 64, NUMBER = 48 };
+enum { NESTING_MAX = 64, ESCAPED_KEY_MAX = 64 };
 
-struct parser {
-    const char *at, *end;
-    int depth;
-    struct buffer scratch; /* of strings with escapes */
-};
+static json_t *parse_value(struct json_reader *r, int depth);
 
-static json_t *parse_value(struct parser *p);
-
-static void skip_white(struct parser *p)
+static json_t *parse_string(struct json_reader *r)
 {
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r'))
-        p->at++;
+    struct json_span text;
+    return json_reader_string(r, &text) == OK ? json_stringn_nocheck(text.text, (size_t)text.length) : NULL;
 }
 
-static bool take(struct parser *p, char c)
+static json_t *parse_scalar(struct json_reader *r)
 {
-    skip_white(p);
-    if (p->at == p->end || *p->at != c)
+    struct json_scalar scalar;
+    if (json_reader_scalar(r, &scalar) != OK)
+        return NULL;
+    switch (scalar.type) {
+    case JSON_INTEGER: return json_integer(scalar.integer);
+    case JSON_REAL: return json_real(scalar.real);
+    default: return scalar.type == JSON_NULL ? json_null() : json_boolean(scalar.type == JSON_TRUE);
+    }
+}
+
+/* One key and its value. What is rare in a key is for the judge: that it comes twice, a NUL, and many bytes with an escape. */
+static bool take_member(struct json_reader *r, int depth, json_t *object)
+{
+    struct json_span key;
+    char copy[ESCAPED_KEY_MAX];
+    size_t before = json_object_size(object);
+    if (json_reader_key(r, &key) != OK || memchr(key.text, 0, (size_t)key.length))
         return false;
-    p->at++;
-    return true;
-}
-
-/* Bytes that end a run of plain characters, each as its highest bit: '"', '\\', control characters, and all that are not ASCII.
- * A bit above the first that is set may be wrong. */
-static uint64_t stops(uint64_t x)
-{
-    const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
-    uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
-    return ((quote - ones) | (slash - ones) | (x - ones * ' ') | x) & high;
-}
-
-/* The end of the run of plain characters at p->at. */
-static const char *plain_end(const struct parser *p)
-{
-    const char *at = p->at;
-    for (uint64_t x; p->end - at >= 8; at += 8) {
-        memcpy(&x, at, 8);
-        if (stops(x))
-            break;
-    }
-    while (at < p->end && *at != '"' && *at != '\\' && (unsigned char)*at >= ' ' && (unsigned char)*at < 0x80)
-        at++;
-    return at;
-}
-
-/* Moves over characters that need nothing done, whole ones beyond ASCII included. */
-static bool skip_plain(struct parser *p)
-{
-    for (;;) {
-        p->at = plain_end(p);
-        if (p->at == p->end || (unsigned char)*p->at < 0x80)
-            return p->at < p->end;
-        int size = utf8_sequence(p->at, p->end - p->at);
-        if (size <= 0)
+    if (key.text == r->text.data) { /* the value's strings will take this place */
+        if (key.length > ESCAPED_KEY_MAX)
             return false;
-        p->at += size;
+        key.text = memcpy(copy, key.text, (size_t)key.length);
     }
+    return json_object_setn_new_nocheck(object, key.text, (size_t)key.length, parse_value(r, depth)) == 0 &&
+           json_object_size(object) > before;
 }
 
-static bool take_escape(struct parser *p)
+static bool fill(struct json_reader *r, int depth, char close, json_t *value)
 {
-    char bytes[4];
-    p->at++;
-    int32_t code = json_escape(&p->at, p->end);
-    return code >= 0 && buffer_append(&p->scratch, bytes, utf8_encode((uint32_t)code, bytes)) == OK;
-}
-
-/* Behind the quote. */
-static json_t *parse_string(struct parser *p)
-{
-    const char *begin = p->at;
-    if (!skip_plain(p))
-        return NULL;
-    if (*p->at == '"')
-        return json_stringn_nocheck(begin, (size_t)(p->at++ - begin));
-    p->scratch.size = 0;
-    while (*p->at == '\\') {
-        if (buffer_append(&p->scratch, begin, p->at - begin) != OK || !take_escape(p))
-            return NULL;
-        begin = p->at;
-        if (!skip_plain(p))
-            return NULL;
-    }
-    if (*p->at != '"' || buffer_append(&p->scratch, begin, p->at - begin) != OK)
-        return NULL;
-    p->at++;
-    return json_stringn_nocheck(p->scratch.data, (size_t)p->scratch.size);
-}
-
-static bool digit(const char *at, const char *end)
-{
-    return at < end && *at >= '0' && *at <= '9';
-}
-
-static json_t *parse_number(struct parser *p)
-{
-    char text[NUMBER];
-    const char *begin = p->at, *at = begin + (*begin == '-');
-    bool real = false;
-    if (!digit(at, p->end) || (*at == '0' && digit(at + 1, p->end)))
-        return NULL;
-    while (digit(at, p->end))
-        at++;
-    if (at - begin > 18) /* it may not fit into 64 bits */
-        return NULL;
-    if (at < p->end && *at == '.') {
-        real = true;
-        for (at++; digit(at, p->end); at++)
-            ;
-        if (at[-1] == '.')
-            return NULL;
-    }
-    if (at < p->end && (*at == 'e' || *at == 'E'))
-        return NULL;
-    if (at - begin >= NUMBER)
-        return NULL;
-    memcpy(text, begin, (size_t)(at - begin));
-    text[at - begin] = 0;
-    p->at = at;
-    char *stop;
-    if (!real)
-        return json_integer(strtoll(text, NULL, 10));
-    double value = strtod(text, &stop);
-    return *stop == 0 && isfinite(value) ? json_real(value) : NULL;
-}
-
-static json_t *parse_word(struct parser *p)
-{
-    static const struct {
-        const char *text;
-        size_t length;
-        json_t *(*make)(void);
-    } words[] = {{"true", 4, json_true}, {"false", 5, json_false}, {"null", 4, json_null}};
-    for (int i = 0; i < 3; i++)
-        if ((size_t)(p->end - p->at) >= words[i].length && memcmp(p->at, words[i].text, words[i].length) == 0) {
-            p->at += words[i].length;
-            return words[i].make();
-        }
-    return NULL;
-}
-
-/* Behind the bracket. */
-static bool fill_list(struct parser *p, json_t *list)
-{
-    if (take(p, ']'))
-        return true;
-    do
-        if (json_array_append_new(list, parse_value(p)) != 0)
+    bool more;
+    while (json_reader_next(r, close, &more) == OK) {
+        if (!more)
+            return true;
+        if (close == '}' ? !take_member(r, depth, value) : json_array_append_new(value, parse_value(r, depth)) != 0)
             return false;
-    while (take(p, ','));
-    return take(p, ']');
-}
-
-/* One key and its value. Keys with anything but plain characters are not known here. */
-static bool take_member(struct parser *p, json_t *object)
-{
-    if (!take(p, '"'))
-        return false;
-    const char *key = p->at;
-    p->at = plain_end(p);
-    size_t length = (size_t)(p->at - key), before = json_object_size(object);
-    if (p->at == p->end || *p->at++ != '"' || !take(p, ':'))
-        return false;
-    return json_object_setn_new_nocheck(object, key, length, parse_value(p)) == 0 && json_object_size(object) > before;
-}
-
-static bool fill_object(struct parser *p, json_t *object)
-{
-    if (take(p, '}'))
-        return true;
-    do
-        if (!take_member(p, object))
-            return false;
-    while (take(p, ','));
-    return take(p, '}');
-}
-
-static json_t *parse_value(struct parser *p)
-{
-    skip_white(p);
-    if (p->at == p->end)
-        return NULL;
-    char c = *p->at;
-    if (c == '"') {
-        p->at++;
-        return parse_string(p);
     }
+    return false;
+}
+
+static json_t *parse_value(struct json_reader *r, int depth)
+{
+    char c = json_reader_peek(r);
+    if (c == '"')
+        return parse_string(r);
     if (c != '{' && c != '[')
-        return c == '-' || (c >= '0' && c <= '9') ? parse_number(p) : parse_word(p);
-    if (p->depth == DEPTH)
+        return parse_scalar(r);
+    if (depth == NESTING_MAX || json_reader_enter(r, c) != OK)
         return NULL;
-    p->at++;
-    p->depth++;
     json_t *value = c == '{' ? json_object() : json_array();
-    bool right = value && (c == '{' ? fill_object(p, value) : fill_list(p, value));
-    p->depth--;
-    if (right)
+    if (value && fill(r, depth + 1, c == '{' ? '}' : ']', value))
         return value;
     json_decref(value);
     return NULL;
@@ -216,14 +76,16 @@ static json_t *parse_value(struct parser *p)
 
 json_t *parse_quickly(const char *text, int64_t length)
 {
-    struct parser p = {.at = text, .end = text + length};
-    json_t *tree = parse_value(&p);
-    skip_white(&p);
-    if (p.at < p.end) {
+    struct json_reader reader;
+    if (utf8_invalid(text, length) >= 0)
+        return NULL;
+    json_reader_init(&reader, text, length, "row");
+    json_t *tree = parse_value(&reader, 0);
+    if (tree && json_reader_end(&reader) != OK) {
         json_decref(tree);
         tree = NULL;
     }
-    buffer_free(&p.scratch);
+    json_reader_free(&reader);
     return tree;
 }
 

@@ -1,31 +1,11 @@
-/* Rows: parsed, recognised, encoded. */
+/* A row's way: its keys say its kind, the kind says how it is read, and what was read is encoded. It is read once: an ordinary
+ * conversation straight into the values of the chat template (text/chat/line.c), everything else into a tree (data/parse.h). */
 #include "data/row.h"
 
 #include <string.h>
 
 #include "data/conversation.h"
 #include "data/parse.h"
-#include "text/chat/chat.h"
-
-enum { KEYS = 2 };
-
-/* The keys by which a kind is known: all of them must be there. */
-static const struct {
-    const char *name;
-    const char *key[KEYS];
-} KINDS[ROW_KINDS] = {
-    [ROW_MESSAGES] = {"messages", {"messages"}},
-    [ROW_PROMPT] = {"prompt and completion", {"prompt", "completion"}},
-    [ROW_TEXT] = {"text", {"text"}},
-    [ROW_ALPACA] = {"Alpaca", {"instruction", "output"}},
-    [ROW_SHAREGPT] = {"ShareGPT", {"conversations"}},
-    [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
-};
-
-const char *row_kind_name(enum row_kind kind)
-{
-    return KINDS[kind].name;
-}
 
 /* What a row holds, ready to be encoded: a conversation with the place of its first trained message, or a text with that of its
  * first trained byte. */
@@ -36,74 +16,6 @@ struct content {
     const char *prompt, *rest;
     int64_t prompt_length, rest_length;
 };
-
-/* --- recognising -------------------------------------------------------------------------------------------------------- */
-
-static enum status list_keys(struct buffer *text, const json_t *tree)
-{
-    const char *key;
-    json_t *value;
-    char name[PARSE_SHOWN];
-    int count = 0;
-    json_object_foreach((json_t *)tree, key, value)
-    {
-        if (++count > 8)
-            return buffer_format(text, ", ...");
-        TRY(buffer_format(text, "%s\"%s\"%s", count > 1 ? ", " : "", parse_shown(name, key),
-                          json_is_null(value) ? " (null)" : ""));
-    }
-    return count ? OK : buffer_format(text, "none");
-}
-
-/* "\"prompt\" but no \"completion\"" for a kind of which one key is there. */
-static enum status name_half(struct buffer *text, const json_t *tree)
-{
-    for (int k = 0; k < ROW_KINDS; k++) {
-        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
-        if (!b || !json_member(tree, a) == !json_member(tree, b))
-            continue;
-        bool first = json_member(tree, a) != NULL;
-        return buffer_format(text, "it has \"%s\" but no \"%s\"; ", first ? a : b, first ? b : a);
-    }
-    return OK;
-}
-
-static enum status unknown_keys(const json_t *tree)
-{
-    struct buffer keys = {0}, half = {0};
-    enum status status = list_keys(&keys, tree);
-    if (status == OK)
-        status = name_half(&half, tree);
-    if (status == OK)
-        status = fail(
-            ERR_DATA,
-            "the row is of no known kind: %sits keys are %s; known are \"messages\" | \"prompt\" and \"completion\" | \"text\" | "
-            "\"instruction\" and \"output\" | \"conversations\" | \"chosen\" and \"rejected\"",
-            half.size ? half.data : "", keys.data);
-    buffer_free(&keys);
-    buffer_free(&half);
-    return status;
-}
-
-static enum status recognise(const json_t *tree, enum row_kind *kind)
-{
-    int found = -1;
-    if (!json_is_object(tree))
-        return fail(ERR_DATA, "the row is %s, not a JSON object", json_kind(tree));
-    for (int k = 0; k < ROW_KINDS; k++) {
-        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
-        if (!json_member(tree, a) || (b && !json_member(tree, b)))
-            continue;
-        if (found >= 0)
-            return fail(ERR_DATA, "the row could be two kinds: %s by \"%s\", and %s by \"%s\"; keep the keys of one",
-                        KINDS[found].name, KINDS[found].key[KINDS[found].key[1] != NULL], KINDS[k].name, b ? b : a);
-        found = k;
-    }
-    if (found < 0)
-        return unknown_keys(tree);
-    *kind = (enum row_kind)found;
-    return OK;
-}
 
 /* --- what each kind holds ------------------------------------------------------------------------------------------------ */
 
@@ -156,8 +68,8 @@ static enum status take_answer(struct content *c, const char *key)
 static int64_t common_text(const json_t *a, const json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
-    size_t n = 0, least = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
-    while (n < least && x[n] == y[n])
+    size_t n = 0, end = json_string_length(a) < json_string_length(b) ? json_string_length(a) : json_string_length(b);
+    while (n < end && x[n] == y[n])
         n++;
     while (n > 0 && n < json_string_length(a) && ((unsigned char)x[n] & 0xc0) == 0x80)
         n--;
@@ -249,20 +161,27 @@ static enum status encode_conversation(const struct chat *chat, struct content *
     return status;
 }
 
+static enum status encode_tree(const struct chat *chat, struct content *c, enum row_kind kind, struct chat_row *out)
+{
+    TRY(take(c, kind));
+    return c->messages ? encode_conversation(chat, c, out)
+                       : plain_encode(chat, c->prompt, c->prompt_length, c->rest, c->rest_length, out);
+}
+
 enum status row_encode(const struct chat *chat, const char *text, int64_t length, struct chat_row *out, enum row_kind *kind)
 {
-    struct content c = {0};
-    *kind = ROW_MESSAGES;
-    if (chat_encode_line(chat, text, length, out))
+    struct row_outline outline;
+    enum status status = row_recognise(&outline, text, length);
+    *kind = outline.kind;
+    if (status == OK && *kind == ROW_MESSAGES && outline.alone && chat_encode_line(chat, text, length, out)) {
+        json_decref(outline.tree);
         return OK;
-    enum status status = parse_row(&c.tree, text, length);
+    }
+    if (status == OK && !outline.tree)
+        status = parse_row(&outline.tree, text, length);
+    struct content c = {.tree = outline.tree};
     if (status == OK)
-        status = recognise(c.tree, kind);
-    if (status == OK)
-        status = take(&c, *kind);
-    if (status == OK)
-        status = c.messages ? encode_conversation(chat, &c, out)
-                            : plain_encode(chat, c.prompt, c.prompt_length, c.rest, c.rest_length, out);
+        status = encode_tree(chat, &c, *kind, out);
     json_decref(c.messages);
     json_decref(c.tools);
     json_decref(c.tree);

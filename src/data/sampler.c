@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define UNITS_MOST (INT64_C(1) << 40) /* of permute */
+#define UNITS_MAX (INT64_C(1) << 40) /* of permute */
 #define PART_KEY UINT64_C(0x9E3779B97F4A7C15)
 
 static enum status check(const struct sampler *s)
@@ -45,9 +45,9 @@ static enum status fill_share(struct sampler *s, struct sampler_share *share, do
         TRY(packing_init(&share->packing, s->data, share->first, share->rows, s->window, !s->shuffle));
         share->units = share->packing.windows;
     }
-    if (!(weight >= 0) || weight * (double)share->units > (double)(UNITS_MOST - s->units))
+    if (!(weight >= 0) || weight * (double)share->units > (double)(UNITS_MAX - s->units))
         return fail(ERR_ARGUMENT, "a weight of %g for %lld rows: an epoch has at most %lld", weight, (long long)share->rows,
-                    (long long)UNITS_MOST);
+                    (long long)UNITS_MAX);
     share->whole = (int64_t)floor(weight);
     share->part = (int64_t)llround((weight - floor(weight)) * (double)share->units);
     share->begin = s->units;
@@ -65,19 +65,19 @@ static enum status fill(struct sampler *s)
         cut_shares(s, weight);
     for (int64_t i = 0; i < s->share_count && status == OK; i++) {
         status = fill_share(s, &s->shares[i], weight[i]);
-        int64_t most = s->shares[i].packing.most_rows;
-        rows_of_unit = most > rows_of_unit ? most : rows_of_unit;
+        int64_t rows = s->shares[i].packing.max_rows;
+        rows_of_unit = rows > rows_of_unit ? rows : rows_of_unit;
     }
     memory_free(weight);
     TRY(status);
     if (!s->units)
         return fail(ERR_ARGUMENT, "the weights of the data files leave not one row for an epoch");
     int64_t units = s->units_per_step < s->units ? s->units_per_step : s->units;
-    if (__builtin_mul_overflow(units, rows_of_unit, &s->most_rows))
-        s->most_rows = INT64_MAX;
-    if (s->window && s->share_count == 1 && s->shares[0].whole == 1 && !s->shares[0].part && s->most_rows > s->data->row_count)
-        s->most_rows = s->data->row_count;
-    s->taken = memory_alloc(s->most_rows * (int64_t)sizeof *s->taken);
+    if (__builtin_mul_overflow(units, rows_of_unit, &s->max_rows))
+        s->max_rows = INT64_MAX;
+    if (s->window && s->share_count == 1 && s->shares[0].whole == 1 && !s->shares[0].part && s->max_rows > s->data->row_count)
+        s->max_rows = s->data->row_count;
+    s->taken = memory_alloc(s->max_rows * (int64_t)sizeof *s->taken);
     return s->taken ? OK : ERR_MEMORY;
 }
 

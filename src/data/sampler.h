@@ -31,8 +31,8 @@ struct sampler {
     int64_t units; /* of an epoch */
     struct sampler_share *shares;
     int64_t share_count;
-    int64_t most_rows; /* that a step can have */
-    int64_t *taken;    /* [most_rows] the last step's rows */
+    int64_t max_rows; /* that a step can have */
+    int64_t *taken;   /* [max_rows] the last step's rows */
 };
 
 /* The data set must outlive the sampler and keep its rows. ERR_DATA where a row is longer than the window. */

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { DEPTH = 2048 }; /* of nested brackets, as deep as the parser goes */
+enum { NESTING_MAX = 2048 }; /* of nested brackets, as deep as the parser goes */
 
 static bool white(char c)
 {
@@ -78,7 +78,7 @@ static int64_t behind_word(const struct scan *s, int64_t at)
 /* Behind the object or list that begins at `at`, -1 if the text ends inside it, and -2 with *at where brackets do not fit. */
 static int64_t behind_brackets(const struct scan *s, int64_t *at)
 {
-    char open[DEPTH];
+    char open[NESTING_MAX];
     int depth = 0;
     for (int64_t i = *at; i < s->end; i++) {
         char c = s->text[i];
@@ -87,7 +87,7 @@ static int64_t behind_brackets(const struct scan *s, int64_t *at)
             if (i < 0)
                 return -1;
         } else if (c == '{' || c == '[') {
-            if (depth == DEPTH) {
+            if (depth == NESTING_MAX) {
                 *at = i;
                 return -2;
             }

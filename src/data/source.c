@@ -13,8 +13,8 @@
 #include "base/unpack.h"
 #include "data/scan.h"
 
-#define MOST_ROW ((int64_t)64 << 20) /* bytes of one row */
-enum { MOST_FILES = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
+#define ROW_BYTES_MAX ((int64_t)64 << 20) /* bytes of one row */
+enum { FILES_MAX = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
 
 struct source_file {
     const char *path;
@@ -41,8 +41,8 @@ void source_block_free(struct source_block *block)
 
 static enum status add_file(struct source *s, const char *path, double weight)
 {
-    if (s->count == MOST_FILES)
-        return fail(ERR_ARGUMENT, "more than %d data files; join some of them", MOST_FILES);
+    if (s->count == FILES_MAX)
+        return fail(ERR_ARGUMENT, "more than %d data files; join some of them", FILES_MAX);
     TRY(memory_grow(&s->files, &s->capacity, s->count + 1, (int64_t)sizeof *s->files));
     char *copy = arena_text(&s->arena, path, (int64_t)strlen(path));
     if (!copy)
@@ -333,11 +333,11 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
         drop_scanned(s, text);
         if (s->scan.last)
             return OK;
-        if (text->size >= MOST_ROW)
+        if (text->size >= ROW_BYTES_MAX)
             return fail(ERR_DATA, "%s:%lld: the row that begins here is longer than %lld MB", path, (long long)s->scan.line,
-                        (long long)(MOST_ROW >> 20));
+                        (long long)(ROW_BYTES_MAX >> 20));
         size = text->size * 2 > bytes ? text->size * 2 : bytes;
-        size = size > MOST_ROW && bytes < MOST_ROW ? MOST_ROW : size;
+        size = size > ROW_BYTES_MAX && bytes < ROW_BYTES_MAX ? ROW_BYTES_MAX : size;
     }
 }
 

@@ -41,7 +41,7 @@ enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_
     data->rows = row;
     data->tokens = tokens;
     data->trained = rows * (length - 1);
-    data->longest = data->most_tokens = length;
+    data->longest = data->max_tokens = length;
     data->row_count = rows;
     return OK;
 }

@@ -3,7 +3,7 @@
 
 #include "data/token_cache.h"
 
-enum { CAUSE_MOST = 300 };
+enum { CAUSE_BYTES_MAX = 300 };
 
 void token_block_clear(struct token_block *block)
 {
@@ -69,9 +69,9 @@ enum status token_block_skip(struct token_block *block, int64_t file, int64_t li
 {
     block->skipped++;
     int length = 0;
-    while (cause[length] && cause[length] != '\n' && length < CAUSE_MOST)
+    while (cause[length] && cause[length] != '\n' && length < CAUSE_BYTES_MAX)
         length++;
-    while (length && length == CAUSE_MOST && ((unsigned char)cause[length] & 0xC0) == 0x80)
+    while (length && length == CAUSE_BYTES_MAX && ((unsigned char)cause[length] & 0xC0) == 0x80)
         length--; /* no half of a character */
     return buffer_format(&block->list, "%lld:%lld: %.*s\n", (long long)file, (long long)line, length, cause);
 }

@@ -8,12 +8,12 @@
 #include "data/token_log.h"
 #include "text/chat/chat.h"
 
-/* Raised whenever the layout of the files changes. What the texts' code makes of a row is in TEXT_DIGEST. */
+/* Raised whenever the layout of the files changes. */
 enum { VERSION = 3 };
 
 #define UNUSED_SECONDS (30.0 * 86400)
 
-extern const char *const text_digest; /* of the sources that turn a row into tokens; made by the build */
+extern const char *const token_digest; /* of the sources that turn a row into tokens; made by the build */
 
 static enum status make_key(struct digest *out, struct source *source, const struct token_key *key)
 {
@@ -21,7 +21,8 @@ static enum status make_key(struct digest *out, struct source *source, const str
     int64_t numbers[] = {VERSION, key->all_tokens, key->vocabulary, source_files(source)};
     hash_init(&hash);
     hash_add(&hash, HONE_VERSION, (int64_t)sizeof HONE_VERSION);
-    hash_add(&hash, text_digest, (int64_t)strlen(text_digest));
+    hash_add(&hash, token_digest, (int64_t)strlen(token_digest));
+    hash_add(&hash, jansson_version_str(), (int64_t)strlen(jansson_version_str()));
     hash_add(&hash, numbers, (int64_t)sizeof numbers);
     for (int64_t f = 0; f < source_files(source); f++) {
         struct hash content;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #define WHOLE_CHECK INT64_C(67108864) /* bytes of tokens that are checked whenever a cache is opened */
-enum { LIST_MOST = 65536 };           /* of the list of skipped rows */
+enum { LIST_BYTES_MAX = 65536 };      /* of the list of skipped rows */
 
 struct record {
     struct digest key;
@@ -49,7 +49,7 @@ static struct digest hash_of(const void *bytes, int64_t count)
 /* As many whole lines of the list as there is room for. */
 static int64_t list_bytes(const struct token_block *block, int64_t used)
 {
-    int64_t n = block->list.size < LIST_MOST - used ? block->list.size : LIST_MOST - used;
+    int64_t n = block->list.size < LIST_BYTES_MAX - used ? block->list.size : LIST_BYTES_MAX - used;
     while (n > 0 && block->list.data[n - 1] != '\n')
         n--;
     return n > 0 ? n : 0;

@@ -119,3 +119,8 @@ bool unicode_printable(int32_t code)
     default: return true;
     }
 }
+
+const char *unicode_library(void)
+{
+    return utf8proc_version();
+}

@@ -42,4 +42,7 @@ int32_t unicode_title(int32_t code);
 /* Not a control, format, surrogate, private, unassigned or separator code: what Python's repr shows as it is. */
 bool unicode_printable(int32_t code);
 
+/* The version of the library whose tables these are, for those who keep what came of them. */
+const char *unicode_library(void);
+
 #endif

@@ -334,7 +334,7 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     *result = (struct run_result){.loss = NAN};
     TRY(directory_make(output));
     r.metrics = file_join(&t->arena, output, "metrics.jsonl");
-    r.sequences = arena_array(&t->arena, t->sampler.most_rows, sizeof *r.sequences);
+    r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
     if (!r.metrics || !r.sequences)
         return ERR_MEMORY;
     TRY(cut_metrics(&r));

@@ -89,7 +89,7 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
                                               [CHOICE_excess_length_split] = EXCESS_SPLIT,
                                               [CHOICE_excess_length_drop] = EXCESS_DROP};
     *limits = (struct data_limits){
-        .most_tokens = o->max_length ? o->max_length : config->window,
+        .max_tokens = o->max_length ? o->max_length : config->window,
         .excess = excess[o->excess_length],
         .skip_bad = o->bad_rows == CHOICE_bad_rows_skip,
         .vocabulary = config->vocabulary,
@@ -97,8 +97,8 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
         .model_dir = o->model_name_or_path,
         .cache_dir = cache_directory(arena, o->cache_dir),
     };
-    if (limits->most_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->most_tokens,
+    if (limits->max_tokens > config->window)
+        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->max_tokens,
                     (long long)config->window);
     return OK;
 }
@@ -126,7 +126,7 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size are two ways to say what to validate on: give one of them");
     if (ready_for & TRAINER_MEASURE)
-        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.most_tokens,
+        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.max_tokens,
                             limits.vocabulary, (uint64_t)o->seed);
     if (!o->dataset_path)
         return OK;

@@ -51,7 +51,7 @@ static enum status run(const char *dir, const char *adapter, const char *path, F
     enum status status;
     struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     TRY(session_open(&s, &options));
-    struct data_limits limits = {.most_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
+    struct data_limits limits = {.max_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
     TRY_GOTO(data_open(&data, path, &chat, &limits), done);
     TRY_GOTO(session_add(&s, NET_LOGITS, tokens, tokens, 0, &index), done);
     TRY_GOTO(session_plan(&s), done);

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "data/data.h"
+#include "data/cursor.h"
 #include "tiny_model.h"
 
 enum { ROWS = 200 };
@@ -107,7 +107,7 @@ static int set_up(void **state)
 {
     (void)state;
     remove_tree(cache);
-    limits = (struct data_limits){.most_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
+    limits = (struct data_limits){.max_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
     write_chats(-1, NULL);
     warnings = 0;
     return 0;
@@ -200,13 +200,13 @@ static void a_row_that_is_too_long_is_an_error_that_names_it(void **state)
     assert_int_equal(data.account.longest_line, data.rows[longest].line);
     assert_int_equal(data.account.longest, data.longest);
     data_close(&data);
-    limits.most_tokens = 60;
+    limits.max_tokens = 60;
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, text);
     assert_null(chat);
     limits.cache_dir = NULL;
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, text);
     limits.cache_dir = cache;
-    limits.most_tokens = 512;
+    limits.max_tokens = 512;
     limits.vocabulary = 100;
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "chats.jsonl:2: token");
     chat_close(chat);
@@ -243,25 +243,25 @@ static void long_rows_are_truncated_split_or_dropped_and_counted(void **state)
     (void)state;
     struct data whole, data;
     open_data(&whole);
-    for (limits.most_tokens = 2; limits.most_tokens < 100; limits.most_tokens += 7) {
-        int64_t most = limits.most_tokens, longer = 0, beyond = 0, in_long = 0;
+    for (limits.max_tokens = 2; limits.max_tokens < 100; limits.max_tokens += 7) {
+        int64_t max_tokens = limits.max_tokens, longer = 0, beyond = 0, in_long = 0;
         for (int64_t r = 0; r < ROWS; r++)
-            if (whole.rows[r].count > most) {
+            if (whole.rows[r].count > max_tokens) {
                 longer++;
-                beyond += whole.rows[r].count - most;
+                beyond += whole.rows[r].count - max_tokens;
                 in_long += whole.rows[r].count;
             }
         warnings = 0;
         limits.excess = EXCESS_SPLIT;
         open_data(&data);
         check_counters(&data);
-        check_windows(&whole, &data, most, data.account.emptied);
+        check_windows(&whole, &data, max_tokens, data.account.emptied);
         assert_int_equal(data.trained, whole.trained);
         assert_int_equal(data.account.split, longer);
         assert_int_equal(data.account.windows, data.row_count + data.account.emptied - (ROWS - longer));
         assert_int_equal(data.account.lost_tokens, 0);
         data_close(&data);
-        if (most > 50) {
+        if (max_tokens > 50) {
             limits.excess = EXCESS_TRUNCATE;
             open_data(&data);
             check_counters(&data);
@@ -281,7 +281,7 @@ static void long_rows_are_truncated_split_or_dropped_and_counted(void **state)
     }
     data_close(&whole);
     struct chat *chat = NULL;
-    limits.most_tokens = 1;
+    limits.max_tokens = 1;
     limits.excess = EXCESS_SPLIT;
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_ARGUMENT, "split needs");
     limits.excess = EXCESS_DROP;
@@ -521,6 +521,28 @@ static int remove_model(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
+/* A table of rows that is in a file, so that its pages really go. */
+static void a_walk_meets_each_row_once_and_loses_none(void **state)
+{
+    (void)state;
+    enum { MADE = 2 * CURSOR_STRIDE + 3 };
+    struct data data;
+    int64_t met = 0, lines = 0;
+    assert_ok(data_make_up(&data, MADE, 1, 7, 1));
+    assert_true(data.own_rows.in_file);
+    struct row_cursor at = row_cursor(&data, 1, MADE - 1);
+    at.beside[0] = &data.own_tokens;
+    for (; row_next(&at); met++) {
+        assert_int_equal(at.row, met + 1);
+        lines += data.rows[at.row].line;
+    }
+    assert_int_equal(met, MADE - 1);
+    assert_int_equal(lines, (int64_t)MADE * (MADE + 1) / 2 - 1);
+    at = row_cursor(&data, 5, 0);
+    assert_false(row_next(&at));
+    data_close(&data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,6 +557,7 @@ int main(void)
         TEST(a_split_takes_each_row_once_in_order),
         TEST(a_split_of_all_or_nothing_is_refused),
         TEST(seeds_split_differently),
+        TEST(a_walk_meets_each_row_once_and_loses_none),
         TEST(every_allocation_may_fail),
         TEST(the_directory_of_caches_is_found),
     };

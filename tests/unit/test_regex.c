@@ -1,9 +1,13 @@
 /* text: patterns, and the scanners that stand for the published ones. */
 #include "test.h"
 
+#include <stdio.h>
+
 #include "base/utf8.h"
 #include "text/tokenizer/regex.h"
 #include "text/tokenizer/scanner.h"
+#include "text/tokenizer/tokenizer.h"
+#include "text/unicode.h"
 
 /* The classes of patterns are those of the library that made the file. */
 static void patterns_mean_what_oniguruma_means(void **state)
@@ -123,11 +127,28 @@ static void scanners_find_what_their_patterns_find(void **state)
     regex_search_free(search);
 }
 
+static void what_is_kept_names_the_libraries(void **state)
+{
+    (void)state;
+    char patterns[REGEX_LIBRARY];
+    int major, minor, unicode;
+    struct hash expected, got;
+    hash_init(&expected);
+    hash_init(&got);
+    assert_int_equal(sscanf(regex_library(patterns), "%d.%d %*s %d.", &major, &minor, &unicode), 3);
+    hash_add(&expected, patterns, (int64_t)strlen(patterns) + 1);
+    assert_int_equal(sscanf(unicode_library(), "%d.%d", &major, &minor), 2);
+    hash_add(&expected, unicode_library(), (int64_t)strlen(unicode_library()) + 1);
+    tokenizer_fingerprint(&got);
+    assert_int_equal(hash_end(&got).low, hash_end(&expected).low);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_mean_what_oniguruma_means),
         cmocka_unit_test(scanners_find_what_their_patterns_find),
+        cmocka_unit_test(what_is_kept_names_the_libraries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,27 @@ static void nothing_is_lost_behind_a_nul(void **state)
     chat_row_free(&made);
 }
 
+static void outline(const char *row, enum row_kind kind, bool alone, bool parsed)
+{
+    struct row_outline got;
+    assert_ok(row_recognise(&got, row, (int64_t)strlen(row)));
+    assert_int_equal(got.kind, kind);
+    assert_int_equal(got.alone, alone);
+    assert_int_equal(got.tree != NULL, parsed);
+    json_decref(got.tree);
+}
+
+static void keys_say_the_kind_before_a_row_is_read(void **state)
+{
+    (void)state;
+    outline("{\"messages\": [], \"tools\": null}", ROW_MESSAGES, true, false);
+    outline("{\"messages\": [], \"tools\": []}", ROW_MESSAGES, false, false);
+    outline("{\"id\": {\"text\": \"}\\\"\"}, \"conversations\": 1}", ROW_SHAREGPT, false, false);
+    outline("{\"rejected\": 0, \"prompt\": \"a\", \"chosen\": 0}", ROW_PREFERENCE, false, false);
+    outline("{\"\\u0074ext\": \"a\", \"messages\": null}", ROW_TEXT, true, false);
+    outline("{\"text\": \"a\", \"x\": 1 2}", ROW_TEXT, false, false); /* keys alone: who reads the row will refuse it */
+}
+
 static void refuse(const char *row, const char *says)
 {
     struct chat_row made = {0};
@@ -129,6 +150,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
            "\"c\"}",
            "keep one of them");
     refuse("{\"messages\": [{\"role\": \"\\u001b[2J\", \"content\": \"a\"}]}", "the role \"?[2J\"");
+    refuse("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"x\": 1e999}]}", "real number overflow");
+    refuse("{\"text\": \"a\", \"messages\": tru}", "broken JSON"); /* not: two kinds */
     refuse("{", "column 1: broken JSON: string or '}' expected near end of file; a row must stand on one line, or in an array");
     refuse("{\"instruction\": \"\", \"input\": null, \"output\": \"b\"}", "\"instruction\" is empty");
     refuse("{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "pair 1 of \"history\"");
@@ -399,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_become_tokens),
         cmocka_unit_test(nothing_is_lost_behind_a_nul),
+        cmocka_unit_test(keys_say_the_kind_before_a_row_is_read),
         cmocka_unit_test(rows_that_cannot_be_used_say_why),
         cmocka_unit_test(the_quick_parser_never_disagrees),
         cmocka_unit_test(checks_find_what_they_are_for),

@@ -205,7 +205,7 @@ static void windows_are_filled_exactly_where_two_rows_do(void **state)
     assert_ok(packing_init(&p, &data, 0, data.row_count, 10, false));
     assert_int_equal(p.windows, EACH + EACH / 2 + (EACH + 2) / 3);
     int64_t taken[8], count;
-    assert_true(p.most_rows == 3);
+    assert_true(p.max_rows == 3);
     packing_window(&p, 0, taken, &count);
     assert_int_equal(count, 2);
     packing_free(&p);
@@ -235,12 +235,12 @@ static void packing_loses_nothing(void **state)
             rows[i] = (struct token_row){.count = (int32_t)(philox(trial, 2, (uint64_t)i).word[0] % (uint64_t)(window + 1))};
         struct packing p;
         assert_ok(packing_init(&p, &data, first, n - first, window, trial % 2));
-        int64_t *taken = malloc((size_t)p.most_rows * sizeof *taken), before = -1;
+        int64_t *taken = malloc((size_t)p.max_rows * sizeof *taken), before = -1;
         memset(seen, 0, sizeof seen);
         for (int64_t w = 0; w < p.windows; w++) {
             int64_t tokens = 0;
             packing_window(&p, w, taken, &count);
-            assert_in_range(count, 1, p.most_rows);
+            assert_in_range(count, 1, p.max_rows);
             assert_true(trial % 2 == 0 || taken[0] > before);
             before = taken[0];
             for (int64_t i = 0; i < count; i++) {
@@ -265,7 +265,7 @@ static void count_epoch(struct sampler *s, int64_t epoch, int *times)
         const int64_t *taken;
         int64_t count;
         assert_ok(sampler_step(s, epoch * sampler_steps(s) + step, &taken, &count));
-        assert_in_range(count, 1, s->most_rows);
+        assert_in_range(count, 1, s->max_rows);
         for (int64_t i = 0; i < count; i++)
             times[taken[i]]++;
     }

@@ -256,7 +256,7 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
                "\n{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}\n");
     snprintf(path, sizeof path, "%s/chats.jsonl", m.dir);
     open_tiny(&s, &m, "float32");
-    struct data_limits limits = {.most_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = m.dir};
+    struct data_limits limits = {.max_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = m.dir};
     assert_ok(data_open(&data, path, &chat, &limits));
     assert_ok(eval_open(&v, &s, &data, 64));
     assert_ok(session_plan(&s));

@@ -45,7 +45,7 @@ static int set_up(void **state)
 {
     (void)state;
     assert_ok(directory_remove(cache));
-    limits = (struct data_limits){.most_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
+    limits = (struct data_limits){.max_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
     write_chats();
     warnings = 0;
     return 0;

@@ -122,16 +122,21 @@ enum status chat_need_template(const struct chat *chat)
                                        "there");
 }
 
+void chat_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
+                    struct jinja_variable out[static CHAT_VARIABLES])
+{
+    out[0] = (struct jinja_variable){template->messages, messages};
+    out[1] = (struct jinja_variable){template->tools, tools ? tools : json_null()};
+    out[2] = (struct jinja_variable){template->documents, json_null()};
+    out[3] = (struct jinja_variable){template->prompt, json_boolean(generation_prompt)};
+}
+
 enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
                      struct jinja_output *out)
 {
-    const struct jinja_variable variables[] = {
-        {template->messages, messages},
-        {template->tools, tools ? tools : json_null()},
-        {template->documents, json_null()},
-        {template->prompt, json_boolean(generation_prompt)},
-    };
-    return jinja_render_with(template->jinja, variables, (int64_t)(sizeof variables / sizeof *variables), NULL, NULL, out);
+    struct jinja_variable variables[CHAT_VARIABLES];
+    chat_variables(template, messages, tools, generation_prompt, variables);
+    return jinja_render_with(template->jinja, variables, CHAT_VARIABLES, NULL, NULL, out);
 }
 
 /* The template for a row: the one for tools where the row has some. */

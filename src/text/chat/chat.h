@@ -25,8 +25,8 @@ struct chat;
 enum status chat_open(struct chat **out, const char *model_dir);
 void chat_close(struct chat *chat); /* NULL is fine */
 
-/* Adds to the hash what decides how a row becomes tokens and mask: the files that chat_open reads, by name and content, and
- * today's date where one of them asks for it. Far cheaper than opening. */
+/* Adds to the hash what decides how a row becomes tokens and mask, but for hone's own sources: the files that chat_open reads, by
+ * name and content, the libraries below tokenizers, and today's date where a file asks for it. Far cheaper than opening. */
 enum status chat_fingerprint(const char *model_dir, struct hash *hash);
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);

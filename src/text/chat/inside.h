@@ -38,6 +38,11 @@ struct chat_message {
 
 enum speaker speaker_of(const char *role, int64_t length);
 
+/* What a template is given, under transformers' names. Messages of NULL are left out; tools of NULL are none. */
+enum { CHAT_VARIABLES = 4 };
+void chat_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
+                    struct jinja_variable out[static CHAT_VARIABLES]);
+
 /* Renders checked messages. */
 enum status chat_run(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
                      struct jinja_output *out);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "text/chat/inside.h"
 
-enum { MOST_TEMPLATE = 4 << 20, MOST_CONFIG = 64 << 20 };
+enum { TEMPLATE_BYTES_MAX = 4 << 20, CONFIG_BYTES_MAX = 64 << 20 };
 
 static enum status out_of_memory(void)
 {
@@ -35,7 +35,7 @@ static enum status parse_json_template(struct jinja **out, const json_t *text, c
         return fail(ERR_FORMAT, "%s: two chat templates of one name", path);
     if (!json_is_string(text))
         return fail(ERR_FORMAT, "%s: \"chat_template\" must be a string or a list of {\"name\", \"template\"}", path);
-    if (json_string_length(text) > MOST_TEMPLATE)
+    if (json_string_length(text) > TEMPLATE_BYTES_MAX)
         return fail(ERR_FORMAT, "%s: \"chat_template\" is longer than any template", path);
     return jinja_parse(out, json_string_value(text), (int64_t)json_string_length(text), path);
 }
@@ -69,7 +69,7 @@ static enum status open_templates(struct chat *chat, const char *dir, const json
         TRY(take_templates(chat, config, config_path));
     } else {
         struct buffer source = {0};
-        enum status status = file_read(&source, path, MOST_TEMPLATE);
+        enum status status = file_read(&source, path, TEMPLATE_BYTES_MAX);
         if (status == OK)
             status = jinja_parse(&chat->plain.jinja, source.data, source.size, path);
         buffer_free(&source);
@@ -113,7 +113,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
     if (!file_exists(path))
         return OK;
     json_t *config;
-    TRY(json_parse_file(&config, path, MOST_CONFIG));
+    TRY(json_parse_file(&config, path, CONFIG_BYTES_MAX));
     const json_t *ids = json_object_get(config, "eos_token_id"), *id;
     enum status status = OK;
     size_t i;
@@ -130,7 +130,7 @@ static enum status read_config(struct chat *chat, const char *path, json_t **con
     if (!path)
         return ERR_MEMORY;
     if (file_exists(path))
-        TRY(json_parse_file_reals(config, path, MOST_CONFIG));
+        TRY(json_parse_file_reals(config, path, CONFIG_BYTES_MAX));
     if (*config && !json_is_object(*config))
         return fail(ERR_FORMAT, "%s: must be a JSON object", path);
     return take_specials(chat, *config);
@@ -225,9 +225,6 @@ static enum status hash_file(struct hash *hash, struct arena *arena, const char 
     return OK;
 }
 
-/* Changed where the same files come to give other tokens or another mask. */
-static const char RULES[] = "chat 2";
-
 enum status chat_fingerprint(const char *model_dir, struct hash *hash)
 {
     static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
@@ -235,7 +232,7 @@ enum status chat_fingerprint(const char *model_dir, struct hash *hash)
     struct arena arena = {0};
     enum status status = OK;
     bool dated = false;
-    hash_add(hash, RULES, (int64_t)sizeof RULES);
+    tokenizer_fingerprint(hash);
     for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
         status = hash_file(hash, &arena, model_dir, names[i], &dated);
     if (dated) {

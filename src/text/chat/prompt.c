@@ -44,10 +44,10 @@ static int64_t whole_markers(const char *text, int64_t size)
 
 static int64_t common(const char *text, int64_t size, const struct piece *prompt)
 {
-    int64_t n = 0, most = size < prompt->size ? size : prompt->size;
-    while (n < most && text[n] == prompt->text[n])
+    int64_t n = 0, end = size < prompt->size ? size : prompt->size;
+    while (n < end && text[n] == prompt->text[n])
         n++;
-    return n < most ? whole_markers(text, n) : n;
+    return n < end ? whole_markers(text, n) : n;
 }
 
 /* The text behind the last byte of a message, up to the next message's first. Without bytes of it: nothing. */
@@ -130,7 +130,7 @@ enum status prompt_learn(struct chat *chat)
 }
 
 /* How much of a prompt must be found for it to be one: half of it, or its first line where that is less. */
-static int64_t least(const struct piece *prompt)
+static int64_t min_length(const struct piece *prompt)
 {
     const char *line = prompt->size ? memchr(prompt->text, '\n', (size_t)prompt->size) : NULL;
     int64_t half = (prompt->size + 1) / 2;
@@ -140,7 +140,7 @@ static int64_t least(const struct piece *prompt)
 /* The end of the longest beginning of the prompt in text[begin, end), the last of its length; -1: there is none. */
 static int64_t search(const char *text, int64_t begin, int64_t end, const struct piece *prompt)
 {
-    int64_t found = -1, longest = least(prompt);
+    int64_t found = -1, longest = min_length(prompt);
     for (int64_t at = begin; prompt->size && at < end; at++) {
         int64_t n = text[at] == prompt->text[0] ? common(text + at, end - at, prompt) : 0;
         if (n > 0 && n >= longest) {

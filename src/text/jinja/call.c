@@ -75,7 +75,7 @@ enum status value_call(struct render *render, struct value callee, const struct 
     }
 }
 
-enum { MOST_RANGE = 100000 }; /* jinja2's sandbox has the same */
+enum { RANGE_MAX = 100000 }; /* jinja2's sandbox has the same */
 
 static enum status global_range(struct render *render, struct value self, const struct args *args, struct value *out)
 {
@@ -96,8 +96,8 @@ static enum status global_range(struct render *render, struct value self, const 
     if (number[2] == 0)
         return render_fail(render, ERR_DATA, "range: the step must not be zero");
     for (int64_t at = number[0]; number[2] > 0 ? at < number[1] : at > number[1]; count++)
-        if (__builtin_add_overflow(at, number[2], &at) || count >= MOST_RANGE)
-            return render_fail(render, ERR_LIMIT, "range: more than %d numbers", MOST_RANGE);
+        if (__builtin_add_overflow(at, number[2], &at) || count >= RANGE_MAX)
+            return render_fail(render, ERR_LIMIT, "range: more than %d numbers", RANGE_MAX);
     TRY(value_list(render, VALUE_RANGE, count, out));
     out->list->start = number[0];
     out->list->stop = number[1];

@@ -295,7 +295,7 @@ enum status render_end(enum status status, struct jinja_output *out)
     return status;
 }
 
-static enum status set_all(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context)
+enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context)
 {
     const char *name;
     json_t *item;
@@ -314,7 +314,7 @@ enum status jinja_render_with(const struct jinja *jinja, const struct jinja_vari
     render_begin(&render, budget, out);
     enum status status = render_use(&render, jinja);
     if (status == OK)
-        status = set_all(&render, variables, count, context);
+        status = render_set(&render, variables, count, context);
     if (status == OK)
         status = render_body(&render, out);
     return render_end(status, out);

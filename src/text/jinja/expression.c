@@ -10,12 +10,12 @@ typedef enum status level(struct parser *parser, struct node **out);
 
 static level parse_or, parse_and, parse_not, parse_compare, parse_sum, parse_concat, parse_product, parse_power, parse_primary;
 
-enum { MOST_DEPTH = 200 };
+enum { NESTING_MAX = 200 };
 
 static enum status enter(struct parser *parser)
 {
-    if (parser->depth >= MOST_DEPTH)
-        return parse_fail(parser, ERR_LIMIT, "expressions nest more than %d deep", MOST_DEPTH);
+    if (parser->depth >= NESTING_MAX)
+        return parse_fail(parser, ERR_LIMIT, "expressions nest more than %d deep", NESTING_MAX);
     parser->depth++;
     return OK;
 }
@@ -411,7 +411,7 @@ enum status parse_postfix(struct parser *parser, struct node *self, struct node 
     return OK;
 }
 
-enum { DOTTED_MOST = 8 };
+enum { DOTTED_MAX = 8 };
 
 static enum status parse_dotted(struct parser *parser, const char **out)
 {
@@ -419,8 +419,8 @@ static enum status parse_dotted(struct parser *parser, const char **out)
         return parse_fail(parser, ERR_FORMAT, "the name of a filter or test is expected, not '%s'", parser->token->text);
     *out = parser->token++->text;
     for (int parts = 1; parse_at(parser, TOKEN_OPERATOR, ".") && parser->token[1].kind == TOKEN_NAME; parts++) {
-        if (parts == DOTTED_MOST)
-            return parse_fail(parser, ERR_FORMAT, "a name of more than %d parts", DOTTED_MOST);
+        if (parts == DOTTED_MAX)
+            return parse_fail(parser, ERR_FORMAT, "a name of more than %d parts", DOTTED_MAX);
         *out = arena_format(&parser->jinja->arena, "%s.%s", *out, parser->token[1].text);
         if (!*out)
             return ERR_MEMORY;

@@ -70,6 +70,25 @@ int64_t jinja_number(const struct jinja *jinja, const char *name);
 enum status jinja_render_with(const struct jinja *jinja, const struct jinja_variable *variables, int64_t count,
                               const json_t *context, const struct jinja_budget *budget, struct jinja_output *out);
 
+/* The same for the text of a row of a data set, without a JSON tree of it: {"messages": [...]} of which each message has a role
+ * and a content that are texts, and no tool calls. Before it is rendered, `accept` sees who speaks in it and may refuse. False:
+ * the row was refused, is another kind of row, broken, or too rare for this way, or rendering it failed; jinja_render_with has to
+ * say what it is. */
+struct jinja_message {
+    const char *role;
+    int64_t role_length;
+};
+
+struct jinja_row {
+    const char *text;
+    int64_t length;
+    bool (*accept)(void *context, const struct jinja_message *messages, int64_t count);
+    void *context;
+};
+
+bool jinja_render_row(const struct jinja *jinja, const struct jinja_row *row, const struct jinja_variable *variables,
+                      int64_t count, struct jinja_output *out);
+
 /* A variable that has the same text (copied) in every render. Not while another thread renders. */
 enum status jinja_constant(struct jinja *jinja, const char *name, const char *data, int64_t size);
 

@@ -5,7 +5,7 @@
 
 #include "text/jinja/ast.h"
 
-enum { MOST_DEPTH = 200 };
+enum { NESTING_MAX = 200 };
 
 enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...)
 {
@@ -304,8 +304,8 @@ static enum status parse_data(struct parser *parser, struct node **out)
 
 static enum status parse_body(struct parser *parser, const char *const *ends, struct nodes *out)
 {
-    if (parser->depth >= MOST_DEPTH)
-        return parse_fail(parser, ERR_LIMIT, "blocks nest more than %d deep", MOST_DEPTH);
+    if (parser->depth >= NESTING_MAX)
+        return parse_fail(parser, ERR_LIMIT, "blocks nest more than %d deep", NESTING_MAX);
     parser->depth++;
     for (;;) {
         struct node *node;

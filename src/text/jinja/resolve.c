@@ -131,15 +131,15 @@ static enum status resolve_methods(struct resolver *r, struct node *node, const 
     return OK;
 }
 
-enum { MOST_NESTED = 2000 }; /* a + b + c + ... nests without brackets, so the parser does not see it */
+enum { NESTING_MAX = 2000 }; /* a + b + c + ... nests without brackets, so the parser does not see it */
 
 static enum status resolve(struct resolver *r, struct node *node)
 {
     if (!node)
         return OK;
-    if (r->nested >= MOST_NESTED)
+    if (r->nested >= NESTING_MAX)
         return fail(ERR_LIMIT, "%s:%d: an expression of more than %d parts nests too deeply", r->jinja->where, node->line,
-                    MOST_NESTED);
+                    NESTING_MAX);
     r->nested++;
     TRY(resolve(r, node->a));
     TRY(resolve(r, node->b));

@@ -52,13 +52,9 @@ enum status exec_assign(struct render *render, struct frame *frame, const struct
  * of all values until the end. */
 void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out);
 enum status render_use(struct render *render, const struct jinja *jinja);
+enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context);
 enum status render_body(struct render *render, struct jinja_output *out);
 enum status render_end(enum status status, struct jinja_output *out); /* gives the status back */
-
-/* json.c: the text of a row straight to values, its messages tagged as jinja_render tags them. False: it is not an object
- * with "messages" and "tools" alone, is not JSON, or has something rare in it that only the other reader knows. Strings may point
- * into the text. *tools is VALUE_ABSENT where there are none. */
-bool json_row(struct render *render, const char *text, int64_t length, struct value *messages, struct value *tools);
 
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 

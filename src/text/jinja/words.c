@@ -155,7 +155,7 @@ static enum status hand_out(struct render *render, struct pieces *pieces, bool r
     return OK;
 }
 
-static enum status split_spaces(struct render *render, const struct text *text, int64_t most, struct value *out)
+static enum status split_spaces(struct render *render, const struct text *text, int64_t max_splits, struct value *out)
 {
     struct pieces pieces = {0};
     for (int64_t at = 0;;) {
@@ -168,7 +168,7 @@ static enum status split_spaces(struct render *render, const struct text *text, 
         int64_t begin = at;
         while (at < text->size && !unicode_space((next = char_next(text->data, text->size, at, &code), code)))
             at = next;
-        if (most-- == 0) { /* the rest, with the space at its end, as Python leaves it */
+        if (max_splits-- == 0) { /* the rest, with the space at its end, as Python leaves it */
             TRY(add_piece(render, &pieces, text, begin, text->size));
             break;
         }
@@ -177,11 +177,12 @@ static enum status split_spaces(struct render *render, const struct text *text, 
     return hand_out(render, &pieces, false, out);
 }
 
-static enum status split_bind(struct render *render, struct value self, const struct args *args, struct value v[2], int64_t *most)
+static enum status split_bind(struct render *render, struct value self, const struct args *args, struct value v[2],
+                              int64_t *max_splits)
 {
     TRY(args_bind(render, args, "split", "sep maxsplit", 0, v));
     TRY(need_text(render, self, "split"));
-    *most = v[1].kind == VALUE_INT && v[1].integer >= 0 ? v[1].integer : INT64_MAX;
+    *max_splits = v[1].kind == VALUE_INT && v[1].integer >= 0 ? v[1].integer : INT64_MAX;
     if (v[0].kind == VALUE_ABSENT || v[0].kind == VALUE_NONE)
         return OK;
     TRY(need_text(render, v[0], "split"));
@@ -191,15 +192,15 @@ static enum status split_bind(struct render *render, struct value self, const st
 enum status text_split(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
-    int64_t most;
-    TRY(split_bind(render, self, args, v, &most));
+    int64_t max_splits;
+    TRY(split_bind(render, self, args, v, &max_splits));
     const struct text *text = self.text;
     TRY(render_step(render, text->size / 256));
     if (v[0].kind != VALUE_TEXT)
-        return split_spaces(render, text, most, out);
+        return split_spaces(render, text, max_splits, out);
     struct pieces pieces = {0};
     int64_t begin = 0;
-    for (; most > 0; most--) {
+    for (; max_splits > 0; max_splits--) {
         int64_t at;
         TRY(text_find(render, text, v[0].text, begin, &at));
         if (at < 0)
@@ -214,24 +215,24 @@ enum status text_split(struct render *render, struct value self, const struct ar
 enum status text_rsplit(struct render *render, struct value self, const struct args *args, struct value *out)
 {
     struct value v[2] = {{0}};
-    int64_t most;
-    TRY(split_bind(render, self, args, v, &most));
+    int64_t max_splits;
+    TRY(split_bind(render, self, args, v, &max_splits));
     if (v[0].kind != VALUE_TEXT) {
-        if (most != INT64_MAX)
+        if (max_splits != INT64_MAX)
             return render_fail(render, ERR_UNSUPPORTED, "rsplit at whitespace with a maxsplit");
-        return split_spaces(render, self.text, most, out);
+        return split_spaces(render, self.text, max_splits, out);
     }
     const struct text *text = self.text, *part = v[0].text;
     struct pieces pieces = {0};
     int64_t end = text->size;
     TRY(render_step(render, text->size / 64 * (part->size / 64 + 1)));
-    for (int64_t at = end - part->size; at >= 0 && most > 0; at--) {
+    for (int64_t at = end - part->size; at >= 0 && max_splits > 0; at--) {
         if (memcmp(text->data + at, part->data, (size_t)part->size) != 0)
             continue;
         TRY(add_piece(render, &pieces, text, at + part->size, end));
         end = at;
         at = end - part->size + 1;
-        most--;
+        max_splits--;
     }
     TRY(add_piece(render, &pieces, text, 0, end));
     return hand_out(render, &pieces, true, out);

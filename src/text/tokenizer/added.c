@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 
 /* A longer token would let a small file make the search slow. */
-enum { LENGTH_MOST = 4096 };
+enum { TOKEN_BYTES_MAX = 4096 };
 
 /* Whether any byte of [from, to) of the view came from a guarded range. */
 static bool is_guarded(const struct view *view, struct added_guard guard, int64_t from, int64_t to)
@@ -176,9 +176,9 @@ enum status added_add(struct added *added, const struct added_token *token, cons
     struct added_token t = *token;
     if (!t.length)
         return OK;
-    if (t.length > LENGTH_MOST)
+    if (t.length > TOKEN_BYTES_MAX)
         return fail(ERR_LIMIT, "%s: an added token of %lld bytes; at most %d are accepted", where, (long long)t.length,
-                    LENGTH_MOST);
+                    TOKEN_BYTES_MAX);
     if (!(t.content = arena_text(&added->arena, t.content, t.length)))
         return ERR_MEMORY;
     if (!added->index.entries)

@@ -25,9 +25,9 @@ void view_origin(const struct view *view, int64_t from, int64_t to, int64_t *beg
 static enum status reserve(struct aligned *a, int64_t more)
 {
     int64_t need = a->length + more;
-    if (need > a->most)
+    if (need > a->max_length)
         return fail(ERR_LIMIT, "the tokenizer's rules make the text longer than %lld bytes; its normalizer is broken",
-                    (long long)a->most);
+                    (long long)a->max_length);
     if (need <= a->capacity)
         return OK;
     int64_t capacity = need + need / 2 + 64;

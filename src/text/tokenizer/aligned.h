@@ -23,12 +23,12 @@ struct view view_slice(struct view view, int64_t from, int64_t to);
 /* The bytes of the original that [from, to) came from; from < to. */
 void view_origin(const struct view *view, int64_t from, int64_t to, int64_t *begin, int64_t *end);
 
-/* Text being rewritten. Starts as {0} with `most` set: longer than that is ERR_LIMIT, because rules from a file could
+/* Text being rewritten. Starts as {0} with `max_length` set: longer than that is ERR_LIMIT, because rules from a file could
  * double a text again and again. */
 struct aligned {
     char *text;
     int64_t *begin, *end;
-    int64_t length, capacity, most;
+    int64_t length, capacity, max_length;
 };
 
 /* Appends bytes that all came from [begin, end) of the original. */

@@ -8,7 +8,7 @@
 #include "text/tokenizer/bpe.h"
 
 /* Every cut of a token is looked up, so a long one would take quadratic time. */
-enum { SCORED_MOST = 1024 };
+enum { SCORED_BYTES_MAX = 1024 };
 
 #define SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
 
@@ -206,8 +206,9 @@ static enum status find_scored(const struct vocabulary *v, const float *scores, 
             continue;
         if (!isfinite(scores[id]))
             return fail(ERR_FORMAT, "%s: the score of token %lld is not a number", where, (long long)id);
-        if (length > SCORED_MOST)
-            return fail(ERR_LIMIT, "%s: a token of %lld bytes; at most %d are accepted", where, (long long)length, SCORED_MOST);
+        if (length > SCORED_BYTES_MAX)
+            return fail(ERR_LIMIT, "%s: a token of %lld bytes; at most %d are accepted", where, (long long)length,
+                        SCORED_BYTES_MAX);
         uint32_t code;
         for (int64_t at = length ? utf8_decode(text, &code) : 0; at < length; at += utf8_decode(text + at, &code)) {
             int32_t left = vocabulary_id(v, text, at), right = left < 0 ? -1 : vocabulary_id(v, text + at, length - at);

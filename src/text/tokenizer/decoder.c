@@ -11,7 +11,7 @@
 #include "text/tokenizer/regex.h"
 #include "text/tokenizer/sequence.h"
 
-enum { STEPS_MOST = 16 };
+enum { STEPS_MAX = 16 };
 
 struct decode_step {
     enum status (*run)(const struct decode_step *step, const struct decode_pieces *in, bool first, struct decode_pieces *out);
@@ -234,8 +234,8 @@ static enum status open_step(void *context, const char *type, const json_t *json
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(type, KINDS[i].name) != 0)
             continue;
-        if (d->count == STEPS_MOST)
-            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MOST);
+        if (d->count == STEPS_MAX)
+            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
         struct decode_step *step = &d->steps[d->count++];
         step->run = KINDS[i].run;
         return KINDS[i].open(step, json, where);
@@ -248,7 +248,7 @@ enum status decoder_open(struct decoder *d, const json_t *json, const char *wher
     *d = (struct decoder){.spaces = !json || json_is_null(json)};
     if (d->spaces)
         return OK;
-    if (!(d->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *d->steps)))
+    if (!(d->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *d->steps)))
         return ERR_MEMORY;
     return sequence_walk(json, "decoders", open_step, d, where);
 }

@@ -45,12 +45,12 @@
     "\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}"                  \
     "\\x{1e900}-\\x{1e943}"
 
-enum { PATTERNS_MOST = 8 };
+enum { PATTERNS_MAX = 8 };
 
 static const struct pre {
     const char *name;
     bool ignore_merges, begin;
-    const char *patterns[PATTERNS_MOST];
+    const char *patterns[PATTERNS_MAX];
 } PRES[] = {
 #define PRE(name, ignore, begin, ...) {name, ignore, begin, {__VA_ARGS__}},
 #include "text/tokenizer/pre.def"
@@ -74,7 +74,7 @@ static enum status open_cut(struct tokenizer *t, const struct pre *pre, const ch
 {
     json_t *list = json_array();
     int wrong = 0;
-    for (int i = 0; i < PATTERNS_MOST && pre->patterns[i]; i++)
+    for (int i = 0; i < PATTERNS_MAX && pre->patterns[i]; i++)
         wrong |= json_array_append_new(list, json_pack("{s:s, s:{s:s}, s:s}", "type", "Split", "pattern", "Regex",
                                                        pre->patterns[i], "behavior", "Isolated"));
     wrong |=

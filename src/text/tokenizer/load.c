@@ -7,7 +7,7 @@
 #include "base/utf8.h"
 #include "text/tokenizer/parts.h"
 
-#define FILE_MOST ((int64_t)256 << 20)
+#define FILE_BYTES_MAX ((int64_t)256 << 20)
 
 /* The parts of a file. */
 struct source {
@@ -77,7 +77,7 @@ static enum status split(struct json_reader *r, struct source *s, struct arena *
 
 static enum status read_source(struct source *s)
 {
-    TRY(file_read(&s->text, s->path, FILE_MOST));
+    TRY(file_read(&s->text, s->path, FILE_BYTES_MAX));
     int64_t bad = utf8_invalid(s->text.data, s->text.size);
     if (bad >= 0)
         return fail(ERR_FORMAT, "%s: byte %lld is not UTF-8", s->path, (long long)bad);

@@ -14,7 +14,7 @@
 #include "text/unicode.h"
 
 /* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
-enum { STEPS_MOST = 64, SEGMENT_MOST = 4096, GROWTH_MOST = 32, GROWTH_EXTRA = 4096 };
+enum { STEPS_MAX = 64, SEGMENT_BYTES_MAX = 4096, GROWTH_MAX = 32, GROWTH_EXTRA = 4096 };
 
 struct normalize_step {
     enum status (*run)(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view);
@@ -93,8 +93,8 @@ static enum status form_segment(const struct normalize_step *step, struct normal
 {
     if (to == from || (to - from == 1 && (uint8_t)view->text[from] < 0x80))
         return aligned_copy(out, view, from, to);
-    if (to - from > SEGMENT_MOST)
-        return fail(ERR_LIMIT, "a character with more than %d bytes of combining marks at byte %lld", SEGMENT_MOST,
+    if (to - from > SEGMENT_BYTES_MAX)
+        return fail(ERR_LIMIT, "a character with more than %d bytes of combining marks at byte %lld", SEGMENT_BYTES_MAX,
                     (long long)(view->begin ? view->begin[from] : view->base + from));
     utf8proc_ssize_t n;
     while ((n = utf8proc_decompose((const utf8proc_uint8_t *)view->text + from, to - from, scratch->codes, scratch->capacity,
@@ -352,8 +352,8 @@ static enum status open_step(void *context, const char *type, const json_t *json
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(type, KINDS[i].name) != 0)
             continue;
-        if (normalizer->count == STEPS_MOST)
-            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MOST);
+        if (normalizer->count == STEPS_MAX)
+            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
         struct normalize_step *step = &normalizer->steps[normalizer->count++];
         step->form = KINDS[i].form;
         return KINDS[i].open(step, json, where);
@@ -366,7 +366,7 @@ enum status normalizer_open(struct normalizer *normalizer, const json_t *json, c
     *normalizer = (struct normalizer){0};
     if (!json || json_is_null(json))
         return OK;
-    if (!(normalizer->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *normalizer->steps)))
+    if (!(normalizer->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *normalizer->steps)))
         return ERR_MEMORY;
     return sequence_walk(json, "normalizers", open_step, normalizer, where);
 }
@@ -384,7 +384,7 @@ void normalizer_close(struct normalizer *normalizer)
 
 enum status normalizer_run(const struct normalizer *normalizer, struct normalize_scratch *scratch, struct view *view)
 {
-    scratch->text[0].most = scratch->text[1].most = GROWTH_EXTRA + GROWTH_MOST * view->length;
+    scratch->text[0].max_length = scratch->text[1].max_length = GROWTH_EXTRA + GROWTH_MAX * view->length;
     for (int64_t i = 0; i < normalizer->count && view->length; i++)
         TRY(normalizer->steps[i].run(&normalizer->steps[i], scratch, view));
     return OK;

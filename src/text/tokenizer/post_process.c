@@ -9,8 +9,8 @@ static enum status add(struct post_process *post, int64_t id, bool after, int64_
 {
     if (id < 0 || id >= limit)
         return fail(ERR_FORMAT, "%s: the id %lld is not in the vocabulary", where, (long long)id);
-    if ((after ? post->after_count : post->before_count) == POST_PROCESS_MOST)
-        return fail(ERR_LIMIT, "%s: more than %d tokens around a text", where, POST_PROCESS_MOST);
+    if ((after ? post->after_count : post->before_count) == POST_PROCESS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d tokens around a text", where, POST_PROCESS_MAX);
     if (after)
         post->after[post->after_count++] = (int32_t)id;
     else
@@ -83,8 +83,8 @@ static const struct {
 /* One step of a sequence goes around what the steps before it made. */
 static enum status surround(struct post_process *post, const struct post_process *step, const char *where)
 {
-    if (step->before_count + post->before_count > POST_PROCESS_MOST || step->after_count + post->after_count > POST_PROCESS_MOST)
-        return fail(ERR_LIMIT, "%s: more than %d tokens around a text", where, POST_PROCESS_MOST);
+    if (step->before_count + post->before_count > POST_PROCESS_MAX || step->after_count + post->after_count > POST_PROCESS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d tokens around a text", where, POST_PROCESS_MAX);
     memmove(post->before + step->before_count, post->before, (size_t)post->before_count * sizeof *post->before);
     memcpy(post->before, step->before, (size_t)step->before_count * sizeof *post->before);
     memcpy(post->after + post->after_count, step->after, (size_t)step->after_count * sizeof *post->after);

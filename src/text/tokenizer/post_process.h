@@ -5,10 +5,10 @@
 #include "base/json.h"
 #include "base/memory.h"
 
-enum { POST_PROCESS_MOST = 64 };
+enum { POST_PROCESS_MAX = 64 };
 
 struct post_process {
-    int32_t before[POST_PROCESS_MOST], after[POST_PROCESS_MOST];
+    int32_t before[POST_PROCESS_MAX], after[POST_PROCESS_MAX];
     int before_count, after_count;
 };
 

@@ -13,7 +13,7 @@
 #include "text/tokenizer/scanner.h"
 #include "text/tokenizer/sequence.h"
 
-enum { STEPS_MOST = 64, REPLACEMENT_MOST = 4 };
+enum { STEPS_MAX = 64, REPLACEMENT_MAX = 4 };
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define SPACE "\\s"
@@ -40,7 +40,7 @@ struct pretokenize_step {
     bool invert;                   /* what does not match counts as the match */
     const struct scanner *scanner; /* finds what the pattern would; NULL: the pattern has none */
     struct regex *pattern;
-    char text[REPLACEMENT_MOST]; /* what SPACES puts for a space */
+    char text[REPLACEMENT_MAX]; /* what SPACES puts for a space */
     int64_t length;
     enum scheme scheme;
 };
@@ -171,7 +171,7 @@ static enum status run_rewrite(const struct run *run, int64_t k, struct view vie
         return ERR_MEMORY;
     struct aligned *out = &run->scratch->text[k];
     out->length = 0;
-    out->most = REPLACEMENT_MOST * (view.length + 1);
+    out->max_length = REPLACEMENT_MAX * (view.length + 1);
     int64_t begin, end;
     uint32_t code;
     switch (run->p->steps[k].sort) {
@@ -230,8 +230,8 @@ void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pr
 
 static enum status add(struct pretokenizer *p, enum sort sort, struct pretokenize_step **step, const char *where)
 {
-    if (p->count == STEPS_MOST)
-        return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MOST);
+    if (p->count == STEPS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
     *step = &p->steps[p->count++];
     (*step)->sort = sort;
     return OK;
@@ -399,7 +399,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
     *p = (struct pretokenizer){0};
     if (!json || json_is_null(json))
         return OK;
-    if (!(p->steps = memory_alloc(STEPS_MOST * (int64_t)sizeof *p->steps)))
+    if (!(p->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *p->steps)))
         return ERR_MEMORY;
     TRY(sequence_walk(json, "pretokenizers", open_step, p, where));
     for (int64_t i = 0; bytes && i < p->count; i++) {

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "text/tokenizer/regex_syntax.h"
 
-enum { PATTERN_MOST = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
+enum { PATTERN_BYTES_MAX = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
 static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5; /* a hundred times what published patterns take */
 
 struct regex {
@@ -94,8 +94,9 @@ static enum status compile(struct regex **out, const char *pattern, int64_t leng
 
 enum status regex_open(struct regex **out, const char *pattern, int64_t length, const char *where)
 {
-    if (length > PATTERN_MOST)
-        return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length, PATTERN_MOST);
+    if (length > PATTERN_BYTES_MAX)
+        return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length,
+                    PATTERN_BYTES_MAX);
     struct buffer translated = {0};
     enum status status = regex_translate(pattern, length, &translated, where);
     if (status == OK)
@@ -106,8 +107,9 @@ enum status regex_open(struct regex **out, const char *pattern, int64_t length, 
 
 enum status regex_open_literal(struct regex **out, const char *text, int64_t length, const char *where)
 {
-    if (length > PATTERN_MOST)
-        return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length, PATTERN_MOST);
+    if (length > PATTERN_BYTES_MAX)
+        return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length,
+                    PATTERN_BYTES_MAX);
     return compile(out, text, length, PCRE2_UTF | PCRE2_LITERAL, where);
 }
 
@@ -188,4 +190,21 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
     *begin = (int64_t)range[0];
     *end = (int64_t)range[1];
     return OK;
+}
+
+/* PCRE2 gives texts of a few digits and a date; with no place to write to it says how long they are. */
+static int library_text(uint32_t what, char *out, int room)
+{
+    int size = pcre2_config(what, NULL);
+    return size > 0 && size <= room ? pcre2_config(what, out) : 0;
+}
+
+const char *regex_library(char out[static REGEX_LIBRARY])
+{
+    int n = library_text(PCRE2_CONFIG_VERSION, out, REGEX_LIBRARY / 2);
+    if (n)
+        out[n - 1] = ' ';
+    out[n] = 0;
+    library_text(PCRE2_CONFIG_UNICODE_VERSION, out + n, REGEX_LIBRARY / 2);
+    return out;
 }

@@ -145,11 +145,11 @@ static inline enum class class_in(const struct scanner *s, const char *text, int
                                                                          : OTHER;
 }
 
-/* The end of a run of one class that goes on at `at`, of `most` characters (negative: any). */
-static int64_t run_end(const struct scanner *s, const char *text, int64_t length, int64_t at, enum class class, int most)
+/* The end of a run of one class that goes on at `at`, of `max_count` characters (negative: any). */
+static int64_t run_end(const struct scanner *s, const char *text, int64_t length, int64_t at, enum class class, int max_count)
 {
     int n;
-    while (at < length && most-- != 0 && class_in(s, text + at, &n) == class)
+    while (at < length && max_count-- != 0 && class_in(s, text + at, &n) == class)
         at += n;
     return at;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { NESTING_MOST = 8 };
+enum { NESTING_MAX = 8 };
 
 static enum status walk(const json_t *json, const char *list, int nesting, sequence_step *step, void *context, const char *where)
 {
@@ -13,7 +13,7 @@ static enum status walk(const json_t *json, const char *list, int nesting, seque
         return step(context, type, json, where);
     const json_t *steps = json_object_get(json, list), *item;
     size_t i;
-    if (nesting >= NESTING_MOST || !json_is_array(steps))
+    if (nesting >= NESTING_MAX || !json_is_array(steps))
         return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
     json_array_foreach(steps, i, item) TRY(walk(item, list, nesting + 1, step, context, where));
     return OK;

@@ -1,7 +1,11 @@
 /* Tokenizers: tables by id, decoding, and the end. load.c and lists.c build them, encoder.c encodes. */
 #include "text/tokenizer/tokenizer.h"
 
+#include <string.h>
+
 #include "text/tokenizer/parts.h"
+#include "text/tokenizer/regex.h"
+#include "text/unicode.h"
 
 enum { ADDED = 1, SPECIAL = 2 };
 
@@ -20,6 +24,14 @@ enum status tokenizer_finish(struct tokenizer *t)
         t->added_index[token->id] = (int32_t)i;
     }
     return encoder_pool_open(&t->pool);
+}
+
+void tokenizer_fingerprint(struct hash *hash)
+{
+    char patterns[REGEX_LIBRARY];
+    const char *libraries[] = {regex_library(patterns), unicode_library()};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        hash_add(hash, libraries[i], (int64_t)strlen(libraries[i]) + 1);
 }
 
 void tokenizer_close(struct tokenizer *t)

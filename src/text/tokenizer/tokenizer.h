@@ -6,6 +6,7 @@
 #ifndef TEXT_TOKENIZER_TOKENIZER_H
 #define TEXT_TOKENIZER_TOKENIZER_H
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "text/tokenizer/aligned.h"
 
@@ -20,6 +21,9 @@ struct tokens {
 };
 
 void tokens_free(struct tokens *tokens);
+
+/* Adds to the hash the versions of the libraries that decide ids: of patterns (PCRE2), and of normal forms (utf8proc). */
+void tokenizer_fingerprint(struct hash *hash);
 
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);

@@ -16,7 +16,7 @@
 static const double UNKNOWN_PENALTY = 10;
 
 /* All tokens are tried at every byte of a text, so a long one would let a small file make that slow. */
-enum { LENGTH_MOST = 4096 };
+enum { TOKEN_BYTES_MAX = 4096 };
 
 /* The ids of [low, high) whose content has the byte at this depth; contents are at least so long. */
 static void narrow(const struct unigram *u, int64_t *low, int64_t *high, int64_t depth, uint8_t byte)
@@ -138,18 +138,18 @@ enum status unigram_init(struct unigram *u, const struct vocabulary *v, const do
     u->sorted = memory_alloc(v->limit * (int64_t)sizeof *u->sorted);
     if (!u->scores || !u->sorted)
         return ERR_MEMORY;
-    double least = DBL_MAX;
+    double min_score = DBL_MAX;
     int64_t count = 0;
     for (int64_t i = 0; i < v->limit; i++) {
         if (!v->tokens[i].text)
             continue;
         if (!isfinite(scores[i]))
             return fail(ERR_FORMAT, "%s: the score of token %lld is not a number", where, (long long)i);
-        if (v->tokens[i].length > LENGTH_MOST)
+        if (v->tokens[i].length > TOKEN_BYTES_MAX)
             return fail(ERR_LIMIT, "%s: a token of %lld bytes; at most %d are accepted", where, (long long)v->tokens[i].length,
-                        LENGTH_MOST);
+                        TOKEN_BYTES_MAX);
         u->scores[i] = scores[i];
-        least = scores[i] < least ? scores[i] : least;
+        min_score = scores[i] < min_score ? scores[i] : min_score;
         if (!v->tokens[i].length)
             continue;
         u->sorted[count++] = (int32_t)i;
@@ -158,7 +158,7 @@ enum status unigram_init(struct unigram *u, const struct vocabulary *v, const do
     for (int c = 0; c < 256; c++)
         u->first[c + 1] += u->first[c];
     qsort_r(u->sorted, (size_t)count, sizeof *u->sorted, compare, v->tokens);
-    u->unknown_score = least - UNKNOWN_PENALTY;
+    u->unknown_score = min_score - UNKNOWN_PENALTY;
     vocabulary_bytes(v, u->byte_id);
     return OK;
 }

@@ -1,0 +1,9 @@
+/* What a walk over rows gives back. */
+#include "data/cursor.h"
+
+void row_cursor_rest(const struct row_cursor *cursor)
+{
+    data_rest(cursor->data);
+    for (int i = 0; i < CURSOR_TABLES && cursor->beside[i]; i++)
+        table_rest(cursor->beside[i]);
+}

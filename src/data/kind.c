@@ -1,0 +1,174 @@
+/* Kinds by keys. The text is passed over from key to key; only where that gives no kind is the row parsed, to say what is wrong.
+ */
+#include "data/kind.h"
+
+#include <string.h>
+
+#include "base/json_reader.h"
+#include "data/parse.h"
+
+enum { KEYS = 2, KEYS_SHOWN = 8 };
+
+/* The keys by which a kind is known: all of them must be there. */
+static const struct {
+    const char *name;
+    const char *key[KEYS];
+} KINDS[ROW_KINDS] = {
+    [ROW_MESSAGES] = {"messages", {"messages"}},
+    [ROW_PROMPT] = {"prompt and completion", {"prompt", "completion"}},
+    [ROW_TEXT] = {"text", {"text"}},
+    [ROW_ALPACA] = {"Alpaca", {"instruction", "output"}},
+    [ROW_SHAREGPT] = {"ShareGPT", {"conversations"}},
+    [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
+};
+
+const char *row_kind_name(enum row_kind kind)
+{
+    return KINDS[kind].name;
+}
+
+/* Which of the keys above are there. */
+struct keys {
+    bool has[ROW_KINDS][KEYS];
+    bool others;
+};
+
+static void add_key(struct keys *keys, const char *name, int64_t length)
+{
+    bool known = false;
+    for (int k = 0; k < ROW_KINDS; k++)
+        for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
+            if (strncmp(KINDS[k].key[i], name, (size_t)length) == 0 && !KINDS[k].key[i][length])
+                keys->has[k][i] = known = true;
+    keys->others |= !known;
+}
+
+/* The keys of an object's text that are not null. False: it is broken, or no object. */
+static bool keys_of_text(struct keys *keys, const char *text, int64_t length)
+{
+    struct json_reader r;
+    struct json_span key, value;
+    bool more = true;
+    json_reader_init(&r, text, length, "row");
+    enum status status = json_reader_enter(&r, '{');
+    while (status == OK && (status = json_reader_next(&r, '}', &more)) == OK && more) {
+        status = json_reader_key(&r, &key);
+        if (status == OK && json_reader_peek(&r) != 'n')
+            add_key(keys, key.text, key.length);
+        if (status == OK)
+            status = json_reader_value(&r, &value);
+    }
+    json_reader_free(&r);
+    return status == OK;
+}
+
+static void keys_of_tree(struct keys *keys, const json_t *tree)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)tree, key, value)
+    {
+        if (!json_is_null(value))
+            add_key(keys, key, (int64_t)strlen(key));
+    }
+}
+
+/* --- rows that are of no kind ------------------------------------------------------------------------------------------- */
+
+static enum status list_keys(struct buffer *text, const json_t *tree)
+{
+    const char *key;
+    json_t *value;
+    char name[PARSE_SHOWN];
+    int count = 0;
+    json_object_foreach((json_t *)tree, key, value)
+    {
+        if (++count > KEYS_SHOWN)
+            return buffer_format(text, ", ...");
+        TRY(buffer_format(text, "%s\"%s\"%s", count > 1 ? ", " : "", parse_shown(name, key),
+                          json_is_null(value) ? " (null)" : ""));
+    }
+    return count ? OK : buffer_format(text, "none");
+}
+
+/* "\"prompt\" but no \"completion\"" for a kind of which one key is there. */
+static enum status name_half(struct buffer *text, const struct keys *keys)
+{
+    for (int k = 0; k < ROW_KINDS; k++) {
+        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        bool first = keys->has[k][0];
+        if (b && first != keys->has[k][1])
+            return buffer_format(text, "it has \"%s\" but no \"%s\"; ", first ? a : b, first ? b : a);
+    }
+    return buffer_format(text, "%s", "");
+}
+
+static enum status list_kinds(struct buffer *text)
+{
+    for (int k = 0; k < ROW_KINDS; k++) {
+        const char *a = KINDS[k].key[0], *b = KINDS[k].key[1];
+        TRY(buffer_format(text, b ? "%s\"%s\" and \"%s\"" : "%s\"%s\"", k ? " | " : "", a, b));
+    }
+    return OK;
+}
+
+static enum status no_kind(const json_t *tree, const struct keys *keys)
+{
+    struct buffer found = {0}, half = {0}, known = {0};
+    enum status status = list_keys(&found, tree);
+    if (status == OK)
+        status = name_half(&half, keys);
+    if (status == OK)
+        status = list_kinds(&known);
+    if (status == OK)
+        status =
+            fail(ERR_DATA, "the row is of no known kind: %sits keys are %s; known are %s", half.data, found.data, known.data);
+    buffer_free(&found);
+    buffer_free(&half);
+    buffer_free(&known);
+    return status;
+}
+
+static enum status two_kinds(int a, int b)
+{
+    const char *const *first = KINDS[a].key, *const *second = KINDS[b].key;
+    return fail(ERR_DATA, "the row could be two kinds: %s by \"%s\", and %s by \"%s\"; keep the keys of one", KINDS[a].name,
+                first[first[1] != NULL], KINDS[b].name, second[second[1] != NULL]);
+}
+
+/* --- recognising -------------------------------------------------------------------------------------------------------- */
+
+/* How many kinds the keys fit, and the first two of them. */
+static int find_kinds(const struct keys *keys, int found[static 2])
+{
+    int count = 0;
+    for (int k = 0; k < ROW_KINDS; k++)
+        if (keys->has[k][0] && (keys->has[k][1] || !KINDS[k].key[1])) {
+            if (count < 2)
+                found[count] = k;
+            count++;
+        }
+    return count;
+}
+
+enum status row_recognise(struct row_outline *out, const char *text, int64_t length)
+{
+    struct keys keys = {0};
+    int found[2] = {0};
+    *out = (struct row_outline){0};
+    if (!keys_of_text(&keys, text, length) || find_kinds(&keys, found) != 1) {
+        TRY(parse_row(&out->tree, text, length));
+        if (!json_is_object(out->tree))
+            return fail(ERR_DATA, "the row is %s, not a JSON object", json_kind(out->tree));
+        keys = (struct keys){0};
+        keys_of_tree(&keys, out->tree);
+        int count = find_kinds(&keys, found);
+        if (count != 1)
+            return count ? two_kinds(found[0], found[1]) : no_kind(out->tree, &keys);
+    }
+    out->kind = (enum row_kind)found[0];
+    for (int k = 0; k < ROW_KINDS; k++)
+        keys.others |= k != found[0] && (keys.has[k][0] || keys.has[k][1]);
+    out->alone = !keys.others;
+    return OK;
+}
