@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "places.h"
 #include "run/batch.h"
 #include "run/eval.h"
 #include "run/generate.h"
@@ -17,19 +16,6 @@ static void open_tiny(struct session *s, const struct tiny_model *m, const char 
 {
     struct session_options options = {.dir = m->dir, .device = "cpu", .dtype = dtype, .weights = true};
     assert_ok(session_open(s, &options));
-}
-
-static void values_never_overlap(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index;
-    open_tiny(&s, &tied, "float32");
-    assert_ok(session_add(&s, NET_LOSS, 48, 24, 0, &index));
-    check_places(&s.engine.programs[index].lowering);
-    assert_ok(session_add(&s, NET_LOGITS, 7, 1, 20, &index));
-    check_places(&s.engine.programs[index].lowering);
-    session_close(&s);
 }
 
 /* The planner's sum is what the device has allocated, at two batch sizes and in both types. */
@@ -365,7 +351,6 @@ static int remove_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_never_overlap),
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(packed_sequences_do_not_see_each_other),

@@ -1,7 +1,6 @@
 /* Trainers from inside: what a step allocates, recompute, places, the plan, gradients, steps that are skipped, rates. */
 #include "test.h"
 
-#include "places.h"
 #include "train/loop.h"
 #include "trainer_rig.h"
 
@@ -114,26 +113,6 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
         for (int mode = 0; mode < RECOMPUTE_COUNT; mode++)
             close_rig(&r[mode]);
     }
-}
-
-static void values_never_overlap(void **state)
-{
-    (void)state;
-    for (int method = 0; method < METHODS; method++)
-        for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
-            struct rig r;
-            open_rig(&r, &untied, TRAINER_PLAN | (method ? TRAINER_LOGITS : 0),
-                     join(method, SETTINGS("recompute", recompute_name((enum recompute)mode))));
-            for (int size = 1; size <= 4 * 4; size++) {
-                int64_t index, T = 64 * ((size - 1) / 4 + 1), R = T / 4 * ((size - 1) % 4 + 1);
-                assert_ok(session_add(&r.t.session, NET_TRAIN, T, R, 0, &index));
-                check_places(&r.t.session.engine.programs[index].lowering);
-            }
-            for (int64_t i = 0; i < r.t.session.net_count; i++)
-                if (r.t.session.nets[i])
-                    check_places(&r.t.session.engine.programs[i].lowering);
-            close_rig(&r);
-        }
 }
 
 /* The sums by lifetime, and what the device has. */
@@ -352,7 +331,6 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(a_run_allocates_nothing_between_steps),
         cmocka_unit_test(every_way_of_recomputing_gives_the_same_bytes_in_less_memory),
-        cmocka_unit_test(values_never_overlap),
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
         cmocka_unit_test(sequences_one_by_one_add_up_to_all_at_once),
