@@ -254,84 +254,6 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     tiny_model_remove(&m);
 }
 
-/* A layer in small, forward and back: a norm, a product with a bias, the residual add, a tied table as embedding and head. */
-static void chain_gradients(enum run_type run, float *table, float *weight)
-{
-    enum { T = 12, C = 16, V = 24 };
-    struct device *device;
-    struct store store;
-    struct program p;
-    struct engine e;
-    int64_t index;
-    struct tensor *t[4], *g[4];
-    static const char *const names[] = {"table", "norm", "w", "b"};
-    static const int64_t shapes[][2] = {{V, C}, {C}, {C, C}, {C}};
-    static const int ranks[] = {2, 1, 2, 1};
-    assert_ok(device_open(&device, "cpu"));
-    assert_ok(store_init(&store));
-    for (int i = 0; i < 4; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "d%s", names[i]);
-        assert_ok(store_tensor(&t[i], &store, names[i], LIFE_TRAINABLE, run_types[run][ROLE_WEIGHT], ranks[i], shapes[i]));
-        assert_ok(store_tensor(&g[i], &store, name, LIFE_GRADIENTS, DTYPE_F32, ranks[i], shapes[i]));
-        t[i]->gradient = g[i];
-    }
-    program_init(&p, ops_table, run);
-    struct value *ids = program_input(&p, "ids", ROLE_INDEX, 1, (int64_t)T),
-                 *order = program_input(&p, "order", ROLE_INDEX, 1, (int64_t)T);
-    struct value *targets = program_input(&p, "targets", ROLE_INDEX, 1, (int64_t)T),
-                 *d = program_input(&p, "d", ROLE_STATISTIC, 1, (int64_t)T);
-    struct value *x = embedding(&p, ids, program_tensor(&p, t[0]), order, -1);
-    struct value *h = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
-    x = add(&p, x, bias(&p, linear(&p, h, program_tensor(&p, t[2])), program_tensor(&p, t[3])));
-    struct value *y = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
-    struct value *loss = linear_cross_entropy(&p, y, program_tensor(&p, t[0]), targets);
-    assert_ok(program_gradient(&p, &loss, &d, 1));
-    engine_init(&e, device, &store);
-    assert_ok(engine_add(&e, &p, &index));
-    assert_ok(engine_place(&e));
-    assert_ok(engine_prepare(&e));
-    for (int i = 0; i < 4; i++) {
-        float values[V * C], pair[2];
-        for (int64_t k = 0; k < tensor_elements(t[i]); k++) {
-            struct philox r = philox(5, (uint64_t)i, (uint64_t)k);
-            philox_normal(r.word[0], r.word[1], pair);
-            values[k] = (i == 1 ? 1 : 0) + 0.3f * bf16_to_f32(bf16_from_f32(pair[0]));
-        }
-        assert_ok(engine_upload(&e, t[i], values, DTYPE_F32));
-    }
-    for (int i = 0; i < T; i++) {
-        ((int32_t *)engine_input(&e, ids))[i] = i; /* all different, so that their order is their own */
-        ((int32_t *)engine_input(&e, order))[i] = i;
-        ((int32_t *)engine_input(&e, targets))[i] = (i * 7 + 3) % V;
-        ((float *)engine_input(&e, d))[i] = 1;
-    }
-    assert_ok(engine_run(&e, index));
-    assert_ok(engine_run(&e, index)); /* sums add up over runs */
-    assert_ok(device_read(device, table, (struct operand){e.blocks[g[0]->place.block].block, g[0]->place.offset}, V * C * 4));
-    assert_ok(device_read(device, weight, (struct operand){e.blocks[g[2]->place.block].block, g[2]->place.offset}, C * C * 4));
-    engine_free(&e);
-    program_free(&p);
-    store_free(&store);
-    device_close(device);
-}
-
-static void gradients_agree_in_both_types(void **state)
-{
-    (void)state;
-    float wide[2][24 * 16], narrow[2][24 * 16];
-    chain_gradients(RUN_FLOAT32, wide[0], wide[1]);
-    chain_gradients(RUN_BFLOAT16, narrow[0], narrow[1]);
-    for (int which = 0; which < 2; which++) {
-        double error = 0, size = 0;
-        for (int i = 0; i < (which ? 16 : 24) * 16; i++) {
-            error += pow((double)(wide[which][i] - narrow[which][i]), 2);
-            size += pow((double)wide[which][i], 2);
-        }
-        assert_true(size > 1 && error < 1e-3 * size);
-    }
-}
-
 static int make_models(void **state)
 {
     (void)state;
@@ -358,7 +280,6 @@ int main(void)
         cmocka_unit_test(micro_batches_respect_the_largest_allocation),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
-        cmocka_unit_test(gradients_agree_in_both_types),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
