@@ -121,6 +121,24 @@ static void the_sum_of_a_weight_adds_up_over_uses_and_runs(void **state)
     run_free(&r);
 }
 
+/* A 16-bit value that is added to a wider stream. */
+static void a_gradient_has_the_type_of_its_value(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_BFLOAT16);
+    struct program *p = &r.program;
+    struct value *x = program_input(p, "x", ROLE_RESIDUAL, 2, (int64_t)T, (int64_t)C), *narrow = row_input(&r, "narrow");
+    struct value *dy = program_input(p, "dy", ROLE_RESIDUAL, 2, (int64_t)T, (int64_t)C);
+    program_want(p, x);
+    program_want(p, narrow);
+    struct value *y = add(p, x, narrow);
+    assert_ok(program_gradient(p, &y, &dy, 1));
+    assert_int_equal(x->gradient->dtype, DTYPE_F32);
+    assert_int_equal(narrow->gradient->dtype, DTYPE_BF16);
+    run_free(&r);
+}
+
 static void a_gradient_for_a_part_of_a_value_is_refused(void **state)
 {
     (void)state;
@@ -382,7 +400,7 @@ static void every_allocation_may_fail(void **state)
         program_want(p, x);
         p->segment = 1;
         struct value *y = x;
-        for (int i = 0; i < 300; i++)
+        for (int i = 0; i < 10000; i++)
             y = swiglu(p, y, x);
         memory_fail_after(failures);
         status = program_gradient(p, &y, &d, 1);
@@ -399,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_value_that_is_used_often_gets_the_sum_of_its_gradients),
         cmocka_unit_test(gradients_start_from_several_values_and_pass_views),
         cmocka_unit_test(the_sum_of_a_weight_adds_up_over_uses_and_runs),
+        cmocka_unit_test(a_gradient_has_the_type_of_its_value),
         cmocka_unit_test(a_gradient_for_a_part_of_a_value_is_refused),
         cmocka_unit_test(what_wants_no_gradient_gets_none_and_no_work),
         cmocka_unit_test(nodes_that_nobody_reads_are_taken_out),
