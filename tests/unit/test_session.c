@@ -125,39 +125,6 @@ static void packed_sequences_do_not_see_each_other(void **state)
     session_close(&s);
 }
 
-static const struct device_class *real_class;
-
-static void small_info(struct device *device, struct device_info *info)
-{
-    real_class->info(device, info);
-    info->most_block = 20000;
-}
-
-/* A device with a small largest allocation gets the weights in several blocks, and a tensor beyond it is refused. */
-static void blocks_respect_the_largest_allocation(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index;
-    open_tiny(&s, &tied, "bfloat16");
-    struct device_class small = *s.device->class;
-    real_class = s.device->class;
-    small.info = small_info;
-    s.device->class = &small;
-    assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
-    assert_ok(model_attach(&s.model, &s.info));
-    assert_fails(engine_place(&s.engine), ERR_DEVICE, "activations take");
-    int64_t blocks = 0;
-    for (int64_t i = 0; i < s.engine.block_count; i++) {
-        blocks += s.engine.blocks[i].lifetime == LIFE_WEIGHTS;
-        if (s.engine.blocks[i].lifetime == LIFE_WEIGHTS)
-            assert_true(s.engine.blocks[i].bytes <= 20000);
-    }
-    assert_true(blocks >= 3);
-    s.device->class = real_class;
-    session_close(&s);
-}
-
 /* The size of a micro-batch, too, follows what the device allocates in one piece. Seen to fail without that in add_largest. */
 static void micro_batches_respect_the_largest_allocation(void **state)
 {
@@ -276,7 +243,6 @@ int main(void)
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(packed_sequences_do_not_see_each_other),
-        cmocka_unit_test(blocks_respect_the_largest_allocation),
         cmocka_unit_test(micro_batches_respect_the_largest_allocation),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
