@@ -1,4 +1,4 @@
-/* Programs of a model: placement, exact sizes, nothing allocated in a run, packing, block limits, broken models. */
+/* Programs of a model: exact sizes, nothing allocated in a run, broken models. */
 #include "test.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include "run/generate.h"
 #include "run/session.h"
 #include "tiny_model.h"
-#include "train/micro.h"
 
 static struct tiny_model tied, untied;
 
@@ -91,63 +90,6 @@ static void a_run_allocates_nothing(void **state)
     assert_true(s.device->counters.runs > before.runs);
     generate_free(&g);
     session_close(&s);
-}
-
-/* The logits of a sequence do not depend on its neighbours in the slots. */
-static void packed_sequences_do_not_see_each_other(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index, V = TINY_VOCABULARY;
-    open_tiny(&s, &untied, "float32");
-    assert_ok(session_add(&s, NET_LOGITS, 96, 96, 0, &index));
-    assert_ok(session_plan(&s));
-    assert_ok(session_prepare(&s));
-    const struct net *n = s.nets[index];
-    float *alone = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY), *packed = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY);
-    for (int t = 0; t < 96; t++)
-        ((int32_t *)engine_input(&s.engine, n->rows))[t] = t;
-    struct writer one = {.e = &s.engine, .n = n, .row = 96}, three = one;
-    put_tokens(&one, 3, 20);
-    batch_end(&one);
-    assert_ok(engine_run(&s.engine, index));
-    assert_ok(engine_read(&s.engine, n->result, alone));
-    put_tokens(&three, 9, 41);
-    put_tokens(&three, 3, 20);
-    put_tokens(&three, 8, 35);
-    batch_end(&three);
-    assert_ok(engine_run(&s.engine, index));
-    assert_ok(engine_read(&s.engine, n->result, packed));
-    for (int64_t i = 0; i < 20 * V; i++)
-        assert_true(fabsf(alone[i] - packed[41 * V + i]) < 1e-4f);
-    test_free(alone);
-    test_free(packed);
-    session_close(&s);
-}
-
-/* The size of a micro-batch, too, follows what the device allocates in one piece. Seen to fail without that in add_largest. */
-static void micro_batches_respect_the_largest_allocation(void **state)
-{
-    (void)state;
-    struct arena arena = {0};
-    struct options options;
-    int64_t most = INT64_MAX;
-    options_init(&options, &arena);
-    for (int pass = 0; pass < 2; pass++) {
-        struct trainer t = {.options = &options};
-        open_tiny(&t.session, &untied, "float32");
-        t.session.tuning.train = true;
-        t.session.info.most_block = most;
-        assert_ok(micro_size(&t));
-        int64_t activations = t.session.engine.programs[t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
-        if (pass == 0) {
-            assert_int_equal(t.place.slots, 1024);
-            most = activations / 5;
-        } else
-            assert_true(activations <= most && activations > 0 && (t.place.slots < 1024 || t.session.tuning.recompute));
-        session_close(&t.session);
-    }
-    arena_free(&arena);
 }
 
 static void wrong_files_are_named(void **state)
@@ -242,8 +184,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(a_run_allocates_nothing),
-        cmocka_unit_test(packed_sequences_do_not_see_each_other),
-        cmocka_unit_test(micro_batches_respect_the_largest_allocation),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
     };
