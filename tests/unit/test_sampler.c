@@ -1,4 +1,4 @@
-/* Which rows a step takes: permutations, epochs, packing. */
+/* Which rows a step takes: permutations, epochs, weights, ranks. */
 #include "test.h"
 
 #include <stdio.h>
@@ -182,81 +182,6 @@ static void a_step_does_not_depend_on_those_before(void **state)
     sampler_free(&a);
 }
 
-static void windows_are_full(void **state)
-{
-    (void)state;
-    struct data data = make_data(ROWS);
-    struct sampler s;
-    assert_ok(sampler_init(&s, &data, 5, true, WINDOW, 4));
-    assert_true((double)data.tokens > 0.99 * (double)(s.units * WINDOW));
-    sampler_free(&s);
-}
-
-/* 6 + 4 and 5 + 5 fill windows of 10. Of 11, the longest that fits behind a 5 is another 5, but 4 + 2 leave nothing free. */
-static void windows_are_filled_exactly_where_two_rows_do(void **state)
-{
-    (void)state;
-    enum { EACH = 40 };
-    static const int32_t lengths[] = {6, 5, 4, 3};
-    struct data data = {.rows = rows, .row_count = 4 * EACH};
-    struct packing p;
-    for (int64_t r = 0; r < data.row_count; r++)
-        rows[r] = (struct token_row){.begin = data.tokens, .line = r + 1, .count = lengths[r % 4]};
-    assert_ok(packing_init(&p, &data, 0, data.row_count, 10, false));
-    assert_int_equal(p.windows, EACH + EACH / 2 + (EACH + 2) / 3);
-    int64_t taken[8], count;
-    assert_true(p.max_rows == 3);
-    packing_window(&p, 0, taken, &count);
-    assert_int_equal(count, 2);
-    packing_free(&p);
-    for (int64_t r = 0; r < data.row_count; r++)
-        rows[r].count = lengths[r % 4] - 1;
-    assert_ok(packing_init(&p, &data, 0, data.row_count, 11, false));
-    for (int64_t w = 0; w < EACH; w++) {
-        int64_t tokens = 0;
-        packing_window(&p, w, taken, &count);
-        for (int64_t i = 0; i < count; i++)
-            tokens += rows[taken[i]].count;
-        assert_int_equal(tokens, 11);
-    }
-    packing_free(&p);
-}
-
-/* Random lengths and windows: every row is in one window, and no window is overfull. */
-static void packing_loses_nothing(void **state)
-{
-    (void)state;
-    for (uint64_t trial = 0; trial < 60; trial++) {
-        struct philox r = philox(trial, 1, 2);
-        int64_t n = 1 + r.word[0] % ROWS, window = 1 + r.word[1] % 300, first = (int64_t)(r.word[2] % (uint64_t)n), count;
-        static int seen[ROWS];
-        struct data data = {.rows = rows, .row_count = n};
-        for (int64_t i = 0; i < n; i++)
-            rows[i] = (struct token_row){.count = (int32_t)(philox(trial, 2, (uint64_t)i).word[0] % (uint64_t)(window + 1))};
-        struct packing p;
-        assert_ok(packing_init(&p, &data, first, n - first, window, trial % 2));
-        int64_t *taken = malloc((size_t)p.max_rows * sizeof *taken), before = -1;
-        memset(seen, 0, sizeof seen);
-        for (int64_t w = 0; w < p.windows; w++) {
-            int64_t tokens = 0;
-            packing_window(&p, w, taken, &count);
-            assert_in_range(count, 1, p.max_rows);
-            assert_true(trial % 2 == 0 || taken[0] > before);
-            before = taken[0];
-            for (int64_t i = 0; i < count; i++) {
-                assert_in_range(taken[i], first, n - 1);
-                assert_int_equal(seen[taken[i]]++, 0);
-                tokens += rows[taken[i]].count;
-            }
-            assert_true(tokens <= window);
-        }
-        for (int64_t i = first; i < n; i++)
-            assert_int_equal(seen[i], 1);
-        free(taken);
-        packing_free(&p);
-    }
-}
-
 /* How often each row comes in an epoch. */
 static void count_epoch(struct sampler *s, int64_t epoch, int *times)
 {
@@ -377,9 +302,6 @@ int main(void)
         cmocka_unit_test(an_epoch_takes_each_row_once),
         cmocka_unit_test(without_shuffling_rows_come_in_the_order_of_the_file),
         cmocka_unit_test(a_step_does_not_depend_on_those_before),
-        cmocka_unit_test(windows_are_full),
-        cmocka_unit_test(windows_are_filled_exactly_where_two_rows_do),
-        cmocka_unit_test(packing_loses_nothing),
         cmocka_unit_test(weights_say_how_often_rows_are_taken),
         cmocka_unit_test(ranks_share_a_step),
         cmocka_unit_test(wrong_arguments_are_refused),

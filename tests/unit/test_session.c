@@ -1,15 +1,13 @@
-/* Programs of a model: placement, exact sizes, nothing allocated in a run, packing, block limits, broken models. */
+/* Programs of a model: exact sizes, nothing allocated in a run, broken models. */
 #include "test.h"
 
 #include <math.h>
 
-#include "places.h"
 #include "run/batch.h"
 #include "run/eval.h"
 #include "run/generate.h"
 #include "run/session.h"
 #include "tiny_model.h"
-#include "train/micro.h"
 
 static struct tiny_model tied, untied;
 
@@ -18,19 +16,6 @@ static void open_tiny(struct session *s, const struct tiny_model *m, const char 
     struct session_options options = {
         .dir = m->dir, .device = "cpu", .run = strcmp(dtype, "float32") ? RUN_BFLOAT16 : RUN_FLOAT32, .weights = true};
     assert_ok(session_open(s, &options));
-}
-
-static void values_never_overlap(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index;
-    open_tiny(&s, &tied, "float32");
-    assert_ok(session_add(&s, NET_LOSS, 48, 24, 0, &index));
-    check_places(&s.engine.programs[index].lowering);
-    assert_ok(session_add(&s, NET_LOGITS, 7, 1, 20, &index));
-    check_places(&s.engine.programs[index].lowering);
-    session_close(&s);
 }
 
 /* The planner's sum is what the device has allocated, at two batch sizes and in both types. */
@@ -108,96 +93,6 @@ static void a_run_allocates_nothing(void **state)
     session_close(&s);
 }
 
-/* The logits of a sequence do not depend on its neighbours in the slots. */
-static void packed_sequences_do_not_see_each_other(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index, V = TINY_VOCABULARY;
-    open_tiny(&s, &untied, "float32");
-    assert_ok(session_add(&s, NET_LOGITS, 96, 96, 0, &index));
-    assert_ok(session_plan(&s));
-    assert_ok(session_prepare(&s));
-    const struct net *n = s.nets[index];
-    float *alone = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY), *packed = test_malloc(sizeof(float) * 96 * TINY_VOCABULARY);
-    for (int t = 0; t < 96; t++)
-        ((int32_t *)engine_input(&s.engine, n->rows))[t] = t;
-    struct writer one = {.e = &s.engine, .n = n, .row = 96}, three = one;
-    put_tokens(&one, 3, 20);
-    batch_end(&one);
-    assert_ok(engine_run(&s.engine, index));
-    assert_ok(engine_read(&s.engine, n->result, alone));
-    put_tokens(&three, 9, 41);
-    put_tokens(&three, 3, 20);
-    put_tokens(&three, 8, 35);
-    batch_end(&three);
-    assert_ok(engine_run(&s.engine, index));
-    assert_ok(engine_read(&s.engine, n->result, packed));
-    for (int64_t i = 0; i < 20 * V; i++)
-        assert_true(fabsf(alone[i] - packed[41 * V + i]) < 1e-4f);
-    test_free(alone);
-    test_free(packed);
-    session_close(&s);
-}
-
-static const struct device_class *real_class;
-
-static void small_info(struct device *device, struct device_info *info)
-{
-    real_class->info(device, info);
-    info->most_block = 20000;
-}
-
-/* A device with a small largest allocation gets the weights in several blocks, and a tensor beyond it is refused. */
-static void blocks_respect_the_largest_allocation(void **state)
-{
-    (void)state;
-    struct session s;
-    int64_t index;
-    open_tiny(&s, &tied, "bfloat16");
-    struct device_class small = *s.device->class;
-    real_class = s.device->class;
-    small.info = small_info;
-    s.device->class = &small;
-    assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
-    assert_ok(model_attach(&s.model, &s.info));
-    assert_fails(engine_place(&s.engine), ERR_DEVICE, "activations take");
-    int64_t blocks = 0;
-    for (int64_t i = 0; i < s.engine.block_count; i++) {
-        blocks += s.engine.blocks[i].lifetime == LIFE_WEIGHTS;
-        if (s.engine.blocks[i].lifetime == LIFE_WEIGHTS)
-            assert_true(s.engine.blocks[i].bytes <= 20000);
-    }
-    assert_true(blocks >= 3);
-    s.device->class = real_class;
-    session_close(&s);
-}
-
-/* The size of a micro-batch, too, follows what the device allocates in one piece. Seen to fail without that in add_largest. */
-static void micro_batches_respect_the_largest_allocation(void **state)
-{
-    (void)state;
-    struct arena arena = {0};
-    struct options options;
-    int64_t most = INT64_MAX;
-    options_init(&options, &arena);
-    for (int pass = 0; pass < 2; pass++) {
-        struct trainer t = {.options = &options};
-        open_tiny(&t.session, &untied, "float32");
-        t.session.tuning.train = true;
-        t.session.info.most_block = most;
-        assert_ok(micro_size(&t));
-        int64_t activations = t.session.engine.programs[t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
-        if (pass == 0) {
-            assert_int_equal(t.place.slots, 1024);
-            most = activations / 5;
-        } else
-            assert_true(activations <= most && activations > 0 && (t.place.slots < 1024 || t.session.tuning.recompute));
-        session_close(&t.session);
-    }
-    arena_free(&arena);
-}
-
 static void wrong_files_are_named(void **state)
 {
     (void)state;
@@ -269,84 +164,6 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     tiny_model_remove(&m);
 }
 
-/* A layer in small, forward and back: a norm, a product with a bias, the residual add, a tied table as embedding and head. */
-static void chain_gradients(enum run_type run, float *table, float *weight)
-{
-    enum { T = 12, C = 16, V = 24 };
-    struct device *device;
-    struct store store;
-    struct program p;
-    struct engine e;
-    int64_t index;
-    struct tensor *t[4], *g[4];
-    static const char *const names[] = {"table", "norm", "w", "b"};
-    static const int64_t shapes[][2] = {{V, C}, {C}, {C, C}, {C}};
-    static const int ranks[] = {2, 1, 2, 1};
-    assert_ok(device_open(&device, "cpu"));
-    assert_ok(store_init(&store));
-    for (int i = 0; i < 4; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "d%s", names[i]);
-        assert_ok(store_tensor(&t[i], &store, names[i], LIFE_TRAINABLE, run_types[run][ROLE_WEIGHT], ranks[i], shapes[i]));
-        assert_ok(store_tensor(&g[i], &store, name, LIFE_GRADIENTS, DTYPE_F32, ranks[i], shapes[i]));
-        t[i]->gradient = g[i];
-    }
-    program_init(&p, ops_table, run);
-    struct value *ids = program_input(&p, "ids", ROLE_INDEX, 1, (int64_t)T),
-                 *order = program_input(&p, "order", ROLE_INDEX, 1, (int64_t)T);
-    struct value *targets = program_input(&p, "targets", ROLE_INDEX, 1, (int64_t)T),
-                 *d = program_input(&p, "d", ROLE_STATISTIC, 1, (int64_t)T);
-    struct value *x = embedding(&p, ids, program_tensor(&p, t[0]), order, -1);
-    struct value *h = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
-    x = add(&p, x, bias(&p, linear(&p, h, program_tensor(&p, t[2])), program_tensor(&p, t[3])));
-    struct value *y = rmsnorm(&p, x, program_tensor(&p, t[1]), 1e-5);
-    struct value *loss = linear_cross_entropy(&p, y, program_tensor(&p, t[0]), targets);
-    assert_ok(program_gradient(&p, &loss, &d, 1));
-    engine_init(&e, device, &store);
-    assert_ok(engine_add(&e, &p, &index));
-    assert_ok(engine_place(&e));
-    assert_ok(engine_prepare(&e));
-    for (int i = 0; i < 4; i++) {
-        float values[V * C], pair[2];
-        for (int64_t k = 0; k < tensor_elements(t[i]); k++) {
-            struct philox r = philox(5, (uint64_t)i, (uint64_t)k);
-            philox_normal(r.word[0], r.word[1], pair);
-            values[k] = (i == 1 ? 1 : 0) + 0.3f * bf16_to_f32(bf16_from_f32(pair[0]));
-        }
-        assert_ok(engine_upload(&e, t[i], values, DTYPE_F32));
-    }
-    for (int i = 0; i < T; i++) {
-        ((int32_t *)engine_input(&e, ids))[i] = i; /* all different, so that their order is their own */
-        ((int32_t *)engine_input(&e, order))[i] = i;
-        ((int32_t *)engine_input(&e, targets))[i] = (i * 7 + 3) % V;
-        ((float *)engine_input(&e, d))[i] = 1;
-    }
-    assert_ok(engine_run(&e, index));
-    assert_ok(engine_run(&e, index)); /* sums add up over runs */
-    assert_ok(device_read(device, table, (struct operand){e.blocks[g[0]->place.block].block, g[0]->place.offset}, V * C * 4));
-    assert_ok(device_read(device, weight, (struct operand){e.blocks[g[2]->place.block].block, g[2]->place.offset}, C * C * 4));
-    engine_free(&e);
-    program_free(&p);
-    store_free(&store);
-    device_close(device);
-}
-
-static void gradients_agree_in_both_types(void **state)
-{
-    (void)state;
-    float wide[2][24 * 16], narrow[2][24 * 16];
-    chain_gradients(RUN_FLOAT32, wide[0], wide[1]);
-    chain_gradients(RUN_BFLOAT16, narrow[0], narrow[1]);
-    for (int which = 0; which < 2; which++) {
-        double error = 0, size = 0;
-        for (int i = 0; i < (which ? 16 : 24) * 16; i++) {
-            error += pow((double)(wide[which][i] - narrow[which][i]), 2);
-            size += pow((double)wide[which][i], 2);
-        }
-        assert_true(size > 1 && error < 1e-3 * size);
-    }
-}
-
 static int make_models(void **state)
 {
     (void)state;
@@ -366,15 +183,10 @@ static int remove_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_never_overlap),
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(a_run_allocates_nothing),
-        cmocka_unit_test(packed_sequences_do_not_see_each_other),
-        cmocka_unit_test(blocks_respect_the_largest_allocation),
-        cmocka_unit_test(micro_batches_respect_the_largest_allocation),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
-        cmocka_unit_test(gradients_agree_in_both_types),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

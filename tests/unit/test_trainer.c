@@ -1,7 +1,6 @@
-/* Trainers from inside: what a step allocates, recompute, places, the plan, gradients, steps that are skipped, rates. */
+/* Trainers from inside: what a step allocates, recompute, the plan, gradients, steps that are skipped, rates. */
 #include "test.h"
 
-#include "places.h"
 #include "train/loop.h"
 #include "trainer_rig.h"
 
@@ -116,26 +115,6 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
     }
 }
 
-static void values_never_overlap(void **state)
-{
-    (void)state;
-    for (int method = 0; method < METHODS; method++)
-        for (int mode = 0; mode < RECOMPUTE_COUNT; mode++) {
-            struct rig r;
-            open_rig(&r, &untied, TRAINER_PLAN | (method ? TRAINER_LOGITS : 0),
-                     join(method, SETTINGS("recompute", recompute_name((enum recompute)mode))));
-            for (int size = 1; size <= 4 * 4; size++) {
-                int64_t index, T = 64 * ((size - 1) / 4 + 1), R = T / 4 * ((size - 1) % 4 + 1);
-                assert_ok(session_add(&r.t.session, NET_TRAIN, T, R, 0, &index));
-                check_places(&r.t.session.engine.programs[index].lowering);
-            }
-            for (int64_t i = 0; i < r.t.session.net_count; i++)
-                if (r.t.session.nets[i])
-                    check_places(&r.t.session.engine.programs[i].lowering);
-            close_rig(&r);
-        }
-}
-
 /* The sums by lifetime, and what the device has. */
 static int64_t planned(const char *const *settings, unsigned ready_for, int64_t bytes[LIFE_COUNT])
 {
@@ -247,37 +226,6 @@ static void gradients_are_the_slopes_of_the_loss(void **state)
     check_gradients(&untied, SETTINGS("finetuning_type", "full"));
 }
 
-static void sequences_one_by_one_add_up_to_all_at_once(void **state)
-{
-    (void)state;
-    for (int method = 0; method < METHODS; method++) {
-        struct rig at_once, one_by_one;
-        double sum = 0, weight;
-        open_rig(&at_once, &tied, 0, methods[method]);
-        open_rig(&one_by_one, &tied, 0, methods[method]);
-        double all = add_all(&at_once.t);
-        for (int i = 0; i < SEQUENCES; i++) {
-            double each;
-            assert_ok(trainer_add(&one_by_one.t, &sequences()[i], 1, &each, &weight));
-            sum += each;
-        }
-        assert_true(fabs(sum - all) < 1e-6 * all);
-        assert_true(fabs(at_once.t.weight - one_by_one.t.weight) < 1e-9);
-        float *a = download(&at_once.t, at_once.t.optimizer.gradients);
-        float *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
-        double error = 0, size = 0;
-        for (int64_t i = 0; i < at_once.t.optimizer.elements; i++) {
-            error += pow((double)a[i] - (double)b[i], 2);
-            size += pow((double)a[i], 2);
-        }
-        assert_true(size > 0 && error < 1e-12 * size);
-        test_free(a);
-        test_free(b);
-        close_rig(&at_once);
-        close_rig(&one_by_one);
-    }
-}
-
 /* --- steps ---------------------------------------------------------------------------------------------------------------- */
 
 static void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
@@ -352,10 +300,8 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(a_run_allocates_nothing_between_steps),
         cmocka_unit_test(every_way_of_recomputing_gives_the_same_bytes_in_less_memory),
-        cmocka_unit_test(values_never_overlap),
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
-        cmocka_unit_test(sequences_one_by_one_add_up_to_all_at_once),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
         cmocka_unit_test(schedules_warm_up_and_go_down),
     };
