@@ -9,7 +9,7 @@
 enum { IDS, W, ORDER };
 enum { Y };
 enum { T, C };
-enum { FIXED }; /* number: 1 + the id that gets no gradient; 0: none */
+enum { FIXED }; /* number: the id that gets no gradient; -1: none */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tw, enum dtype ty)
 {
@@ -122,7 +122,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     const int32_t *ids = c->data[BWD_IDS], *order = c->data[BWD_ORDER];
     const void *dy = c->data[BWD_DY];
     void *dw = c->data[BWD_DW];
-    int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED] - 1;
+    int64_t channels = c->dim[C], tokens = c->dim[T], fixed = (int64_t)c->number[FIXED];
     for (int64_t r = begin; r < end; r++) {
         int32_t id = ids[order[r]];
         if ((r > 0 && ids[order[r - 1]] == id) || id == fixed) /* in the middle of a run */
@@ -154,7 +154,7 @@ static enum status shape_bwd(struct program *p, struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE_WITH(p, embedding_bwd, (double)(d[3] - 1), program_input(p, "ids", ROLE_INDEX, 1, d[0]),
+    return NODE_WITH(p, embedding_bwd, (double)(d[3] - 2), program_input(p, "ids", ROLE_INDEX, 1, d[0]),
                      program_input(p, "order", ROLE_INDEX, 1, d[0]), program_input(p, "dy", ROLE_RESIDUAL, 2, d[0], d[1]),
                      program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
 }

@@ -37,7 +37,7 @@ static inline struct value *add(struct program *p, struct value *x, struct value
  * `fixed` (-1: none) gets no gradient. */
 static inline struct value *embedding(struct program *p, struct value *ids, struct value *w, struct value *order, int64_t fixed)
 {
-    return NODE_WITH(p, embedding, (double)(1 + fixed), ids, w, order);
+    return NODE_WITH(p, embedding, (double)fixed, ids, w, order);
 }
 
 /* x (T, C) with root mean square 1, times g (C). */
