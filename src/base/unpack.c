@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "base/memory.h"
+#include "base/name.h"
 
 enum { CHUNK = 128 * 1024, DISCARD = 64 * 1024 };
 
@@ -62,17 +63,11 @@ static bool begins_zstd(const struct unpack *u)
                                                 memcmp(u->chunk + u->begin + 1, "\x2a\x4d\x18", 3) == 0);
 }
 
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n >= m && strcmp(path + n - m, ending) == 0;
-}
-
 static enum status start(struct unpack *u)
 {
     TRY(fill(u));
     u->packing = begins(u, "\x1f\x8b", 2) ? GZIP : begins_zstd(u) ? ZSTD : PLAIN;
-    if (u->packing == PLAIN && (ends_with(u->path, ".gz") || ends_with(u->path, ".zst")))
+    if (u->packing == PLAIN && (name_ends_with(u->path, ".gz") || name_ends_with(u->path, ".zst")))
         return fail(ERR_FORMAT, "%s: it is not packed as its name says; give it its right name, or pack it", u->path);
     if (u->packing == GZIP) {
         if (inflateInit2(&u->gzip, 15 + 16) != Z_OK)

@@ -34,7 +34,7 @@ struct adapter_config {
     int64_t rank;
     double alpha, dropout;
     bool rslora;
-    bool all_linear; /* "all-linear": every module but "lm_head"; then there are no targets */
+    bool all_linear; /* "all-linear": every module but the head; then there are no targets */
     bool whole;      /* target_modules is one text, not a list: a pattern of the whole name */
     const char **targets;
     int64_t target_count;
@@ -56,8 +56,9 @@ enum status adapter_config_write(const struct adapter_config *config, const char
  * that was filled from options; open and write check it too. Fails with `code`, and `where` in front. */
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where);
 
-/* Whether a linear module has a LoRA pair. One that modules_to_save means, or that lies below such a one, has none. */
-bool adapter_targets(const struct adapter_config *config, const char *module);
+/* Whether a linear module has a LoRA pair; `head` is the name of the model's head. One that modules_to_save means, or that lies
+ * below such a one, has none. */
+bool adapter_targets(const struct adapter_config *config, const char *module, const char *head);
 
 /* Whether a module is stored whole, because modules_to_save means it. */
 bool adapter_saves(const struct adapter_config *config, const char *module);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "format/adapter.h"
 
 bool adapter_is_plain(const char *name, bool caret)
@@ -47,16 +48,10 @@ static bool pattern_matches(const char *pattern, const char *module)
     return n == length || (!whole && module[length - n - 1] == '.');
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(end), length = strlen(name);
-    return n <= length && memcmp(name + length - n, end, n) == 0;
-}
-
 static bool is_target(const char *target, const char *module)
 {
     size_t n = strlen(target), length = strlen(module);
-    return ends_with(module, target) && (n == length || module[length - n - 1] == '.');
+    return name_ends_with(module, target) && (n == length || module[length - n - 1] == '.');
 }
 
 /* (^|.*\.)name($|\..*) */
@@ -69,13 +64,13 @@ static bool lies_below(const char *name, const char *module)
     return false;
 }
 
-bool adapter_targets(const struct adapter_config *config, const char *module)
+bool adapter_targets(const struct adapter_config *config, const char *module, const char *head)
 {
     for (int64_t i = 0; i < config->saved_count; i++)
         if (lies_below(config->saved[i], module))
             return false;
     if (config->all_linear)
-        return strcmp(module, "lm_head") != 0;
+        return strcmp(module, head) != 0;
     if (config->whole)
         return strlen(config->targets[0]) == strlen(module) && alike(config->targets[0], module, strlen(module));
     for (int64_t i = 0; i < config->target_count; i++)
@@ -87,7 +82,7 @@ bool adapter_targets(const struct adapter_config *config, const char *module)
 bool adapter_saves(const struct adapter_config *config, const char *module)
 {
     for (int64_t i = 0; i < config->saved_count; i++)
-        if (ends_with(module, config->saved[i]))
+        if (name_ends_with(module, config->saved[i]))
             return true;
     return false;
 }

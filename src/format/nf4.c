@@ -143,13 +143,13 @@ enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out)
     return status;
 }
 
-void nf4_dequantise(const struct nf4 *nf4, const float map[NF4_MAP], float *w)
+void nf4_dequantise(const int32_t *packed, const int32_t *codes, const float *scales, const float *map, int64_t count, float *w)
 {
-    for (int64_t b = 0; b < nf4->count / NF4_BLOCK; b++) {
-        uint32_t code = (uint32_t)nf4->codes[b / 4] >> 8 * (b % 4) & 255;
-        float product = map[code] * nf4->scales[1 + b / NF4_GROUP], absmax = product + nf4->scales[0];
+    for (int64_t b = 0; b < count / NF4_BLOCK; b++) {
+        uint32_t code = (uint32_t)codes[b / 4] >> 8 * (b % 4) & 255;
+        float product = map[code] * scales[1 + b / NF4_GROUP], absmax = product + scales[0];
         for (int64_t i = b * NF4_BLOCK; i < (b + 1) * NF4_BLOCK; i++)
-            w[i] = nf4_values[(uint32_t)nf4->packed[i / 8] >> 4 * (i % 8 ^ 1) & 15] * absmax;
+            w[i] = nf4_values[(uint32_t)packed[i / 8] >> 4 * (i % 8 ^ 1) & 15] * absmax;
     }
 }
 

@@ -35,7 +35,7 @@ void nf4_map(float map[NF4_MAP]);
 
 /* Quantises `count` values; out is freed with nf4_free. ERR_ARGUMENT: no multiple of 64; ERR_DATA: a value that is not finite. */
 enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out);
-void nf4_dequantise(const struct nf4 *nf4, const float map[NF4_MAP], float *w);
+void nf4_dequantise(const int32_t *packed, const int32_t *codes, const float *scales, const float *map, int64_t count, float *w);
 void nf4_free(struct nf4 *nf4);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/name.h"
+
 #define FAMILY(name) extern const struct family family_##name;
 #include "models/models.def"
 #undef FAMILY
@@ -15,15 +17,31 @@ const struct family *const families[FAMILIES] = {
 
 enum { LAYERS_MOST = 1000 };
 
+const char *family_head(const struct family *family, const struct model_config *config)
+{
+    return config->tied ? family->embedding : family->head;
+}
+
+bool family_repeats(const struct family *family, const struct model_config *config, const char *tensor)
+{
+    char head[NAME_SIZE];
+    return config->tied && !strcmp(tensor, name_fill(head, family->head, 0, 0, ".weight"));
+}
+
+bool family_in_layer(const struct family *family, const char *name)
+{
+    return !strncmp(name, family->layer, strcspn(family->layer, "%"));
+}
+
 static enum status read_row(const struct config_row *row, struct model_config *config, const struct hf_config *hf)
 {
     char *field = (char *)config + row->field;
     int64_t size = (int64_t)row->otherwise;
     double real = row->otherwise;
     bool flag = row->otherwise != 0;
-    if (row->same_as)
-        memcpy(&size, (char *)config + row->same_as - 1, sizeof size);
-    bool needed = !row->same_as && row->otherwise == 0;
+    if (row->same_as >= 0)
+        memcpy(&size, (char *)config + row->same_as, sizeof size);
+    bool needed = row->same_as < 0 && row->otherwise == 0;
     switch (row->kind) {
     case CONFIG_SIZE:
         TRY(needed ? hf_config_need_size(hf, row->key, &size) : hf_config_size(hf, row->key, &size));

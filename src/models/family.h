@@ -28,20 +28,24 @@ struct config_row {
     const char *key;
     enum { CONFIG_SIZE, CONFIG_REAL, CONFIG_BOOL } kind;
     size_t field;
-    size_t same_as;   /* 1 + offset of a field that was read before; 0: none */
-    double otherwise; /* 0 with same_as 0: the key is needed, but for a bool */
+    int64_t same_as;  /* the offset of a field that was read before; -1: none */
+    double otherwise; /* 0 without same_as: the key is needed, but for a bool */
 };
 
 #define CONFIG(field) offsetof(struct model_config, field)
-#define SAME_AS(field) (1 + offsetof(struct model_config, field))
+#define SAME_AS(field) ((int64_t)offsetof(struct model_config, field))
+#define SAME_AS_NONE (-1)
 
+/* Modules are named as in the model's files, with "%d" for a number (base/name.h). */
 struct family {
     const char *model_type;
+    const char *layer; /* what the names of a layer's modules begin with: "model.layers.%d." */
+    const char *embedding, *norm, *head;
     const struct config_row *config; /* ends with key NULL */
     double rope_theta;               /* where config.json says none */
     enum status (*check)(const struct hf_config *hf,
                          const struct model_config *config); /* refuses what the forward pass would get wrong */
-    struct value *(*forward)(struct net *n); /* the states (T, C) behind the last norm; the head belongs to the loss */
+    struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
 };
 
 enum {
@@ -52,6 +56,15 @@ enum {
 };
 
 extern const struct family *const families[FAMILIES];
+
+/* The module whose weight is the head: a tied model's is its embedding. */
+const char *family_head(const struct family *family, const struct model_config *config);
+
+/* Whether a tensor of the files is another one's again: a tied model's head. */
+bool family_repeats(const struct family *family, const struct model_config *config, const char *tensor);
+
+/* Whether a tensor or module lies in a layer. */
+bool family_in_layer(const struct family *family, const char *name);
 
 /* Reads a model's numbers by its family. ERR_UNSUPPORTED names the families that there are. */
 enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf);

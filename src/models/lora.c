@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/name.h"
 #include "base/rng.h"
-
-enum { NAME_SIZE = 192 };
 
 static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
 
@@ -30,15 +29,14 @@ struct value *lora_add(struct net *n, struct value *y, struct value *x, const ch
     return linear_add(p, y, scale(p, linear(p, x, a), adapter_scale(c, module)), b);
 }
 
-static bool ends_with(const char *name, const char *part)
-{
-    size_t length = strlen(name), tail = strlen(part);
-    return length > tail && !strcmp(name + length - tail, part);
-}
-
 bool lora_owns(const struct tensor *t)
 {
-    return ends_with(t->name, a_part) || ends_with(t->name, b_part);
+    return name_ends_with(t->name, a_part) || name_ends_with(t->name, b_part);
+}
+
+const char *lora_module_end(const struct tensor *t)
+{
+    return name_ends_with(t->name, a_part) ? t->name + strlen(t->name) - strlen(a_part) : NULL;
 }
 
 /* The same adapter for the same seed, whatever order or subset the tensors come in: the stream is the name's. */
@@ -57,7 +55,7 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
 {
     for (int64_t i = 0; i < m->store.count; i++) {
         const struct tensor *t = m->store.tensor[i];
-        if (t->lifetime != LIFE_TRAINABLE || !ends_with(t->name, a_part) || model_source(m, t))
+        if (t->lifetime != LIFE_TRAINABLE || !name_ends_with(t->name, a_part) || model_source(m, t))
             continue;
         float *values = memory_alloc(tensor_elements(t) * (int64_t)sizeof *values);
         if (!values)
@@ -77,7 +75,7 @@ static bool is_target(const char *tensor, const char *target)
 {
     char name[NAME_SIZE + sizeof a_part];
     snprintf(name, sizeof name, ".%s%s", target, a_part);
-    return ends_with(tensor, name) || !strcmp(tensor, name + 1);
+    return name_ends_with(tensor, name) || !strcmp(tensor, name + 1);
 }
 
 /* The last parts of the names of linear layers, each once: "q_proj, k_proj, ...". */
@@ -87,7 +85,7 @@ static void list_linear(const struct model *m, char *text, size_t size)
     for (int64_t i = 0; i < m->store.count; i++) {
         const struct tensor *t = m->store.tensor[i];
         char last[NAME_SIZE];
-        if (t->rank != 2 || strncmp(t->name, "model.layers.", 13) != 0 || !ends_with(t->name, ".weight") || lora_owns(t))
+        if (t->rank != 2 || !family_in_layer(m->family, t->name) || !name_ends_with(t->name, ".weight") || lora_owns(t))
             continue;
         snprintf(last, sizeof last, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
         const char *dot = strrchr(last, '.');

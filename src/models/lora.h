@@ -13,6 +13,9 @@ struct value *lora_add(struct net *n, struct value *y, struct value *x, const ch
 
 bool lora_owns(const struct tensor *t);
 
+/* Where the module ends in the name of a pair's A; NULL: the tensor is none. */
+const char *lora_module_end(const struct tensor *t);
+
 /* After the upload: A at random by the seed and its name, as PEFT draws it (uniform up to 1 / sqrt(in)), B zero; for the pairs
  * that no adapter file has filled. */
 enum status lora_start(const struct model *m, struct engine *e, uint64_t seed);

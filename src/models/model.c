@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/name.h"
 #include "models/lora.h"
 
 static const struct {
@@ -70,7 +71,9 @@ static enum status file_dtype(const struct model *m, const struct safetensors_te
 enum status model_dtype(const struct model *m, enum dtype *dtype)
 {
     const char *name = m->hf.dtype ? m->hf.dtype : "float32";
-    const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, "model.embed_tokens.weight") : NULL;
+    char embedded[NAME_SIZE];
+    name_fill(embedded, m->family->embedding, 0, 0, ".weight");
+    const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, embedded) : NULL;
     if (embedding) /* what most weights are, whatever small buffers stand beside them */
         return file_dtype(m, embedding, dtype);
     for (int i = 0; i < TYPES; i++)
@@ -174,8 +177,7 @@ static void report_unused(const struct model *m)
     const char *example = NULL;
     for (int64_t i = 0; i < safetensors_count(m->files); i++) {
         const char *name = safetensors_at(m->files, i)->name;
-        if (store_find(&m->store, name) || strstr(name, "rotary_emb.inv_freq") ||
-            (m->config.tied && !strcmp(name, "lm_head.weight")))
+        if (store_find(&m->store, name) || strstr(name, "rotary_emb.inv_freq") || family_repeats(m->family, &m->config, name))
             continue;
         unused++;
         example = name;

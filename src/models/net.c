@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "models/lora.h"
 
 static struct value *on_tensor(struct net *n, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
@@ -18,7 +19,7 @@ static struct value *on_tensor(struct net *n, const char *name, enum lifetime li
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
 {
     struct program *p = &n->program;
-    char sum[224];
+    char sum[NAME_SIZE + 32];
     struct tensor *t;
     int64_t shape[] = {d0, d1};
     enum lifetime lifetime = trained ? LIFE_TRAINABLE : LIFE_WEIGHTS;
@@ -29,17 +30,10 @@ struct value *net_weight(struct net *n, const char *name, bool trained, int rank
     return status == OK ? program_tensor(p, t) : program_fail(p, status);
 }
 
-enum { NAME_SIZE = 192 };
-
-/* The format's number filled in, and a part of the module's name behind it. */
-static const char *full_name(char name[static NAME_SIZE], const char *format, int64_t layer, const char *part)
+/* The name of a module below its layer's, or with NET_NO_LAYER by itself. */
+static const char *module_name(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer)
 {
-    const char *number = strstr(format, "%d");
-    if (number)
-        snprintf(name, NAME_SIZE, "%.*s%lld%s%s", (int)(number - format), format, (long long)layer, number + 2, part);
-    else
-        snprintf(name, NAME_SIZE, "%s%s", format, part);
-    return name;
+    return layer < 0 ? name_fill(module, name, 0, 0, "") : name_fill(module, n->family->layer, layer, 0, name);
 }
 
 static bool trains_all(const struct net *n)
@@ -57,35 +51,43 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
     return x;
 }
 
-struct value *net_embedding(struct net *n, const char *name)
+/* A part of a module, "weight" or "bias", of (rows, columns), or (rows) where columns are 0. */
+static struct value *part_of(struct net *n, const char *module, const char *part, bool trained, int64_t rows, int64_t columns)
 {
-    char full[NAME_SIZE];
-    struct value *w =
-        net_weight(n, full_name(full, name, 0, ".weight"), trains_all(n), 2, n->config->vocabulary, n->config->channels);
+    char name[NAME_SIZE];
+    return net_weight(n, name_fill(name, module, 0, 0, part), trained, columns ? 2 : 1, rows, columns);
+}
+
+/* The weight (V, C) of the embedding, or of the head. */
+static struct value *vocabulary_weight(struct net *n, const char *module)
+{
+    return part_of(n, module, ".weight", trains_all(n), n->config->vocabulary, n->config->channels);
+}
+
+struct value *net_embedding(struct net *n)
+{
+    struct value *w = vocabulary_weight(n, n->family->embedding);
     return embedding(&n->program, n->ids, w, n->order, n->config->padding);
 }
 
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
 {
-    char full[NAME_SIZE];
+    char module[NAME_SIZE];
     bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
-    struct value *w = net_weight(n, full_name(full, name, layer, ".weight"), trained, 1, n->config->channels, 0);
+    struct value *w = part_of(n, module_name(n, module, name, layer), ".weight", trained, n->config->channels, 0);
     return rmsnorm(&n->program, x, w, n->config->eps);
 }
 
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
 {
-    char full[NAME_SIZE], module[NAME_SIZE];
+    char module[NAME_SIZE];
     if (!x)
         return NULL;
-    full_name(module, name, layer, "");
-    struct value *w = net_weight(n, full_name(full, name, layer, ".weight"), trains_all(n), 2, size, x->shape[1]);
-    struct value *y = linear(&n->program, x, w);
-    if (n->tuning->lora && adapter_targets(n->tuning->lora, module))
+    module_name(n, module, name, layer);
+    struct value *y = linear(&n->program, x, part_of(n, module, ".weight", trains_all(n), size, x->shape[1]));
+    if (n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head))
         y = lora_add(n, y, x, module);
-    if (!with_bias)
-        return y;
-    return bias(&n->program, y, net_weight(n, full_name(full, name, layer, ".bias"), trains_all(n), 1, size, 0));
+    return with_bias ? bias(&n->program, y, part_of(n, module, ".bias", trains_all(n), size, 0)) : y;
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
@@ -209,9 +211,8 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
 enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
                       const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
-    *n = (struct net){.store = store, .config = config, .tuning = tuning, .T = T, .R = R, .S = S, .goal = goal};
+    *n = (struct net){.store = store, .family = family, .config = config, .tuning = tuning, .T = T, .R = R, .S = S, .goal = goal};
     struct program *p = &n->program;
-    char head[NAME_SIZE];
     program_init(p, ops_table, run);
     p->tf32 = tuning->tf32;
     make_inputs(n);
@@ -219,8 +220,7 @@ enum status net_build(struct net *n, struct store *store, const struct family *f
         on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 1, (int64_t[]){config->head_size / 2});
     n->table = rope_table(p, n->positions, frequencies);
     struct value *x = gather_rows(p, family->forward(n), n->rows);
-    full_name(head, config->tied ? "model.embed_tokens" : "lm_head", 0, ".weight");
-    return finish(n, x, net_weight(n, head, trains_all(n), 2, config->vocabulary, config->channels));
+    return finish(n, x, vocabulary_weight(n, family_head(family, config)));
 }
 
 void net_free(struct net *n)

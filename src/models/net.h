@@ -25,6 +25,7 @@ struct tuning {
 struct net {
     struct program program;
     struct store *store;
+    const struct family *family;
     const struct model_config *config;
     const struct tuning *tuning;
     int64_t T, R, S;
@@ -49,9 +50,10 @@ enum status net_build(struct net *n, struct store *store, const struct family *f
                       const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S);
 void net_free(struct net *n);
 
-/* What families use. A name is a format with at most one number, the layer. */
+/* What families use. A module's name stands below its layer's ("self_attn.q_proj"), or is whole with NET_NO_LAYER. */
+enum { NET_NO_LAYER = -1 };
 struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
-struct value *net_embedding(struct net *n, const char *name);
+struct value *net_embedding(struct net *n);
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer);
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
 struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */

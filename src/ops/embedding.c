@@ -42,6 +42,14 @@ static enum status shape(struct program *p, struct node *n)
     return program_status(p);
 }
 
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    if (n->in[W]->weight)
+        return lower_rows(l, n->in[W], 0, n->in[IDS], n->out[Y]);
+    return lower_launch(l, &n->op->kernel, 4, (struct value *[]){n->in[IDS], n->in[W], n->in[ORDER], n->out[Y]}, n->size,
+                        n->number, n->rows, n->op->block);
+}
+
 static enum status gradient(struct program *p, const struct node *n)
 {
     if (!gradient_wanted(n, W))
@@ -58,9 +66,18 @@ static struct value *build(struct program *p, const int64_t *d)
                      program_input(p, "order", ROLE_INDEX, 1, d[0]), -1);
 }
 
+static struct value *build_stored(struct program *p, const int64_t *d)
+{
+    return embedding(p, program_input(p, "ids", ROLE_INDEX, 1, d[0]), example_weight(p, d[3], d[2], d[1]), NULL, -1);
+}
+
 /* The order by counting: quadratic, and right by its shortness. */
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
 {
+    if (strcmp(input, "ids") != 0 && strcmp(input, "order") != 0) {
+        example_fill_weight(input, to, count, d);
+        return;
+    }
     for (int64_t t = 0; t < count; t++) {
         int32_t id = example_number(t, d[2]);
         if (!strcmp(input, "ids")) {
@@ -76,6 +93,10 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = {{"T", {1, 5, 33, 128}}, {"C", {1, 64, 577}}, {"V", {1, 7, 512}}}},
+    {.build = build_stored,
+     .fill = fill,
+     .adjust = example_adjust_weight,
+     .axes = {{"T", {1, 33}}, {"C", {64, 192}}, {"V", {1, 7, 512}}, {"type", .upto = WEIGHT_COUNT}}},
     {0},
 };
 
@@ -86,6 +107,7 @@ const struct op OP(embedding) = {
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
+    .lower = lower,
     .kernel = {SIGNATURE_embedding, .host = embedding_forward, .group = 128, .rows = 1},
     .block = 16,
     .examples = examples,

@@ -1,4 +1,5 @@
-/* linear: y = x · wᵀ, x (T, in), w (out, in). Every product belongs to the device's engine.
+/* linear: y = x · wᵀ, x (T, in), w (out, in). Every product belongs to the device's engine, or to what w is stored in
+ * (ops/weight.h).
  *
  * Way back: dx = dy · w and dw += dyᵀ · x, the latter only where w is trained: frozen weights cost one product, not two.
  *
@@ -24,7 +25,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[X], false, n->in[W], true, n->out[Y], false);
+    return lower_product(l, n->in[X], n->in[W], false, n->out[Y]);
 }
 
 /* The way back of a product of the inputs x and w, whose result's gradient is dy. */
@@ -71,8 +72,31 @@ static struct value *build_wide(struct program *p, const int64_t *d)
                        program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
+static struct value *build_stored(struct program *p, const int64_t *d)
+{
+    return linear(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]));
+}
+
+#define STORED .fill = example_fill_weight, .adjust = example_adjust_weight
+#define STORED_SIZES                                                                                                             \
+    {                                                                                                                            \
+        {"T", {1, 5, 16, 17, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}},                                                \
+        {                                                                                                                        \
+            "type", .upto = WEIGHT_COUNT                                                                                         \
+        }                                                                                                                        \
+    }
+#define STORED_LARGE                                                                                                             \
+    {                                                                                                                            \
+        {"T", {3, 20}}, {"in", {2560}}, {"out", {4096}},                                                                         \
+        {                                                                                                                        \
+            "type", .upto = WEIGHT_COUNT                                                                                         \
+        }                                                                                                                        \
+    }
+
 static const struct op_example examples[] = {
     {.build = build, .axes = SIZES},
+    {.build = build_stored, STORED, .axes = STORED_SIZES},
+    {.build = build_stored, STORED, .forward_only = true, .axes = STORED_LARGE},
     {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
     {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}},
     {0},
@@ -168,7 +192,7 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
 
 static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BX_DY], false, n->in[BX_W], false, n->out[BX_DX], false);
+    return lower_product(l, n->in[BX_DY], n->in[BX_W], true, n->out[BX_DX]);
 }
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
@@ -177,7 +201,17 @@ static struct value *build_bwd_x(struct program *p, const int64_t *d)
                 program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
-static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = SIZES}, {0}};
+static struct value *build_stored_bwd_x(struct program *p, const int64_t *d)
+{
+    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), example_weight(p, d[3], d[2], d[1]));
+}
+
+static const struct op_example examples_bwd_x[] = {
+    {.build = build_bwd_x, .axes = SIZES},
+    {.build = build_stored_bwd_x, STORED, .axes = STORED_SIZES},
+    {.build = build_stored_bwd_x, STORED, .axes = STORED_LARGE},
+    {0},
+};
 
 const struct op OP(linear_bwd_x) = {
     .name = "linear_bwd_x",

@@ -103,7 +103,7 @@ static enum status lower(struct lowering *l, const struct node *n)
         struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
-        TRY(lower_gemm(l, x, false, n->in[W], true, z, false));
+        TRY(lower_product(l, x, n->in[W], false, z));
         TRY(lower_launch(l, &kernel, 3, values, n->size, n->number, rows, 1));
     }
     return OK;
@@ -122,7 +122,10 @@ static double flops(const struct node *n)
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
 {
-    (void)input;
+    if (strcmp(input, "targets") != 0) {
+        example_fill_weight(input, to, count, d);
+        return;
+    }
     for (int64_t r = 0; r < count; r++)
         to[r] = r % 7 == 6 ? -1 : example_number(r, d[2]);
 }
@@ -145,8 +148,18 @@ static struct value *build(struct program *p, const int64_t *d)
                                 program_input(p, "targets", ROLE_INDEX, 1, d[0]));
 }
 
+static struct value *build_stored(struct program *p, const int64_t *d)
+{
+    return linear_cross_entropy(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]),
+                                program_input(p, "targets", ROLE_INDEX, 1, d[0]));
+}
+
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = SIZES},
+    {.build = build_stored,
+     .fill = fill,
+     .adjust = example_adjust_weight,
+     .axes = {{"R", {1, 37}}, {"C", {64, 192}}, {"V", {17, 1000}}, {"type", .upto = WEIGHT_COUNT}}},
     {.build = build, .fill = fill, .forward_only = true, .axes = {{"R", {35}}, {"C", {2}}, {"V", {300000}}}},
     {0},
 };
@@ -234,9 +247,9 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
         struct value *values[] = {z, program_rows(p, n->in[BWD_TARGETS], r, rows), program_rows(p, n->in[BWD_DLOSS], r, rows), dz,
                                   program_rows(p, n->out[BWD_LOSS], r, rows)};
         TRY(program_status(p));
-        TRY(lower_gemm(l, x, false, n->in[BWD_W], true, z, false));
+        TRY(lower_product(l, x, n->in[BWD_W], false, z));
         TRY(lower_launch(l, &kernel_bwd, 5, values, n->size, n->number, rows, 1));
-        TRY(lower_gemm(l, dz, false, n->in[BWD_W], false, dx, false));
+        TRY(lower_product(l, dz, n->in[BWD_W], true, dx));
         if (n->in[BWD_DW])
             TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], true));
     }

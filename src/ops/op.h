@@ -23,7 +23,7 @@
 #include "device/kernel_signatures.h"
 #include "ops/ops.h"
 #include "ops/real.h"
-#include "tensor/lower.h"
+#include "ops/weight.h"
 
 #ifdef REAL_DOUBLE
 #define OP(name) op_double_##name
@@ -35,20 +35,23 @@
 
 enum { EXAMPLE_AXES = 6, EXAMPLE_VALUES = 12 };
 
-/* Cases of an op: every combination of the axes' values (each list ends with 0). `build` makes the op on fresh inputs named as
- * in op->inputs; float inputs get random numbers (those named w divided by the root of their last dimension), which `adjust`
- * may turn into what makes sense, whole numbers come from `fill`. */
+/* Cases of an op: every combination of the axes' values (each list ends with 0, or they are 1 … upto). `build` makes the op on
+ * fresh inputs named as in op->inputs; float inputs get random numbers (those named w divided by the root of their last
+ * dimension), which `adjust` may turn into what makes sense, whole numbers come from `fill`. */
 struct op_example {
     struct value *(*build)(struct program *p, const int64_t *d);
     void (*fill)(const char *input, int32_t *to, int64_t count, const int64_t *d);
     double (*adjust)(const char *input, int64_t index, double random);
     struct {
         const char *name;
-        int64_t values[EXAMPLE_VALUES];
+        int64_t values[EXAMPLE_VALUES], upto;
     } axes[EXAMPLE_AXES];
     bool forward_only; /* no gradient to check, or too large for it */
     float scale;       /* of the random numbers; 0: 1 */
 };
+
+/* The i-th value of an axis; 0: there are no more. */
+int64_t example_value(const struct op_example *example, int axis, int i);
 
 /* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last,
  * until, positions). */

@@ -22,6 +22,12 @@ const struct op *const ops_table[OP_COUNT] = {
 #include "ops/ops.def"
 };
 
+int64_t example_value(const struct op_example *example, int axis, int i)
+{
+    int64_t upto = example->axes[axis].upto;
+    return !upto ? example->axes[axis].values[i] : i < upto ? i + 1 : 0;
+}
+
 void example_bounds(const char *input, int32_t *to, int64_t T)
 {
     int64_t begin = 0, length = 1, next = 2;

@@ -1,5 +1,6 @@
 /* The ops as functions on values: what models are written in. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
- * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. */
+ * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. The w of
+ * linear, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weight.h). */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -63,28 +64,16 @@ static inline struct value *linear_add(struct program *p, struct value *y, struc
     return NODE(p, linear_add, y, x, w);
 }
 
-/* A frozen weight (out, in) in NF4, format/nf4.h: packed (out, in / 8), codes, scales and map as that says; in % 64 == 0. */
-struct nf4_weight {
-    struct value *packed, *codes, *scales, *map;
-};
-
-/* Rows [begin, end) of such a weight in the run's type. */
-static inline struct value *nf4_expand(struct program *p, struct nf4_weight w, int64_t begin, int64_t end)
+/* x · w1ᵀ and x · w2ᵀ, whose numbers of rows may differ; the second result is ->producer->out[1]. */
+static inline struct value *linear_pair(struct program *p, struct value *x, struct value *w1, struct value *w2)
 {
-    return program_node(p, OP_nf4_expand, 4, (struct value *[]){w.packed, w.codes, w.scales, w.map}, 2,
-                        (double[]){(double)begin, (double)end});
+    return NODE(p, linear_pair, x, w1, w2);
 }
 
-/* x (T, in) times the transpose of such a weight. */
-static inline struct value *linear_nf4(struct program *p, struct value *x, struct nf4_weight w)
+/* Rows [begin, end) of a weight that is stored in parts, in the run's type. */
+static inline struct value *expand(struct program *p, struct value *w, int64_t begin, int64_t end)
 {
-    return NODE(p, linear_nf4, x, w.packed, w.codes, w.scales, w.map);
-}
-
-/* The same for two weights of one map, which may have different numbers of rows; the second result is ->producer->out[1]. */
-static inline struct value *linear_nf4_pair(struct program *p, struct value *x, struct nf4_weight w1, struct nf4_weight w2)
-{
-    return NODE(p, linear_nf4_pair, x, w1.packed, w1.codes, w1.scales, w2.packed, w2.codes, w2.scales, w1.map);
+    return program_node(p, OP_expand, 1, (struct value *[]){w}, 2, (double[]){(double)begin, (double)end});
 }
 
 /* s · x */

@@ -16,12 +16,20 @@ static struct lowered *add(struct lowering *l, enum command_kind kind)
     return c;
 }
 
+/* Commands work on memory. */
+static enum status expect_memory(const struct lowering *l, const struct value *v)
+{
+    return v && v->weight ? fail(ERR_INTERNAL, "%s: cannot read a weight that is stored in parts", l->node->op->name) : OK;
+}
+
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block)
 {
     if (count > OPERANDS || (kernel->file && count != kernel->operands))
         return fail(ERR_INTERNAL, "%s: kernel %s takes %d operands, and gets %d", l->node->op->name, kernel->name,
                     kernel->operands, count);
+    for (int i = 0; i < count; i++)
+        TRY(expect_memory(l, values[i]));
     struct lowered *c = add(l, COMMAND_LAUNCH);
     if (!c)
         return ERR_MEMORY;
@@ -60,6 +68,8 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
                        bool accumulate)
 {
+    TRY(expect_memory(l, a));
+    TRY(expect_memory(l, b));
     int64_t a_rows, a_columns, b_rows, b_columns;
     matrix_of(a, &a_rows, &a_columns);
     matrix_of(b, &b_rows, &b_columns);

@@ -147,6 +147,14 @@ struct value *program_tensor(struct program *p, struct tensor *tensor)
     return v;
 }
 
+struct value *program_weight(struct program *p, const struct weight *weight, int64_t rows, int64_t columns)
+{
+    struct value *v = new_value(p, LIFE_WEIGHTS, p->types[ROLE_WEIGHT], 2, (int64_t[]){rows, columns});
+    if (v)
+        v->weight = weight;
+    return v;
+}
+
 static struct node *add_node(struct program *p, const struct op *op, int in_count, struct value *const *inputs, int number_count,
                              const double *numbers)
 {

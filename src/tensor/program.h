@@ -41,6 +41,7 @@ enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_
 struct node;
 struct lowering;
 struct program;
+struct weight;
 
 struct value {
     const char *name; /* of inputs and outputs */
@@ -48,9 +49,10 @@ struct value {
     enum dtype dtype;
     int rank;
     int64_t shape[RANK];
-    struct tensor *tensor; /* what it stands on, or NULL */
-    struct value *base;    /* a view's; NULL for a root */
-    int64_t base_offset;   /* bytes into the root */
+    struct tensor *tensor;       /* what it stands on, or NULL */
+    const struct weight *weight; /* a weight without memory of its own: what it is stored in (ops/weight.h); NULL: dense */
+    struct value *base;          /* a view's; NULL for a root */
+    int64_t base_offset;         /* bytes into the root */
     const struct node *producer;
     struct value *gradient;
     bool wants_gradient;
@@ -71,7 +73,6 @@ struct op {
     struct kernel kernel;
     int64_t block; /* rows that one piece of work takes */
     bool in_place; /* output 0 may take input 0's memory */
-    int frozen;    /* inputs from this one on are constants without gradients: 1 + its index */
     bool cheap;    /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);
     const struct op_example *examples; /* cases of the op tests */
@@ -112,6 +113,7 @@ enum status program_status(const struct program *p);
 /* Values that are not made by nodes. */
 struct value *program_input(struct program *p, const char *name, enum role role, int rank, ...); /* dimensions as int64_t */
 struct value *program_tensor(struct program *p, struct tensor *tensor);
+struct value *program_weight(struct program *p, const struct weight *weight, int64_t rows, int64_t columns);
 
 /* A node; `inputs` may hold NULL for optional ones. Its first output, the others are in ->producer->out. */
 struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,

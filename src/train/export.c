@@ -6,6 +6,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "models/lora.h"
 #include "train/trainer.h"
 
 struct list {
@@ -62,12 +63,11 @@ static enum status write_tensors(struct list *list, const char *dir, const char 
 /* "all-linear" by names, which every reader of adapters understands: the last parts of the modules that have a pair. */
 static enum status name_targets(struct list *list, struct adapter_config *config)
 {
-    static const char part[] = ".lora_A.weight";
     const struct store *store = &list->trainer->session.model.store;
     config->all_linear = false;
     config->targets = arena_array(&list->arena, store->count, sizeof *config->targets);
     for (int64_t i = 0; i < store->count && config->targets; i++) {
-        const char *name = store->tensor[i]->name, *end = strstr(name, part), *begin = end;
+        const char *name = store->tensor[i]->name, *end = lora_module_end(store->tensor[i]), *begin = end;
         bool known = !end || store->tensor[i]->lifetime != LIFE_TRAINABLE;
         while (!known && begin > name && begin[-1] != '.')
             begin--;

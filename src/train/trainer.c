@@ -65,7 +65,8 @@ static enum status choose_method(struct trainer *t)
         return OK;
     if (s->model.adapted) {
         TRY(check_taken_over(t));
-        if (adapter_saves(&s->model.adapter, "model.embed_tokens") || adapter_saves(&s->model.adapter, "lm_head"))
+        const struct family *family = s->model.family;
+        if (adapter_saves(&s->model.adapter, family->embedding) || adapter_saves(&s->model.adapter, family->head))
             return fail(ERR_UNSUPPORTED, "%s: of an adapter's saved modules only norms can be trained on", o->init_adapter);
         s->model.adapter.dropout = o->lora_dropout;
         s->tuning.norms = o->train_norms || s->model.adapter.saved_count > 0;

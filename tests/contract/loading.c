@@ -237,18 +237,18 @@ static void nothing_is_left_to_compile_for_nf4(void **state)
         struct program *p = &r.program;
         struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)3, (int64_t)64);
         struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)3, (int64_t)8);
-        struct nf4_weight w = weight(&r, 8, 64, NULL);
+        struct value *w = weight(&r, 8, 64);
         program_want(p, x);
-        struct value *y = linear_nf4(p, x, w);
+        struct value *y = linear(p, x, w);
         assert_ok(program_gradient(p, &y, &dy, 1));
-        struct value *dx = program_output(p, x->gradient, "dx"), *pair = linear_nf4_pair(p, x, w, w);
+        struct value *dx = program_output(p, x->gradient, "dx"), *pair = linear_pair(p, x, w, w);
         pair = program_output(p, pair, "pair");
         run_prepare(&r);
         int64_t kernels = kernels_of(r.device);
         if (d == 0)
             assert_true(has_kernel(r.device, "linear_nf4") && has_kernel(r.device, "linear_nf4_pair"));
         make_weight(&nf4, 1, 8 * 64);
-        put_weight(&r, &w, &nf4);
+        put_weight(&r, w, &nf4);
         assert_ok(engine_run(&r.engine, r.index));
         test_free(read_value(&r, dx));
         test_free(read_value(&r, pair));

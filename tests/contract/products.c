@@ -114,7 +114,7 @@ static void with_cublas_quantised_products_stay(void **state)
     struct run r;
     run_init(&r, "cuda", RUN_FLOAT32);
     struct value *x = program_input(&r.program, "x", ROLE_ACTIVATION, 2, (int64_t)1, (int64_t)64);
-    program_output(&r.program, linear_nf4(&r.program, x, weight(&r, 4, 64, NULL)), "y");
+    program_output(&r.program, linear(&r.program, x, weight(&r, 4, 64)), "y");
     run_prepare(&r);
     assert_true(has_kernel(r.device, "linear_nf4"));
     assert_false(has_kernel(r.device, "gemm"));
@@ -205,15 +205,15 @@ static void check_pair(const char *device, enum run_type type, int64_t T, int64_
     run_init(&r, device, type);
     struct program *p = &r.program;
     struct value *input = program_input(p, "x", ROLE_ACTIVATION, 2, T, in);
-    struct nf4_weight w1 = weight(&r, out1, in, NULL), w2 = weight(&r, out2, in, w1.map);
-    struct value *y = linear_nf4_pair(p, input, w1, w2);
+    struct value *w1 = weight(&r, out1, in), *w2 = weight(&r, out2, in);
+    struct value *y = linear_pair(p, input, w1, w2);
     assert_ok(program_status(p));
-    struct value *results[] = {y, y->producer->out[1], linear_nf4(p, input, w1), linear_nf4(p, input, w2)};
+    struct value *results[] = {y, y->producer->out[1], linear(p, input, w1), linear(p, input, w2)};
     for (int i = 0; i < 4; i++)
         results[i] = program_output(p, results[i], "y");
     run_prepare(&r);
-    put_weight(&r, &w1, &nf4[0]);
-    put_weight(&r, &w2, &nf4[1]);
+    put_weight(&r, w1, &nf4[0]);
+    put_weight(&r, w2, &nf4[1]);
     assert_true(dtype_convert(engine_input(&r.engine, input), input->dtype, x, DTYPE_F32, T * in));
     assert_ok(engine_run(&r.engine, r.index));
     for (int i = 0; i < 2; i++) {

@@ -56,12 +56,12 @@ static enum status add_example(const struct op *op, const struct op_example *e)
         int64_t d[EXAMPLE_AXES] = {0};
         int a = 0;
         for (; a < EXAMPLE_AXES && e->axes[a].name; a++)
-            d[a] = e->axes[a].values[at[a]];
+            d[a] = example_value(e, a, at[a]);
         for (int run = RUN_FLOAT32; run <= RUN_FLOAT16; run++)
             for (int backward = 0; backward < (op->gradient && !e->forward_only ? 2 : 1); backward++)
                 TRY(add_case(op, e, d, (enum run_type)run, backward));
         for (a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++) {
-            if (e->axes[a].values[++at[a]])
+            if (example_value(e, a, ++at[a]))
                 break;
             at[a] = 0;
         }

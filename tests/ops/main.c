@@ -63,7 +63,7 @@ static int64_t visit_example(int op, const struct op_example *e, visit *each, in
     for (int64_t count = 0;;) {
         int64_t d[EXAMPLE_AXES] = {0};
         for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
-            d[a] = e->axes[a].values[at[a]];
+            d[a] = example_value(e, a, at[a]);
         bool wanted = !pairs_only || pairs_add(&pairs, e, at);
         count += wanted;
         if (wanted && each && each(op, e, d) != OK) {
@@ -74,7 +74,7 @@ static int64_t visit_example(int op, const struct op_example *e, visit *each, in
         }
         int a = 0;
         for (; a < EXAMPLE_AXES && e->axes[a].name; a++) {
-            if (e->axes[a].values[++at[a]])
+            if (example_value(e, a, ++at[a]))
                 break;
             at[a] = 0;
         }
@@ -254,7 +254,7 @@ static enum status build_gradient(struct op_case *c, int op, const struct op_exa
     const struct node *n = c->result->producer;
     for (int i = 0; i < n->in_count; i++)
         if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype != DTYPE_I32 &&
-            !n->in[i]->gradient && !(n->op->frozen && i + 1 >= n->op->frozen))
+            !n->in[i]->gradient)
             return fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]);
     for (int k = 0; k < c->input_count; k++)
         if (c->input[k]->gradient && value_root(c->input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)

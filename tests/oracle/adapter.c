@@ -13,7 +13,7 @@ static void show(const struct adapter_config *config)
     char name[1024];
     while (fgets(name, sizeof name, stdin)) {
         name[strcspn(name, "\n")] = 0;
-        printf("%s %d %lld %.17g %d\n", name, adapter_targets(config, name), (long long)adapter_rank(config, name),
+        printf("%s %d %lld %.17g %d\n", name, adapter_targets(config, name, "lm_head"), (long long)adapter_rank(config, name),
                adapter_scale(config, name), adapter_saves(config, name));
     }
 }

@@ -67,7 +67,7 @@ static enum status dequantise(char **path)
     TRY(read_words(path[CODES], nf4.codes, nf4_code_words(count)));
     TRY(read_words(path[SCALES], nf4.scales, nf4_scales(count)));
     TRY(read_words(path[MAP], map, NF4_MAP));
-    nf4_dequantise(&nf4, map, w);
+    nf4_dequantise(nf4.packed, nf4.codes, nf4.scales, map, count, w);
     enum status status = write_words(path[W], w, count);
     nf4_free(&nf4);
     memory_free(w);

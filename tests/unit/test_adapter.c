@@ -11,6 +11,7 @@
 
 #define Q0 "model.layers.0.self_attn.q_proj"
 #define UP0 "model.layers.0.mlp.up_proj"
+#define EXPERT "model.layers.31.mlp.experts.7.down_proj"
 #define UP10 "model.layers.10.mlp.up_proj"
 
 static char dir[64], path[128], warned[512];
@@ -150,6 +151,12 @@ static void targets_are_names_or_ends_at_a_dot(void **state)
         {"\"target_modules\": \"q_proj\"", Q0, false}, /* a text is matched as a whole */
         {"\"target_modules\": \"ALL-Linear\"", Q0, true},
         {"\"target_modules\": \"all-linear\"", "lm_head", false},
+        {"\"target_modules\": \"all-linear\"", EXPERT, true},
+        {"\"target_modules\": [\"down_proj\"]", EXPERT, true},
+        {"\"target_modules\": [\"experts.7.down_proj\"]", EXPERT, true},
+        {"\"target_modules\": [\"experts.77.down_proj\"]", EXPERT, false},
+        {"\"target_modules\": [\"7.down_proj\"]", EXPERT, true},
+        {"\"target_modules\": [\"1.mlp.experts.7.down_proj\"]", EXPERT, false},
         {"\"target_modules\": [\"lm_head\"]", "lm_head", true},
         {"\"target_modules\": \"all-linear\", \"modules_to_save\": [\"self_attn\"]", Q0, false},
         {"\"target_modules\": \"all-linear\", \"modules_to_save\": [\"0.mlp\"]", UP0, false},
@@ -161,12 +168,12 @@ static void targets_are_names_or_ends_at_a_dot(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct adapter_config c;
         assert_ok(open_members(&c, cases[i].members));
-        if (adapter_targets(&c, cases[i].module) != cases[i].targeted)
+        if (adapter_targets(&c, cases[i].module, "lm_head") != cases[i].targeted)
             fail_msg("%s: %s", cases[i].members, cases[i].module);
         assert_ok(adapter_config_write(&c, dir));
         adapter_config_free(&c);
         assert_ok(adapter_config_open(&c, dir));
-        if (adapter_targets(&c, cases[i].module) != cases[i].targeted)
+        if (adapter_targets(&c, cases[i].module, "lm_head") != cases[i].targeted)
             fail_msg("written again, %s: %s", cases[i].members, cases[i].module);
         adapter_config_free(&c);
     }
@@ -327,9 +334,10 @@ static void options_give_patterns_and_targets(void **state)
             fail_msg("%s: %s", bad[i][0], status_message());
 
     assert_ok(adapter_parse_targets(&c, "All-linear", "--t"));
-    assert_true(c.all_linear && adapter_targets(&c, Q0) && !adapter_targets(&c, "lm_head"));
+    assert_true(c.all_linear && adapter_targets(&c, Q0, "lm_head") && !adapter_targets(&c, "lm_head", "lm_head"));
     assert_ok(adapter_parse_targets(&c, "up_proj, 0.self_attn.q_proj", "--t"));
-    assert_true(!c.all_linear && c.target_count == 2 && adapter_targets(&c, Q0) && adapter_targets(&c, UP10));
+    assert_true(!c.all_linear && c.target_count == 2 && adapter_targets(&c, Q0, "lm_head") &&
+                adapter_targets(&c, UP10, "lm_head"));
     assert_fails(adapter_parse_targets(&c, "q_proj,,v_proj", "--t"), ERR_ARGUMENT, "--t: \"\" is not a module's name");
     assert_fails(adapter_parse_targets(&c, "", "--t"), ERR_ARGUMENT, "--t: \"\"");
     assert_fails(adapter_parse_targets(&c, "q_proj,.*", "--t"), ERR_ARGUMENT, "--t: \".*\" is not a module's name");

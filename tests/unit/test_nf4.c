@@ -1,4 +1,4 @@
-/* NF4: quantising, and the ops on it, on the CPU and where there is one on an OpenCL device. */
+/* NF4: quantising, and what is refused. test_weight.c has the ops on it. */
 #include "test.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static void quantised_values_stay_near(void **state)
     for (int i = 1; i < NF4_MAP; i++)
         assert_true(map[i] > map[i - 1]);
     assert_ok(nf4_quantise(w, count, &nf4));
-    nf4_dequantise(&nf4, map, back);
+    nf4_dequantise(nf4.packed, nf4.codes, nf4.scales, map, count, back);
     double error = 0, size = 0;
     for (int64_t i = 0; i < count; i++) {
         error += (double)(w[i] - back[i]) * (double)(w[i] - back[i]);
@@ -48,57 +48,13 @@ static void what_cannot_be_quantised_is_refused(void **state)
     nf4_free(&nf4);
 }
 
-/* --- ops ---------------------------------------------------------------------------------------------------------------- */
-
-/* The same bits as the plain C. Seen to fail with one rounding of absmax instead of two in nf4.kl. */
-static void check_expand(const char *device)
-{
-    enum { OUT = 67, IN = 320, BEGIN = 5, END = 66 };
-    struct run r;
-    struct nf4 nf4;
-    float map[NF4_MAP], *want = test_malloc(sizeof(float) * OUT * IN);
-    make_weight(&nf4, 2, OUT * IN);
-    nf4_map(map);
-    nf4_dequantise(&nf4, map, want);
-    run_init(&r, device, RUN_FLOAT32);
-    struct nf4_weight w = weight(&r, OUT, IN, NULL);
-    struct value *y = nf4_expand(&r.program, w, BEGIN, END);
-    assert_ok(program_status(&r.program));
-    y = program_output(&r.program, y, "w");
-    run_prepare(&r);
-    put_weight(&r, &w, &nf4);
-    assert_ok(engine_run(&r.engine, r.index));
-    float *got = read_value(&r, y);
-    assert_memory_equal(got, want + BEGIN * IN, sizeof(float) * (END - BEGIN) * IN);
-    test_free(got);
-    test_free(want);
-    nf4_free(&nf4);
-    run_free(&r);
-}
-
-static void weights_expand_to_the_same_bits_on_the_cpu(void **state)
-{
-    (void)state;
-    check_expand("cpu");
-}
-
-static void weights_expand_to_the_same_bits_on_opencl(void **state)
-{
-    (void)state;
-    struct device *device;
-    if (device_open(&device, "opencl") != OK)
-        skip();
-    device_close(device);
-    check_expand("opencl");
-}
-
 static void rows_of_no_whole_blocks_are_refused(void **state)
 {
     (void)state;
     struct run r;
     run_init(&r, "cpu", RUN_FLOAT32);
     struct value *x = program_input(&r.program, "x", ROLE_ACTIVATION, 2, (int64_t)2, (int64_t)96);
-    linear_nf4(&r.program, x, weight(&r, 4, 96, NULL));
+    linear(&r.program, x, weight(&r, 4, 96));
     assert_int_equal(program_status(&r.program), ERR_UNSUPPORTED);
     assert_non_null(strstr(status_message(), "rows of 96 are no multiple"));
     program_free(&r.program);
@@ -112,8 +68,6 @@ int main(void)
         cmocka_unit_test(quantised_values_stay_near),
         cmocka_unit_test(what_cannot_be_quantised_is_refused),
         cmocka_unit_test(rows_of_no_whole_blocks_are_refused),
-        cmocka_unit_test(weights_expand_to_the_same_bits_on_the_cpu),
-        cmocka_unit_test(weights_expand_to_the_same_bits_on_opencl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,209 @@
+/* The table of weights' types, and products with weights that are stored in parts.
+ *
+ * The whole of such a weight never exists as numbers. A panel makes some columns of the result with all their terms, in either
+ * direction, so that sums are those of one product.
+ */
+#include "ops/op.h"
+
+#define WEIGHT(name) extern const struct weight_type WEIGHT_TYPE(name);
+#include "ops/weights.def"
+#undef WEIGHT
+
+const struct weight_type *const weight_types[WEIGHT_COUNT] = {
+#define WEIGHT(name) &WEIGHT_TYPE(name),
+#include "ops/weights.def"
+#undef WEIGHT
+};
+
+enum { PANEL_BYTES = 16 << 20, BLOCK = 16 };
+enum { PLACE_FROM, PLACE_TO };
+enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT };
+
+/* The columns of a part of the result into the whole. */
+static void weight_place(const struct call *c, int64_t begin, int64_t end)
+{
+    int64_t size = dtype_size(c->dtype[PLACE_TO]), columns = c->dim[PLACE_COLUMNS] * size;
+    int64_t all = c->dim[PLACE_ALL] * size, at = c->dim[PLACE_AT] * size;
+    for (int64_t r = begin; r < end; r++)
+        memcpy((char *)c->data[PLACE_TO] + r * all + at, (const char *)c->data[PLACE_FROM] + r * columns, (size_t)columns);
+}
+
+static const struct kernel kernel_place = {"weight_place", weight_place, .file = "weight", .operands = 2,
+                                           .sizes = 3,     .group = 128, .rows = 1};
+
+static enum status lower_expand(struct lowering *l, struct value *w, int64_t row, int64_t column, struct value *ids,
+                                struct value *to)
+{
+    const struct weight *weight = w->weight;
+    struct value *values[OPERANDS] = {[EXPAND_W] = to, [EXPAND_IDS] = ids};
+    memcpy(values + EXPAND_PARTS, weight->part, sizeof weight->part);
+    int64_t size[NUMBERS] = {
+        [EXPAND_IN] = w->shape[1], [EXPAND_ROW] = row, [EXPAND_COLUMN] = column, [EXPAND_COLUMNS] = to->shape[1]};
+    const struct kernel *kernel = &weight_types[weight->type]->kernel;
+    return lower_launch(l, kernel, kernel->operands, values, size, (double[NUMBERS]){0}, to->shape[0], BLOCK);
+}
+
+enum status lower_rows(struct lowering *l, struct value *w, int64_t row, struct value *ids, struct value *y)
+{
+    return lower_expand(l, w, row, 0, ids, y);
+}
+
+/* The first rows · columns elements of scratch, as a matrix. */
+static struct value *matrix_in(struct program *p, struct value *scratch, int64_t rows, int64_t columns)
+{
+    return program_view(p, program_rows(p, scratch, 0, rows * columns), 2, rows, columns);
+}
+
+/* Columns of the result that a panel makes: whole blocks, so that its columns are some of the weight's in either direction. */
+static int64_t panel_columns(int64_t all, int64_t terms, int64_t block)
+{
+    int64_t most = PANEL_BYTES / 4 / terms / block * block;
+    most = most < block ? block : most;
+    return most < all ? most : all;
+}
+
+static enum status lower_panels(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
+{
+    struct program *p = l->program;
+    int64_t out = w->shape[0], in = w->shape[1], rows = x->shape[0], all = back ? in : out, terms = back ? out : in;
+    int64_t most = panel_columns(all, terms, weight_types[w->weight->type]->block);
+    struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(most * terms));
+    struct value *result = most < all ? program_scratch(p, y->dtype, 1, SHAPE(rows * most)) : NULL;
+    for (int64_t at = 0; at < all; at += most) {
+        int64_t some = all - at < most ? all - at : most;
+        struct value *panel = back ? matrix_in(p, scratch, out, some) : matrix_in(p, scratch, some, in);
+        struct value *part = result ? matrix_in(p, result, rows, some) : y;
+        TRY(program_status(p));
+        TRY(lower_expand(l, w, back ? 0 : at, back ? at : 0, NULL, panel));
+        TRY(lower_gemm(l, x, false, panel, !back, part, false));
+        if (result)
+            TRY(lower_launch(l, &kernel_place, 2, (struct value *[]){[PLACE_FROM] = part, [PLACE_TO] = y},
+                             (int64_t[NUMBERS]){[PLACE_COLUMNS] = some, [PLACE_ALL] = all, [PLACE_AT] = at}, (double[NUMBERS]){0},
+                             rows, BLOCK));
+    }
+    return OK;
+}
+
+static const struct kernel *fused(const struct lowering *l, const struct value *w, enum weight_product product, int64_t rows)
+{
+    const struct weight_type *type = w->weight ? weight_types[w->weight->type] : NULL;
+    return type && type->fused && l->device->class->compiles ? &type->fused[product][rows > WEIGHT_TILE_FLAT] : NULL;
+}
+
+static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, struct value *const *values, const int64_t *size,
+                               int64_t columns)
+{
+    int64_t side = size[0] > WEIGHT_TILE_FLAT ? WEIGHT_TILE_TALL : WEIGHT_TILE_FLAT;
+    int64_t tiles = (size[0] + side - 1) / side * ((columns + WEIGHT_TILE - 1) / WEIGHT_TILE);
+    return lower_launch(l, kernel, kernel->operands, values, size, (double[NUMBERS]){0}, tiles, 1);
+}
+
+enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
+{
+    if (!w->weight)
+        return lower_gemm(l, x, false, w, !back, y, false);
+    const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
+    if (!kernel)
+        return lower_panels(l, x, w, back, y);
+    struct value *values[OPERANDS] = {x};
+    memcpy(values + 1, w->weight->part, sizeof w->weight->part);
+    values[kernel->operands - 1] = y;
+    return lower_tiles(l, kernel, values, (int64_t[NUMBERS]){x->shape[0], w->shape[1], w->shape[0]}, w->shape[back ? 1 : 0]);
+}
+
+enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2])
+{
+    const struct kernel *kernel = fused(l, w[0], PRODUCT_PAIR, x->shape[0]);
+    if (!kernel || !w[1]->weight || w[1]->weight->type != w[0]->weight->type) {
+        TRY(lower_product(l, x, w[0], false, y[0]));
+        return lower_product(l, x, w[1], false, y[1]);
+    }
+    const struct weight_type *type = weight_types[w[0]->weight->type];
+    struct value *values[OPERANDS] = {x};
+    int count = 1;
+    for (int k = 0; k < 3; k++) /* the parts of both, then what is shared */
+        for (int i = 0; i < WEIGHT_PARTS && type->part[i].name; i++)
+            if (type->part[i].shared == (k == 2))
+                values[count++] = w[k % 2]->weight->part[i];
+    values[count++] = y[0];
+    values[count++] = y[1];
+    int64_t out = w[0]->shape[0], out2 = w[1]->shape[0];
+    return lower_tiles(l, kernel, values, (int64_t[NUMBERS]){x->shape[0], w[0]->shape[1], out, out2}, out > out2 ? out : out2);
+}
+
+#ifndef REAL_DOUBLE
+
+int weight_parts(enum weight_id type)
+{
+    int count = 0;
+    while (count < WEIGHT_PARTS && weight_types[type]->part[count].name)
+        count++;
+    return count;
+}
+
+int64_t weight_words(enum weight_id type, int part, int64_t elements)
+{
+    const struct weight_part *of = &weight_types[type]->part[part];
+    int64_t word = 4 * (of->elements ? of->elements : 1);
+    return of->first + (elements * of->bytes + word - 1) / word;
+}
+
+struct value *weight_value(struct program *p, enum weight_id type, struct value *const *parts, int64_t rows, int64_t columns)
+{
+    const struct weight_type *of = weight_types[type];
+    struct weight *weight = arena_alloc(&p->arena, sizeof *weight);
+    if (!weight)
+        return program_fail(p, ERR_MEMORY);
+    if (columns % of->block)
+        return program_fail(p,
+                            fail(ERR_UNSUPPORTED, "%s stores blocks of %lld elements, and rows of %lld are no multiple of that",
+                                 of->name, (long long)of->block, (long long)columns));
+    weight->type = type;
+    for (int i = 0; i < weight_parts(type); i++) {
+        weight->part[i] = parts[i];
+        int64_t words = weight_words(type, i, rows * columns);
+        if (parts[i] && value_elements(parts[i]) != words)
+            return program_fail(p, fail(ERR_INTERNAL, "%s of a weight (%lld, %lld) has %lld words, %lld are needed",
+                                        of->part[i].name, (long long)rows, (long long)columns,
+                                        (long long)value_elements(parts[i]), (long long)words));
+    }
+    return program_weight(p, weight, rows, columns);
+}
+
+struct value *example_weight(struct program *p, int64_t type, int64_t rows, int64_t columns)
+{
+    enum weight_id id = (enum weight_id)(type - 1);
+    struct value *parts[WEIGHT_PARTS] = {0};
+    for (int i = 0; i < weight_parts(id); i++)
+        parts[i] = program_input(p, weight_types[id]->part[i].name, weight_types[id]->part[i].role, 1,
+                                 weight_words(id, i, rows * columns));
+    return weight_value(p, id, parts, rows, columns);
+}
+
+/* The type of a part by its name; NULL: it is no part. */
+static const struct weight_type *type_of(const char *part)
+{
+    for (int i = 0; i < WEIGHT_COUNT; i++)
+        for (int k = 0; k < weight_parts((enum weight_id)i); k++)
+            if (!strcmp(part, weight_types[i]->part[k].name))
+                return weight_types[i];
+    return NULL;
+}
+
+void example_fill_weight(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)d;
+    const struct weight_type *type = type_of(input);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (int32_t)((uint32_t)example_number(count + i, 1 << 30) << 16 ^ (uint32_t)example_number(~i, 1 << 30));
+    if (type && type->fill)
+        type->fill(input, to, count);
+}
+
+double example_adjust_weight(const char *input, int64_t index, double random)
+{
+    const struct weight_type *type = type_of(input);
+    return type && type->adjust ? type->adjust(input, index, random) : random;
+}
+
+#endif

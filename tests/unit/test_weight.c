@@ -1,0 +1,204 @@
+/* Weights that are stored in parts, of every type: what is computed with one is what is computed with its numbers. */
+#include "test.h"
+
+#include "ops/op.h"
+#include "program_rig.h"
+
+enum { T = 21, C = 320, V = 67, BEGIN = 5, END = 66 };
+
+static const char *const devices[] = {"cpu", "opencl"};
+
+/* Random words and numbers for the parts, and what they mean on the host. */
+struct stored {
+    void *part[WEIGHT_PARTS];
+    float *dense;
+};
+
+static void make_stored(struct stored *s, enum weight_id type)
+{
+    const struct weight_type *of = weight_types[type];
+    for (int i = 0; i < weight_parts(type); i++) {
+        int64_t words = weight_words(type, i, V * C);
+        if (of->part[i].role == ROLE_INDEX) {
+            s->part[i] = test_malloc((size_t)words * 4);
+            example_fill_weight(of->part[i].name, s->part[i], words, NULL);
+            continue;
+        }
+        float *numbers = random_numbers((uint64_t)i, words, 1);
+        for (int64_t k = 0; k < words; k++)
+            numbers[k] = (float)example_adjust_weight(of->part[i].name, k, (double)numbers[k]);
+        s->part[i] = numbers;
+    }
+    s->dense = test_malloc(sizeof(float) * V * C);
+    of->expand((const void *const *)s->part, V * C, s->dense);
+}
+
+static void free_stored(struct stored *s, enum weight_id type)
+{
+    for (int i = 0; i < weight_parts(type); i++)
+        test_free(s->part[i]);
+    test_free(s->dense);
+}
+
+/* A weight of the program, and its parts or its numbers once it is prepared. */
+static struct value *weight(struct run *r, const struct stored *s, enum weight_id type)
+{
+    return s ? example_weight(&r->program, 1 + type, V, C)
+             : program_input(&r->program, "w", ROLE_WEIGHT, 2, (int64_t)V, (int64_t)C);
+}
+
+static void put_weight(struct run *r, const struct value *w, const struct stored *s, enum weight_id type)
+{
+    if (!w->weight)
+        put(r, w, s->dense);
+    for (int i = 0; w->weight && i < weight_parts(type); i++)
+        put(r, w->weight->part[i], s->part[i]);
+}
+
+static bool there_is(const char *device)
+{
+    struct device *d;
+    if (device_open(&d, device) != OK)
+        return false;
+    device_close(d);
+    return true;
+}
+
+/* Seen to fail with one rounding of NF4's absmax instead of two in nf4.kl. */
+static void check_expand(const char *device, enum weight_id type)
+{
+    struct run r;
+    struct stored s;
+    make_stored(&s, type);
+    run_init(&r, device, RUN_FLOAT32);
+    struct value *w = weight(&r, &s, type), *y = program_output(&r.program, expand(&r.program, w, BEGIN, END), "w");
+    assert_ok(program_status(&r.program));
+    run_prepare(&r);
+    put_weight(&r, w, &s, type);
+    assert_ok(engine_run(&r.engine, r.index));
+    float *got = read_value(&r, y);
+    assert_memory_equal(got, s.dense + BEGIN * C, sizeof(float) * (END - BEGIN) * C);
+    test_free(got);
+    free_stored(&s, type);
+    run_free(&r);
+}
+
+static void every_device_expands_to_the_bits_of_the_host(void **state)
+{
+    (void)state;
+    for (int type = 0; type < WEIGHT_COUNT; type++)
+        for (int d = 0; d < 2; d++)
+            if (there_is(devices[d]))
+                check_expand(devices[d], (enum weight_id)type);
+}
+
+enum { EMBEDDED, LINEAR, LINEAR_DX, LOSS, LOSS_DX, WIDE, RESULTS };
+
+/* Every op that takes such a weight, forward and backward; the results are allocated. */
+static void run_all(const char *device, const struct stored *s, enum weight_id type, bool dense, float *results[RESULTS],
+                    int64_t counts[RESULTS])
+{
+    struct run r;
+    run_init(&r, device, RUN_FLOAT32);
+    struct program *p = &r.program;
+    struct value *w = weight(&r, dense ? NULL : s, type);
+    struct value *ids = program_input(p, "ids", ROLE_INDEX, 1, (int64_t)T);
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
+    struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)V);
+    struct value *dloss = program_input(p, "dloss", ROLE_STATISTIC, 1, (int64_t)T);
+    struct value *out[RESULTS] = {[EMBEDDED] = embedding(p, ids, w, NULL, -1)};
+    program_want(p, x);
+    out[LINEAR] = linear(p, x, w);
+    out[WIDE] = linear_wide(p, x, w);
+    out[LOSS_DX] = linear_cross_entropy_both(p, x, w, ids, dloss, NULL);
+    assert_ok(program_status(p));
+    out[LOSS] = out[LOSS_DX]->producer->out[1];
+    assert_ok(program_gradient(p, &out[LINEAR], &dy, 1));
+    out[LINEAR_DX] = x->gradient;
+    for (int i = 0; i < RESULTS; i++)
+        out[i] = program_output(p, out[i], "result");
+    run_prepare(&r);
+    put_weight(&r, w, s, type);
+    float *numbers = random_numbers(7, T * C, 1);
+    put(&r, x, numbers);
+    put(&r, dy, numbers + 11);
+    put(&r, dloss, numbers + 5);
+    for (int t = 0; t < T; t++)
+        ((int32_t *)engine_input(&r.engine, ids))[t] = example_number(t, V);
+    assert_ok(engine_run(&r.engine, r.index));
+    for (int i = 0; i < RESULTS; i++) {
+        counts[i] = value_elements(out[i]);
+        results[i] = read_value(&r, out[i]);
+    }
+    test_free(numbers);
+    run_free(&r);
+}
+
+/* On the CPU a product is the engine's with the panel, the same bits; fused kernels sum in their own order. */
+static void check_ops(const char *device, enum weight_id type)
+{
+    struct stored s;
+    float *stored[RESULTS], *dense[RESULTS];
+    int64_t counts[RESULTS];
+    make_stored(&s, type);
+    run_all(device, &s, type, false, stored, counts);
+    run_all(device, &s, type, true, dense, counts);
+    for (int i = 0; i < RESULTS; i++) {
+        double error = 0, size = 0;
+        for (int64_t k = 0; k < counts[i]; k++) {
+            error += ((double)stored[i][k] - (double)dense[i][k]) * ((double)stored[i][k] - (double)dense[i][k]);
+            size += (double)dense[i][k] * (double)dense[i][k];
+        }
+        assert_true(size > 0 && error <= 1e-11 * size);
+        assert_true(i != EMBEDDED || error == 0);
+        test_free(stored[i]);
+        test_free(dense[i]);
+    }
+    free_stored(&s, type);
+}
+
+static void every_op_computes_what_it_does_with_the_numbers(void **state)
+{
+    (void)state;
+    for (int type = 0; type < WEIGHT_COUNT; type++)
+        for (int d = 0; d < 2; d++)
+            if (there_is(devices[d]))
+                check_ops(devices[d], (enum weight_id)type);
+}
+
+static void an_op_that_cannot_read_parts_says_so(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_FLOAT32);
+    scale(&r.program, example_weight(&r.program, 1, V, C), 2);
+    engine_init(&r.engine, r.device, &r.store);
+    assert_fails(engine_add(&r.engine, &r.program, &r.index), ERR_INTERNAL,
+                 "scale: cannot read a weight that is stored in parts");
+    run_free(&r);
+}
+
+static void parts_of_the_wrong_size_are_refused(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_FLOAT32);
+    struct value *w = example_weight(&r.program, 1, V, C);
+    weight_value(&r.program, w->weight->type, w->weight->part, V + 1, C);
+    assert_int_equal(program_status(&r.program), ERR_INTERNAL);
+    assert_non_null(strstr(status_message(), "of a weight (68, 320) has"));
+    program_free(&r.program);
+    store_free(&r.store);
+    device_close(r.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_device_expands_to_the_bits_of_the_host),
+        cmocka_unit_test(every_op_computes_what_it_does_with_the_numbers),
+        cmocka_unit_test(an_op_that_cannot_read_parts_says_so),
+        cmocka_unit_test(parts_of_the_wrong_size_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
