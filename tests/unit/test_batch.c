@@ -195,7 +195,7 @@ static void packed_sequences_do_not_see_each_other(void **state)
     (void)state;
     struct session s;
     int64_t index, V = TINY_VOCABULARY;
-    struct session_options options = {.dir = untied.dir, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = untied.dir, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     assert_ok(session_open(&s, &options));
     assert_ok(session_add(&s, NET_LOGITS, 96, 96, 0, &index));
     assert_ok(session_plan(&s));

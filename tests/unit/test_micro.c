@@ -113,7 +113,7 @@ static void micro_batches_respect_the_largest_allocation(void **state)
     options_init(&options, &arena);
     for (int pass = 0; pass < 2; pass++) {
         struct trainer t = {.options = &options};
-        struct session_options opened = {.dir = untied.dir, .device = "cpu", .dtype = "float32", .weights = true};
+        struct session_options opened = {.dir = untied.dir, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
         assert_ok(session_open(&t.session, &opened));
         t.session.tuning.train = true;
         t.session.info.most_block = most;

@@ -334,7 +334,7 @@ static void values_of_forward_programs_never_overlap(void **state)
     (void)state;
     struct session s;
     int64_t index;
-    struct session_options options = {.dir = tied.dir, .device = "cpu", .dtype = "float32", .weights = true};
+    struct session_options options = {.dir = tied.dir, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     assert_ok(session_open(&s, &options));
     assert_ok(session_add(&s, NET_LOSS, 48, 24, 0, &index));
     check_program(&s, index);
