@@ -65,7 +65,7 @@ enum status json_reader_next(struct json_reader *r, char close, bool *more)
     return fresh && c ? OK : json_reader_fail(r, c ? "a comma or the end of the list is expected" : "the file ends too early");
 }
 
-/* The escape behind a backslash; the reader stands on its letter. */
+/* The escape after a backslash; the reader stands on its letter. */
 static enum status read_escape(struct json_reader *r)
 {
     char bytes[4];
@@ -167,17 +167,17 @@ static double power_of_ten(int exponent)
  * library has which published tokenizers are used with, and ties between scores depend on it. */
 static bool to_double(const char *p, double *number)
 {
-    bool negative = *p == '-', behind = false, full = false;
+    bool negative = *p == '-', after = false, full = false;
     uint64_t digits = 0;
     int exponent = 0;
     for (p += negative; (*p >= '0' && *p <= '9') || *p == '.'; p++) {
         if (*p == '.') {
-            behind = true;
+            after = true;
             continue;
         }
         full = full || digits > (UINT64_MAX - (uint64_t)(*p - '0')) / 10;
         digits = full ? digits : digits * 10 + (uint64_t)(*p - '0');
-        exponent += full ? !behind : -behind;
+        exponent += full ? !after : -after;
     }
     if (*p) {
         long written = strtol(p + 1, NULL, 10);
@@ -267,10 +267,10 @@ enum status json_reader_value(struct json_reader *r, struct json_span *value)
     for (p = r->at; p < r->end; p++) {
         char c = *p;
         if (c == '"') {
-            const char *behind = string_end(p, r->end);
-            if (!behind)
+            const char *after = string_end(p, r->end);
+            if (!after)
                 return json_reader_fail(r, "a string without an end");
-            p = behind - 1;
+            p = after - 1;
         } else if (c == '{' || c == '[') {
             if (depth == NESTING_MAX)
                 return json_reader_fail(r, "nested too deep");

@@ -1,5 +1,5 @@
 /* The published patterns are variations of one: contractions, words with one character in front, numbers, other characters, and
- * space, of which the last one goes to the word behind it. The variations are a row of PATTERNS; a new one is a new row.
+ * space, of which the last one goes to the word after it. The variations are a row of PATTERNS; a new one is a new row.
  *
  * A class is looked up in a table for ASCII, and by unicode_class for the rest.
  */
@@ -24,7 +24,7 @@ struct scanner {
     bool marks_in_words;            /* [\p{L}\p{M}]+ is a word; else \p{L}+, and marks are other characters */
     bool cased;                     /* words end where small letters end and capitals begin; contractions belong to them */
     int digits;                     /* of a number at most; 0: any, and a space in front belongs to it */
-    bool lines;                     /* [\r\n]* behind other characters, and \s*[\r\n]+ */
+    bool lines;                     /* [\r\n]* after other characters, and \s*[\r\n]+ */
     bool slashes;                   /* [\r\n/]* there */
     enum only only;                 /* all the above, DeepSeek's words, or characters of one kind and nothing else */
 };
@@ -177,7 +177,7 @@ static unsigned case_of(const char *text, int *bytes)
 }
 
 /* The end of a word whose letters begin at `at`, or -1. Capitals, then small letters; letters without case and marks are both. If
- * no small letter follows the capitals, the word ends behind the last of them that is both, or else with them. */
+ * no small letter follows the capitals, the word ends after the last of them that is both, or else with them. */
 static int64_t cased_end(const char *text, int64_t length, int64_t at, bool *small)
 {
     enum {
@@ -233,17 +233,17 @@ static int64_t match(const struct scanner *s, const char *text, int64_t length, 
     if (contracted)
         return at + contracted;
     bool space = text[at] == ' ';
-    int64_t behind = at + n;
-    if (behind < length && class != NEWLINE && (space || s->any_in_front)) {
-        enum class next = class_in(s, text + behind, &next_n);
+    int64_t after = at + n;
+    if (after < length && class != NEWLINE && (space || s->any_in_front)) {
+        enum class next = class_in(s, text + after, &next_n);
         if (next == LETTER)
-            return run_end(s, text, length, behind + next_n, LETTER, -1);
+            return run_end(s, text, length, after + next_n, LETTER, -1);
         if (space && next == NUMBER && !s->digits)
-            return run_end(s, text, length, behind + next_n, NUMBER, -1);
+            return run_end(s, text, length, after + next_n, NUMBER, -1);
         if (space && next == OTHER)
-            return other_end(s, text, length, behind + next_n);
+            return other_end(s, text, length, after + next_n);
     }
-    return class == OTHER ? other_end(s, text, length, behind) : space_end(s, text, length, at);
+    return class == OTHER ? other_end(s, text, length, after) : space_end(s, text, length, at);
 }
 
 static unsigned bits_of(const char *text, int *bytes)
