@@ -249,12 +249,17 @@ enum status json_reader_end(struct json_reader *r)
     return r->at == r->end ? OK : json_reader_fail(r, "more than one value");
 }
 
-/* The end of a string that starts at p, or NULL. */
-static const char *string_end(const char *p, const char *end)
+/* The end of a string that starts at `start`, or NULL: a quote after an even number of backslashes. */
+static const char *string_end(const char *start, const char *end)
 {
-    for (p = plain_end(p + 1, end); p < end && *p != '"'; p = plain_end(p, end))
-        p += *p == '\\' && end - p > 1 ? 2 : 1;
-    return p < end ? p + 1 : NULL;
+    for (const char *p = start + 1; (p = memchr(p, '"', (size_t)(end - p))); p++) {
+        const char *slash = p;
+        while (slash[-1] == '\\')
+            slash--;
+        if ((p - slash) % 2 == 0)
+            return p + 1;
+    }
+    return NULL;
 }
 
 enum status json_reader_value(struct json_reader *r, struct json_span *value)
