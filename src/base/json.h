@@ -13,7 +13,7 @@
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
 enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes);
 
-/* The character of an escape in a JSON string, for readers without a tree. *at stands behind the backslash and moves behind the
+/* The character of an escape in a JSON string, for readers without a tree. *at stands after the backslash and moves after the
  * escape, of both halves of a pair. */
 enum { JSON_NO_ESCAPE = -1, JSON_HALF_PAIR = -2 };
 int32_t json_escape(const char **at, const char *end);

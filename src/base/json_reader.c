@@ -65,7 +65,7 @@ enum status json_reader_next(struct json_reader *r, char close, bool *more)
     return fresh && c ? OK : json_reader_fail(r, c ? "a comma or the end of the list is expected" : "the file ends too early");
 }
 
-/* The escape behind a backslash; the reader stands on its letter. */
+/* The escape after a backslash; the reader stands on its letter. */
 static enum status read_escape(struct json_reader *r)
 {
     char bytes[4];
@@ -167,17 +167,17 @@ static double power_of_ten(int exponent)
  * library has which published tokenizers are used with, and ties between scores depend on it. */
 static bool to_double(const char *p, double *number)
 {
-    bool negative = *p == '-', behind = false, full = false;
+    bool negative = *p == '-', after = false, full = false;
     uint64_t digits = 0;
     int exponent = 0;
     for (p += negative; (*p >= '0' && *p <= '9') || *p == '.'; p++) {
         if (*p == '.') {
-            behind = true;
+            after = true;
             continue;
         }
         full = full || digits > (UINT64_MAX - (uint64_t)(*p - '0')) / 10;
         digits = full ? digits : digits * 10 + (uint64_t)(*p - '0');
-        exponent += full ? !behind : -behind;
+        exponent += full ? !after : -after;
     }
     if (*p) {
         long written = strtol(p + 1, NULL, 10);
@@ -249,12 +249,17 @@ enum status json_reader_end(struct json_reader *r)
     return r->at == r->end ? OK : json_reader_fail(r, "more than one value");
 }
 
-/* The end of a string that starts at p, or NULL. */
-static const char *string_end(const char *p, const char *end)
+/* The end of a string that starts at `start`, or NULL: a quote after an even number of backslashes. */
+static const char *string_end(const char *start, const char *end)
 {
-    for (p = plain_end(p + 1, end); p < end && *p != '"'; p = plain_end(p, end))
-        p += *p == '\\' && end - p > 1 ? 2 : 1;
-    return p < end ? p + 1 : NULL;
+    for (const char *p = start + 1; (p = memchr(p, '"', (size_t)(end - p))); p++) {
+        const char *slash = p;
+        while (slash[-1] == '\\')
+            slash--;
+        if ((p - slash) % 2 == 0)
+            return p + 1;
+    }
+    return NULL;
 }
 
 enum status json_reader_value(struct json_reader *r, struct json_span *value)
@@ -267,10 +272,10 @@ enum status json_reader_value(struct json_reader *r, struct json_span *value)
     for (p = r->at; p < r->end; p++) {
         char c = *p;
         if (c == '"') {
-            const char *behind = string_end(p, r->end);
-            if (!behind)
+            const char *after = string_end(p, r->end);
+            if (!after)
                 return json_reader_fail(r, "a string without an end");
-            p = behind - 1;
+            p = after - 1;
         } else if (c == '{' || c == '[') {
             if (depth == NESTING_MAX)
                 return json_reader_fail(r, "nested too deep");

@@ -31,7 +31,7 @@ void json_reader_free(struct json_reader *reader);
 enum status json_reader_enter(struct json_reader *reader, char bracket);
 enum status json_reader_next(struct json_reader *reader, char close, bool *more);
 
-/* The name of a member, and the colon behind it. What a span points to lives until the next string is read. */
+/* The name of a member, and the colon after it. What a span points to lives until the next string is read. */
 enum status json_reader_key(struct json_reader *reader, struct json_span *key);
 enum status json_reader_string(struct json_reader *reader, struct json_span *text);
 enum status json_reader_number(struct json_reader *reader, double *number);

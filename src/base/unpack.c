@@ -1,7 +1,7 @@
 /* gzip through zlib, zstd through libzstd.
  *
  * The idea: one step takes what is left of a chunk of the file and gives some of the content; what differs between the
- * formats is the step. A file may hold several packed parts, one behind the other, as pigz, bgzip and pzstd write them.
+ * formats is the step. A file may hold several packed parts, one after the other, as pigz, bgzip and pzstd write them.
  */
 #include "base/unpack.h"
 

@@ -8,7 +8,7 @@
  * {"from", "value"} becomes {"role", "content"} by ShareGPT's names. ERR_DATA with the cause. */
 enum status conversation_check(json_t *messages, const char *key);
 
-/* New lists, the caller's. ShareGPT's "system" goes in front; Alpaca's "input" stands on the line behind its "instruction", and
+/* New lists, the caller's. ShareGPT's "system" goes in front; Alpaca's "input" stands on the line after its "instruction", and
  * "history", pairs of question and answer, before both. */
 enum status conversation_sharegpt(const json_t *row, json_t **messages);
 enum status conversation_alpaca(const json_t *row, json_t **messages);

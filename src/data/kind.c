@@ -38,7 +38,7 @@ static void add_key(struct keys *keys, const char *name, int64_t length)
     bool known = false;
     for (int k = 0; k < ROW_KINDS; k++)
         for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
-            if (strncmp(KINDS[k].key[i], name, (size_t)length) == 0 && !KINDS[k].key[i][length])
+            if (KINDS[k].key[i][0] == name[0] && strncmp(KINDS[k].key[i], name, (size_t)length) == 0 && !KINDS[k].key[i][length])
                 keys->has[k][i] = known = true;
     keys->others |= !known;
 }

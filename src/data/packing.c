@@ -98,7 +98,7 @@ static void repeat_window(struct packing *p, struct stock *s)
     }
     for (int64_t e = 0; e < group->entries; e++) {
         int64_t length = entries[e].length, total = p->length_begin[length + 1] - p->length_begin[length];
-        entries[e].item = total - s->left[length] - entries[e].times; /* behind what earlier windows took */
+        entries[e].item = total - s->left[length] - entries[e].times; /* after what earlier windows took */
         s->left[length] -= more * entries[e].times;
     }
     p->windows += more + 1;

@@ -29,7 +29,7 @@ static enum status take_text(const json_t *tree, const char *key, const char **t
     return OK;
 }
 
-/* Messages of two lists, one behind the other; the second is trained. `before` may be NULL. */
+/* Messages of two lists, one after the other; the second is trained. `before` may be NULL. */
 static enum status take_lists(struct content *c, const char *before, const char *key)
 {
     json_t *prompt = before ? json_member(c->tree, before) : NULL, *rest = json_member(c->tree, key);

@@ -55,8 +55,8 @@ static void skip_white(struct scan *s)
         s->line += s->text[s->begin] == '\n';
 }
 
-/* Behind the string that begins at `at`, or -1 if the text ends inside it. */
-static int64_t behind_string(const struct scan *s, int64_t at)
+/* After the string that begins at `at`, or -1 if the text ends inside it. */
+static int64_t after_string(const struct scan *s, int64_t at)
 {
     for (at++; at < s->end; at++) {
         if (s->text[at] == '\\')
@@ -67,23 +67,23 @@ static int64_t behind_string(const struct scan *s, int64_t at)
     return -1;
 }
 
-/* Behind a number or word: whatever stands there up to a separator. */
-static int64_t behind_word(const struct scan *s, int64_t at)
+/* After a number or word: whatever stands there up to a separator. */
+static int64_t after_word(const struct scan *s, int64_t at)
 {
     while (at < s->end && !white(s->text[at]) && !strchr(",:[]{}\"", s->text[at]))
         at++;
     return at < s->end ? at : -1;
 }
 
-/* Behind the object or list that begins at `at`, -1 if the text ends inside it, and -2 with *at where brackets do not fit. */
-static int64_t behind_brackets(const struct scan *s, int64_t *at)
+/* After the object or list that begins at `at`, -1 if the text ends inside it, and -2 with *at where brackets do not fit. */
+static int64_t after_brackets(const struct scan *s, int64_t *at)
 {
     char open[NESTING_MAX];
     int depth = 0;
     for (int64_t i = *at; i < s->end; i++) {
         char c = s->text[i];
         if (c == '"') {
-            i = behind_string(s, i) - 1;
+            i = after_string(s, i) - 1;
             if (i < 0)
                 return -1;
         } else if (c == '{' || c == '[') {
@@ -108,22 +108,22 @@ static enum status next_element(struct scan *s, struct source_row *row, bool *fo
 {
     int64_t at = s->begin;
     char c = s->text[at];
-    int64_t behind = c == '"' ? behind_string(s, at) : c == '{' || c == '[' ? behind_brackets(s, &at) : behind_word(s, at);
-    if (behind == -1 && s->last)
+    int64_t after = c == '"' ? after_string(s, at) : c == '{' || c == '[' ? after_brackets(s, &at) : after_word(s, at);
+    if (after == -1 && s->last)
         return wrong(s, "the row that begins here does not end before the file does");
-    if (behind == -1)
+    if (after == -1)
         return OK;
-    if (behind == -2 || behind == s->begin) {
+    if (after == -2 || after == s->begin) {
         for (int64_t i = s->begin; i < at; i++)
             s->line += s->text[i] == '\n';
         s->begin = at;
-        return wrong(s, behind == -2 ? "brackets do not fit each other or are nested too deeply" : "a row was expected");
+        return wrong(s, after == -2 ? "brackets do not fit each other or are nested too deeply" : "a row was expected");
     }
-    *row = (struct source_row){s->text + s->begin, behind - s->begin, s->line};
+    *row = (struct source_row){s->text + s->begin, after - s->begin, s->line};
     for (const char *p = row->text; (p = memchr(p, '\n', (size_t)(row->text + row->length - p))); p++)
         s->line++;
-    s->begin = behind;
-    s->place = SCAN_BEHIND;
+    s->begin = after;
+    s->place = SCAN_AFTER;
     *found = true;
     return OK;
 }
@@ -136,14 +136,14 @@ static enum status next_in_array(struct scan *s, struct source_row *row, bool *f
             return s->last && s->place != SCAN_ENDED ? wrong(s, "the array of rows does not end") : OK;
         char c = s->text[s->begin];
         if (s->place == SCAN_ENDED)
-            return wrong(s, "nothing may stand behind the array of rows");
-        if (c == ']' && (s->place == SCAN_FIRST || s->place == SCAN_BEHIND)) {
+            return wrong(s, "nothing may stand after the array of rows");
+        if (c == ']' && (s->place == SCAN_FIRST || s->place == SCAN_AFTER)) {
             s->place = SCAN_ENDED;
             s->begin++;
         } else if (s->place == SCAN_START) {
             s->place = SCAN_FIRST;
             s->begin++; /* the bracket by which an array is known */
-        } else if (s->place == SCAN_BEHIND) {
+        } else if (s->place == SCAN_AFTER) {
             if (c != ',')
                 return wrong(s, "between two rows there must be a comma");
             s->place = SCAN_COMMA;

@@ -6,19 +6,19 @@
 
 #include "data/source.h"
 
-enum scan_place { SCAN_START, SCAN_FIRST, SCAN_BEHIND, SCAN_COMMA, SCAN_ENDED }; /* in an array: what may come next */
+enum scan_place { SCAN_START, SCAN_FIRST, SCAN_AFTER, SCAN_COMMA, SCAN_ENDED }; /* in an array: what may come next */
 
 /* A copy is a place to go back to. */
 struct scan {
     const char *text;
     int64_t begin, end; /* text[begin, end) is still to be scanned */
     int64_t line;       /* of text[begin], from 1 */
-    bool last;          /* nothing comes behind text[end] */
+    bool last;          /* nothing comes after text[end] */
     bool array;
     enum scan_place place;
 };
 
-/* The next whole row, moving `begin` behind it. None is found where more text is needed, or at the end of the last text. What is
+/* The next whole row, moving `begin` after it. None is found where more text is needed, or at the end of the last text. What is
  * wrong between the elements of an array is ERR_FORMAT with the line in front: a line can be skipped, a hole in an array cannot.
  */
 enum status scan_row(struct scan *scan, struct source_row *row, bool *found);

@@ -86,7 +86,7 @@ static enum status add_path(struct source *s, const char *path, const char *spli
     return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
 }
 
-/* One of the list: a path, or a path with a weight behind it. */
+/* One of the list: a path, or a path with a weight after it. */
 static enum status add_item(struct source *s, char *item, const char *split)
 {
     char *colon = file_exists(item) ? NULL : strrchr(item, ':'), *end = NULL;
@@ -276,7 +276,7 @@ enum status source_seek(struct source *s, const struct source_position *position
     s->offset = position->offset;
     s->scan.last = false;
     s->scan.line = position->line > 0 ? position->line : 1;
-    s->scan.place = SCAN_BEHIND; /* blocks end behind a row */
+    s->scan.place = SCAN_AFTER; /* blocks end after a row */
     return OK;
 }
 
@@ -287,10 +287,10 @@ static enum status add_row(struct source_block *block, const struct source_row *
     return OK;
 }
 
-/* All whole rows of the block's text. The scan ends behind the last one, or, if there is none, where more text is needed. */
+/* All whole rows of the block's text. The scan ends after the last one, or, if there is none, where more text is needed. */
 static enum status find_rows(struct source *s, struct source_block *block)
 {
-    struct scan scan = s->scan, behind_last = scan;
+    struct scan scan = s->scan, after_last = scan;
     scan.text = block->text.data;
     scan.begin = 0;
     scan.end = block->text.size;
@@ -299,10 +299,10 @@ static enum status find_rows(struct source *s, struct source_block *block)
         TRY(scan_row(&scan, &row, &found));
         if (found) {
             TRY(add_row(block, &row));
-            behind_last = scan;
+            after_last = scan;
         }
     }
-    s->scan = block->count ? behind_last : scan;
+    s->scan = block->count ? after_last : scan;
     return OK;
 }
 
@@ -341,7 +341,7 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
     }
 }
 
-/* What lies behind the block's last row is for the next block. */
+/* What lies after the block's last row is for the next block. */
 static enum status keep_rest(struct source *s, const struct source_block *block)
 {
     int64_t used = s->scan.begin;

@@ -36,7 +36,7 @@ struct source_block {
 
 void source_block_free(struct source_block *block);
 
-/* `paths` is what --data says: files and directories, separated by commas, each with ":weight" behind it or without. A directory
+/* `paths` is what --data says: files and directories, separated by commas, each with ":weight" after it or without. A directory
  * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. What is no readable data
  * is an error that says what was expected. A path that exists as it stands is taken so, whatever commas and colons it has. */
 enum status source_open(struct source **out, const char *paths, const char *split);

@@ -1,4 +1,4 @@
-/* A record of the log is written when the bytes that it speaks of are, and has a hash of itself: what a crash leaves behind it is
+/* A record of the log is written when the bytes that it speaks of are, and has a hash of itself: what a crash leaves after it is
  * no record. Checking walks through the records and hashes what each added. */
 #include "data/token_log.h"
 

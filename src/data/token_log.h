@@ -26,7 +26,7 @@ struct token_log_state {
  * whole. */
 enum status token_log_check(const struct token_files *files, struct digest key, bool deep, struct token_log_state *state);
 
-/* Cuts off what is behind the last whole block. */
+/* Cuts off what is after the last whole block. */
 enum status token_log_cut(const struct token_files *files, const struct token_log_state *state);
 
 #endif

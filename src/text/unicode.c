@@ -19,7 +19,7 @@ enum { NEWER_COUNT = sizeof NEWER / sizeof *NEWER };
 static unsigned newer_class(uint32_t code)
 {
     int low = 0, high = NEWER_COUNT;
-    while (low < high) { /* the first range that ends at the code or behind it */
+    while (low < high) { /* the first range that ends at the code or after it */
         int middle = (low + high) / 2;
         if (NEWER[middle].last >= code)
             high = middle;

@@ -25,10 +25,10 @@ enum {
 /* The classes of a code point by Unicode 16, whatever the installed library knows; 0: none of them. */
 unsigned unicode_class(uint32_t code);
 
-/* Assigned behind Unicode 14. */
+/* Assigned after Unicode 14. */
 bool unicode_is_new(uint32_t code);
 
-/* The ranges that unicode_class has beyond Unicode 14: range i, false behind the last. */
+/* The ranges that unicode_class has beyond Unicode 14: range i, false after the last. */
 bool unicode_new(int i, uint32_t *first, uint32_t *last, unsigned *classes);
 
 /* Whether two neighbours are of two characters as a reader sees them (grapheme clusters). *state starts as 0 and goes with the

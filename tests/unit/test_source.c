@@ -112,7 +112,7 @@ static void free_text(struct text *t)
     *t = (struct text){0};
 }
 
-/* Two parts, one behind the other. */
+/* Two parts, one after the other. */
 static void put_gzip(const char *name, const struct buffer *text)
 {
     gzFile file = gzopen(at(name), "wb9");
@@ -269,7 +269,7 @@ static void broken_arrays_name_the_line(void **state)
     fails_with("[{}\n{}]", ERR_FORMAT, "bad.json:2: between two rows there must be a comma, but here is \"{}]\"");
     fails_with("[{},\n\n]", ERR_FORMAT, "bad.json:3: a row was expected");
     fails_with("[,{}]", ERR_FORMAT, "bad.json:1: a row was expected");
-    fails_with("[{}\n]\n{}", ERR_FORMAT, "bad.json:3: nothing may stand behind");
+    fails_with("[{}\n]\n{}", ERR_FORMAT, "bad.json:3: nothing may stand after");
     fails_with("[\n{\"a\": [1}]", ERR_FORMAT, "bad.json:2: brackets do not fit");
     fails_with("[{},\n{\"a\": \"", ERR_FORMAT, "bad.json:2: the row that begins here does not end");
     fails_with("[{}, 12", ERR_FORMAT, "bad.json:1: the row that begins here does not end");

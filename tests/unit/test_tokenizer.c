@@ -1,4 +1,4 @@
-/* text: tokenizers. Each test writes a small tokenizer.json: the 256 bytes as ids 0 to 255 and a few merges behind them. */
+/* text: tokenizers. Each test writes a small tokenizer.json: the 256 bytes as ids 0 to 255 and a few merges after them. */
 #include "test.h"
 
 #include <stdio.h>
@@ -433,7 +433,7 @@ static void broken_files_are_refused(void **state)
         {"{\"model\":{}]", ERR_FORMAT, "comma"},
         {"{\"model\":{},\"model\":{}}", ERR_FORMAT, "twice"},
         {"{\"decoder\":null,\"decoder\":null}", ERR_FORMAT, "twice"},
-        {"{\"a\":1} x", ERR_FORMAT, "behind the end"},
+        {"{\"a\":1} x", ERR_FORMAT, "after the end"},
         {"{\"a\":[1}", ERR_FORMAT, "brackets"},
         {"{\"\xff\":1}", ERR_FORMAT, "byte 2"},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}", "[]"), ERR_FORMAT, "there twice"},

@@ -2,7 +2,7 @@
  *
  * What is trained. Of every assistant message that is a target, the text from the end of the prompt (what the template would have
  * put there if asked for an answer: the header of the turn) to the token that ends the turn, inclusive: its content, thoughts and
- * tool calls as the template writes them, and what the template writes between and behind them, which the model must say too. A
+ * tool calls as the template writes them, and what the template writes between and after them, which the model must say too. A
  * template with {% generation %} blocks decides itself: exactly what they hold is trained. The mask comes from the renderer: it
  * knows the bytes that each message gave and in whose turn they stand. A message with "train": false is not a target.
  *

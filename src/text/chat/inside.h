@@ -10,7 +10,7 @@ struct piece {
     int64_t size;
 };
 
-/* A template and how it opens the assistant's turn when it is asked for an answer: the text behind the last byte of a user's or a
+/* A template and how it opens the assistant's turn when it is asked for an answer: the text after the last byte of a user's or a
  * tool's message, and the part of the first that is there only because an answer was asked for. */
 struct chat_template {
     struct jinja *jinja;                        /* NULL: there is none */
@@ -55,7 +55,7 @@ enum status prompt_learn(struct chat *chat);
 
 /* Where the prompt of an assistant's turn ends in a rendered text. `anchor`: the end of the last message before it, and who
  * speaks in that one; `turn`: where the turn itself begins, if that is known, else the anchor; `first`: its first own byte. The
- * prompt may end behind `first`, where the message repeats its last words. -1: there is none. */
+ * prompt may end after `first`, where the message repeats its last words. -1: there is none. */
 int64_t prompt_end(const struct chat_template *template, const struct buffer *text, int64_t anchor, int64_t turn, int64_t first,
                    enum speaker before);
 

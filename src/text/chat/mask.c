@@ -29,7 +29,7 @@ struct masker {
     struct chat_row *row;
 };
 
-/* The first token that begins at or behind a byte. */
+/* The first token that begins at or after a byte. */
 static int64_t token_at(const struct tokens *tokens, int64_t byte)
 {
     int64_t low = 0, high = tokens->count;
@@ -74,7 +74,7 @@ static bool white(const char *text, int64_t begin, int64_t end)
 }
 
 /* Where a turn ends: with the first token that ends generation; else with the last special one that the template writes in the
- * turn; else, where it writes plain text only, with that. The token may also stand behind the turn, white space between: some
+ * turn; else, where it writes plain text only, with that. The token may also stand after the turn, white space between: some
  * templates close a turn where they open the next, or take the next header for the end. */
 static int64_t end_of(const struct masker *m, const struct stretch *s)
 {
@@ -127,7 +127,7 @@ static void train_turn(const struct masker *m, int64_t message, const struct tur
         train(m->row, s.begin, end_of(m, &s));
 }
 
-/* Where the assistant begins to speak: behind the prompt, and not before its turn. -1: it says nothing that could be found. */
+/* Where the assistant begins to speak: after the prompt, and not before its turn. -1: it says nothing that could be found. */
 static int64_t begin_of(const struct masker *m, int64_t message, const struct turn *turn)
 {
     const struct jinja_output *text = m->text;

@@ -1,7 +1,7 @@
 /* Where the prompt of an assistant's turn ends.
  *
  * What a template puts in front of an answer is asked of the template itself, once: it renders a small conversation with
- * add_generation_prompt, and the text behind the last message is the prompt; a template that ignores it is given an answer, and
+ * add_generation_prompt, and the text after the last message is the prompt; a template that ignores it is given an answer, and
  * the text between the two is. In a row, the text in front of an assistant's own
  * bytes begins with the same prompt; what follows it, such as the mark of a tool call or of thoughts, the model has to say.
  */
@@ -50,8 +50,8 @@ static int64_t common(const char *text, int64_t size, const struct piece *prompt
     return n < end ? whole_markers(text, n) : n;
 }
 
-/* The text behind the last byte of a message, up to the next message's first. Without bytes of it: nothing. */
-static struct piece behind(const struct jinja_output *out, int32_t message)
+/* The text after the last byte of a message, up to the next message's first. Without bytes of it: nothing. */
+static struct piece text_after(const struct jinja_output *out, int32_t message)
 {
     int64_t s = out->span_count - 1, end = out->text.size;
     for (; s >= 0 && out->span[s].message != message; s--)
@@ -60,13 +60,13 @@ static struct piece behind(const struct jinja_output *out, int32_t message)
     return s < 0 ? (struct piece){0} : (struct piece){out->text.data + out->span[s].end, end - out->span[s].end};
 }
 
-/* What the template writes behind the messages when it is asked for an answer, and what of that is there for this reason. */
+/* What the template writes after the messages when it is asked for an answer, and what of that is there for this reason. */
 static enum status ask(struct chat *chat, const struct chat_template *template, json_t *messages, const json_t *tools,
                        struct jinja_output out[2], struct piece *after, struct piece *added)
 {
     int32_t last = (int32_t)json_array_size(messages) - 1;
     TRY(chat_run(template, messages, tools, false, &out[0]));
-    struct piece without = behind(&out[0], last);
+    struct piece without = text_after(&out[0], last);
     for (int way = 0; way < 2 && !added->size; way++) {
         json_t *answer = NULL;
         if (way) /* there is no prompt to ask for: an answer shows what stands in front of one */
@@ -74,7 +74,7 @@ static enum status ask(struct chat *chat, const struct chat_template *template, 
         if (answer && json_array_append_new(messages, answer) != 0)
             return fail(ERR_MEMORY, "out of memory: a JSON value");
         TRY(chat_run(template, messages, tools, !way, &out[1]));
-        struct piece with = behind(&out[1], last);
+        struct piece with = text_after(&out[1], last);
         if (!with.text)
             break; /* the message is not shown */
         if (way && common(with.text, with.size, after) != after->size)

@@ -321,7 +321,7 @@ enum status parse_tuple(struct parser *parser, bool choice, struct node **out)
     return OK;
 }
 
-/* Behind the opening bracket. */
+/* After the opening bracket. */
 static enum status parse_arguments(struct parser *parser, struct node *node)
 {
     for (bool first = true; !parse_at(parser, TOKEN_OPERATOR, ")"); first = false) {
@@ -341,7 +341,7 @@ static enum status parse_arguments(struct parser *parser, struct node *node)
             TRY(parse_keyword(parser, node, token->text, value, OP_EQ));
         } else {
             if (node->keyword_count)
-                return parse_fail(parser, ERR_FORMAT, "an argument without a name behind one with a name");
+                return parse_fail(parser, ERR_FORMAT, "an argument without a name after one with a name");
             TRY(parse_expression(parser, true, &value));
             TRY(parse_append(parser, &node->list, value));
         }
@@ -392,7 +392,7 @@ static enum status parse_one_postfix(struct parser *parser, struct node *self, s
             TRY(parse_node(parser, NODE_ITEM, &node));
             TRY(parse_number(parser, &node->b));
         } else {
-            return parse_fail(parser, ERR_FORMAT, "a name is expected behind the dot");
+            return parse_fail(parser, ERR_FORMAT, "a name is expected after the dot");
         }
     } else {
         *found = false;
@@ -492,7 +492,7 @@ static enum status parse_one_target(struct parser *parser, bool attribute, struc
     struct node *node;
     TRY(parse_node(parser, NODE_ATTRIBUTE, &node));
     if (parser->token->kind != TOKEN_NAME)
-        return parse_fail(parser, ERR_FORMAT, "a name is expected behind the dot");
+        return parse_fail(parser, ERR_FORMAT, "a name is expected after the dot");
     node->a = *out;
     node->name = parser->token++->text;
     *out = node;

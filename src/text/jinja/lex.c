@@ -2,7 +2,7 @@
  *
  * The idea: outside of tags everything is data up to the next {{, {% or {#. Whitespace is taken away on both sides of a
  * tag here and nowhere else: "-" takes all of it, a block or comment takes the blanks of its line in front (unless "+")
- * and one newline behind (unless "+").
+ * and one newline after (unless "+").
  */
 #include <string.h>
 
@@ -119,7 +119,7 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The end of a {%raw%} or {%endraw%} word and its closing at `at` (behind the sign), or -1. */
+/* The end of a {%raw%} or {%endraw%} word and its closing at `at` (after the sign), or -1. */
 static int64_t raw_word(const struct lexer *lexer, int64_t at, const char *word, bool plus, bool newline)
 {
     at = skip_space(lexer, at);
@@ -155,7 +155,7 @@ static int hex(char c)
     return digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* One escape sequence behind a backslash at in[at]; Python's rules, where an unknown one stays as it is. */
+/* One escape sequence after a backslash at in[at]; Python's rules, where an unknown one stays as it is. */
 static enum status unescape(const struct lexer *lexer, const char *in, int64_t size, int64_t *at, char *out, int64_t *n)
 {
     static const char plain[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";

@@ -84,7 +84,7 @@ enum status parse_expect(struct parser *parser, enum token_kind kind, const char
 
 static enum status parse_body(struct parser *parser, const char *const *ends, struct nodes *out);
 
-/* Adds one more body, which begins behind the tag that is open and ends at one of these words; the word is left to read. */
+/* Adds one more body, which begins after the tag that is open and ends at one of these words; the word is left to read. */
 static enum status add_body(struct parser *parser, struct node *node, const char *const *ends)
 {
     TRY(parse_expect(parser, TOKEN_BLOCK_END, NULL));

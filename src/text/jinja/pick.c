@@ -13,7 +13,7 @@ static enum status name_of(struct render *render, struct value value, char *name
     return OK;
 }
 
-static struct args behind(const struct args *args, int64_t skip)
+static struct args after(const struct args *args, int64_t skip)
 {
     struct args rest = *args;
     rest.item += skip;
@@ -41,7 +41,7 @@ enum status filter_map(struct render *render, struct value self, const struct ar
     TRY(items_if_true(render, self, &list));
     TRY(value_list(render, VALUE_GENERATOR, list.count, out));
     for (int64_t i = 0; i < list.count; i++) {
-        struct args rest = args->count ? behind(args, 1) : *args;
+        struct args rest = args->count ? after(args, 1) : *args;
         struct value *item = &out->list->item[i];
         TRY(render_step(render, 1));
         if (args->count)
@@ -75,7 +75,7 @@ static enum status pick(struct render *render, struct value self, const struct a
             TRY(value_path(render, item, args->item[0], &item));
         bool holds = value_true(item);
         if (tested) {
-            struct args rest = behind(args, attribute + 1);
+            struct args rest = after(args, attribute + 1);
             TRY(test_call(render, test, name, item, &rest, &holds));
         }
         if (holds == keep)

@@ -1,4 +1,4 @@
-/* Tests: what stands behind `is`. */
+/* Tests: what stands after `is`. */
 #include <string.h>
 
 #include "text/jinja/value.h"

@@ -292,7 +292,7 @@ static enum status change_case(struct render *render, struct value self, enum le
         bool large = letters == UPPER || (letters != LOWER && !inside);
         if (letters == TITLE)
             inside = is_letter(code);
-        else if (letters == FILTER_TITLE) /* jinja2's own rule: a word begins behind -, space, ( { [ < */
+        else if (letters == FILTER_TITLE) /* jinja2's own rule: a word begins after -, space, ( { [ < */
             inside = !(unicode_space(code) || (code < 0x80 && code > 0 && strchr("-({[<", code)));
         else
             inside = true;

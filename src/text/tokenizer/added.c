@@ -18,7 +18,7 @@ static bool is_guarded(const struct view *view, struct added_guard guard, int64_
 {
     int64_t begin, end, low = 0, high = guard.count;
     view_origin(view, from, to, &begin, &end);
-    while (low < high) { /* the first range that ends behind begin */
+    while (low < high) { /* the first range that ends after begin */
         int64_t middle = low + (high - low) / 2;
         if (guard.plain[middle].end > begin)
             high = middle;
@@ -257,7 +257,7 @@ enum status added_read_config(struct added *added, const json_t *json, const cha
     return status;
 }
 
-/* Hugging Face's tokenizers take the id from the vocabulary, or number the others behind it, whatever the file says. */
+/* Hugging Face's tokenizers take the id from the vocabulary, or number the others after it, whatever the file says. */
 static enum status check_ids(struct added *added, const struct vocabulary *vocabulary, const char *where)
 {
     int64_t next = vocabulary->count;

@@ -42,7 +42,7 @@ enum status added_add(struct added *added, const struct added_token *token, cons
 enum status added_read(struct added *added, const json_t *json, const char *where);
 enum status added_read_config(struct added *added, const json_t *json, const char *where);
 
-/* Ids must be those of the vocabulary, or the ones behind it, in order. */
+/* Ids must be those of the vocabulary, or the ones after it, in order. */
 enum status added_build(struct added *added, const struct vocabulary *vocabulary, const struct normalizer *normalizer,
                         const char *where);
 void added_close(struct added *added);

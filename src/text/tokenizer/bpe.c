@@ -25,7 +25,7 @@ static int32_t look_up(const struct bpe *bpe, int32_t left, int32_t right, int32
     }
 }
 
-/* The merge of symbol i with the one behind it. */
+/* The merge of symbol i with the one after it. */
 static void update(const struct bpe *bpe, struct word_symbol *s, int64_t i, int64_t next)
 {
     s[i].rank = next >= 0 ? look_up(bpe, s[i].id, s[next].id, &s[i].merged) : NONE;

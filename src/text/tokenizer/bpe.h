@@ -21,7 +21,7 @@ struct bpe {
     int32_t byte_id[256];    /* of a byte's character, or of <0x..>; -1: the vocabulary lacks it */
     int32_t ascii_id[128];   /* of single characters, if words are text */
     bool cut;                /* words may be cut: see bpe_cut */
-    bool space_cut;          /* no token has a U+2581 behind another character */
+    bool space_cut;          /* no token has a U+2581 after another character */
     uint64_t joined[128][2]; /* bit b of row a: some token has the ASCII characters a and b side by side */
 };
 

@@ -17,7 +17,7 @@ struct decoder {
 enum status decoder_open(struct decoder *decoder, const json_t *json, const char *where);
 void decoder_close(struct decoder *decoder);
 
-/* The contents of tokens, one behind the other: token i ends at ends[i] of the text, and plain[i] says that it is an added token,
+/* The contents of tokens, one after the other: token i ends at ends[i] of the text, and plain[i] says that it is an added token,
  * whose content is text as it is. Starts as {0}. */
 struct decode_pieces {
     struct buffer text;

@@ -173,7 +173,7 @@ static enum status check_ranges(const struct text_range *plain, int64_t count, i
     int64_t done = 0;
     for (int64_t i = 0; i < count; done = plain[i++].end)
         if (plain[i].begin < done || plain[i].end < plain[i].begin || plain[i].end > length)
-            return fail(ERR_ARGUMENT, "range %lld of a text of %lld bytes, from %lld to %lld, is not behind the one before it",
+            return fail(ERR_ARGUMENT, "range %lld of a text of %lld bytes, from %lld to %lld, is not after the one before it",
                         (long long)i, (long long)length, (long long)plain[i].begin, (long long)plain[i].end);
     return OK;
 }

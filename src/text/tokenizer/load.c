@@ -72,7 +72,7 @@ static enum status split(struct json_reader *r, struct source *s, struct arena *
         TRY(json_reader_key(r, &key));
         TRY(is(key, "model") && json_reader_peek(r) == '{' ? split_model(r, s, arena) : take_member(r, s->top, key, arena));
     }
-    return json_reader_peek(r) ? json_reader_fail(r, "something behind the end") : OK;
+    return json_reader_peek(r) ? json_reader_fail(r, "something after the end") : OK;
 }
 
 static enum status read_source(struct source *s)
@@ -107,7 +107,7 @@ static enum status read_bpe(struct tokenizer *t, const struct source *s)
     const char *part = *prefix                                  ? "continuing_subword_prefix"
                        : *suffix                                ? "end_of_word_suffix"
                        : dropout < 0 || dropout > 0             ? "dropout"
-                       : options.byte_fallback && options.bytes ? "byte_fallback behind a ByteLevel"
+                       : options.byte_fallback && options.bytes ? "byte_fallback after a ByteLevel"
                                                                 : NULL;
     if (part)
         return fail(ERR_UNSUPPORTED, "%s: a BPE model with %s is not supported", s->path, part);

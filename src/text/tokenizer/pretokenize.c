@@ -56,7 +56,7 @@ struct run {
 
 static enum status run_step(const struct run *run, int64_t k, struct view view);
 
-/* The pieces of one split, joined by its behaviour: at most one piece waits for what comes behind it. */
+/* The pieces of one split, joined by its behaviour: at most one piece waits for what comes after it. */
 struct joiner {
     const struct run *run;
     int64_t next; /* the step that gets the pieces */
@@ -127,7 +127,7 @@ static enum status run_split(const struct run *run, int64_t k, struct view view)
         TRY(find(run, step, &view, from, &begin, &end));
         if (begin < 0)
             break;
-        if (begin == end && end == last) { /* an empty match right behind a match does not count */
+        if (begin == end && end == last) { /* an empty match right after a match does not count */
             uint32_t code;
             from += from < view.length ? utf8_decode(view.text + from, &code) : 1;
             continue;
@@ -408,7 +408,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
         p->bytes = true;
         for (int64_t k = i + 1; k < p->count; k++)
             if (p->steps[k].sort != SPLIT)
-                return fail(ERR_UNSUPPORTED, "%s: a Metaspace behind a ByteLevel is not supported", where);
+                return fail(ERR_UNSUPPORTED, "%s: a Metaspace after a ByteLevel is not supported", where);
         if (i == p->count - 1) { /* nothing sees the characters: words stay bytes */
             p->count--;
             return OK;

@@ -23,7 +23,7 @@ enum status regex_search_init(struct regex_search **out);
 void regex_search_free(struct regex_search *search);    /* NULL is fine */
 void regex_search_restart(struct regex_search *search); /* before another text: it has a deadline of its own */
 
-/* The first match at or behind `from` in valid UTF-8: [*begin, *end), or *begin = -1. A pattern that takes too many steps is
+/* The first match at or after `from` in valid UTF-8: [*begin, *end), or *begin = -1. A pattern that takes too many steps is
  * ERR_LIMIT. */
 enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
                        int64_t *begin, int64_t *end);

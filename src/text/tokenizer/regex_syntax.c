@@ -62,7 +62,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* \xHH, \x{H...} and \uHHHH as \x{...}; the reader stands behind the letter. */
+/* \xHH, \x{H...} and \uHHHH as \x{...}; the reader stands after the letter. */
 static enum status hex(struct reader *r, const char *from, int digits)
 {
     bool braces = digits == 2 && r->at < r->end && *r->at == '{';
@@ -121,7 +121,7 @@ static int find_property(const char *name, int length)
     return -1;
 }
 
-/* \d and \w, and what they are not; the reader stands behind the letter. */
+/* \d and \w, and what they are not; the reader stands after the letter. */
 static enum status shorthand(const struct reader *r, const char *from, char letter)
 {
     bool word = letter == 'w' || letter == 'W', negated = letter == 'D' || letter == 'W';
@@ -197,7 +197,7 @@ for (const char *first = r->at; r->at < r->end;)
 return refuse(r, from, "[ without ]");
 }
 
-/* What may stand behind "(?". An option without ":" reaches over | in Oniguruma, so it passes only in front of everything. */
+/* What may stand after "(?". An option without ":" reaches over | in Oniguruma, so it passes only in front of everything. */
 static enum status group(struct reader *r)
 {
     static const char *const KINDS[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
@@ -235,7 +235,7 @@ static enum status interval(struct reader *r)
         return put(r, "\\{");
     }
     if (p + 1 < r->end && (p[1] == '+' || (p[1] == '?' && !comma)))
-        return refuse(r, from, "a quantifier behind {}");
+        return refuse(r, from, "a quantifier after {}");
     r->at = p + 1;
     if (!comma)
         return buffer_format(r->out, "{%.*s}", (int)(low_end - low), low);

@@ -1,5 +1,5 @@
 /* The published patterns are variations of one: contractions, words with one character in front, numbers, other characters, and
- * space, of which the last one goes to the word behind it. The variations are a row of PATTERNS; a new one is a new row.
+ * space, of which the last one goes to the word after it. The variations are a row of PATTERNS; a new one is a new row.
  *
  * A class is looked up in a table for ASCII, and by unicode_class for the rest.
  */
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "text/tokenizer/patterns.h"
 #include "text/unicode.h"
 
 enum class { OTHER, LETTER, MARK, NUMBER, SPACE, NEWLINE }; /* NEWLINE: \r and \n, which are space too */
@@ -23,66 +24,36 @@ struct scanner {
     bool marks_in_words;            /* [\p{L}\p{M}]+ is a word; else \p{L}+, and marks are other characters */
     bool cased;                     /* words end where small letters end and capitals begin; contractions belong to them */
     int digits;                     /* of a number at most; 0: any, and a space in front belongs to it */
-    bool lines;                     /* [\r\n]* behind other characters, and \s*[\r\n]+ */
+    bool lines;                     /* [\r\n]* after other characters, and \s*[\r\n]+ */
     bool slashes;                   /* [\r\n/]* there */
     enum only only;                 /* all the above, DeepSeek's words, or characters of one kind and nothing else */
 };
 
-#define SUFFIX "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define FOLDED SUFFIX "|"
-#define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define MARKED_WORD "[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|"
-#define MARKED_REST "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define FRONT "[^\\r\\n\\p{L}\\p{N}]?"
-#define CASED(end) FRONT UPPER "*" LOWER "+" end "|" FRONT UPPER "+" LOWER "*" end "|"
-#define CASED_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 static const struct scanner PATTERNS[] = {
-    /* GPT-2 */
-    {.pattern = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-     .contractions = LOWER_CONTRACTIONS},
-    /* Llama 3; GPT-4 in other words */
-    {.pattern = FOLDED WORD "\\p{N}{1,3}" REST,
-     .contractions = ANY_CONTRACTIONS,
-     .any_in_front = true,
-     .digits = 3,
-     .lines = true},
-    {.pattern = FOLDED WORD "\\p{N}" REST, .contractions = ANY_CONTRACTIONS, .any_in_front = true, .digits = 1, .lines = true},
-    {.pattern = FOLDED MARKED_WORD "\\p{N}" MARKED_REST,
+    {.pattern = CUT_GPT2, .contractions = LOWER_CONTRACTIONS},
+    {.pattern = CUT_LLAMA3, .contractions = ANY_CONTRACTIONS, .any_in_front = true, .digits = 3, .lines = true},
+    {.pattern = CUT_QWEN2, .contractions = ANY_CONTRACTIONS, .any_in_front = true, .digits = 1, .lines = true},
+    {.pattern = CUT_QWEN35,
      .contractions = ANY_CONTRACTIONS,
      .any_in_front = true,
      .marks_in_words = true,
      .digits = 1,
      .lines = true},
-    {.pattern = WORD "\\p{N}{1,3}" REST, .any_in_front = true, .digits = 3, .lines = true},
-    {.pattern = WORD "\\p{N}" REST, .any_in_front = true, .digits = 1, .lines = true},
-    /* GPT-4o, gpt-oss, Llama 4; Mistral's Tekken */
-    {.pattern = CASED(SUFFIX "?") "\\p{N}{1,3}" CASED_REST,
+    {.pattern = CUT_WORD CUT_DIGITS CUT_REST, .any_in_front = true, .digits = 3, .lines = true},
+    {.pattern = CUT_WORD CUT_DIGIT CUT_REST, .any_in_front = true, .digits = 1, .lines = true},
+    {.pattern = CUT_O200K,
      .contractions = ANY_CONTRACTIONS,
      .any_in_front = true,
      .cased = true,
      .digits = 3,
      .lines = true,
      .slashes = true},
-    {.pattern = CASED("") "\\p{N}" CASED_REST, .any_in_front = true, .cased = true, .digits = 1, .lines = true, .slashes = true},
-    /* DeepSeek V3, in three steps */
-    {.pattern = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-                "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*"
-                "|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-     .lines = true,
-     .only = DEEPSEEK},
-    {.pattern = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
-                "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"
-                "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     .lines = true,
-     .only = DEEPSEEK},
-    {.pattern = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", .only = HAN_AND_KANA},
-    {.pattern = "\\p{N}{1,3}", .digits = 3, .only = NUMBERS},
-    {.pattern = "\\p{N}", .digits = 1, .only = NUMBERS},
+    {.pattern = CUT_TEKKEN, .any_in_front = true, .cased = true, .digits = 1, .lines = true, .slashes = true},
+    {.pattern = CUT_DEEPSEEK3_RAW, .lines = true, .only = DEEPSEEK},
+    {.pattern = CUT_DEEPSEEK3, .lines = true, .only = DEEPSEEK},
+    {.pattern = CUT_HAN_AND_KANA, .only = HAN_AND_KANA},
+    {.pattern = CUT_DIGITS, .digits = 3, .only = NUMBERS},
+    {.pattern = CUT_DIGIT, .digits = 1, .only = NUMBERS},
 };
 
 enum { PATTERN_COUNT = sizeof PATTERNS / sizeof *PATTERNS };
@@ -206,7 +177,7 @@ static unsigned case_of(const char *text, int *bytes)
 }
 
 /* The end of a word whose letters begin at `at`, or -1. Capitals, then small letters; letters without case and marks are both. If
- * no small letter follows the capitals, the word ends behind the last of them that is both, or else with them. */
+ * no small letter follows the capitals, the word ends after the last of them that is both, or else with them. */
 static int64_t cased_end(const char *text, int64_t length, int64_t at, bool *small)
 {
     enum {
@@ -262,17 +233,17 @@ static int64_t match(const struct scanner *s, const char *text, int64_t length, 
     if (contracted)
         return at + contracted;
     bool space = text[at] == ' ';
-    int64_t behind = at + n;
-    if (behind < length && class != NEWLINE && (space || s->any_in_front)) {
-        enum class next = class_in(s, text + behind, &next_n);
+    int64_t after = at + n;
+    if (after < length && class != NEWLINE && (space || s->any_in_front)) {
+        enum class next = class_in(s, text + after, &next_n);
         if (next == LETTER)
-            return run_end(s, text, length, behind + next_n, LETTER, -1);
+            return run_end(s, text, length, after + next_n, LETTER, -1);
         if (space && next == NUMBER && !s->digits)
-            return run_end(s, text, length, behind + next_n, NUMBER, -1);
+            return run_end(s, text, length, after + next_n, NUMBER, -1);
         if (space && next == OTHER)
-            return other_end(s, text, length, behind + next_n);
+            return other_end(s, text, length, after + next_n);
     }
-    return class == OTHER ? other_end(s, text, length, behind) : space_end(s, text, length, at);
+    return class == OTHER ? other_end(s, text, length, after) : space_end(s, text, length, at);
 }
 
 static unsigned bits_of(const char *text, int *bytes)

@@ -16,11 +16,11 @@ extern const struct scanner SCANNER_DIGITS, SCANNER_PUNCTUATION;
 /* Every character is in some match: a text is cut into matches without gaps. */
 bool scanner_covers(const struct scanner *scanner);
 
-/* The first match at or behind `from` in valid UTF-8, from < length: returns its end, and where it begins in *begin. Returns
+/* The first match at or after `from` in valid UTF-8, from < length: returns its end, and where it begins in *begin. Returns
  * -1 if there is none. Matches are never empty. */
 int64_t scanner_next(const struct scanner *scanner, const char *text, int64_t length, int64_t from, int64_t *begin);
 
-/* All patterns that have a scanner, for tests: NULL behind the last. */
+/* All patterns that have a scanner, for tests: NULL after the last. */
 const char *scanner_pattern(int i);
 
 #endif

@@ -33,7 +33,7 @@ enum status tokenizer_open(struct tokenizer **out, const char *path);
 enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path);
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is fine */
 
-/* Appends the ids of a text. Added tokens are found first; no special token is put before or behind. Bytes that are not
+/* Appends the ids of a text. Added tokens are found first; no special token is put before or after. Bytes that are not
  * UTF-8 are an error that names the offset. As in Hugging Face's tokenizers, a byte that the vocabulary lacks is left out
  * unless the file has an unk_token. On failure nothing is appended. */
 enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, int64_t length, struct tokens *tokens);
@@ -44,7 +44,7 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
 enum status tokenizer_encode_guarded(const struct tokenizer *tokenizer, const char *text, int64_t length,
                                      const struct text_range *plain, int64_t count, struct tokens *tokens);
 
-/* The same with the tokens in front and behind that the file's post_processor adds, as Hugging Face's add_special_tokens=True
+/* The same with the tokens in front and after that the file's post_processor adds, as Hugging Face's add_special_tokens=True
  * does; they cover no bytes. */
 enum status tokenizer_encode_surrounded(const struct tokenizer *tokenizer, const char *text, int64_t length,
                                         struct tokens *tokens);

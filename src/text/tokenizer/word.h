@@ -5,7 +5,7 @@
 #include "base/memory.h"
 
 /* A symbol, from [begin, end) of the word's bytes. The rest is for merging: the rank and result of the merge with the symbol
- * behind, and the neighbours. */
+ * after, and the neighbours. */
 struct word_symbol {
     int32_t id, begin, end, rank, merged, prev, next;
 };

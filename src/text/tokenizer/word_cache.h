@@ -9,7 +9,7 @@ enum { WORD_CACHE_BYTES = 24, WORD_CACHE_TOKENS = 7 };
 /* A word of at most 24 bytes and its tokens, in one cache line. Token i ends at byte end[i] of the word, and the next one
  * begins there. */
 struct word_cached {
-    uint64_t key[WORD_CACHE_BYTES / 8]; /* the bytes, with zeros behind them */
+    uint64_t key[WORD_CACHE_BYTES / 8]; /* the bytes, with zeros after them */
     int32_t id[WORD_CACHE_TOKENS];
     uint8_t end[WORD_CACHE_TOKENS];
     uint8_t length; /* 0: free */
