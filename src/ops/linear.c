@@ -80,16 +80,22 @@ static struct value *build_stored(struct program *p, const int64_t *d)
 #define STORED .fill = example_fill_weight, .adjust = example_adjust_weight
 #define STORED_SIZES                                                                                                             \
     {                                                                                                                            \
-        {"T", {1, 5, 16, 17, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}},                                                \
+        {"T", {1, 16, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}},                                                       \
         {                                                                                                                        \
-            "type", .upto = WEIGHT_COUNT                                                                                         \
+            "type",                                                                                                              \
+            {                                                                                                                    \
+                UPTO(WEIGHT_COUNT)                                                                                               \
+            }                                                                                                                    \
         }                                                                                                                        \
     }
 #define STORED_LARGE                                                                                                             \
     {                                                                                                                            \
         {"T", {3, 20}}, {"in", {2560}}, {"out", {4096}},                                                                         \
         {                                                                                                                        \
-            "type", .upto = WEIGHT_COUNT                                                                                         \
+            "type",                                                                                                              \
+            {                                                                                                                    \
+                UPTO(WEIGHT_COUNT)                                                                                               \
+            }                                                                                                                    \
         }                                                                                                                        \
     }
 

@@ -35,7 +35,9 @@
 
 enum { EXAMPLE_AXES = 6, EXAMPLE_VALUES = 12 };
 
-/* Cases of an op: every combination of the axes' values (each list ends with 0, or they are 1 … upto). `build` makes the op on
+#define UPTO(n) (-(n))
+
+/* Cases of an op: every combination of the axes' values (each list ends with 0; {UPTO(n)} is 1 … n). `build` makes the op on
  * fresh inputs named as in op->inputs; float inputs get random numbers (those named w divided by the root of their last
  * dimension), which `adjust` may turn into what makes sense, whole numbers come from `fill`. */
 struct op_example {
@@ -44,7 +46,7 @@ struct op_example {
     double (*adjust)(const char *input, int64_t index, double random);
     struct {
         const char *name;
-        int64_t values[EXAMPLE_VALUES], upto;
+        int64_t values[EXAMPLE_VALUES];
     } axes[EXAMPLE_AXES];
     bool forward_only; /* no gradient to check, or too large for it */
     float scale;       /* of the random numbers; 0: 1 */

@@ -24,8 +24,8 @@ const struct op *const ops_table[OP_COUNT] = {
 
 int64_t example_value(const struct op_example *example, int axis, int i)
 {
-    int64_t upto = example->axes[axis].upto;
-    return !upto ? example->axes[axis].values[i] : i < upto ? i + 1 : 0;
+    const int64_t *values = example->axes[axis].values;
+    return values[0] >= 0 ? values[i] : i < -values[0] ? i + 1 : 0;
 }
 
 void example_bounds(const char *input, int32_t *to, int64_t T)

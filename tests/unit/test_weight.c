@@ -1,6 +1,7 @@
 /* Weights that are stored in parts, of every type: what is computed with one is what is computed with its numbers. */
 #include "test.h"
 
+#include "format/q8_0.h"
 #include "ops/op.h"
 #include "program_rig.h"
 
@@ -38,6 +39,16 @@ static void free_stored(struct stored *s, enum weight_id type)
     for (int i = 0; i < weight_parts(type); i++)
         test_free(s->part[i]);
     test_free(s->dense);
+}
+
+/* A block as llama.cpp writes it: the scale 0.5, then bytes. */
+static void a_block_of_q8_0_is_a_scale_and_bytes(void **state)
+{
+    (void)state;
+    uint8_t block[Q8_0_BYTES] = {0x00, 0x38, 1, 0xff, 127, 0x80};
+    float w[Q8_0_BLOCK];
+    q8_0_dequantise(block, Q8_0_BLOCK, w);
+    assert_true(w[0] == 0.5f && w[1] == -0.5f && w[2] == 63.5f && w[3] == -64 && w[4] == 0);
 }
 
 /* A weight of the program, and its parts or its numbers once it is prepared. */
@@ -195,6 +206,7 @@ static void parts_of_the_wrong_size_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_of_q8_0_is_a_scale_and_bytes),
         cmocka_unit_test(every_device_expands_to_the_bits_of_the_host),
         cmocka_unit_test(every_op_computes_what_it_does_with_the_numbers),
         cmocka_unit_test(an_op_that_cannot_read_parts_says_so),
