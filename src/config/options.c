@@ -25,6 +25,13 @@ enum {
 #define ONE_OF(list) .choices = (list)
 #define FLAG_ONLY .flag_only = true
 
+/* The choices of --optim, each after a bar. */
+static const char optimizer_names[] =
+#define OPTIMIZER(name, ...) "|" #name
+#include "config/optimizers.def"
+#undef OPTIMIZER
+    ;
+
 const struct option_row option_table[OPTIONS] = {
 #define OPTION(kind_, name_, alias_, otherwise, commands_, allowed, placeholder_, help_)                                         \
     {.kind = KIND_##kind_,                                                                                                       \

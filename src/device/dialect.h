@@ -185,3 +185,17 @@ HELPER f16 store_f16(float v)
         lost = (next_ - sum) - term_;                                          \
         sum = next_;                                                           \
     } while (0)
+
+/* The first of K ranges {end, number} that ends after `at`; the last one, if none does. */
+#define FIND_RANGE(range, n, ranges, K, at)                                    \
+    do {                                                                       \
+        i64 high_ = (K) - 1;                                                   \
+        range = 0;                                                             \
+        while (range < high_) {                                                \
+            i64 middle_ = range + (high_ - range) / 2;                         \
+            if (LOAD(n, ranges, 2 * middle_) > (at))                           \
+                high_ = middle_;                                               \
+            else                                                               \
+                range = middle_ + 1;                                           \
+        }                                                                      \
+    } while (0)

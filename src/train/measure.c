@@ -162,11 +162,14 @@ static enum status add_tensor(struct hash *hash, struct engine *e, const struct 
 static enum status take_digest(struct pace *p, struct digest *digest)
 {
     const struct optimizer *o = &p->t->optimizer;
-    const struct tensor *const tensors[] = {o->weights, o->master, o->moment1, o->moment2, o->count};
+    struct tensor *tensors[OPTIMIZER_TENSORS];
+    const char *names[OPTIMIZER_TENSORS];
+    int count = optimizer_tensors(o, tensors, names);
     char *piece = arena_alloc(&p->t->arena, PIECE);
     if (!piece)
         return ERR_MEMORY;
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+    TRY(add_tensor(&p->losses, &p->t->session.engine, o->weights, piece));
+    for (int i = 0; i < count; i++)
         TRY(add_tensor(&p->losses, &p->t->session.engine, tensors[i], piece));
     *digest = hash_end(&p->losses);
     return OK;

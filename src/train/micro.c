@@ -47,9 +47,7 @@ static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
     *bytes = 0;
     TRY(model_dtype(&s->model, &in_files));
     bool in_place = s->info.host_memory && in_files == types[ROLE_WEIGHT];
-    int64_t state = 2 * dtype_size(types[ROLE_GRADIENT]);
-    if (types[ROLE_WEIGHT] != types[ROLE_GRADIENT])
-        state += dtype_size(types[ROLE_GRADIENT]);
+    int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
         if (tensor->lifetime == LIFE_WEIGHTS)

@@ -22,6 +22,19 @@ static struct trainer_step describe(const struct trainer *t, double rate)
     };
 }
 
+static struct optimizer_settings settings(const struct trainer *t, double rate)
+{
+    const struct options *o = t->options;
+    return (struct optimizer_settings){
+        .learning_rate = rate,
+        .beta1 = o->adam_beta1,
+        .beta2 = o->adam_beta2,
+        .epsilon = o->adam_epsilon,
+        .weight_decay = o->weight_decay,
+        .max_norm = o->max_grad_norm,
+    };
+}
+
 static void start_over(struct trainer *t)
 {
     t->sum = t->weight = 0;
@@ -57,7 +70,8 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
     if (!t->sequences)
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
     *step = describe(t, rate);
-    TRY(optimizer_step(&t->optimizer, &t->session, t->weight, t->options->max_grad_norm, step->rate, &result));
+    struct optimizer_settings chosen = settings(t, step->rate);
+    TRY(optimizer_step(&t->optimizer, &t->session, t->weight, &chosen, &result));
     finish(t, step, t->sum / t->weight, t->started, result);
     start_over(t);
     return OK;
@@ -112,7 +126,8 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
         TRY(trainer_check(t, &sequences[i]));
     t->weight += weight;
     rate = describe(t, rate).rate;
-    optimizer_write(&t->optimizer, s, t->weight, t->options->max_grad_norm, rate);
+    struct optimizer_settings chosen = settings(t, rate);
+    optimizer_write(&t->optimizer, s, t->weight, &chosen);
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
         if (t->waiting == DEVICE_LATER)

@@ -193,7 +193,6 @@ static enum status add_every_kind(struct trainer *t)
 static enum status add_programs(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
-    struct optimizer_options optimizer = {o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay};
     t->logits = t->logits_backward = -1;
     TRY(micro_add(t, ready_for & TRAINER_PLAN));
     if (t->session.tuning.lora)
@@ -206,7 +205,7 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(generate_add(&t->generator, &t->session, o->sample_length, o->sample_length));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
-    return optimizer_build(&t->optimizer, &t->session, &optimizer);
+    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim));
 }
 
 static enum status open_all(struct trainer *t, unsigned ready_for)

@@ -117,14 +117,15 @@ static inline void assert_same_tensor(struct trainer *a, const struct tensor *x,
     test_free(q);
 }
 
-/* Weights, moments and masters; the sums of gradients too, which a step clears. */
+/* Weights, state and masters; the sums of gradients too, which a step clears. */
 static inline void assert_same_state(struct trainer *a, struct trainer *b)
 {
     const struct optimizer *o = &a->optimizer, *p = &b->optimizer;
     assert_same_tensor(a, o->weights, b, p->weights);
     assert_same_tensor(a, o->master, b, p->master);
-    assert_same_tensor(a, o->moment1, b, p->moment1);
-    assert_same_tensor(a, o->moment2, b, p->moment2);
+    assert_int_equal(o->states, p->states);
+    for (int i = 0; i < o->states; i++)
+        assert_same_tensor(a, o->state[i], b, p->state[i]);
     assert_same_tensor(a, o->gradients, b, p->gradients);
 }
 
