@@ -36,7 +36,7 @@ static void make_tensor(struct step *s, struct tensor **out, const char *name, e
     assert_ok(store_tensor(out, &s->store, name, LIFE_STATE, dtype, 1, &count));
 }
 
-static void step_open(struct step *s)
+static void step_open(struct step *s, int op)
 {
     memset(s, 0, sizeof *s);
     beta1 = 0.9;
@@ -57,8 +57,18 @@ static void step_open(struct step *s)
     s->ranges = program_input(p, "ranges", ROLE_INDEX, 2, (int64_t)2, (int64_t)2);
     struct value *g = program_tensor(p, s->g);
     s->control = clip(p, squared_sum(p, g), s->hyper, program_tensor(p, s->count));
-    NODE(p, adamw, program_tensor(p, s->w), g, s->control, s->rates, s->ranges, s->hyper, program_tensor(p, s->copy),
-         program_tensor(p, s->m), program_tensor(p, s->v));
+    struct value *to_step[] = {
+        program_tensor(p, s->w),
+        g,
+        s->control,
+        s->rates,
+        s->ranges,
+        s->hyper,
+        program_tensor(p, s->copy),
+        program_tensor(p, s->m),
+        program_tensor(p, s->v),
+    };
+    program_node(p, op, op == OP_adamw ? 9 : 8, to_step, 0, NULL); /* Lion has no v */
     program_output(p, s->control, "control");
     engine_init(&s->engine, s->device, &s->store);
     assert_ok(engine_add(&s->engine, p, &s->index));
@@ -105,14 +115,21 @@ static void step_run(struct step *s, const float *g, float divisor, float most, 
     assert_ok(engine_read(&s->engine, s->control, control));
 }
 
-/* The norm of g / divisor, and the step in double. */
-static double expect_step(struct step *s, const float *g, double divisor, double most, int t)
+/* The norm of g / divisor, and what clipping multiplies g by. */
+static double expect_norm(const float *g, double divisor, double most, double *scale)
 {
     double norm = 0;
     for (int64_t i = 0; i < N; i++)
         norm += (double)g[i] * (double)g[i];
     norm = sqrt(norm) / divisor;
-    double scale = (most > 0 && most / (norm + 1e-6) < 1 ? most / (norm + 1e-6) : 1) / divisor;
+    *scale = (most > 0 && most / (norm + 1e-6) < 1 ? most / (norm + 1e-6) : 1) / divisor;
+    return norm;
+}
+
+/* The norm, and AdamW's step in double. */
+static double expect_step(struct step *s, const float *g, double divisor, double most, int t)
+{
+    double scale, norm = expect_norm(g, divisor, most, &scale);
     for (int64_t i = 0; i < N; i++) {
         const float *rate = rates[i < CUT ? 1 : 0];
         double lr = (double)rate[0], x = scale * (double)g[i];
@@ -172,7 +189,7 @@ static void three_steps_are_those_of_plain_loops(void **state)
     static const float most[] = {0.5f, 1e3f, 0};
     struct step s;
     float *g = test_malloc(N * sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int t = 1; t <= 3; t++) {
         for (int64_t i = 0; i < N; i++)
             g[i] = random_number((uint64_t)t + 1, i);
@@ -193,7 +210,7 @@ static void a_bad_step_changes_nothing_but_its_count(void **state)
     static const float bad[] = {NAN, INFINITY, -INFINITY, 3e38f};
     struct step s;
     float *g = test_malloc(N * sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int64_t i = 0; i < N; i++)
         g[i] = random_number(9, i);
     for (int k = 0; k < 4; k++) {
@@ -220,7 +237,7 @@ static void a_zero_gradient_only_decays(void **state)
     (void)state;
     struct step s;
     float *g = test_calloc(N, sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int t = 1; t <= 2; t++) {
         expect_step(&s, g, 5, 1, t);
         step_run(&s, g, 5, 1, control);
@@ -239,7 +256,7 @@ static void every_step_may_have_other_hyper_parameters(void **state)
     static const double others[][3] = {{0.9, 0.95, 1e-8}, {0.5, 0.999, 1e-2}, {0, 0.9, 0.5}};
     struct step s;
     float *g = test_malloc(N * sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int t = 1; t <= 3; t++) {
         beta1 = others[t - 1][0];
         beta2 = others[t - 1][1];
@@ -254,6 +271,40 @@ static void every_step_may_have_other_hyper_parameters(void **state)
     step_close(&s);
 }
 
+/* Lion's step in double. */
+static void expect_lion(struct step *s, const float *g, double divisor, double most)
+{
+    double scale;
+    expect_norm(g, divisor, most, &scale);
+    for (int64_t i = 0; i < N; i++) {
+        const float *rate = rates[i < CUT ? 1 : 0];
+        double lr = (double)rate[0], x = scale * (double)g[i], way = beta1 * s->md[i] + (1 - beta1) * x;
+        s->wd[i] -= lr * ((double)rate[1] * s->wd[i] + (way > 0) - (way < 0));
+        s->md[i] = beta2 * s->md[i] + (1 - beta2) * x;
+    }
+}
+
+/* The second gradient is zero in places: what it says there is the mean of before, or nothing. */
+static void lion_steps_by_signs(void **state)
+{
+    (void)state;
+    struct step s;
+    float *g = test_malloc(N * sizeof *g), control[5];
+    step_open(&s, OP_lion);
+    for (int t = 1; t <= 3; t++) {
+        for (int64_t i = 0; i < N; i++)
+            g[i] = i % 7 == 0 || (t == 2 && i % 3 == 0) ? 0 : random_number((uint64_t)t + 40, i);
+        expect_lion(&s, g, 37, t == 1 ? 0.5 : 0);
+        step_run(&s, g, 37, t == 1 ? 0.5f : 0, control);
+        check_all(&s, t, 0);
+    }
+    g[5] = NAN;
+    step_run(&s, g, 37, 0, control);
+    check_all(&s, 3, 1);
+    test_free(g);
+    step_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +312,7 @@ int main(void)
         cmocka_unit_test(a_bad_step_changes_nothing_but_its_count),
         cmocka_unit_test(a_zero_gradient_only_decays),
         cmocka_unit_test(every_step_may_have_other_hyper_parameters),
+        cmocka_unit_test(lion_steps_by_signs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
