@@ -233,11 +233,30 @@ static void write_draw(const struct trainer *t, const struct net *n)
     draw[3] = 0;
 }
 
+void trainer_clip_ratios(struct trainer *t, double below, double above)
+{
+    t->clip_below = below;
+    t->clip_above = above;
+}
+
+static void write_settings(const struct trainer *t, const struct net *n)
+{
+    if (!n->of_loss.settings)
+        return;
+    float *settings = engine_input((struct engine *)&t->session.engine, n->of_loss.settings);
+    settings[0] = (float)t->clip_below;
+    settings[1] = (float)t->clip_above;
+}
+
 enum status trainer_check(const struct trainer *t, const struct sequence *s)
 {
     if (s->count < 1 || s->count > t->place.slots)
         return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
                     (long long)s->count, (long long)t->place.slots);
+    const struct loss *loss = loss_of(t->session.tuning.loss);
+    if (loss->op >= 0 && (!s->old_logprobs || !s->advantages))
+        return fail(ERR_ARGUMENT, "the loss %s needs the %s of each token", loss->name,
+                    s->old_logprobs ? "advantage" : "log-probability before");
     return s->marked ? OK : data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
 }
 
@@ -260,6 +279,7 @@ enum status micro_run(struct trainer *t, const struct sequence *sequences, int64
     }
     batch_end(&w);
     write_draw(t, w.n);
+    write_settings(t, w.n);
     micro->net = w.n;
     t->tokens += micro->tokens;
     t->targets += micro->targets;

@@ -16,6 +16,8 @@
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
 
+static const double CLIP_USUAL = 0.2; /* of ratios, as in PPO */
+
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
 /* An adapter that is taken over keeps its shape; options that were given must not say otherwise. */
@@ -208,7 +210,7 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
     return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim));
 }
 
-static enum status open_all(struct trainer *t, unsigned ready_for)
+static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
     bool planning = ready_for & TRAINER_PLAN;
@@ -221,6 +223,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
                                       .on_device = {o->cuda_code, o->cuda_graph}};
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
+    t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(open_data(t, ready_for));
     TRY(open_sampler(t));
@@ -251,8 +254,14 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for)
 {
+    return trainer_open_for(t, options, ready_for, LOSS_cross_entropy);
+}
+
+enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss)
+{
     *t = (struct trainer){.options = options, .place = {.best_loss = NAN, .eval_loss = NAN}};
-    enum status status = open_all(t, ready_for);
+    trainer_clip_ratios(t, CLIP_USUAL, CLIP_USUAL);
+    enum status status = open_all(t, ready_for, loss);
     if (status != OK)
         trainer_close(t);
     return status;

@@ -63,6 +63,7 @@ struct trainer {
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
+    double clip_below, clip_above; /* ratios, of losses that have them */
     struct arena arena;
     int64_t micro[TRAINER_SIZES][TRAINER_SIZES]; /* programs by size of T and of R; negative: none */
     int64_t logits, logits_backward;             /* programs of trainer_add_with; -1: none */
@@ -89,6 +90,12 @@ struct trainer {
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
+
+/* The same for another loss than cross entropy (ops/losses.def): then sequences must say old_logprobs and advantages. */
+enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
+
+/* How far ratios may be from 1 before they are clipped, from the next sequences on; 0.2 and 0.2 at first. */
+void trainer_clip_ratios(struct trainer *t, double below, double above);
 void trainer_close(struct trainer *t);
 
 /* How the options want data to be read for a model. Texts are the options' or in the arena; `split` is left to the caller. */
