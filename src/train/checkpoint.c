@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "train/micro.h"
 
 enum { MOST_STATE = 1 << 20 };
 
@@ -331,8 +332,7 @@ enum status checkpoint_load(struct trainer *t, const char *dir)
     TRY(status);
     place.slots = t->place.slots;
     t->place = place;
-    t->sum = t->weight = 0;
-    t->tokens = t->targets = t->sequences = 0;
+    micro_start_over(t);
     return OK;
 }
 

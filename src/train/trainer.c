@@ -12,6 +12,7 @@
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/micro.h"
+#include "train/step.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
@@ -195,7 +196,6 @@ static enum status add_every_kind(struct trainer *t)
 static enum status add_programs(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
-    t->logits = t->logits_backward = -1;
     TRY(micro_add(t, ready_for & TRAINER_PLAN));
     if (t->session.tuning.lora)
         TRY(lora_check(&t->session.model, t->session.tuning.lora));
@@ -235,19 +235,13 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(chat_open(&t->chat, o->model_name_or_path));
     process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
     TRY(add_programs(t, ready_for));
-    t->losses = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
-    if (!t->losses)
-        return ERR_MEMORY;
-    for (int i = 0; i < DEVICE_LATER; i++) {
-        t->under_way[i].weights = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
-        if (!t->under_way[i].weights)
-            return ERR_MEMORY;
-    }
+    TRY(micro_open(t));
+    TRY(step_open(t));
     TRY(session_plan(&t->session));
     if (planning)
         return OK;
     TRY(session_prepare(&t->session));
-    TRY(engine_later_open(&t->session.engine, t->micro[0][0]));
+    TRY(engine_later_open(&t->session.engine, t->micro.program[0][0]));
     TRY(lora_start(&t->session.model, &t->session.engine, (uint64_t)o->seed));
     return t->resume ? checkpoint_load(t, t->resume) : OK;
 }
@@ -278,10 +272,8 @@ void trainer_close(struct trainer *t)
     data_close(&t->data);
     adapter_config_free(&t->lora);
     chat_close(t->chat);
-    memory_free(t->losses);
-    for (int i = 0; i < DEVICE_LATER; i++)
-        memory_free(t->under_way[i].weights);
-    memory_free(t->seen);
+    micro_close(t);
+    step_close(t);
     arena_free(&t->arena);
     *t = (struct trainer){0};
 }

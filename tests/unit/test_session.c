@@ -186,7 +186,7 @@ static void micro_batches_respect_the_largest_allocation(void **state)
         t.session.tuning.train = true;
         t.session.info.most_block = most;
         assert_ok(micro_size(&t));
-        int64_t activations = t.session.engine.programs[t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
+        int64_t activations = t.session.engine.programs[t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
         if (pass == 0) {
             assert_int_equal(t.place.slots, 1024);
             most = activations / 5;

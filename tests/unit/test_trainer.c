@@ -96,7 +96,7 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             const char *name = recompute_name((enum recompute)mode);
             open_rig(one, &tied, 0,
                      join(i / 2, SETTINGS("recompute", name, "dtype", dtypes[i % 2], "micro_batch_tokens", "128")));
-            bytes[mode] = one->t.session.engine.programs[one->t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
+            bytes[mode] = one->t.session.engine.programs[one->t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
             step_once(&one->t, 0.05); /* so that no B is zero */
             add_all(&one->t);
         }
@@ -267,7 +267,7 @@ static void sequences_one_by_one_add_up_to_all_at_once(void **state)
             sum += each;
         }
         assert_true(fabs(sum - all) < 1e-6 * all);
-        assert_true(fabs(at_once.t.weight - one_by_one.t.weight) < 1e-9);
+        assert_true(fabs(at_once.t.sums.weight - one_by_one.t.sums.weight) < 1e-9);
         float *a = download(&at_once.t, at_once.t.optimizer.gradients);
         float *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
         double error = 0, size = 0;

@@ -97,7 +97,7 @@ static inline const struct sequence *sequences(void)
 static inline double add_all(struct trainer *t)
 {
     double sum, weight;
-    t->sequences = 0; /* so that dropout draws the same */
+    t->sums.sequences = 0; /* so that dropout draws the same */
     assert_ok(trainer_add(t, sequences(), SEQUENCES, &sum, &weight));
     assert_true(isfinite(sum) && weight > 0);
     return sum;
