@@ -12,6 +12,11 @@
 #define CHOICES(option, words) static const char *const words_of_##option[] = {words NULL};
 #include "config/options.def"
 #undef WORD
+static const char *const words_of_optim[] = {
+#define OPTIMIZER(name, ...) #name,
+#include "config/optimizers.def"
+#undef OPTIMIZER
+    NULL};
 
 #define CHOICES(option, words) _Static_assert(sizeof(enum choice_##option) == sizeof(int), "a choice is stored as an int");
 #include "config/options.def"

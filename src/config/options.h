@@ -33,6 +33,11 @@ enum option {
 #define CHOICES(option, words) enum choice_##option{words};
 #include "config/options.def"
 #undef WORD
+enum choice_optim {
+#define OPTIMIZER(name, ...) CHOICE_optim_##name,
+#include "config/optimizers.def"
+#undef OPTIMIZER
+};
 
 #define FIELD_TEXT(name) const char *
 #define FIELD_PATH(name) const char *

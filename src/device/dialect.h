@@ -185,3 +185,25 @@ HELPER f16 store_f16(float v)
         lost = (next_ - sum) - term_;                                          \
         sum = next_;                                                           \
     } while (0)
+
+/* What the kernels of optimizers (ops/update.h) begin with, on the operands that all of them have: the element i of this work-item,
+ * its gradient and weight, and the rate and decay of its group: that of the first range that ends after its piece, or of the last
+ * one. Returns where there is no element, and where the step is skipped, which only zeroes g. */
+#define UPDATE_BEGIN                                                           \
+    i64 piece_ = GROUP_ID, i = piece_ * PIECE + LOCAL_ID, low_ = 0, high_ = K - 1; \
+    if (piece_ >= rows || i >= N)                                              \
+        return;                                                                \
+    if (LOAD(2, control, 2) == 0) {                                            \
+        STORE(1, g, i, 0);                                                     \
+        return;                                                                \
+    }                                                                          \
+    while (low_ < high_) {                                                     \
+        i64 middle_ = low_ + (high_ - low_) / 2;                               \
+        if (LOAD(4, ranges, 2 * middle_) > piece_)                             \
+            high_ = middle_;                                                   \
+        else                                                                   \
+            low_ = middle_ + 1;                                                \
+    }                                                                          \
+    i64 group_ = LOAD(4, ranges, 2 * low_ + 1);                                \
+    float rate = LOAD(3, rates, 2 * group_), decay = rate * LOAD(3, rates, 2 * group_ + 1); \
+    float grad = LOAD(1, g, i) * LOAD(2, control, 0), old = LOAD(0, w, i)

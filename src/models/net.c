@@ -161,6 +161,19 @@ static bool is_training(const struct net *n)
     return n->goal == NET_TRAIN || n->goal == NET_TRAIN_LOGITS;
 }
 
+static void make_loss_inputs(struct net *n, const struct loss *loss)
+{
+    struct program *p = &n->program;
+    struct loss_inputs *in = &n->of_loss;
+    in->weights = program_input(p, "weights", ROLE_STATISTIC, 1, n->R);
+    if (loss->op < 0)
+        return;
+    in->old = program_input(p, "old", ROLE_STATISTIC, 1, n->R);
+    in->advantages = program_input(p, "advantages", ROLE_STATISTIC, 1, n->R);
+    in->settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS);
+    in->rows = loss->by_sequence ? program_input(p, "loss_rows", ROLE_INDEX, 2, n->R, (int64_t)2) : NULL;
+}
+
 static void make_inputs(struct net *n)
 {
     struct program *p = &n->program;
@@ -177,7 +190,8 @@ static void make_inputs(struct net *n)
     n->order = training && trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
     n->sequence = dropout ? program_input(p, "sequence", ROLE_INDEX, 1, n->T) : NULL;
     n->draw = dropout ? program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4) : NULL;
-    n->weights = n->goal == NET_TRAIN ? program_input(p, "weights", ROLE_STATISTIC, 1, n->R) : NULL;
+    if (n->goal == NET_TRAIN)
+        make_loss_inputs(n, loss_of(n->tuning->loss));
     n->dlogits = logits ? program_input(p, "dlogits", ROLE_STATISTIC, 2, n->R, n->config->vocabulary) : NULL;
 }
 
@@ -191,10 +205,12 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     switch (n->goal) {
     case NET_LOSS: n->result = program_output(p, linear_cross_entropy(p, x, w, n->targets), "losses"); return program_status(p);
     case NET_LOGITS: n->result = program_output(p, linear_wide(p, x, w), "logits"); return program_status(p);
-    case NET_TRAIN:
-        dx = linear_cross_entropy_both(p, x, w, n->targets, n->weights, dw);
-        n->result = dx ? program_output(p, dx->producer->out[1], "losses") : NULL;
+    case NET_TRAIN: {
+        struct value *losses;
+        dx = linear_loss(p, loss_of(n->tuning->loss), x, w, n->targets, &n->of_loss, dw, &losses);
+        n->result = losses ? program_output(p, losses, "losses") : NULL;
         break;
+    }
     case NET_TRAIN_LOGITS: {
         struct value *dz = p->gradient_scale != 1 ? scale(p, n->dlogits, p->gradient_scale) : n->dlogits;
         dz = x->dtype == n->dlogits->dtype ? dz : NODE(p, cast, dz, x);

@@ -9,6 +9,7 @@
 
 #include "format/adapter.h"
 #include "models/family.h"
+#include "ops/loss.h"
 
 /* Of tokens: losses, or logits. Of training: losses and gradients, or gradients from the caller's own gradient of the logits. */
 enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
@@ -19,7 +20,8 @@ struct tuning {
     bool train;                        /* the pairs, or without them all weights */
     bool norms;                        /* the norms' weights too, beside the pairs */
     enum recompute recompute;
-    bool tf32; /* products of the way forward may round float32 to TF32 */
+    enum loss_id loss; /* of NET_TRAIN */
+    bool tf32;         /* products of the way forward may round float32 to TF32 */
 };
 
 struct net {
@@ -37,8 +39,8 @@ struct net {
     struct value *targets;         /* (R) of a loss; −1: none */
     struct value *until;           /* (T) of training: the last token that sees this one */
     struct value *order;           /* (T) of a trained embedding: slots sorted by id; else NULL */
-    struct value *weights;         /* (R) of NET_TRAIN: how much each loss counts */
-    struct value *dlogits;         /* (R, V) of NET_TRAIN_LOGITS */
+    struct loss_inputs of_loss; /* of NET_TRAIN: what the loss knows of each row (ops/loss.h); what it does not ask for is NULL */
+    struct value *dlogits;      /* (R, V) of NET_TRAIN_LOGITS */
     struct value *sequence, *draw; /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
     int64_t dropouts;              /* so far: each has its own random numbers */
     struct value *table;           /* rotary cosines and sines */

@@ -1,18 +1,17 @@
 /* clip: what the optimizer does with the gradient sums of a step, decided where the sums are, so that the host need not wait.
  *
  *     norm = sqrt(Σ parts) / divisor          of the divided gradient
- *     factor = min(1, most / (norm + 1e-6))   as PyTorch clips; 1 if most is 0
+ *     factor = min(1, most / (norm + 1e-6))   as PyTorch clips; 1 if most, the largest norm, is 0
  *     control = {factor / divisor, norm, 1, 1 − beta1^t, sqrt(1 − beta2^t)}, t = count[0] += 1
  *
  * A norm that is not finite, or a divisor that is not above 0, skips the step: control[0] and control[2] are 0 and count[1] += 1
- * instead. Nothing flows back.
+ * instead. divisor, most and the betas' logarithms are in hyper (enum step_number). Nothing flows back.
  */
 #include "ops/op.h"
 
-enum { PARTS, SCALARS, COUNT };
+enum { PARTS, HYPER, COUNT, INPUTS };
 enum { CONTROL, COUNT_AFTER };
 enum { P };
-enum { LOG_BETA1, LOG_BETA2 }; /* numbers */
 
 /* Σ with the rounding errors carried along (Kahan): there may be many thousand parts. */
 static ALWAYS_INLINE real careful_sum(const real *x, int64_t count)
@@ -28,8 +27,8 @@ static ALWAYS_INLINE real careful_sum(const real *x, int64_t count)
 
 static void forward(const struct call *c, int64_t begin, int64_t end)
 {
-    const real *scalars = c->data[SCALARS];
-    real divisor = scalars[0], most = scalars[1], *control = c->data[3];
+    const real *hyper = c->data[HYPER];
+    real divisor = hyper[STEP_DIVISOR], most = hyper[STEP_MAX_NORM], *control = c->data[INPUTS + CONTROL];
     int32_t *count = c->data[COUNT];
     for (int64_t row = begin; row < end; row++) { /* the grid is one row */
         real norm = real_sqrt(careful_sum(c->data[PARTS], c->dim[P])) / divisor, factor = most / (norm + (real)1e-6);
@@ -38,8 +37,8 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
         control[0] = applies ? (most > 0 && factor < 1 ? factor : 1) / divisor : 0;
         control[1] = norm;
         control[2] = applies;
-        control[3] = -real_expm1(t * (real)c->number[LOG_BETA1]);
-        control[4] = real_sqrt(-real_expm1(t * (real)c->number[LOG_BETA2]));
+        control[3] = -real_expm1(t * hyper[STEP_LOG_BETA1]);
+        control[4] = real_sqrt(-real_expm1(t * hyper[STEP_LOG_BETA2]));
         count[applies ? 0 : 1]++;
     }
 }
@@ -47,7 +46,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
 static enum status shape(struct program *p, struct node *n)
 {
     TRY(node_expect(n, PARTS, 1, SHAPE(-1)));
-    TRY(node_expect(n, SCALARS, 1, SHAPE(2)));
+    TRY(node_expect(n, HYPER, 1, SHAPE(STEP_NUMBERS)));
     TRY(node_expect(n, COUNT, 1, SHAPE(2)));
     n->size[P] = n->in[PARTS]->shape[0];
     n->rows = 1;
@@ -65,7 +64,9 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 
 static double adjust_with(double divisor, double most, const char *input, int64_t index, double random)
 {
-    return input[0] == 'p' ? random * random : index ? most : divisor;
+    double hyper[STEP_NUMBERS];
+    step_numbers(hyper, divisor, most, 0.9, 0.999, 0);
+    return !strcmp(input, "parts") ? random * random : hyper[index];
 }
 
 static double adjust_clipping(const char *input, int64_t index, double random)
@@ -90,8 +91,9 @@ static double adjust_skipped(const char *input, int64_t index, double random)
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return clip(p, program_input(p, "parts", ROLE_STATISTIC, 1, d[0]), program_input(p, "scalars", ROLE_STATISTIC, 1, (int64_t)2),
-                program_input(p, "count", ROLE_INDEX, 1, (int64_t)2), 0.9, 0.999);
+    return clip(p, program_input(p, "parts", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "hyper", ROLE_STATISTIC, 1, (int64_t)STEP_NUMBERS),
+                program_input(p, "count", ROLE_INDEX, 1, (int64_t)2));
 }
 
 #define SIZES                                                                                                                    \
@@ -116,10 +118,10 @@ static const struct op_example examples[] = {
 const struct op OP(clip) = {
     .name = "clip",
     .formula = "control = factor / divisor, norm = sqrt(Σ parts) / divisor, applies, 1 − beta1^t, sqrt(1 − beta2^t)",
-    .inputs = {"parts", "scalars", "count"},
+    .inputs = {"parts", "hyper", "count"},
     .outputs = {"control", "count"},
     .shape = shape,
-    .kernel = {"clip", forward, .file = "clip", .operands = 4, .sizes = 1, .numbers = 2, .group = 256, .rows = 1},
+    .kernel = {SIGNATURE_clip, .host = forward, .group = 256, .rows = 1},
     .block = 1,
     .examples = examples,
 };

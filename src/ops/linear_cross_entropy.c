@@ -2,8 +2,10 @@
  *
  * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. The way back keeps nothing of
  * the way there: it makes the logits of a chunk, lse and the loss, and dz = dloss · (exp(z − lse) − onehot), dx = dz · w,
- * dw += dzᵀ · x. Training, which knows dloss beforehand, runs it alone and so makes the logits once.
+ * dw += dzᵀ · x. Training, which knows dloss beforehand, runs it alone and so makes the logits once. linear_loss_bwd does the
+ * same for any other loss by row (ops/loss.h): what it asks of the logits of a chunk, its op answers before they are used up.
  */
+#include "ops/loss.h"
 #include "ops/op.h"
 
 enum { X, W, TARGETS };
@@ -20,32 +22,34 @@ static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
     return rows < most ? rows : most;
 }
 
-/* Σ z, in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
-static ALWAYS_INLINE real sum_in_blocks(const real *z, int64_t count)
+static ALWAYS_INLINE real sum_block(const real *z, int64_t count)
+{
+    real lane[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int l = 0; l < LANES; l++)
+            lane[l] += z[i + l];
+    for (int l = 0; l < LANES; l++)
+        sum += lane[l];
+    for (; i < count; i++)
+        sum += z[i];
+    return sum;
+}
+
+/* The exponentials of the row's logits below the largest one go to `to`, block by block: where the logits are, or every block to
+ * the same place. Returns their sum, in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
+static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real most, real *to, bool in_place)
 {
     real total = 0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
-        int64_t end = count - begin < SUM_BLOCK ? count : begin + SUM_BLOCK, i = begin;
-        real lane[LANES] = {0}, block = 0;
-        for (; i + LANES <= end; i += LANES)
-            for (int l = 0; l < LANES; l++)
-                lane[l] += z[i + l];
-        for (int l = 0; l < LANES; l++)
-            block += lane[l];
-        for (; i < end; i++)
-            block += z[i];
-        total += block;
+        int64_t size = count - begin < SUM_BLOCK ? count - begin : SUM_BLOCK;
+        real *block = in_place ? to + begin : to;
+        INDEPENDENT
+        for (int64_t i = 0; i < size; i++)
+            block[i] = real_exp(z[begin + i] - most);
+        total += sum_block(block, size);
     }
     return total;
-}
-
-/* The row's logits become their exponentials below the largest one, whose sum is returned. */
-static ALWAYS_INLINE real to_exponentials(real *z, int64_t count, real most)
-{
-    INDEPENDENT
-    for (int64_t i = 0; i < count; i++)
-        z[i] = real_exp(z[i] - most);
-    return sum_in_blocks(z, count);
 }
 
 static ALWAYS_INLINE real largest(const real *z, int64_t count)
@@ -64,21 +68,22 @@ static ALWAYS_INLINE real largest(const real *z, int64_t count)
     return most;
 }
 
-/* One row of the grid is one row of logits. Operands: z, targets, loss */
+/* One row of the grid is one row of logits, which stay as they are. */
+enum { ROW_Z, ROW_TARGETS, ROW_LOSS, ROW_OPERANDS };
+
 KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    const int32_t *targets = c->data[1];
+    const int32_t *targets = c->data[ROW_TARGETS];
+    real *loss = c->data[ROW_LOSS], block[SUM_BLOCK];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
-        real *z = (real *)c->data[0] + r * vocabulary, most = largest(z, vocabulary);
-        real target = targets[r] < 0 ? 0 : z[targets[r]] - most;
-        ((real *)c->data[2])[r] = targets[r] < 0 ? 0 : real_log(to_exponentials(z, vocabulary, most)) - target;
+        const real *z = (const real *)c->data[ROW_Z] + r * vocabulary;
+        real most = largest(z, vocabulary), target = targets[r] < 0 ? 0 : z[targets[r]] - most;
+        loss[r] = targets[r] < 0 ? 0 : real_log(exponentials(z, vocabulary, most, block, false)) - target;
     }
 }
 
-static const struct kernel kernel = {
-    "cross_entropy", linear_cross_entropy_forward, .file = "linear_cross_entropy", .operands = 3, .sizes = 3, .group = 256,
-    .rows = 1};
+static const struct kernel kernel = {SIGNATURE_cross_entropy, .host = linear_cross_entropy_forward, .group = 256, .rows = 1};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -100,11 +105,12 @@ static enum status lower(struct lowering *l, const struct node *n)
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
         struct value *z = program_rows(p, logits, 0, rows);
-        struct value *values[] = {z, program_rows(p, n->in[TARGETS], r, rows), program_rows(p, n->out[LOSS], r, rows)};
+        struct value *values[ROW_OPERANDS] = {z, program_rows(p, n->in[TARGETS], r, rows),
+                                              program_rows(p, n->out[LOSS], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
         TRY(lower_product(l, x, n->in[W], false, z));
-        TRY(lower_launch(l, &kernel, 3, values, n->size, n->number, rows, 1));
+        TRY(lower_launch(l, &kernel, ROW_OPERANDS, values, n->size, n->number, rows, 1));
     }
     return OK;
 }
@@ -178,23 +184,27 @@ const struct op OP(linear_cross_entropy) = {
 
 /* --- the way back ------------------------------------------------------------------------------------------------------- */
 
-enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW };
+enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW, BWD_OLD, BWD_ADVANTAGES, BWD_SETTINGS }; /* from old on: of another loss */
 enum { BWD_DX, BWD_LOSS };
+enum { BWD_OP }; /* number: which op makes that loss */
 
 /* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit,
  * because what they add up to beyond it points the same way in every row and does not average out in the weights' gradients.
- * Operands: z, which is used up, targets, dloss, dz, loss */
+ * The logits are used up. */
+enum { ROW_BWD_Z, ROW_BWD_TARGETS, ROW_BWD_DLOSS, ROW_BWD_DZ, ROW_BWD_LOSS, ROW_BWD_OPERANDS };
+
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
-    const int32_t *targets = c->data[1];
-    void *dz = c->data[3];
+    const int32_t *targets = c->data[ROW_BWD_TARGETS];
+    real *loss = c->data[ROW_BWD_LOSS];
+    void *dz = c->data[ROW_BWD_DZ];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
-        real *z = (real *)c->data[0] + r * vocabulary, most = largest(z, vocabulary);
+        real *z = (real *)c->data[ROW_BWD_Z] + r * vocabulary, most = largest(z, vocabulary);
         real target = targets[r] < 0 ? 0 : z[targets[r]] - most; /* dz may lie where z does */
-        real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[2])[r];
-        real total = to_exponentials(z, vocabulary, most), share = 1 / total;
-        ((real *)c->data[4])[r] = targets[r] < 0 ? 0 : real_log(total) - target;
+        real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[ROW_BWD_DLOSS])[r];
+        real total = exponentials(z, vocabulary, most, z, true), share = 1 / total;
+        loss[r] = targets[r] < 0 ? 0 : real_log(total) - target;
         real at_target = targets[r] < 0 ? 0 : z[targets[r]] * share - 1;
         INDEPENDENT
         for (int64_t i = 0; i < vocabulary; i++)
@@ -206,15 +216,10 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
 
 KERNEL_BODY static void linear_cross_entropy_backward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE(c->dtype[3], body_bwd, c, begin, end);
+    SPECIALISE(c->dtype[ROW_BWD_DZ], body_bwd, c, begin, end);
 }
 
-static const struct kernel kernel_bwd = {"cross_entropy_bwd",
-                                         linear_cross_entropy_backward,
-                                         .file = "linear_cross_entropy",
-                                         .operands = 5,
-                                         .sizes = 3,
-                                         .group = 256,
+static const struct kernel kernel_bwd = {SIGNATURE_cross_entropy_bwd, .host = linear_cross_entropy_backward, .group = 256,
                                          .rows = 1};
 
 static enum status shape_bwd(struct program *p, struct node *n)
@@ -228,9 +233,30 @@ static enum status shape_bwd(struct program *p, struct node *n)
     TRY(node_expect(n, BWD_DLOSS, 1, SHAPE(n->size[R])));
     if (n->in[BWD_DW])
         TRY(node_expect(n, BWD_DW, 2, SHAPE(n->size[V], n->size[C])));
+    for (int i = BWD_OLD; i < n->in_count; i++)
+        TRY(node_expect(n, i, 1, SHAPE(i == BWD_SETTINGS ? LOSS_NUMBERS : n->size[R])));
     node_output(p, n, BWD_DX, p->types[ROLE_ACTIVATION], 2, n->in[BWD_X]->shape);
     node_output(p, n, BWD_LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
     return program_status(p);
+}
+
+/* Another loss than nll itself, of the rows [r, r + rows), from nll and into dnll. */
+static enum status lower_loss(struct lowering *l, const struct node *n, int64_t r, int64_t rows, struct value *nll,
+                              struct value *dnll)
+{
+    struct program *p = l->program;
+    const struct op *loss = p->ops[(int)n->number[BWD_OP]];
+    struct value *values[LOSS_INPUTS + LOSS_OUTPUTS] = {
+        [LOSS_NLL] = nll,
+        [LOSS_WEIGHTS] = program_rows(p, n->in[BWD_DLOSS], r, rows),
+        [LOSS_OLD] = program_rows(p, n->in[BWD_OLD], r, rows),
+        [LOSS_ADVANTAGES] = program_rows(p, n->in[BWD_ADVANTAGES], r, rows),
+        [LOSS_SETTINGS] = n->in[BWD_SETTINGS],
+        [LOSS_INPUTS + LOSS_LOSS] = program_rows(p, n->out[BWD_LOSS], r, rows),
+        [LOSS_INPUTS + LOSS_DNLL] = dnll,
+    };
+    TRY(program_status(p));
+    return lower_launch(l, &loss->kernel, LOSS_INPUTS + LOSS_OUTPUTS, values, n->size, n->number, rows, loss->block);
 }
 
 static enum status lower_bwd(struct lowering *l, const struct node *n)
@@ -238,17 +264,29 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
     struct program *p = l->program;
     int64_t chunk = chunk_rows(n->size[R], n->size[V]);
     enum dtype type = p->types[ROLE_ACTIVATION];
+    bool other = n->in_count > BWD_OLD;
+    struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, of another loss */
+    for (int i = 0; i < 2 && other; i++)
+        made[i] = program_scratch(p, p->types[ROLE_STATISTIC], 1, SHAPE(chunk));
     struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
     struct value *dlogits = type == p->types[ROLE_STATISTIC] ? logits : program_scratch(p, type, 2, SHAPE(chunk, n->size[V]));
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
         struct value *x = program_rows(p, n->in[BWD_X], r, rows), *dx = program_rows(p, n->out[BWD_DX], r, rows);
         struct value *z = program_rows(p, logits, 0, rows), *dz = program_rows(p, dlogits, 0, rows);
-        struct value *values[] = {z, program_rows(p, n->in[BWD_TARGETS], r, rows), program_rows(p, n->in[BWD_DLOSS], r, rows), dz,
-                                  program_rows(p, n->out[BWD_LOSS], r, rows)};
+        struct value *targets = program_rows(p, n->in[BWD_TARGETS], r, rows);
+        struct value *dloss = program_rows(p, n->in[BWD_DLOSS], r, rows), *loss = program_rows(p, n->out[BWD_LOSS], r, rows);
         TRY(program_status(p));
         TRY(lower_product(l, x, n->in[BWD_W], false, z));
-        TRY(lower_launch(l, &kernel_bwd, 5, values, n->size, n->number, rows, 1));
+        if (other) {
+            loss = program_rows(p, made[0], 0, rows);
+            dloss = program_rows(p, made[1], 0, rows);
+            TRY(program_status(p));
+            TRY(lower_launch(l, &kernel, ROW_OPERANDS, (struct value *[]){z, targets, loss}, n->size, n->number, rows, 1));
+            TRY(lower_loss(l, n, r, rows, loss, dloss));
+        }
+        TRY(lower_launch(l, &kernel_bwd, ROW_BWD_OPERANDS, (struct value *[]){z, targets, dloss, dz, loss}, n->size, n->number,
+                         rows, 1));
         TRY(lower_product(l, dz, n->in[BWD_W], true, dx));
         if (n->in[BWD_DW])
             TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], true));
@@ -274,6 +312,36 @@ static const struct op_example examples_bwd[] = {
     {0},
 };
 
+/* Ratios on both sides of where they are clipped. */
+static double adjust_loss(const char *input, int64_t index, double random)
+{
+    return !strcmp(input, "settings")  ? 0.2 + 0.1 * (double)index
+           : !strcmp(input, "old")     ? -fabs(random) - 2
+           : !strcmp(input, "weights") ? fabs(random)
+                                       : random;
+}
+
+static struct value *build_loss(struct program *p, const int64_t *d)
+{
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]);
+    struct value *w = program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]);
+    struct value *dw = d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL;
+    struct loss_inputs in = {.weights = program_input(p, "weights", ROLE_STATISTIC, 1, d[0]),
+                             .old = program_input(p, "old", ROLE_STATISTIC, 1, d[0]),
+                             .advantages = program_input(p, "advantages", ROLE_STATISTIC, 1, d[0]),
+                             .settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS)};
+    struct value *losses;
+    return linear_loss(p, loss_of(LOSS_ppo), x, w, program_input(p, "targets", ROLE_INDEX, 1, d[0]), &in, dw, &losses);
+}
+
+static const struct op_example examples_loss[] = {
+    {.build = build_loss,
+     .fill = fill,
+     .adjust = adjust_loss,
+     .axes = {{"R", {8, 37}}, {"C", {16}}, {"V", {17}}, {"parts", {1, 2}}}},
+    {0},
+};
+
 const struct op OP(linear_cross_entropy_bwd) = {
     .name = "linear_cross_entropy_bwd",
     .formula = "loss as above; dz = dloss · (exp(x · wᵀ − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
@@ -283,4 +351,16 @@ const struct op OP(linear_cross_entropy_bwd) = {
     .lower = lower_bwd,
     .flops = flops_bwd,
     .examples = examples_bwd,
+};
+
+const struct op OP(linear_loss_bwd) = {
+    .name = "linear_loss_bwd",
+    .formula = "loss, dnll of another loss by row, from nll = lse − (x · wᵀ)[r, targets[r]]; "
+               "dz = dnll · (exp(x · wᵀ − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .inputs = {"x", "w", "targets", "weights", "dw?", "old", "advantages", "settings"},
+    .outputs = {"dx", "loss"},
+    .shape = shape_bwd,
+    .lower = lower_bwd,
+    .flops = flops_bwd,
+    .examples = examples_loss,
 };

@@ -51,16 +51,15 @@ KERNEL_BODY static void nf4_expand(const struct call *c, int64_t begin, int64_t 
     SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end);
 }
 
-#define PRODUCT(symbol, count, dims, tile_m)                                                                                     \
+#define PRODUCT(symbol, tile_m)                                                                                                  \
     {                                                                                                                            \
-#symbol, NULL, .file = "nf4", .operands = (count), .sizes = (dims), .group = 256, .rows = 1,                             \
-                       .defines = DEFINE(TILE_N) " -DTILE_M=" DEFINE_TEXT(tile_m)                                                \
+        SIGNATURE_##symbol, .group = 256, .rows = 1, .defines = DEFINE(TILE_N) " -DTILE_M=" DEFINE_TEXT(tile_m)                  \
     }
 
 static const struct kernel fused[PRODUCT_COUNT][2] = {
-    [PRODUCT_FORWARD] = {PRODUCT(linear_nf4, 6, 3, 16), PRODUCT(linear_nf4, 6, 3, 64)},
-    [PRODUCT_BACKWARD] = {PRODUCT(linear_nf4_bwd_x, 6, 3, 16), PRODUCT(linear_nf4_bwd_x, 6, 3, 64)},
-    [PRODUCT_PAIR] = {PRODUCT(linear_nf4_pair, 10, 4, 16), PRODUCT(linear_nf4_pair, 10, 4, 64)},
+    [PRODUCT_FORWARD] = {PRODUCT(linear_nf4, 16), PRODUCT(linear_nf4, 64)},
+    [PRODUCT_BACKWARD] = {PRODUCT(linear_nf4_bwd_x, 16), PRODUCT(linear_nf4_bwd_x, 64)},
+    [PRODUCT_PAIR] = {PRODUCT(linear_nf4_pair, 16), PRODUCT(linear_nf4_pair, 64)},
 };
 
 static void dequantise(const void *const *parts, int64_t elements, float *w)
@@ -90,8 +89,7 @@ const struct weight_type WEIGHT_TYPE(nf4) = {
             [MAP] = {"nf4.map", ROLE_STATISTIC, .first = NF4_MAP, .shared = true},
         },
     .expand = dequantise,
-    .kernel = {"nf4_expand", nf4_expand, .file = "nf4", .operands = EXPAND_PARTS + PARTS, .sizes = EXPAND_SIZES, .group = 128,
-               .rows = 1},
+    .kernel = {SIGNATURE_nf4_expand, .host = nf4_expand, .group = 128, .rows = 1},
     .fused = fused,
     .adjust = adjust,
 };

@@ -154,22 +154,39 @@ static inline struct value *squared_sum(struct program *p, struct value *g)
     return NODE(p, squared_sum, g);
 }
 
-/* From parts (P), scalars = {divisor, largest norm or 0} and count = {updates, skipped steps}, which it advances: the control
- * (5) of adamw. */
-static inline struct value *clip(struct program *p, struct value *parts, struct value *scalars, struct value *count, double beta1,
-                                 double beta2)
+/* What an optimizer's step is told by the host, in memory of the device, so that each step can have others. */
+enum step_number {
+    STEP_DIVISOR,  /* the weight of all losses in the gradient sums */
+    STEP_MAX_NORM, /* 0: no clipping */
+    STEP_LOG_BETA1,
+    STEP_LOG_BETA2,
+    STEP_BETA1,
+    STEP_REST1, /* 1 − beta1, which float32 cannot take from a rounded beta1 */
+    STEP_BETA2,
+    STEP_REST2,
+    STEP_EPSILON,
+    STEP_NUMBERS,
+};
+
+static inline void step_numbers(double to[STEP_NUMBERS], double divisor, double max_norm, double beta1, double beta2,
+                                double epsilon)
 {
-    return program_node(p, OP_clip, 3, (struct value *[]){parts, scalars, count}, 2, (double[]){log(beta1), log(beta2)});
+    to[STEP_DIVISOR] = divisor;
+    to[STEP_MAX_NORM] = max_norm;
+    to[STEP_LOG_BETA1] = log(beta1);
+    to[STEP_LOG_BETA2] = log(beta2);
+    to[STEP_BETA1] = beta1;
+    to[STEP_REST1] = 1 - beta1;
+    to[STEP_BETA2] = beta2;
+    to[STEP_REST2] = 1 - beta2;
+    to[STEP_EPSILON] = epsilon;
 }
 
-/* One step, in place, of weights w, gradient sums g (zeroed), moments m and v, and the weights' copy in the run's type (may be
- * NULL), all (N). rates (groups, 2): learning rate, decay. ranges (K, 2): end in pieces of 128 elements, group. */
-static inline struct value *adamw(struct program *p, struct value *w, struct value *g, struct value *m, struct value *v,
-                                  struct value *control, struct value *rates, struct value *ranges, struct value *copy,
-                                  double beta1, double beta2, double eps)
+/* From parts (P), hyper (STEP_NUMBERS) and count = {updates, skipped steps}, which it advances: the control (5) of an optimizer's
+ * op. Those are called by the table of optimizers (train/optimizer.c), all with the same inputs (ops/update.h). */
+static inline struct value *clip(struct program *p, struct value *parts, struct value *hyper, struct value *count)
 {
-    return program_node(p, OP_adamw, 8, (struct value *[]){w, g, m, v, control, rates, ranges, copy}, 3,
-                        (double[]){beta1, beta2, eps});
+    return NODE(p, clip, parts, hyper, count);
 }
 
 #endif

@@ -45,7 +45,6 @@ const struct weight_type WEIGHT_TYPE(q8_0) = {
     .block = Q8_0_BLOCK,
     .part = {{"q8_0.blocks", ROLE_INDEX, .elements = Q8_0_BLOCK, .bytes = Q8_0_BYTES}},
     .expand = dequantise,
-    .kernel = {"q8_0_expand", q8_0_expand, .file = "q8_0", .operands = EXPAND_PARTS + 1, .sizes = EXPAND_SIZES, .group = 128,
-               .rows = 1},
+    .kernel = {SIGNATURE_q8_0_expand, .host = q8_0_expand, .group = 128, .rows = 1},
     .fill = fill,
 };

@@ -28,8 +28,7 @@ static void weight_place(const struct call *c, int64_t begin, int64_t end)
         memcpy((char *)c->data[PLACE_TO] + r * all + at, (const char *)c->data[PLACE_FROM] + r * columns, (size_t)columns);
 }
 
-static const struct kernel kernel_place = {"weight_place", weight_place, .file = "weight", .operands = 2,
-                                           .sizes = 3,     .group = 128, .rows = 1};
+static const struct kernel kernel_place = {SIGNATURE_weight_place, .host = weight_place, .group = 128, .rows = 1};
 
 static enum status lower_expand(struct lowering *l, struct value *w, int64_t row, int64_t column, struct value *ids,
                                 struct value *to)

@@ -55,11 +55,37 @@ void batch_place(struct writer *w, const struct sequence *s)
     w->slot += s->count;
 }
 
+static float *float_input(const struct writer *w, const struct value *v)
+{
+    return v ? engine_input(w->e, v) : NULL;
+}
+
+/* What losses other than cross entropy know of a row: 0 where it has no target. */
+static void put_loss(const struct writer *w, int64_t row, float old, float advantage)
+{
+    const struct loss_inputs *in = &w->n->of_loss;
+    if (!in->old)
+        return;
+    float_input(w, in->old)[row] = old;
+    float_input(w, in->advantages)[row] = advantage;
+}
+
+/* The rows [first, end) are one sequence. */
+static void put_loss_rows(const struct writer *w, int64_t first, int64_t end)
+{
+    int32_t *rows = input(w, w->n->of_loss.rows);
+    for (int64_t r = first; rows && r < end; r++) {
+        rows[2 * r] = (int32_t)first;
+        rows[2 * r + 1] = (int32_t)end;
+    }
+}
+
 void batch_put(struct writer *w, const struct sequence *s)
 {
     const struct net *n = w->n;
     int32_t *rows = input(w, n->rows), *targets = input(w, n->targets);
-    float *weights = n->weights ? engine_input(w->e, n->weights) : NULL;
+    float *weights = float_input(w, n->of_loss.weights);
+    int64_t first = w->row;
     for (int64_t i = 1; i < s->count; i++) {
         float weight = sequence_weight(s, i);
         if (weight == 0)
@@ -68,8 +94,10 @@ void batch_put(struct writer *w, const struct sequence *s)
         targets[w->row] = TOKEN_ID(s->ids[i]);
         if (weights)
             weights[w->row] = weight * (float)n->program.gradient_scale;
+        put_loss(w, w->row, s->old_logprobs ? s->old_logprobs[i] : 0, s->advantages ? s->advantages[i] : 0);
         w->row++;
     }
+    put_loss_rows(w, first, w->row);
     batch_place(w, s);
 }
 
@@ -112,7 +140,7 @@ void batch_end(struct writer *w)
     int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
     int32_t *slots = input(w, n->slots), *until = input(w, n->until), *sequence = input(w, n->sequence);
     int32_t *rows = input(w, n->rows), *targets = input(w, n->targets);
-    float *weights = n->weights ? engine_input(w->e, n->weights) : NULL;
+    float *weights = float_input(w, n->of_loss.weights);
     for (int64_t t = w->slot; t < n->T; t++) {
         id[t] = position[t] = 0;
         first[t] = last[t] = n->S ? 0 : (int32_t)t;
@@ -129,6 +157,8 @@ void batch_end(struct writer *w)
             targets[r] = -1;
         if (weights)
             weights[r] = 0;
+        put_loss(w, r, 0, 0);
+        put_loss_rows(w, r, r + 1);
     }
     if (n->order)
         sort_slots(input(w, n->order), id, n->T);

@@ -23,6 +23,7 @@ int64_t batch_rows(int64_t T, int64_t trained);
 struct sequence {
     const int32_t *ids; /* TOKEN_ID of them, where they are marked */
     const float *weights;
+    const float *old_logprobs, *advantages; /* of each token, for losses that ask for them (ops/loss.h); else NULL */
     bool marked;
     int64_t count;
     int64_t number; /* in the optimizer step; decides what dropout draws */

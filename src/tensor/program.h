@@ -73,6 +73,7 @@ struct op {
     struct kernel kernel;
     int64_t block; /* rows that one piece of work takes */
     bool in_place; /* output 0 may take input 0's memory */
+    int constants; /* the last so many inputs get no gradient */
     bool cheap;    /* recompute: selective makes its outputs again */
     double (*flops)(const struct node *n);
     const struct op_example *examples; /* cases of the op tests */

@@ -10,8 +10,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/record.h"
+#include "train/micro.h"
 
-enum { MOST_STATE = 1 << 20, STATE_TENSORS = 4 };
+enum { MOST_STATE = 1 << 20 };
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
@@ -84,16 +85,17 @@ static enum status write_place(const struct trainer *t, const char *path)
 
 struct state {
     struct trainer *trainer;
-    const struct tensor *tensor[STATE_TENSORS];
-    struct safetensors_tensor file[STATE_TENSORS];
+    int count;
+    struct tensor *tensor[OPTIMIZER_TENSORS];
+    struct safetensors_tensor file[OPTIMIZER_TENSORS];
 };
 
 static void list_state(struct trainer *t, struct state *s)
 {
-    static const char *const names[] = {"weights", "moment1", "moment2", "count"};
-    const struct optimizer *o = &t->optimizer;
-    *s = (struct state){.trainer = t, .tensor = {o->master, o->moment1, o->moment2, o->count}};
-    for (int i = 0; i < STATE_TENSORS; i++)
+    const char *names[OPTIMIZER_TENSORS];
+    *s = (struct state){.trainer = t};
+    s->count = optimizer_tensors(&t->optimizer, s->tensor, names);
+    for (int i = 0; i < s->count; i++)
         s->file[i] = (struct safetensors_tensor){.name = names[i],
                                                  .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32,
                                                  .rank = 1,
@@ -115,7 +117,7 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
         return ERR_MEMORY;
     list_state(t, &s);
     TRY(trainer_save(t, dir));
-    TRY(safetensors_write_from(state, s.file, STATE_TENSORS, NULL, read_state, &s));
+    TRY(safetensors_write_from(state, s.file, s.count, NULL, read_state, &s));
     return write_place(t, place);
 }
 
@@ -265,19 +267,20 @@ static enum status load_tensors(struct trainer *t, const char *path)
     struct safetensors *files;
     struct state s;
     struct optimizer *o = &t->optimizer;
+    struct optimizer_settings none = {0};
     struct optimizer_result cleared;
     struct engine *e = &t->session.engine;
     TRY(safetensors_open(&files, path));
     enum status status = OK;
     list_state(t, &s);
-    for (int i = 0; i < STATE_TENSORS && status == OK; i++) { /* all of them, before the first is taken */
+    for (int i = 0; i < s.count && status == OK; i++) { /* all of them, before the first is taken */
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
             status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);
     }
     if (status == OK) /* a step that is skipped only clears the sums and counts */
-        status = optimizer_step(o, &t->session, 0, 0, 0, &cleared);
-    for (int i = 0; i < STATE_TENSORS && status == OK; i++) {
+        status = optimizer_step(o, &t->session, 0, &none, &cleared);
+    for (int i = 0; i < s.count && status == OK; i++) {
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);
         if (status == OK && i == 0 && o->master != o->weights)
@@ -308,8 +311,7 @@ enum status checkpoint_load(struct trainer *t, const char *dir)
     TRY(status);
     place.slots = t->place.slots;
     t->place = place;
-    t->sum = t->weight = 0;
-    t->tokens = t->targets = t->sequences = 0;
+    micro_start_over(t);
     return OK;
 }
 

@@ -1,7 +1,7 @@
 /* Checkpoints: output/checkpoint-N/ holds all that a run is after step N.
  *
  *     the adapter's or the model's own files      as trainer_save writes them
- *     state.safetensors                           float32 weights, both moments, the optimizer's counts
+ *     state.safetensors                           float32 weights, the optimizer's state and counts
  *     trainer_state.json                          where the run stands, and the settings that it depends on
  *
  * A checkpoint appears under its name only when it is complete. A run that goes on from one gives the same bytes as a run that

@@ -184,7 +184,7 @@ static void tell(struct run *r, struct run_event event)
     event.seconds = clock_seconds() - r->start;
     event.tokens_per_second = recent_rate(r);
     event.last = r->steps_here ? &r->last : NULL;
-    event.under_way = r->t->ahead;
+    event.under_way = r->t->queue.ahead;
     if (r->listener && !r->listener(r->context, &event))
         r->stopped = true;
 }
@@ -262,7 +262,7 @@ static enum status queue_step(struct run *r)
     struct trainer *t = r->t;
     const int64_t *rows;
     int64_t count, trained = 0;
-    TRY(sampler_step(&t->sampler, t->place.step + t->ahead, &rows, &count));
+    TRY(sampler_step(&t->sampler, t->place.step + t->queue.ahead, &rows, &count));
     for (int64_t i = 0; i < count; i++) {
         TRY(data_use(&t->data, rows[i]));
         r->sequences[i] = batch_sequence(&t->data, rows[i], i);
@@ -270,7 +270,7 @@ static enum status queue_step(struct run *r)
     }
     if (!trained)
         return fail(ERR_DATA, "%s: step %lld has no token to train: its rows have no assistant text", t->options->dataset_path,
-                    (long long)(t->place.step + t->ahead + 1));
+                    (long long)(t->place.step + t->queue.ahead + 1));
     return trainer_queue(t, r->sequences, count, -1);
 }
 
@@ -314,10 +314,10 @@ static enum status all_steps(struct run *r)
     while (t->place.step < t->steps && !r->stopped) {
         best = false;
         TRY(queue_step(r));
-        int64_t step = t->place.step + t->ahead;
+        int64_t step = t->place.step + t->queue.ahead;
         bool validates = t->eval_data.row_count && due(step, o->eval_steps, t->steps);
         bool saves = due(step, o->save_steps, t->steps);
-        while (t->ahead > (!validates && !saves && may_wait(r)))
+        while (t->queue.ahead > (!validates && !saves && may_wait(r)))
             TRY(report_step(r));
         if (validates && !r->stopped)
             TRY(validate(r, &best));

@@ -19,7 +19,7 @@ static enum status queue(struct pace *p)
     struct trainer *t = p->t;
     const int64_t *rows;
     int64_t count;
-    TRY(sampler_step(&t->sampler, t->place.step + t->ahead, &rows, &count));
+    TRY(sampler_step(&t->sampler, t->place.step + t->queue.ahead, &rows, &count));
     for (int64_t i = 0; i < count; i++)
         p->sequences[i] = batch_sequence(&t->data, rows[i], i);
     return trainer_queue(t, p->sequences, count, t->options->learning_rate);
@@ -28,7 +28,7 @@ static enum status queue(struct pace *p)
 /* Tells of steps until no more than `ahead` are under way. */
 static enum status report(struct pace *p, int64_t ahead)
 {
-    while (p->t->ahead > ahead) {
+    while (p->t->queue.ahead > ahead) {
         struct trainer_step step;
         TRY(trainer_report(p->t, &step));
         hash_add(&p->losses, &step.loss, sizeof step.loss);
@@ -76,7 +76,7 @@ static enum status count_commands(const struct session *s, const struct net *lik
 static enum status count_layer(const struct trainer *t, int64_t *commands)
 {
     const struct session *s = &t->session;
-    const struct net *largest = s->nets[t->micro[0][0]];
+    const struct net *largest = s->nets[t->micro.program[0][0]];
     int64_t layers = s->model.config.layers, all, fewer;
     *commands = -1;
     if (layers < 2)
@@ -162,11 +162,14 @@ static enum status add_tensor(struct hash *hash, struct engine *e, const struct 
 static enum status take_digest(struct pace *p, struct digest *digest)
 {
     const struct optimizer *o = &p->t->optimizer;
-    const struct tensor *const tensors[] = {o->weights, o->master, o->moment1, o->moment2, o->count};
+    struct tensor *tensors[OPTIMIZER_TENSORS];
+    const char *names[OPTIMIZER_TENSORS];
+    int count = optimizer_tensors(o, tensors, names);
     char *piece = arena_alloc(&p->t->arena, PIECE);
     if (!piece)
         return ERR_MEMORY;
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+    TRY(add_tensor(&p->losses, &p->t->session.engine, o->weights, piece));
+    for (int i = 0; i < count; i++)
         TRY(add_tensor(&p->losses, &p->t->session.engine, tensors[i], piece));
     *digest = hash_end(&p->losses);
     return OK;

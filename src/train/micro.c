@@ -50,9 +50,7 @@ static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
     *bytes = 0;
     TRY(model_dtype(&s->model, &in_files));
     bool in_place = s->info.host_memory && in_files == types[ROLE_WEIGHT];
-    int64_t state = 2 * dtype_size(types[ROLE_GRADIENT]);
-    if (types[ROLE_WEIGHT] != types[ROLE_GRADIENT])
-        state += dtype_size(types[ROLE_GRADIENT]);
+    int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
         if (tensor->lifetime == LIFE_WEIGHTS)
@@ -67,7 +65,7 @@ static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
 static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
 {
     struct session *s = &t->session;
-    int64_t *largest = &t->micro[0][0], total;
+    int64_t *largest = &t->micro.program[0][0], total;
     if (s->net_count)
         session_drop(s);
     s->tuning.recompute = recompute;
@@ -160,7 +158,7 @@ static int64_t take(const struct trainer *t, const struct sequence *sequences, i
 /* A smaller program that happens to need more memory than the largest is not taken: the plan is that of the largest. */
 static enum status want(struct trainer *t, int size, int rows)
 {
-    int64_t T = size_of(t, size), *program = &t->micro[size][rows], largest = t->micro[0][0];
+    int64_t T = size_of(t, size), *program = &t->micro.program[size][rows], largest = t->micro.program[0][0];
     if (*program != UNKNOWN)
         return OK;
     return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
@@ -169,9 +167,10 @@ static enum status want(struct trainer *t, int size, int rows)
 /* The programs that the steps of this run will need, found by packing them all; of a very long run, all there can be. */
 enum status micro_add(struct trainer *t, bool planning)
 {
+    t->micro.logits = t->micro.logits_backward = -1;
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
     for (int i = 1; i < TRAINER_SIZES * TRAINER_SIZES; i++)
-        t->micro[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
+        t->micro.program[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
     if (planning)
         return OK;
     for (int size = 0; all && size < TRAINER_SIZES; size++)
@@ -202,12 +201,12 @@ static int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t ta
 {
     for (int size = smallest_size(t, tokens); size > 0; size--)
         for (int rows = rows_size(size_of(t, size), targets); rows >= 0; rows--)
-            if (t->micro[size][rows] >= 0)
-                return t->micro[size][rows];
+            if (t->micro.program[size][rows] >= 0)
+                return t->micro.program[size][rows];
     int rows = rows_size(size_of(t, 0), targets);
-    while (t->micro[0][rows] < 0)
+    while (t->micro.program[0][rows] < 0)
         rows--;
-    return t->micro[0][rows];
+    return t->micro.program[0][rows];
 }
 
 enum status micro_add_logits(struct trainer *t)
@@ -216,10 +215,29 @@ enum status micro_add_logits(struct trainer *t)
     rows = rows < 1 ? 1 : rows < t->place.slots ? rows : t->place.slots;
     if (t->session.tuning.lora && t->session.tuning.lora->dropout > 0)
         return fail(ERR_UNSUPPORTED, "gradients of the caller's own loss and --lora-dropout do not go together: set it to 0");
-    TRY(session_add(&t->session, NET_LOGITS, t->place.slots, rows, 0, &t->logits));
-    TRY(session_add(&t->session, NET_TRAIN_LOGITS, t->place.slots, rows, 0, &t->logits_backward));
-    t->seen = memory_alloc(rows * V * (int64_t)sizeof *t->seen);
-    return t->seen ? OK : ERR_MEMORY;
+    TRY(session_add(&t->session, NET_LOGITS, t->place.slots, rows, 0, &t->micro.logits));
+    TRY(session_add(&t->session, NET_TRAIN_LOGITS, t->place.slots, rows, 0, &t->micro.logits_backward));
+    t->micro.seen = memory_alloc(rows * V * (int64_t)sizeof *t->micro.seen);
+    return t->micro.seen ? OK : ERR_MEMORY;
+}
+
+enum status micro_open(struct trainer *t)
+{
+    t->micro.losses = memory_alloc(t->place.slots * (int64_t)sizeof(float));
+    t->micro.weights = memory_alloc(t->place.slots * (int64_t)sizeof(float));
+    return t->micro.losses && t->micro.weights ? OK : ERR_MEMORY;
+}
+
+void micro_close(struct trainer *t)
+{
+    memory_free(t->micro.losses);
+    memory_free(t->micro.weights);
+    memory_free(t->micro.seen);
+}
+
+void micro_start_over(struct trainer *t)
+{
+    t->sums = (struct micro_sums){0};
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------------ */
@@ -232,8 +250,23 @@ static void write_draw(const struct trainer *t, const struct net *n)
     int32_t *draw = engine_input((struct engine *)&t->session.engine, n->draw);
     draw[0] = (int32_t)(uint32_t)seed;
     draw[1] = (int32_t)(uint32_t)(seed >> 32);
-    draw[2] = (int32_t)(t->place.step + t->ahead);
+    draw[2] = (int32_t)(t->place.step + t->queue.ahead);
     draw[3] = 0;
+}
+
+void trainer_clip_ratios(struct trainer *t, double below, double above)
+{
+    t->clip_below = below;
+    t->clip_above = above;
+}
+
+static void write_settings(const struct trainer *t, const struct net *n)
+{
+    if (!n->of_loss.settings)
+        return;
+    float *settings = engine_input((struct engine *)&t->session.engine, n->of_loss.settings);
+    settings[0] = (float)t->clip_below;
+    settings[1] = (float)t->clip_above;
 }
 
 enum status trainer_check(const struct trainer *t, const struct sequence *s)
@@ -241,13 +274,17 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s)
     if (s->count < 1 || s->count > t->place.slots)
         return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
                     (long long)s->count, (long long)t->place.slots);
+    const struct loss *loss = loss_of(t->session.tuning.loss);
+    if (loss->op >= 0 && (!s->old_logprobs || !s->advantages))
+        return fail(ERR_ARGUMENT, "the loss %s needs the %s of each token", loss->name,
+                    s->old_logprobs ? "advantage" : "log-probability before");
     return s->marked ? OK : data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
 }
 
 static void begin(struct trainer *t)
 {
-    if (!t->sequences)
-        t->started = clock_seconds();
+    if (!t->sums.sequences)
+        t->sums.started = clock_seconds();
 }
 
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro)
@@ -258,15 +295,25 @@ enum status micro_run(struct trainer *t, const struct sequence *sequences, int64
     struct writer w = {.e = e, .n = t->session.nets[program]};
     for (int64_t i = 0; i < micro->sequences; i++) {
         struct sequence s = sequences[i];
-        s.number = t->sequences++;
+        s.number = t->sums.sequences++;
         batch_put(&w, &s);
     }
     batch_end(&w);
     write_draw(t, w.n);
+    write_settings(t, w.n);
     micro->net = w.n;
-    t->tokens += micro->tokens;
-    t->targets += micro->targets;
+    t->sums.tokens += micro->tokens;
+    t->sums.targets += micro->targets;
     return engine_run(e, program);
+}
+
+void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count)
+{
+    double weight = 0;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 1; k < sequences[i].count; k++)
+            weight += (double)sequence_weight(&sequences[i], k);
+    t->sums.weight += weight;
 }
 
 int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights)
@@ -284,7 +331,7 @@ int64_t micro_weights(const struct sequence *sequences, int64_t count, float *we
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight)
 {
     struct engine *e = &t->session.engine;
-    float *each = t->under_way[0].weights;
+    float *each = t->micro.weights;
     struct micro micro;
     *sum = *weight = 0;
     TRY(trainer_at_rest(t));
@@ -293,15 +340,15 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
         TRY(trainer_check(t, &sequences[i]));
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
-        TRY(engine_read(e, micro.net->result, t->losses));
+        TRY(engine_read(e, micro.net->result, t->micro.losses));
         int64_t rows = micro_weights(sequences + done, micro.sequences, each);
         for (int64_t i = 0; i < rows; i++) {
-            *sum += (double)each[i] * (double)t->losses[i];
+            *sum += (double)each[i] * (double)t->micro.losses[i];
             *weight += (double)each[i];
         }
     }
-    t->sum += *sum;
-    t->weight += *weight;
+    t->sums.sum += *sum;
+    t->sums.weight += *weight;
     return OK;
 }
 
@@ -310,7 +357,7 @@ static enum status add_rows(struct trainer *t, const struct sequence *s, int64_t
                             logits_gradient *gradient, void *context, double *sum)
 {
     struct engine *e = &t->session.engine;
-    int64_t program[] = {t->logits, t->logits_backward}, V = t->session.model.config.vocabulary;
+    int64_t program[] = {t->micro.logits, t->micro.logits_backward}, V = t->session.model.config.vocabulary;
     for (int pass = 0; pass < 2; pass++) {
         const struct net *n = t->session.nets[program[pass]];
         struct writer w = {.e = e, .n = n};
@@ -323,12 +370,12 @@ static enum status add_rows(struct trainer *t, const struct sequence *s, int64_t
         if (pass == 1) {
             float *d = engine_input(e, n->dlogits);
             memset(d, 0, (size_t)(n->R * V) * sizeof *d);
-            if (!gradient(context, index, first, rows, V, t->seen, d, sum))
+            if (!gradient(context, index, first, rows, V, t->micro.seen, d, sum))
                 return fail(ERR_STOPPED, "stopped by the caller's loss");
         }
         TRY(engine_run(e, program[pass]));
         if (pass == 0)
-            TRY(engine_read(e, n->result, t->seen));
+            TRY(engine_read(e, n->result, t->micro.seen));
     }
     return OK;
 }
@@ -337,7 +384,7 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
                              void *context, double *sum, double *weight)
 {
     *sum = *weight = 0;
-    if (t->logits < 0)
+    if (t->micro.logits < 0)
         return fail(ERR_ARGUMENT, "this trainer was not opened for the caller's own losses (HONE_TRAINER_LOGITS)");
     TRY(trainer_at_rest(t));
     begin(t);
@@ -345,17 +392,17 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         TRY(trainer_check(t, &sequences[i]));
     for (int64_t i = 0; i < count; i++) {
         const struct sequence *s = &sequences[i];
-        int64_t most = t->session.nets[t->logits]->R;
+        int64_t most = t->session.nets[t->micro.logits]->R;
         double loss = 0, each = 0;
         for (int64_t k = 1; k < s->count; k++)
             each += (double)sequence_weight(s, k);
-        t->sequences++;
-        t->tokens += s->count;
-        t->targets += targets_of(s);
-        t->weight += each;
+        t->sums.sequences++;
+        t->sums.tokens += s->count;
+        t->sums.targets += targets_of(s);
+        t->sums.weight += each;
         for (int64_t first = 0; first < s->count; first += most)
             TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, &loss));
-        t->sum += loss;
+        t->sums.sum += loss;
         *sum += loss;
         *weight += each;
     }

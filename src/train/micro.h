@@ -14,6 +14,13 @@ enum status micro_add(struct trainer *t, bool planning);
 /* Adds the programs of trainer_add_with. */
 enum status micro_add_logits(struct trainer *t);
 
+/* The memory of micro-batches that are waited for, once their size is known. */
+enum status micro_open(struct trainer *t);
+void micro_close(struct trainer *t);
+
+/* Forgets what was added since the last step. */
+void micro_start_over(struct trainer *t);
+
 struct micro { /* a micro-batch that runs */
     const struct net *net;
     int64_t sequences, tokens, targets;
@@ -21,6 +28,9 @@ struct micro { /* a micro-batch that runs */
 
 /* Packs as many of the sequences as fit, as they come, into a micro-batch, and starts its program. */
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
+
+/* Adds the weights of sequences whose losses nobody waits for to the sums. */
+void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count);
 
 /* The weights of the targets of sequences, in the order of the program's losses. Their number, at most that of the slots. */
 int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights);

@@ -1,11 +1,44 @@
-/* AdamW as a program. */
+/* An optimizer's step as a program. */
 #include "train/optimizer.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { UNIT = 128 }; /* elements; parts of 16-bit arrays are aligned too */
+
+static const struct optimizer_kind kinds[] = {
+#define OPTIMIZER(name, ...) {#name, OP_##name, {__VA_ARGS__}},
+#include "config/optimizers.def"
+#undef OPTIMIZER
+};
+
+const struct optimizer_kind *optimizer_kind(enum choice_optim choice)
+{
+    return &kinds[choice];
+}
+
+static int count_states(const struct optimizer_kind *kind)
+{
+    int count = 0;
+    while (count < OPTIMIZER_STATES && kind->state[count].name)
+        count++;
+    return count;
+}
+
+static bool has_masters(enum run_type run)
+{
+    return run_types[run][ROLE_WEIGHT] != run_types[run][ROLE_GRADIENT];
+}
+
+int64_t optimizer_state_bytes(const struct optimizer_kind *kind, enum run_type run)
+{
+    int64_t bytes = has_masters(run) ? dtype_size(run_types[run][ROLE_GRADIENT]) : 0;
+    for (int i = 0; i < count_states(kind); i++)
+        bytes += dtype_size(run_types[run][kind->state[i].role]);
+    return bytes;
+}
+
+/* --- building ----------------------------------------------------------------------------------------------------------- */
 
 static bool is_part(const struct tensor *t)
 {
@@ -75,47 +108,57 @@ static enum status make_parts(struct optimizer *o, struct store *store)
     return OK;
 }
 
-static enum status make_program(struct optimizer *o, const struct optimizer_options *options, enum run_type run)
+/* Weights, gradients, state and masters, side by side, and the counts. */
+static enum status make_arrays(struct optimizer *o, struct session *s)
+{
+    struct store *store = &s->model.store;
+    const enum dtype *types = run_types[s->run];
+    TRY(make_array(&o->weights, o, store, "optimizer.weights", LIFE_TRAINABLE, types[ROLE_WEIGHT]));
+    TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT]));
+    for (int i = 0; i < o->states; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "optimizer.%s", o->kind->state[i].name);
+        TRY(make_array(&o->state[i], o, store, name, LIFE_STATE, types[o->kind->state[i].role]));
+    }
+    o->master = o->weights;
+    if (has_masters(s->run))
+        TRY(make_array(&o->master, o, store, "optimizer.master", LIFE_STATE, types[ROLE_GRADIENT]));
+    return store_tensor(&o->count, store, "optimizer.count", LIFE_STATE, types[ROLE_INDEX], 1, (int64_t[]){2});
+}
+
+static enum status make_program(struct optimizer *o, enum run_type run)
 {
     struct program *p = &o->program;
     program_init(p, ops_table, run);
-    o->scalars = program_input(p, "scalars", ROLE_STATISTIC, 1, (int64_t)2);
+    o->hyper = program_input(p, "hyper", ROLE_STATISTIC, 1, (int64_t)STEP_NUMBERS);
     o->rates = program_input(p, "rates", ROLE_STATISTIC, 2, (int64_t)OPTIMIZER_GROUPS, (int64_t)2);
     o->ranges = program_input(p, "ranges", ROLE_INDEX, 2, o->range_count, (int64_t)2);
-    struct value *gradients = program_tensor(p, o->gradients), *parts = NODE(p, squared_sum, gradients);
-    struct value *to_clip[] = {parts, o->scalars, program_tensor(p, o->count)};
-    o->control = program_node(p, OP_clip, 3, to_clip, 2, (double[]){log(options->beta1), log(options->beta2)});
-    struct value *to_step[] = {
+    struct value *gradients = program_tensor(p, o->gradients);
+    o->control = clip(p, squared_sum(p, gradients), o->hyper, program_tensor(p, o->count));
+    struct value *to_step[NODE_INPUTS] = {
         program_tensor(p, o->master),
         gradients,
-        program_tensor(p, o->moment1),
-        program_tensor(p, o->moment2),
         o->control,
         o->rates,
         o->ranges,
+        o->hyper,
         o->master != o->weights ? program_tensor(p, o->weights) : NULL,
     };
-    program_node(p, OP_adamw, 8, to_step, 3, (double[]){options->beta1, options->beta2, options->epsilon});
+    int count = 7;
+    for (int i = 0; i < o->states; i++)
+        to_step[count++] = program_tensor(p, o->state[i]);
+    program_node(p, o->kind->op, count, to_step, 0, NULL);
     o->control = program_output(p, o->control, "control");
     return program_status(p);
 }
 
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_options *options)
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind)
 {
-    struct store *store = &s->model.store;
-    const enum dtype *types = run_types[s->run];
-    *o = (struct optimizer){.weight_decay = options->weight_decay};
-    TRY(make_ranges(o, store));
-    TRY(make_array(&o->weights, o, store, "optimizer.weights", LIFE_TRAINABLE, types[ROLE_WEIGHT]));
-    TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT]));
-    TRY(make_array(&o->moment1, o, store, "optimizer.moment1", LIFE_STATE, types[ROLE_GRADIENT]));
-    TRY(make_array(&o->moment2, o, store, "optimizer.moment2", LIFE_STATE, types[ROLE_GRADIENT]));
-    o->master = o->weights;
-    if (types[ROLE_WEIGHT] != types[ROLE_GRADIENT])
-        TRY(make_array(&o->master, o, store, "optimizer.master", LIFE_STATE, types[ROLE_GRADIENT]));
-    TRY(store_tensor(&o->count, store, "optimizer.count", LIFE_STATE, types[ROLE_INDEX], 1, (int64_t[]){2}));
-    TRY(make_parts(o, store));
-    TRY(make_program(o, options, s->run));
+    *o = (struct optimizer){.kind = kind, .states = count_states(kind)};
+    TRY(make_ranges(o, &s->model.store));
+    TRY(make_arrays(o, s));
+    TRY(make_parts(o, &s->model.store));
+    TRY(make_program(o, s->run));
     TRY(session_add_program(s, &o->program, &o->index));
     engine_lead(&s->engine, o->index);
     return OK;
@@ -128,29 +171,48 @@ void optimizer_free(struct optimizer *o)
     *o = (struct optimizer){0};
 }
 
-void optimizer_write(const struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate)
+int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER_TENSORS], const char *name[OPTIMIZER_TENSORS])
+{
+    int count = 0;
+    tensor[count] = o->master;
+    name[count++] = "weights";
+    for (int i = 0; i < o->states; i++) {
+        tensor[count] = o->state[i];
+        name[count++] = o->kind->state[i].name;
+    }
+    tensor[count] = o->count;
+    name[count++] = "count";
+    return count;
+}
+
+/* --- stepping ----------------------------------------------------------------------------------------------------------- */
+
+void optimizer_write(const struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings)
 {
     struct engine *e = &s->engine;
-    float *scalars = engine_input(e, o->scalars), *rates = engine_input(e, o->rates);
-    scalars[0] = (float)(divisor * o->program.gradient_scale);
-    scalars[1] = (float)max_norm;
+    float *hyper = engine_input(e, o->hyper), *rates = engine_input(e, o->rates);
+    double numbers[STEP_NUMBERS];
+    step_numbers(numbers, divisor * o->program.gradient_scale, settings->max_norm, settings->beta1, settings->beta2,
+                 settings->epsilon);
+    for (int i = 0; i < STEP_NUMBERS; i++)
+        hyper[i] = (float)numbers[i];
     for (int group = 0; group < OPTIMIZER_GROUPS; group++) {
-        rates[2 * group] = (float)learning_rate;
-        rates[2 * group + 1] = group == 0 ? (float)o->weight_decay : 0;
+        rates[2 * group] = (float)settings->learning_rate;
+        rates[2 * group + 1] = group == 0 ? (float)settings->weight_decay : 0;
     }
     memcpy(engine_input(e, o->ranges), o->range, (size_t)o->range_count * 2 * sizeof *o->range);
 }
 
-struct optimizer_result optimizer_read(const float *control)
+struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS])
 {
     return (struct optimizer_result){.norm = (double)control[1], .applied = control[2] != 0};
 }
 
-enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate,
+enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings,
                            struct optimizer_result *result)
 {
-    float control[5];
-    optimizer_write(o, s, divisor, max_norm, learning_rate);
+    float control[OPTIMIZER_CONTROLS];
+    optimizer_write(o, s, divisor, settings);
     TRY(engine_run(&s->engine, o->index));
     TRY(engine_read(&s->engine, o->control, control));
     *result = optimizer_read(control);

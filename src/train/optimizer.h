@@ -1,39 +1,66 @@
-/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and steps AdamW over all trainable
- * parameters at once.
+/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and steps over all trainable parameters at
+ * once.
  *
- * The tensors that training made trainable become parts of one array, and so do their gradients; the two moments and, in 16-bit
- * runs, the float32 masters lie beside them at the same offsets. A table of ranges gives each part its group, which has its own
- * learning rate and decay. Adam's count of updates is on the device and advances only when an update was applied.
+ * The tensors that training made trainable become parts of one array, and so do their gradients; the optimizer's own state
+ * (config/optimizers.def) and, in 16-bit runs, the float32 masters lie beside them at the same offsets. A table of ranges gives
+ * each part its group, which has its own learning rate and decay. The count of updates is on the device and advances only when an
+ * update was applied.
  */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
 
+#include "config/options.h"
 #include "run/session.h"
 
-struct optimizer_options {
-    double beta1, beta2, epsilon;
-    double weight_decay; /* of matrices; norms and biases have none */
+enum { OPTIMIZER_GROUPS = 2 };   /* with decay, without */
+enum { OPTIMIZER_STATES = 2 };   /* arrays of state that an optimizer can have */
+enum { OPTIMIZER_CONTROLS = 5 }; /* numbers that its program puts out */
+
+/* A row of optimizers.def. */
+struct optimizer_kind {
+    const char *name;
+    int op;
+    struct {
+        const char *name; /* NULL: no further one */
+        enum role role;
+    } state[OPTIMIZER_STATES];
 };
 
-enum { OPTIMIZER_GROUPS = 2 }; /* with decay, without */
+const struct optimizer_kind *optimizer_kind(enum choice_optim choice);
+
+/* The bytes of state for each trainable parameter, masters included. */
+int64_t optimizer_state_bytes(const struct optimizer_kind *kind, enum run_type run);
+
+/* What a step is told; each may have others. */
+struct optimizer_settings {
+    double learning_rate, beta1, beta2, epsilon;
+    double weight_decay; /* of matrices; norms and biases have none */
+    double max_norm;     /* of the gradient, clipped to it; 0: as it is */
+};
 
 struct optimizer {
+    const struct optimizer_kind *kind;
     struct program program;
     int64_t index;      /* of the program */
     int64_t parameters; /* trainable ones */
     int64_t elements;   /* of the arrays: parts begin at multiples of 128 */
-    struct tensor *weights, *gradients, *moment1, *moment2;
+    struct tensor *weights, *gradients;
     struct tensor *master; /* the weights themselves in a float32 run */
-    struct tensor *count;  /* (2): updates applied, steps skipped */
-    struct value *scalars, *rates, *ranges, *control;
+    struct tensor *state[OPTIMIZER_STATES];
+    int states;
+    struct tensor *count; /* (2): updates applied, steps skipped */
+    struct value *hyper, *rates, *ranges, *control;
     int32_t *range; /* the table: end in units of 128 elements, group */
     int64_t range_count;
-    double weight_decay;
 };
 
 /* After all nets are built, before session_plan. */
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_options *options);
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind);
 void optimizer_free(struct optimizer *o);
+
+/* All that steps change beside the program's inputs, for checkpoints: masters or weights, state, counts. The number of them. */
+enum { OPTIMIZER_TENSORS = 2 + OPTIMIZER_STATES };
+int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER_TENSORS], const char *name[OPTIMIZER_TENSORS]);
 
 struct optimizer_result {
     double norm;  /* of the divided gradient, before clipping */
@@ -41,14 +68,14 @@ struct optimizer_result {
 };
 
 /* Its program leads (tensor/engine.h). optimizer_write lays out its inputs for the next run: `divisor` is the weight of all
- * losses in the sums, max_norm 0 means no clipping. The run also clears the gradient sums. */
-void optimizer_write(const struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate);
+ * losses in the sums. The run also clears the gradient sums. */
+void optimizer_write(const struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings);
 
-/* What it put out, from its control (5). */
-struct optimizer_result optimizer_read(const float *control);
+/* What it put out, from its control. */
+struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS]);
 
 /* One step, all in one: written, run, and waited for. */
-enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, double max_norm, double learning_rate,
+enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings,
                            struct optimizer_result *result);
 
 #endif

@@ -5,27 +5,35 @@
  * outputs too). At most DEVICE_LATER copies out are under way; before one more, the oldest is waited for. The device meanwhile
  * has the work that is behind it.
  */
-#include "train/micro.h"
+#include "train/step.h"
 
 #include "base/clock.h"
+#include "train/micro.h"
 
 /* What is known of the step of the sums before it has run. */
 static struct trainer_step describe(const struct trainer *t, double rate)
 {
-    int64_t number = t->place.step + t->ahead + 1;
+    int64_t number = t->place.step + t->queue.ahead + 1;
     return (struct trainer_step){
         .step = number,
         .epoch = t->steps_per_epoch ? (double)number / (double)t->steps_per_epoch : 0,
         .rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate,
-        .tokens = t->tokens,
-        .targets = t->targets,
+        .tokens = t->sums.tokens,
+        .targets = t->sums.targets,
     };
 }
 
-static void start_over(struct trainer *t)
+static struct optimizer_settings settings(const struct trainer *t, double rate)
 {
-    t->sum = t->weight = 0;
-    t->tokens = t->targets = t->sequences = 0;
+    const struct options *o = t->options;
+    return (struct optimizer_settings){
+        .learning_rate = rate,
+        .beta1 = o->adam_beta1,
+        .beta2 = o->adam_beta2,
+        .epsilon = o->adam_epsilon,
+        .weight_decay = o->weight_decay,
+        .max_norm = o->max_grad_norm,
+    };
 }
 
 /* The step is done: only now does the trainer's place know of it. */
@@ -35,8 +43,8 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
     step->loss = loss;
     step->norm = result.norm;
     step->applied = result.applied;
-    step->seconds = now - (started > t->ended ? started : t->ended);
-    t->ended = now;
+    step->seconds = now - (started > t->queue.ended ? started : t->queue.ended);
+    t->queue.ended = now;
     t->place.step = step->step;
     t->place.tokens += step->tokens;
     t->place.skipped += !result.applied;
@@ -45,22 +53,40 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
 
 enum status trainer_at_rest(const struct trainer *t)
 {
-    return t->ahead ? fail(ERR_ARGUMENT, "the device has step %lld under way: this has to wait until the run has told of it",
-                           (long long)(t->place.step + t->ahead))
-                    : OK;
+    return t->queue.ahead
+               ? fail(ERR_ARGUMENT, "the device has step %lld under way: this has to wait until the run has told of it",
+                      (long long)(t->place.step + t->queue.ahead))
+               : OK;
 }
 
 enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step)
 {
     struct optimizer_result result;
     TRY(trainer_at_rest(t));
-    if (!t->sequences)
+    if (!t->sums.sequences)
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
     *step = describe(t, rate);
-    TRY(optimizer_step(&t->optimizer, &t->session, t->weight, t->options->max_grad_norm, step->rate, &result));
-    finish(t, step, t->sum / t->weight, t->started, result);
-    start_over(t);
+    struct optimizer_settings chosen = settings(t, step->rate);
+    TRY(optimizer_step(&t->optimizer, &t->session, t->sums.weight, &chosen, &result));
+    finish(t, step, t->sums.sum / t->sums.weight, t->sums.started, result);
+    micro_start_over(t);
     return OK;
+}
+
+enum status step_open(struct trainer *t)
+{
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        t->queue.under_way[i].weights = memory_alloc(t->place.slots * (int64_t)sizeof(float));
+        if (!t->queue.under_way[i].weights)
+            return ERR_MEMORY;
+    }
+    return OK;
+}
+
+void step_close(struct trainer *t)
+{
+    for (int i = 0; i < DEVICE_LATER; i++)
+        memory_free(t->queue.under_way[i].weights);
 }
 
 /* --- queued ------------------------------------------------------------------------------------------------------------- */
@@ -68,91 +94,83 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
 /* Waits for the losses that were asked for first. */
 static enum status collect(struct trainer *t)
 {
-    struct under_way *u = &t->under_way[t->oldest];
+    struct under_way *u = &t->queue.under_way[t->queue.oldest];
     const void *outputs;
-    TRY(engine_read_wait(&t->session.engine, t->oldest, &outputs));
+    TRY(engine_read_wait(&t->session.engine, t->queue.oldest, &outputs));
     const float *losses = engine_output(outputs, u->net->result);
     for (int64_t i = 0; i < u->rows; i++)
-        t->collected += (double)u->weights[i] * (double)losses[i];
-    t->oldest = (t->oldest + 1) % DEVICE_LATER;
-    t->waiting--;
+        t->queue.collected += (double)u->weights[i] * (double)losses[i];
+    t->queue.oldest = (t->queue.oldest + 1) % DEVICE_LATER;
+    t->queue.waiting--;
     if (!u->ends)
         return OK;
-    t->is_finished = true;
-    t->finished = u->step;
-    t->finished.loss = (u->sum + t->collected) / u->weight;
-    t->result = optimizer_read(engine_output(outputs, t->optimizer.control));
-    t->finished_started = u->started;
-    t->collected = 0;
+    t->queue.is_finished = true;
+    t->queue.finished = u->step;
+    t->queue.finished.loss = (u->sum + t->queue.collected) / u->weight;
+    t->queue.result = optimizer_read(engine_output(outputs, t->optimizer.control));
+    t->queue.finished_started = u->started;
+    t->queue.collected = 0;
     return OK;
 }
 
 static enum status read_later(struct trainer *t, const struct under_way *u)
 {
-    TRY(engine_read_later(&t->session.engine, (t->oldest + t->waiting) % DEVICE_LATER, u->net->result));
-    t->waiting++;
+    TRY(engine_read_later(&t->session.engine, (t->queue.oldest + t->queue.waiting) % DEVICE_LATER, u->net->result));
+    t->queue.waiting++;
     return OK;
-}
-
-static double weight_of(const struct sequence *sequences, int64_t count)
-{
-    double weight = 0;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t k = 1; k < sequences[i].count; k++)
-            weight += (double)sequence_weight(&sequences[i], k);
-    return weight;
 }
 
 enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate)
 {
     struct session *s = &t->session;
     struct micro micro;
-    double started = t->sequences ? t->started : clock_seconds(), weight = weight_of(sequences, count);
+    double started = t->sums.sequences ? t->sums.started : clock_seconds();
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
-    t->weight += weight;
+    micro_weigh(t, sequences, count);
     rate = describe(t, rate).rate;
-    optimizer_write(&t->optimizer, s, t->weight, t->options->max_grad_norm, rate);
+    struct optimizer_settings chosen = settings(t, rate);
+    optimizer_write(&t->optimizer, s, t->sums.weight, &chosen);
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
-        if (t->waiting == DEVICE_LATER)
+        if (t->queue.waiting == DEVICE_LATER)
             TRY(collect(t));
-        struct under_way *u = &t->under_way[(t->oldest + t->waiting) % DEVICE_LATER];
+        struct under_way *u = &t->queue.under_way[(t->queue.oldest + t->queue.waiting) % DEVICE_LATER];
         u->net = micro.net;
         u->rows = micro_weights(sequences + done, micro.sequences, u->weights);
         u->ends = done + micro.sequences == count;
         if (u->ends) {
             TRY(engine_run_lead(&s->engine));
             u->step = describe(t, rate);
-            u->sum = t->sum;
-            u->weight = t->weight;
+            u->sum = t->sums.sum;
+            u->weight = t->sums.weight;
             u->started = started;
         }
         TRY(read_later(t, u));
     }
-    start_over(t);
-    t->ahead++;
+    micro_start_over(t);
+    t->queue.ahead++;
     return OK;
 }
 
 enum status trainer_report(struct trainer *t, struct trainer_step *step)
 {
-    while (!t->is_finished)
+    while (!t->queue.is_finished)
         TRY(collect(t));
-    t->is_finished = false;
-    *step = t->finished;
-    finish(t, step, t->finished.loss, t->finished_started, t->result);
-    t->ahead--;
+    t->queue.is_finished = false;
+    *step = t->queue.finished;
+    finish(t, step, t->queue.finished.loss, t->queue.finished_started, t->queue.result);
+    t->queue.ahead--;
     return OK;
 }
 
 void trainer_settle(struct trainer *t)
 {
     struct trainer_step step;
-    while (t->ahead && trainer_report(t, &step) == OK)
+    while (t->queue.ahead && trainer_report(t, &step) == OK)
         ;
-    t->is_finished = false;
-    t->ahead = t->waiting = 0;
-    t->collected = 0;
-    start_over(t);
+    t->queue.is_finished = false;
+    t->queue.ahead = t->queue.waiting = 0;
+    t->queue.collected = 0;
+    micro_start_over(t);
 }

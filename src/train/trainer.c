@@ -13,9 +13,12 @@
 #include "train/checkpoint.h"
 #include "train/micro.h"
 #include "train/settings.h"
+#include "train/step.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
+
+static const double CLIP_USUAL = 0.2; /* of ratios, as in PPO */
 
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
@@ -191,8 +194,6 @@ static enum status add_every_kind(struct trainer *t)
 static enum status add_programs(struct trainer *t, unsigned ready_for)
 {
     const struct options *o = t->options;
-    struct optimizer_options optimizer = {o->adam_beta1, o->adam_beta2, o->adam_epsilon, o->weight_decay};
-    t->logits = t->logits_backward = -1;
     TRY(micro_add(t, ready_for & TRAINER_PLAN));
     if (t->session.tuning.lora)
         TRY(lora_check(&t->session.model, t->session.tuning.lora));
@@ -204,16 +205,17 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(generate_add(&t->generator, &t->session, o->sample_length, o->sample_length));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
-    return optimizer_build(&t->optimizer, &t->session, &optimizer);
+    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim));
 }
 
-static enum status open_all(struct trainer *t, unsigned ready_for)
+static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
     bool planning = ready_for & TRAINER_PLAN;
     struct session_options options = settings_session(o, o->init_adapter, !planning);
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
+    t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(open_data(t, ready_for));
     TRY(open_sampler(t));
@@ -225,27 +227,27 @@ static enum status open_all(struct trainer *t, unsigned ready_for)
         TRY(chat_open(&t->chat, o->model_name_or_path));
     process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
     TRY(add_programs(t, ready_for));
-    t->losses = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
-    if (!t->losses)
-        return ERR_MEMORY;
-    for (int i = 0; i < DEVICE_LATER; i++) {
-        t->under_way[i].weights = memory_alloc(t->place.slots * (int64_t)sizeof *t->losses);
-        if (!t->under_way[i].weights)
-            return ERR_MEMORY;
-    }
+    TRY(micro_open(t));
+    TRY(step_open(t));
     TRY(session_plan(&t->session));
     if (planning)
         return OK;
     TRY(session_prepare(&t->session));
-    TRY(engine_later_open(&t->session.engine, t->micro[0][0]));
+    TRY(engine_later_open(&t->session.engine, t->micro.program[0][0]));
     TRY(lora_start(&t->session.model, &t->session.engine, (uint64_t)o->seed));
     return t->resume ? checkpoint_load(t, t->resume) : OK;
 }
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for)
 {
+    return trainer_open_for(t, options, ready_for, LOSS_cross_entropy);
+}
+
+enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss)
+{
     *t = (struct trainer){.options = options, .place = {.best_loss = NAN, .eval_loss = NAN}};
-    enum status status = open_all(t, ready_for);
+    trainer_clip_ratios(t, CLIP_USUAL, CLIP_USUAL);
+    enum status status = open_all(t, ready_for, loss);
     if (status != OK)
         trainer_close(t);
     return status;
@@ -262,10 +264,8 @@ void trainer_close(struct trainer *t)
     data_close(&t->data);
     adapter_config_free(&t->lora);
     chat_close(t->chat);
-    memory_free(t->losses);
-    for (int i = 0; i < DEVICE_LATER; i++)
-        memory_free(t->under_way[i].weights);
-    memory_free(t->seen);
+    micro_close(t);
+    step_close(t);
     arena_free(&t->arena);
     *t = (struct trainer){0};
 }

@@ -17,8 +17,7 @@
 #include "run/generate.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
-
-enum { TRAINER_SIZES = 4 };
+#include "train/trainer_parts.h"
 
 /* PLAN: no weights, no data. MEASURE: made-up data, of max_length tokens a row. KERNELS: programs of every kind and size, so that
  * no run needs a kernel that these do not. */
@@ -35,23 +34,6 @@ struct trainer_place {
     double best_loss, eval_loss; /* NAN: none yet */
 };
 
-struct trainer_step {
-    int64_t step;
-    double epoch, loss, norm, rate;
-    int64_t tokens, targets;
-    double seconds; /* from its start, or the end of the step before if that came later, to its end */
-    bool applied;
-};
-
-struct under_way { /* losses of a micro-batch that are being read */
-    const struct net *net;
-    float *weights; /* of its losses */
-    int64_t rows;
-    bool ends; /* the last of its step, of which the rest is: */
-    struct trainer_step step;
-    double sum, weight, started; /* sum: of losses that were waited for before */
-};
-
 struct trainer {
     const struct options *options;
     struct session session;
@@ -63,33 +45,24 @@ struct trainer {
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
+    double clip_below, clip_above; /* ratios, of losses that have them */
     struct arena arena;
-    int64_t micro[TRAINER_SIZES][TRAINER_SIZES]; /* programs by size of T and of R; negative: none */
-    int64_t logits, logits_backward;             /* programs of trainer_add_with; -1: none */
-    float *losses;                               /* of a micro-batch */
-    float *seen;                                 /* its logits, of trainer_add_with */
+    struct micro_programs micro; /* micro.c writes it */
+    struct micro_sums sums;      /* micro.c writes it */
+    struct step_queue queue;     /* step.c writes it */
     struct trainer_place place;
     int64_t steps_per_epoch, steps; /* 0 without data */
     const char *resume;             /* the checkpoint that it goes on from, or NULL */
-
-    /* Since the last step. */
-    double sum, weight; /* of losses and of their weights */
-    int64_t tokens, targets, sequences;
-    double started; /* when the first of them came */
-
-    /* Of queued steps. */
-    struct under_way under_way[DEVICE_LATER];
-    int oldest, waiting; /* of them: a ring */
-    int64_t ahead;       /* steps that are queued beyond place.step */
-    double collected;    /* losses of the step whose micro-batches are being collected */
-    bool is_finished;    /* the losses of a step are there, and it is yet to be told of: */
-    struct trainer_step finished;
-    struct optimizer_result result;
-    double finished_started, ended; /* ended: when the last step did */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
 void trainer_close(struct trainer *t);
+
+/* The same for another loss than cross entropy (ops/losses.def): then sequences must say old_logprobs and advantages. */
+enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
+
+/* How far ratios may be from 1 before they are clipped, from the next sequences on; 0.2 and 0.2 at first. */
+void trainer_clip_ratios(struct trainer *t, double below, double above);
 
 /* How the options want data to be read for a model. Texts are the options' or in the arena; `split` is left to the caller. */
 enum status trainer_limits(struct data_limits *limits, const struct options *options, const struct model_config *config,

@@ -84,7 +84,6 @@ enum { T = 64 };
 
 static enum status add_session(struct session *s, bool train)
 {
-    static const struct optimizer_options adamw = {0.9, 0.999, 1e-8, 0};
     struct optimizer optimizer = {0};
     int64_t index;
     enum status status;
@@ -95,7 +94,7 @@ static enum status add_session(struct session *s, bool train)
         TRY(session_add(s, NET_TRAIN, T, T, 0, &index));
         if (!s->tuning.lora || s->tuning.lora->dropout == 0)
             TRY(session_add(s, NET_TRAIN_LOGITS, T, T, 0, &index));
-        TRY_GOTO(optimizer_build(&optimizer, s, &adamw), done);
+        TRY_GOTO(optimizer_build(&optimizer, s, optimizer_kind(CHOICE_optim_adamw)), done);
     }
     TRY_GOTO(session_plan(s), done);
     TRY_GOTO(engine_prepare(&s->engine), done);

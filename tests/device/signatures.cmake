@@ -44,3 +44,12 @@ refused(1 "a kernel takes" "KERNEL(bad)(OPERAND(0, x), i64 rows, OPERAND(1, y))\
 refused(1 "without a name, arguments and a body" "KERNEL(bad)(OPERAND(0, x), i64 rows);\n")
 refused(1 "without a name, arguments and a body" "KERNEL(bad)\n{\n}\n")
 refused(7 "another kernel good_one" "${good}KERNEL(good_one)(OPERAND(0, x), i64 rows)\n{\n}\n")
+
+# The host's rows take the counts from here.
+file(GLOB rows ${SOURCES}/ops/*.[ch] ${SOURCES}/device/*.c)
+foreach(file ${rows})
+    file(READ ${file} text)
+    if(text MATCHES "\\.(operands|sizes|numbers) = ")
+        message(SEND_ERROR "${file}: the counts of a kernel are its text's: SIGNATURE_<name>")
+    endif()
+endforeach()

@@ -252,7 +252,7 @@ static enum status build_gradient(struct op_case *c, int op, const struct op_exa
     c->input[c->input_count++] = ct;
     TRY(program_gradient(&c->program, &c->result, &ct, 1));
     const struct node *n = c->result->producer;
-    for (int i = 0; i < n->in_count; i++)
+    for (int i = 0; i < n->in_count - n->op->constants; i++)
         if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype != DTYPE_I32 &&
             !n->in[i]->gradient)
             return fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]);

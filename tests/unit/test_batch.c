@@ -79,7 +79,7 @@ static void each_token_sees_its_own_sequence_up_to_itself(void **state)
         for (; row < SLOTS; row++) {
             assert_int_equal(ints(&r, n->rows)[row], -1);
             assert_int_equal(ints(&r, n->targets)[row], -1);
-            assert_true(((const float *)engine_input(&r.t.session.engine, n->weights))[row] == 0);
+            assert_true(((const float *)engine_input(&r.t.session.engine, n->of_loss.weights))[row] == 0);
         }
     }
     close_rig(&r);
@@ -111,7 +111,7 @@ static void losses_are_asked_for_where_a_token_is_a_target(void **state)
                 continue;
             assert_int_equal(ints(&r, n->rows)[row], 3 + i - 1);
             assert_int_equal(ints(&r, n->targets)[row], 7 + i);
-            assert_true(((const float *)engine_input(w.e, n->weights))[row] == expected[k][i]);
+            assert_true(((const float *)engine_input(w.e, n->of_loss.weights))[row] == expected[k][i]);
             row++;
         }
         assert_int_equal(w.row, row);

@@ -118,7 +118,7 @@ static void micro_batches_respect_the_largest_allocation(void **state)
         t.session.tuning.train = true;
         t.session.info.most_block = most;
         assert_ok(micro_size(&t));
-        int64_t activations = t.session.engine.programs[t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
+        int64_t activations = t.session.engine.programs[t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
         if (pass == 0) {
             assert_int_equal(t.place.slots, 1024);
             most = activations / 5;
@@ -144,7 +144,7 @@ static void sequences_one_by_one_add_up_to_all_at_once(void **state)
             sum += each;
         }
         assert_true(fabs(sum - all) < 1e-6 * all);
-        assert_true(fabs(at_once.t.weight - one_by_one.t.weight) < 1e-9);
+        assert_true(fabs(at_once.t.sums.weight - one_by_one.t.sums.weight) < 1e-9);
         float *a = download(&at_once.t, at_once.t.optimizer.gradients);
         float *b = download(&one_by_one.t, one_by_one.t.optimizer.gradients);
         double error = 0, size = 0;

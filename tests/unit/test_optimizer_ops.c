@@ -9,7 +9,7 @@
 
 enum { N = 40000, CUT = 128 * 100, GROUPS = 2 }; /* elements before CUT are of group 1, the others of group 0 */
 
-static const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+static double beta1, beta2, eps; /* of the next step */
 static const float rates[GROUPS][2] = {{1e-2f, 0.1f}, {3e-3f, 0}};
 
 struct step {
@@ -19,7 +19,7 @@ struct step {
     struct engine engine;
     int64_t index;
     struct tensor *w, *g, *m, *v, *copy, *count;
-    struct value *scalars, *rates, *ranges, *control;
+    struct value *hyper, *rates, *ranges, *control;
     double *wd, *md, *vd; /* the same in double */
 };
 
@@ -36,9 +36,12 @@ static void make_tensor(struct step *s, struct tensor **out, const char *name, e
     assert_ok(store_tensor(out, &s->store, name, LIFE_STATE, dtype, 1, &count));
 }
 
-static void step_open(struct step *s)
+static void step_open(struct step *s, int op)
 {
     memset(s, 0, sizeof *s);
+    beta1 = 0.9;
+    beta2 = 0.95;
+    eps = 1e-8;
     assert_ok(device_open(&s->device, "cpu"));
     assert_ok(store_init(&s->store));
     make_tensor(s, &s->w, "w", DTYPE_F32, N);
@@ -49,13 +52,23 @@ static void step_open(struct step *s)
     make_tensor(s, &s->count, "count", DTYPE_I32, 2);
     struct program *p = &s->program;
     program_init(p, ops_table, RUN_BFLOAT16);
-    s->scalars = program_input(p, "scalars", ROLE_STATISTIC, 1, (int64_t)2);
+    s->hyper = program_input(p, "hyper", ROLE_STATISTIC, 1, (int64_t)STEP_NUMBERS);
     s->rates = program_input(p, "rates", ROLE_STATISTIC, 2, (int64_t)GROUPS, (int64_t)2);
     s->ranges = program_input(p, "ranges", ROLE_INDEX, 2, (int64_t)2, (int64_t)2);
     struct value *g = program_tensor(p, s->g);
-    s->control = clip(p, squared_sum(p, g), s->scalars, program_tensor(p, s->count), beta1, beta2);
-    adamw(p, program_tensor(p, s->w), g, program_tensor(p, s->m), program_tensor(p, s->v), s->control, s->rates, s->ranges,
-          program_tensor(p, s->copy), beta1, beta2, eps);
+    s->control = clip(p, squared_sum(p, g), s->hyper, program_tensor(p, s->count));
+    struct value *to_step[] = {
+        program_tensor(p, s->w),
+        g,
+        s->control,
+        s->rates,
+        s->ranges,
+        s->hyper,
+        program_tensor(p, s->copy),
+        program_tensor(p, s->m),
+        program_tensor(p, s->v),
+    };
+    program_node(p, op, op == OP_adamw ? 9 : 8, to_step, 0, NULL); /* Lion has no v */
     program_output(p, s->control, "control");
     engine_init(&s->engine, s->device, &s->store);
     assert_ok(engine_add(&s->engine, p, &s->index));
@@ -90,9 +103,11 @@ static void read_tensor(struct step *s, const struct tensor *t, void *to)
 
 static void step_run(struct step *s, const float *g, float divisor, float most, float control[5])
 {
-    float *scalars = engine_input(&s->engine, s->scalars);
-    scalars[0] = divisor;
-    scalars[1] = most;
+    float *hyper = engine_input(&s->engine, s->hyper);
+    double numbers[STEP_NUMBERS];
+    step_numbers(numbers, (double)divisor, (double)most, beta1, beta2, eps);
+    for (int i = 0; i < STEP_NUMBERS; i++)
+        hyper[i] = (float)numbers[i];
     memcpy(engine_input(&s->engine, s->rates), rates, sizeof rates);
     memcpy(engine_input(&s->engine, s->ranges), (int32_t[]){CUT / 128, 1, (N + 127) / 128, 0}, 4 * sizeof(int32_t));
     assert_ok(engine_upload(&s->engine, s->g, g, DTYPE_F32));
@@ -100,14 +115,21 @@ static void step_run(struct step *s, const float *g, float divisor, float most, 
     assert_ok(engine_read(&s->engine, s->control, control));
 }
 
-/* The norm of g / divisor, and the step in double. */
-static double expect_step(struct step *s, const float *g, double divisor, double most, int t)
+/* The norm of g / divisor, and what clipping multiplies g by. */
+static double expect_norm(const float *g, double divisor, double most, double *scale)
 {
     double norm = 0;
     for (int64_t i = 0; i < N; i++)
         norm += (double)g[i] * (double)g[i];
     norm = sqrt(norm) / divisor;
-    double scale = (most > 0 && most / (norm + 1e-6) < 1 ? most / (norm + 1e-6) : 1) / divisor;
+    *scale = (most > 0 && most / (norm + 1e-6) < 1 ? most / (norm + 1e-6) : 1) / divisor;
+    return norm;
+}
+
+/* The norm, and AdamW's step in double. */
+static double expect_step(struct step *s, const float *g, double divisor, double most, int t)
+{
+    double scale, norm = expect_norm(g, divisor, most, &scale);
     for (int64_t i = 0; i < N; i++) {
         const float *rate = rates[i < CUT ? 1 : 0];
         double lr = (double)rate[0], x = scale * (double)g[i];
@@ -167,7 +189,7 @@ static void three_steps_are_those_of_plain_loops(void **state)
     static const float most[] = {0.5f, 1e3f, 0};
     struct step s;
     float *g = test_malloc(N * sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int t = 1; t <= 3; t++) {
         for (int64_t i = 0; i < N; i++)
             g[i] = random_number((uint64_t)t + 1, i);
@@ -188,7 +210,7 @@ static void a_bad_step_changes_nothing_but_its_count(void **state)
     static const float bad[] = {NAN, INFINITY, -INFINITY, 3e38f};
     struct step s;
     float *g = test_malloc(N * sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int64_t i = 0; i < N; i++)
         g[i] = random_number(9, i);
     for (int k = 0; k < 4; k++) {
@@ -215,7 +237,7 @@ static void a_zero_gradient_only_decays(void **state)
     (void)state;
     struct step s;
     float *g = test_calloc(N, sizeof *g), control[5];
-    step_open(&s);
+    step_open(&s, OP_adamw);
     for (int t = 1; t <= 2; t++) {
         expect_step(&s, g, 5, 1, t);
         step_run(&s, g, 5, 1, control);
@@ -228,12 +250,69 @@ static void a_zero_gradient_only_decays(void **state)
     step_close(&s);
 }
 
+static void every_step_may_have_other_hyper_parameters(void **state)
+{
+    (void)state;
+    static const double others[][3] = {{0.9, 0.95, 1e-8}, {0.5, 0.999, 1e-2}, {0, 0.9, 0.5}};
+    struct step s;
+    float *g = test_malloc(N * sizeof *g), control[5];
+    step_open(&s, OP_adamw);
+    for (int t = 1; t <= 3; t++) {
+        beta1 = others[t - 1][0];
+        beta2 = others[t - 1][1];
+        eps = others[t - 1][2];
+        for (int64_t i = 0; i < N; i++)
+            g[i] = random_number((uint64_t)t + 20, i);
+        expect_step(&s, g, 3, 1, t);
+        step_run(&s, g, 3, 1, control);
+        check_all(&s, t, 0);
+    }
+    test_free(g);
+    step_close(&s);
+}
+
+/* Lion's step in double. */
+static void expect_lion(struct step *s, const float *g, double divisor, double most)
+{
+    double scale;
+    expect_norm(g, divisor, most, &scale);
+    for (int64_t i = 0; i < N; i++) {
+        const float *rate = rates[i < CUT ? 1 : 0];
+        double lr = (double)rate[0], x = scale * (double)g[i], way = beta1 * s->md[i] + (1 - beta1) * x;
+        s->wd[i] -= lr * ((double)rate[1] * s->wd[i] + (way > 0) - (way < 0));
+        s->md[i] = beta2 * s->md[i] + (1 - beta2) * x;
+    }
+}
+
+/* The second gradient is zero in places: what it says there is the mean of before, or nothing. */
+static void lion_steps_by_signs(void **state)
+{
+    (void)state;
+    struct step s;
+    float *g = test_malloc(N * sizeof *g), control[5];
+    step_open(&s, OP_lion);
+    for (int t = 1; t <= 3; t++) {
+        for (int64_t i = 0; i < N; i++)
+            g[i] = i % 7 == 0 || (t == 2 && i % 3 == 0) ? 0 : random_number((uint64_t)t + 40, i);
+        expect_lion(&s, g, 37, t == 1 ? 0.5 : 0);
+        step_run(&s, g, 37, t == 1 ? 0.5f : 0, control);
+        check_all(&s, t, 0);
+    }
+    g[5] = NAN;
+    step_run(&s, g, 37, 0, control);
+    check_all(&s, 3, 1);
+    test_free(g);
+    step_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(three_steps_are_those_of_plain_loops),
         cmocka_unit_test(a_bad_step_changes_nothing_but_its_count),
         cmocka_unit_test(a_zero_gradient_only_decays),
+        cmocka_unit_test(every_step_may_have_other_hyper_parameters),
+        cmocka_unit_test(lion_steps_by_signs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static void every_way_of_recomputing_gives_the_same_bytes_in_less_memory(void **
             const char *name = recompute_name((enum recompute)mode);
             open_rig(one, &tied, 0,
                      join(i / 2, SETTINGS("recompute", name, "dtype", dtypes[i % 2], "micro_batch_tokens", "128")));
-            bytes[mode] = one->t.session.engine.programs[one->t.micro[0][0]].bytes[LIFE_ACTIVATIONS];
+            bytes[mode] = one->t.session.engine.programs[one->t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
             step_once(&one->t, 0.05); /* so that no B is zero */
             add_all(&one->t);
         }
@@ -170,17 +170,19 @@ static void check_slope(struct trainer *t, const float *w, const float *g, const
         norm += (double)d[i] * (double)d[i];
     }
     double h = 0.005 / sqrt(norm), found = (loss_at(t, w, d, h) - loss_at(t, w, d, -h)) / (2 * h);
-    if (!(fabs(found - slope) < 5e-3 * size))
-        fail_msg("the slope is %g, the gradient says %g (measured by %g)", found, slope, size);
+    if (!(fabs(found - slope) < 5e-3 * size + 1e-5 / h)) /* losses are rounded to float32 */
+        fail_msg("%s: the slope is %g, the gradient says %g (measured by %g)", loss_of(t->session.tuning.loss)->name, found,
+                 slope, size);
 }
 
 /* Random directions over all that is trained, and the direction of each tensor's own gradient. */
-static void check_gradients(const struct tiny_model *m, const char *const *settings)
+static void check_gradients(const struct tiny_model *m, enum loss_id loss, const char *const *settings)
 {
     struct rig r;
-    open_rig(&r, m, 0, settings);
+    open_rig_for(&r, m, loss, settings);
+    trainer_clip_ratios(&r.t, 1, 50); /* where clipping begins a loss has no slope; the op driver looks at it */
     for (int i = 0; i < 3; i++)
-        step_once(&r.t, 0.005); /* B is no longer zero */
+        step_once(&r.t, loss == LOSS_cross_entropy ? 0.005 : 0.0005); /* B is no longer zero, and ratios are still near 1 */
     const struct optimizer *o = &r.t.optimizer;
     const struct store *store = &r.t.session.model.store;
     float *w = download(&r.t, o->weights), *d = test_calloc((size_t)o->elements, sizeof *d), pair[2];
@@ -216,14 +218,17 @@ static void check_gradients(const struct tiny_model *m, const char *const *setti
     close_rig(&r);
 }
 
-static void gradients_are_the_slopes_of_the_loss(void **state)
+static void gradients_are_the_slopes_of_every_loss(void **state)
 {
     (void)state;
-    check_gradients(&tied, SETTINGS("lora_alpha", "8", "lora_dropout", "0.1"));
-    check_gradients(&untied,
-                    SETTINGS("lora_alpha", "8", "train_norms", "true", "rank_pattern", "q_proj=2", "use_rslora", "true"));
-    check_gradients(&tied, SETTINGS("finetuning_type", "full"));
-    check_gradients(&untied, SETTINGS("finetuning_type", "full"));
+    for (int i = 0; i < LOSS_COUNT; i++) {
+        enum loss_id loss = (enum loss_id)i;
+        check_gradients(&tied, loss, SETTINGS("lora_alpha", "8", "lora_dropout", "0.1"));
+        check_gradients(&untied, loss,
+                        SETTINGS("lora_alpha", "8", "train_norms", "true", "rank_pattern", "q_proj=2", "use_rslora", "true"));
+        check_gradients(&tied, loss, SETTINGS("finetuning_type", "full"));
+        check_gradients(&untied, loss, SETTINGS("finetuning_type", "full"));
+    }
 }
 
 /* --- steps ---------------------------------------------------------------------------------------------------------------- */
@@ -301,7 +306,7 @@ int main(void)
         cmocka_unit_test(a_run_allocates_nothing_between_steps),
         cmocka_unit_test(every_way_of_recomputing_gives_the_same_bytes_in_less_memory),
         cmocka_unit_test(the_plan_is_what_is_allocated),
-        cmocka_unit_test(gradients_are_the_slopes_of_the_loss),
+        cmocka_unit_test(gradients_are_the_slopes_of_every_loss),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
         cmocka_unit_test(schedules_warm_up_and_go_down),
     };

@@ -31,6 +31,12 @@ static inline void set_options(struct rig *r, const struct tiny_model *m, const 
             assert_ok(options_set(&r->options, COMMAND_TRAIN, s[0], s[1], "test"));
 }
 
+static inline void open_rig_for(struct rig *r, const struct tiny_model *m, enum loss_id loss, const char *const *settings)
+{
+    set_options(r, m, settings);
+    assert_ok(trainer_open_for(&r->t, &r->options, 0, loss));
+}
+
 static inline void open_rig(struct rig *r, const struct tiny_model *m, unsigned ready_for, const char *const *settings)
 {
     set_options(r, m, settings);
@@ -64,17 +70,22 @@ static inline const char *const *join(int method, const char *const *more)
 
 /* --- sequences and arrays ------------------------------------------------------------------------------------------------- */
 
-/* Four sequences that fill 59 slots; the second one with weights. */
+/* Four sequences that fill 59 slots; the second one with weights. For losses that ask: log-probabilities before that are about a
+ * tiny model's, higher or lower by far, and advantages of both signs. */
 static inline const struct sequence *sequences(void)
 {
     static const int64_t lengths[SEQUENCES] = {20, 13, 9, 17};
     static int32_t ids[SEQUENCES][32];
-    static float weights[32];
+    static float weights[32], old[SEQUENCES][32], advantages[SEQUENCES][32];
+    static const float away[] = {0, 0.7f, -0.7f, 0.05f};
     static struct sequence list[SEQUENCES];
     for (int s = 0; s < SEQUENCES; s++) {
-        for (int i = 0; i < 32; i++)
+        for (int i = 0; i < 32; i++) {
             ids[s][i] = (s * 41 + i * i * 7 + i) % TINY_VOCABULARY;
-        list[s] = (struct sequence){.ids = ids[s], .count = lengths[s]};
+            old[s][i] = -logf(TINY_VOCABULARY) + away[(i + s) % 4];
+            advantages[s][i] = (float)((s + i / 2) % 3 - 1) * 0.5f + 0.1f;
+        }
+        list[s] = (struct sequence){.ids = ids[s], .count = lengths[s], .old_logprobs = old[s], .advantages = advantages[s]};
     }
     for (int i = 0; i < 32; i++)
         weights[i] = (float)(i % 3) * 0.75f;
@@ -86,7 +97,7 @@ static inline const struct sequence *sequences(void)
 static inline double add_all(struct trainer *t)
 {
     double sum, weight;
-    t->sequences = 0; /* so that dropout draws the same */
+    t->sums.sequences = 0; /* so that dropout draws the same */
     assert_ok(trainer_add(t, sequences(), SEQUENCES, &sum, &weight));
     assert_true(isfinite(sum) && weight > 0);
     return sum;
@@ -117,14 +128,15 @@ static inline void assert_same_tensor(struct trainer *a, const struct tensor *x,
     test_free(q);
 }
 
-/* Weights, moments and masters; the sums of gradients too, which a step clears. */
+/* Weights, state and masters; the sums of gradients too, which a step clears. */
 static inline void assert_same_state(struct trainer *a, struct trainer *b)
 {
     const struct optimizer *o = &a->optimizer, *p = &b->optimizer;
     assert_same_tensor(a, o->weights, b, p->weights);
     assert_same_tensor(a, o->master, b, p->master);
-    assert_same_tensor(a, o->moment1, b, p->moment1);
-    assert_same_tensor(a, o->moment2, b, p->moment2);
+    assert_int_equal(o->states, p->states);
+    for (int i = 0; i < o->states; i++)
+        assert_same_tensor(a, o->state[i], b, p->state[i]);
     assert_same_tensor(a, o->gradients, b, p->gradients);
 }
 

@@ -1,0 +1,86 @@
+/* Losses: the table of losses.def, and what their ops have in common.
+ *
+ * A loss's op gets, of each row, nll = −log p(target), how much its loss counts, the log-probability that its target had when it
+ * was drawn or has in a reference, and an advantage; settings of the loss as a whole; and by sequence {first, end} of the rows
+ * that belong together, of which a row is one. It gives the loss of each row and d(Σ weights · loss) / d nll.
+ */
+#ifndef OPS_LOSS_H
+#define OPS_LOSS_H
+
+#include <string.h>
+
+#include "ops/ops.h"
+
+enum { LOSS_NLL, LOSS_WEIGHTS, LOSS_OLD, LOSS_ADVANTAGES, LOSS_SETTINGS, LOSS_ROWS, LOSS_INPUTS };
+enum { LOSS_LOSS, LOSS_DNLL, LOSS_OUTPUTS };
+
+enum { LOSS_NUMBERS = 2 }; /* settings */
+
+enum loss_id {
+#define LOSS(name, ...) LOSS_##name,
+#include "ops/losses.def"
+#undef LOSS
+    LOSS_COUNT,
+};
+
+struct loss {
+    const char *name;
+    bool by_sequence;
+    int op; /* −1: none, the loss is nll itself */
+};
+
+/* By its number. */
+static inline const struct loss *loss_of(enum loss_id id)
+{
+    enum { BY_ROW, BY_SEQUENCE, OP_ITSELF = -1 };
+    static const struct loss table[LOSS_COUNT] = {
+#define LOSS(name, way, op) {#name, way == BY_SEQUENCE, OP_##op},
+#include "ops/losses.def"
+#undef LOSS
+    };
+    return &table[id];
+}
+
+/* By its name; fails if there is none. */
+static inline enum status loss_find(const char *name, enum loss_id *id)
+{
+    for (int i = 0; i < LOSS_COUNT; i++)
+        if (!strcmp(loss_of((enum loss_id)i)->name, name)) {
+            *id = (enum loss_id)i;
+            return OK;
+        }
+    return fail(ERR_ARGUMENT, "there is no loss '%.60s': src/ops/losses.def has them all", name);
+}
+
+/* What is known of the rows beside their targets; only weights, where the loss has no op. */
+struct loss_inputs {
+    struct value *weights, *old, *advantages, *settings;
+    struct value *rows; /* by sequence; else NULL */
+};
+
+/* Losses of rows x (R, C) with the head w (V, C), and their gradients: returns dx, and adds to dw unless that is NULL. */
+static inline struct value *linear_loss(struct program *p, const struct loss *loss, struct value *x, struct value *w,
+                                        struct value *targets, const struct loss_inputs *in, struct value *dw,
+                                        struct value **losses)
+{
+    struct value *dx, *dloss = in->weights;
+    *losses = NULL;
+    if (loss->op >= 0 && !loss->by_sequence) {
+        struct value *all[] = {x, w, targets, in->weights, dw, in->old, in->advantages, in->settings};
+        dx = program_node(p, OP_linear_loss_bwd, 8, all, 1, (double[]){(double)loss->op});
+        *losses = dx ? dx->producer->out[1] : NULL;
+        return dx;
+    }
+    if (loss->by_sequence) {
+        struct value *all[LOSS_INPUTS] = {
+            linear_cross_entropy(p, x, w, targets), in->weights, in->old, in->advantages, in->settings, in->rows};
+        *losses = program_node(p, loss->op, LOSS_INPUTS, all, 0, NULL);
+        dloss = *losses ? (*losses)->producer->out[LOSS_DNLL] : NULL;
+    }
+    dx = linear_cross_entropy_both(p, x, w, targets, dloss, dw);
+    if (dx && !*losses)
+        *losses = dx->producer->out[1];
+    return dx;
+}
+
+#endif

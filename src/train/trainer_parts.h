@@ -1,0 +1,57 @@
+/* The parts of a trainer that change from step to step, each with the one file that writes it. */
+#ifndef TRAIN_TRAINER_PARTS_H
+#define TRAIN_TRAINER_PARTS_H
+
+#include "train/optimizer.h"
+
+/* --- micro.c -------------------------------------------------------------------------------------------------------------- */
+
+enum { TRAINER_SIZES = 4 };
+
+/* The programs of micro-batches, and where what they put out goes. */
+struct micro_programs {
+    int64_t program[TRAINER_SIZES][TRAINER_SIZES]; /* by size of T and of R; negative: none */
+    int64_t logits, logits_backward;               /* of trainer_add_with; -1: none */
+    float *losses, *weights;                       /* of a micro-batch that is waited for */
+    float *seen;                                   /* its logits, of trainer_add_with */
+};
+
+/* Since the last step. */
+struct micro_sums {
+    double sum, weight; /* of losses and of their weights */
+    int64_t tokens, targets, sequences;
+    double started; /* when the first of them came */
+};
+
+/* --- step.c --------------------------------------------------------------------------------------------------------------- */
+
+struct trainer_step {
+    int64_t step;
+    double epoch, loss, norm, rate;
+    int64_t tokens, targets;
+    double seconds; /* from its start, or the end of the step before if that came later, to its end */
+    bool applied;
+};
+
+struct under_way { /* losses of a micro-batch that are being read */
+    const struct net *net;
+    float *weights; /* of its losses */
+    int64_t rows;
+    bool ends; /* the last of its step, of which the rest is: */
+    struct trainer_step step;
+    double sum, weight, started; /* sum: of losses that were waited for before */
+};
+
+/* Of queued steps. */
+struct step_queue {
+    struct under_way under_way[DEVICE_LATER];
+    int oldest, waiting; /* of them: a ring */
+    int64_t ahead;       /* steps that are queued beyond place.step */
+    double collected;    /* losses of the step whose micro-batches are being collected */
+    bool is_finished;    /* the losses of a step are there, and it is yet to be told of: */
+    struct trainer_step finished;
+    struct optimizer_result result;
+    double finished_started, ended; /* ended: when the last step did */
+};
+
+#endif

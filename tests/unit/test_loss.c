@@ -1,0 +1,132 @@
+/* Losses in a trainer: those of losses.def against plain formulas in double, and what they refuse. That gradients are the slopes
+ * of every loss is in test_trainer.c. */
+#include "test.h"
+
+#include "trainer_rig.h"
+
+enum { TOKENS = 32 };
+
+/* The log-probability of each token, by a trainer of cross entropy that is asked for one at a time. */
+static void find_logprobs(struct trainer *t, const struct sequence *s, double logprob[TOKENS])
+{
+    for (int64_t i = 1; i < s->count; i++) {
+        float weights[TOKENS] = {0};
+        struct sequence one = *s;
+        double sum, weight;
+        weights[i] = 1;
+        one.weights = weights;
+        assert_ok(trainer_add(t, &one, 1, &sum, &weight));
+        logprob[i] = -sum / weight;
+    }
+}
+
+static double clipped(double ratio, double advantage, double below, double above)
+{
+    double limited = ratio < 1 - below ? 1 - below : ratio > 1 + above ? 1 + above : ratio;
+    return -fmin(ratio * advantage, limited * advantage);
+}
+
+/* Σ weight · loss of a sequence, and how many of its losses are clipped. */
+static double expect(const struct sequence *s, const double logprob[TOKENS], bool by_sequence, double below, double above,
+                     int *clips)
+{
+    double mean = 0, sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 1; i < s->count; i++)
+        if (sequence_weight(s, i) != 0) {
+            mean += logprob[i] - (double)s->old_logprobs[i];
+            count++;
+        }
+    for (int64_t i = 1; i < s->count; i++) {
+        double ratio = exp(by_sequence ? mean / (double)count : logprob[i] - (double)s->old_logprobs[i]);
+        double advantage = (double)s->advantages[i], loss = clipped(ratio, advantage, below, above);
+        *clips += sequence_weight(s, i) != 0 && loss != -ratio * advantage;
+        sum += (double)sequence_weight(s, i) * loss;
+    }
+    return sum;
+}
+
+static void check_loss(enum loss_id loss, const char *dtype, double below, double above)
+{
+    struct rig plain, r;
+    int clips = 0;
+    open_rig(&plain, &tied, 0, SETTINGS("dtype", dtype));
+    open_rig_for(&r, &tied, loss, SETTINGS("dtype", dtype));
+    trainer_clip_ratios(&r.t, below, above);
+    for (int k = 0; k < SEQUENCES; k++) {
+        const struct sequence *s = &sequences()[k];
+        double logprob[TOKENS], sum, weight;
+        find_logprobs(&plain.t, s, logprob);
+        double want = expect(s, logprob, loss_of(loss)->by_sequence, below, above, &clips);
+        assert_ok(trainer_add(&r.t, s, 1, &sum, &weight));
+        if (!(fabs(sum - want) < 1e-4 * weight))
+            fail_msg("%s of sequence %d is %g, not %g", loss_of(loss)->name, k, sum, want);
+    }
+    assert_true(clips > 0);
+    close_rig(&plain);
+    close_rig(&r);
+}
+
+static void ppo_clips_the_ratio_of_each_token(void **state)
+{
+    (void)state;
+    check_loss(LOSS_ppo, "float32", 0.2, 0.2);
+    check_loss(LOSS_ppo, "bfloat16", 0.2, 0.28);
+}
+
+static void gspo_clips_the_ratio_of_a_sequence(void **state)
+{
+    (void)state;
+    check_loss(LOSS_gspo, "float32", 3e-3, 4e-3);
+    check_loss(LOSS_gspo, "bfloat16", 3e-3, 4e-3);
+}
+
+/* Tokens of positive advantage become likelier, the others less likely. */
+static void a_step_moves_probabilities_by_advantages(void **state)
+{
+    (void)state;
+    for (int loss = LOSS_ppo; loss <= LOSS_gspo; loss++) {
+        struct rig r;
+        struct trainer_step step;
+        double before = 0, after = 0, weight;
+        open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("finetuning_type", "full"));
+        trainer_clip_ratios(&r.t, 0.9, 9);
+        for (int i = 0; i < 5; i++) {
+            assert_ok(trainer_add(&r.t, sequences(), SEQUENCES, &after, &weight));
+            assert_ok(trainer_step(&r.t, 0.001, &step));
+            assert_true(step.applied && step.norm > 0);
+            before = i == 0 ? after : before;
+        }
+        assert_true(after < before);
+        close_rig(&r);
+    }
+}
+
+static void a_sequence_without_advantages_is_refused(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct sequence s = sequences()[0];
+    enum loss_id id;
+    double sum, weight;
+    open_rig_for(&r, &tied, LOSS_ppo, SETTINGS("lora_r", "4"));
+    s.advantages = NULL;
+    assert_fails(trainer_add(&r.t, &s, 1, &sum, &weight), ERR_ARGUMENT, "advantage");
+    s.old_logprobs = NULL;
+    assert_fails(trainer_queue(&r.t, &s, 1, -1), ERR_ARGUMENT, "log-probability");
+    close_rig(&r);
+    assert_ok(loss_find("gspo", &id));
+    assert_int_equal(id, LOSS_gspo);
+    assert_fails(loss_find("none", &id), ERR_ARGUMENT, "'none'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),
+        cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
+        cmocka_unit_test(a_step_moves_probabilities_by_advantages),
+        cmocka_unit_test(a_sequence_without_advantages_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
