@@ -133,21 +133,21 @@ enum status safetensors_write(const char *path, const struct safetensors_tensor 
 enum status safetensors_write_from(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                                    const char *const *metadata, safetensors_read *read, void *context)
 {
-    enum status status;
     json_t *header = json_object();
     struct arena arena = {0};
     const struct safetensors_tensor **order = arena_array(&arena, count ? count : 1, (int64_t)sizeof *order);
     struct source source = {tensors, read, context, arena_alloc(&arena, read ? PIECE_BYTES : 1)};
-    if (!header || !order || !source.piece) {
+    enum status status = OK;
+    if (!header || !order || !source.piece)
         status = fail(ERR_MEMORY, "%s: out of memory for the header", path);
-        goto done;
+    if (status == OK) {
+        for (int64_t i = 0; i < count; i++)
+            order[i] = &tensors[i];
+        qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
+        status = describe(header, order, count, metadata, path);
     }
-    for (int64_t i = 0; i < count; i++)
-        order[i] = &tensors[i];
-    qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
-    TRY_GOTO(describe(header, order, count, metadata, path), done);
-    status = write_file(path, header, order, count, &source);
-done:
+    if (status == OK)
+        status = write_file(path, header, order, count, &source);
     json_decref(header);
     arena_free(&arena);
     return status;

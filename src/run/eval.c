@@ -50,23 +50,28 @@ static enum status add_losses(const struct data *data, const struct batch *batch
     return OK;
 }
 
-enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots)
+/* A program for every batch, and room for the losses of one. */
+static enum status add_programs(struct evaluation *v, struct session *s)
 {
     int64_t program;
-    enum status status;
-    *v = (struct evaluation){.data = data, .slots = slots};
-    TRY_GOTO(eval_add(s, slots, &program), failed);
-    v->losses = memory_alloc(slots * (int64_t)sizeof *v->losses);
+    TRY(eval_add(s, v->slots, &program));
+    v->losses = memory_alloc(v->slots * (int64_t)sizeof *v->losses);
     if (!v->losses)
-        TRY_GOTO(ERR_MEMORY, failed);
-    for (struct batch batch = {0}; batch_next(data, slots, &batch); v->count++) {
-        TRY_GOTO(find_program(s, slots, &batch, &program), failed);
+        return ERR_MEMORY;
+    for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch); v->count++) {
+        TRY(find_program(s, v->slots, &batch, &program));
         if (v->count % REST == REST - 1)
-            data_rest(data);
+            data_rest(v->data);
     }
     return OK;
-failed:
-    eval_close(v);
+}
+
+enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots)
+{
+    *v = (struct evaluation){.data = data, .slots = slots};
+    enum status status = add_programs(v, s);
+    if (status != OK)
+        eval_close(v);
     return status;
 }
 
