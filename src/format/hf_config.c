@@ -33,9 +33,9 @@ static enum status read_eos(struct hf_config *config, const json_t *tree, const 
     const char *key = "eos_token_id";
     const json_t *value = json_object_get(tree, key);
     size_t n = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
-    if (n > HF_CONFIG_MAX_EOS)
-        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_MAX_EOS);
-    int64_t ids[HF_CONFIG_MAX_EOS];
+    if (n > HF_CONFIG_EOS_MAX)
+        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_EOS_MAX);
+    int64_t ids[HF_CONFIG_EOS_MAX];
     int count = 0;
     for (size_t i = 0; i < n; i++) {
         TRY(token_id(json_is_array(value) ? json_array_get(value, i) : value, &ids[count], key, path));

@@ -18,7 +18,7 @@ static int by_dtype_and_name(const void *a, const void *b)
 static enum status check(const struct safetensors_tensor *t, const char *path)
 {
     int64_t bits = safetensors_dtype_bits(t->dtype);
-    if (t->rank < 0 || t->rank > SAFETENSORS_MAX_RANK)
+    if (t->rank < 0 || t->rank > SAFETENSORS_RANK_MAX)
         return fail(ERR_ARGUMENT, "%s: tensor %s has %d dimensions", path, t->name, t->rank);
     for (int i = 0; i < t->rank; i++)
         if (t->shape[i] < 0 || __builtin_mul_overflow(bits, t->shape[i], &bits))

@@ -26,17 +26,17 @@ static int64_t round_up(int64_t n, int64_t step)
 /* --- sizes -------------------------------------------------------------------------------------------------------------- */
 
 /* The tokens of the largest of the next steps: a micro-batch need not hold more. */
-static enum status largest_step(struct trainer *t, int64_t *most)
+static enum status largest_step(struct trainer *t, int64_t *max_tokens)
 {
     int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
-    *most = 0;
-    for (int64_t step = 0; step < steps && *most < SLOTS_USUAL; step++) {
+    *max_tokens = 0;
+    for (int64_t step = 0; step < steps && *max_tokens < SLOTS_USUAL; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0;
         TRY(sampler_step(&t->sampler, step, &rows, &count));
         for (int64_t i = 0; i < count; i++)
             tokens += t->data.rows[rows[i]].count;
-        *most = tokens > *most ? tokens : *most;
+        *max_tokens = tokens > *max_tokens ? tokens : *max_tokens;
     }
     return OK;
 }
@@ -76,7 +76,7 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     *fit = true;
     for (int life = 0; life < LIFE_COUNT; life++) {
         total += s->engine.programs[*largest].bytes[life];
-        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.most_block;
+        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.max_block;
     }
     struct device_costs costs;
     session_costs(s, &costs);
@@ -89,24 +89,24 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
-    int64_t least = SLOTS_STEP, most = SLOTS_USUAL, step = 0;
-    least = t->data.longest > least ? t->data.longest : least;
-    least = t->eval_data.longest > least ? t->eval_data.longest : least;
-    least = t->sampler.window > least ? t->sampler.window : least;
+    int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_USUAL, step = 0;
+    min_slots = t->data.longest > min_slots ? t->data.longest : min_slots;
+    min_slots = t->eval_data.longest > min_slots ? t->eval_data.longest : min_slots;
+    min_slots = t->sampler.window > min_slots ? t->sampler.window : min_slots;
     if (t->data.row_count) {
         TRY(largest_step(t, &step));
-        most = step < most ? step : most;
+        max_slots = step < max_slots ? step : max_slots;
     }
-    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : most;
-    least = round_up(least, SLOTS_STEP);
-    slots = slots > least ? round_up(slots, SLOTS_STEP) : least;
+    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : max_slots;
+    min_slots = round_up(min_slots, SLOTS_STEP);
+    slots = slots > min_slots ? round_up(slots, SLOTS_STEP) : min_slots;
     bool chosen = o->recompute != CHOICE_recompute_auto;
     int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
     bool fit = false;
     for (;;) {
         for (int i = first; i <= last && !fit; i++)
             TRY(add_largest(t, slots, (enum recompute)i, &fit));
-        int64_t fewer = round_up(slots / 2 > least ? slots / 2 : least, SLOTS_STEP);
+        int64_t fewer = round_up(slots / 2 > min_slots ? slots / 2 : min_slots, SLOTS_STEP);
         if (fit || asked || fewer >= slots)
             break;
         slots = fewer;

@@ -19,9 +19,9 @@
 #include "base/rng.h"
 #include "case.h"
 
-enum { CASES_LEAST = 1000 };
+enum { CASES_MIN = 1000 };
 
-static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5, [RUN_FLOAT16] = 1e-6};
+static const double nmse_max[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5, [RUN_FLOAT16] = 1e-6};
 static const char *const run_names[RUN_COUNT] = {
     [RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT16] = "float16", [RUN_FLOAT64] = "float64"};
 static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
@@ -104,7 +104,7 @@ static uint64_t seed_of(int op, const int64_t *d)
 static double worst_nmse[RUN_COUNT];
 
 /* NMSE is a mean: cases with few elements are run with several random inputs until there are enough. */
-enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, DEVICE_REPEATS_MOST = 8, INPUTS_MOST = 1 << 18 };
+enum { ELEMENTS_MIN = 4096, REPEATS_MAX = 64, DEVICE_REPEATS_MAX = 8, INPUTS_MAX = 1 << 18 };
 
 struct sums {
     double error, size, largest;
@@ -153,8 +153,7 @@ static enum status compare_outputs(struct op_case *c, struct op_case *ref, enum 
     enum status status = OK;
     for (int i = 0; i < c->input_count; i++)
         inputs += value_elements(c->input[i]);
-    for (int i = 0; i == 0 || (i < REPEATS_MOST && i * elements < ELEMENTS_LEAST && i * inputs < INPUTS_MOST);
-         i++, c->seed += 1000)
+    for (int i = 0; i == 0 || (i < REPEATS_MAX && i * elements < ELEMENTS_MIN && i * inputs < INPUTS_MAX); i++, c->seed += 1000)
         TRY(run_both(c, ref, sums));
     for (int i = 0; i < n->out_count; i++) {
         double nmse = sums[i].error / sums[i].size;
@@ -162,9 +161,9 @@ static enum status compare_outputs(struct op_case *c, struct op_case *ref, enum 
             continue;
         if (nmse > worst_nmse[run])
             worst_nmse[run] = nmse;
-        if (!(nmse <= nmse_most[run]))
+        if (!(nmse <= nmse_max[run]))
             status = fail(ERR_DATA, "%s: output %s is off by NMSE %.2e, at most %.0e", run_names[run], n->op->outputs[i], nmse,
-                          nmse_most[run]);
+                          nmse_max[run]);
     }
     return status;
 }
@@ -324,7 +323,7 @@ static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
     struct sums sums[CASE_VALUES] = {0};
     int64_t elements = value_elements(c->result);
     enum status status = OK;
-    for (int i = 0; i == 0 || (i < DEVICE_REPEATS_MOST && i * elements < ELEMENTS_LEAST); i++, c->seed += 1000)
+    for (int i = 0; i == 0 || (i < DEVICE_REPEATS_MAX && i * elements < ELEMENTS_MIN); i++, c->seed += 1000)
         TRY(compare_gradients(c, ref, sums));
     for (int k = 0; k < c->input_count; k++) {
         if (!c->input[k]->gradient)
@@ -332,9 +331,9 @@ static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
         double nmse = gradient_nmse(c, sums, k);
         gradient_checks++;
         worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
-        if (!(nmse <= nmse_most[RUN_FLOAT32]))
+        if (!(nmse <= nmse_max[RUN_FLOAT32]))
             status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c->input[k]->name, nmse,
-                          nmse_most[RUN_FLOAT32]);
+                          nmse_max[RUN_FLOAT32]);
     }
     return status;
 }
@@ -514,8 +513,8 @@ static enum status run_mode(const char *mode, const char *device, const char *on
     }
     print_counts(mode, device, count);
     printf("%.1f s\n", clock_seconds() - start);
-    if (each == forward_case && !only && !pairs_only && count < CASES_LEAST)
-        return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_LEAST);
+    if (each == forward_case && !only && !pairs_only && count < CASES_MIN)
+        return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_MIN);
     return *failed ? fail(ERR_DATA, "%lld cases failed", (long long)*failed) : OK;
 }
 

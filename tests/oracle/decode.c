@@ -12,7 +12,7 @@
 #include "run/generate.h"
 
 enum { AGREE_TOKENS = 96, AGREE_PROMPT = 40, NEAR = 64, FAR = 1024, ROUNDS = 201 };
-static const double agree_most = 1e-5, flat_most = 1.20;
+static const double agree_max = 1e-5, flat_max = 1.20;
 
 /* The logits of all positions, of one pass. */
 static enum status uncached(struct session *s, int64_t whole, const int32_t ids[AGREE_TOKENS], float *logits)
@@ -52,8 +52,8 @@ static enum status compare(struct session *s, struct generator *g, float *all)
             TRY(generate_feed(g, &ids[t + 1], 1));
     }
     worst /= high - low;
-    printf("cached and uncached logits differ by %.2e of the range (at most %.0e)\n", worst, agree_most);
-    return worst <= agree_most ? OK : fail(ERR_DATA, "they should agree");
+    printf("cached and uncached logits differ by %.2e of the range (at most %.0e)\n", worst, agree_max);
+    return worst <= agree_max ? OK : fail(ERR_DATA, "they should agree");
 }
 
 static enum status agree(struct session *s)
@@ -106,8 +106,8 @@ static enum status flat(struct session *s)
         qsort(far, ROUNDS, sizeof far[0], by_size);
         double ratio = far[ROUNDS / 2] / near[ROUNDS / 2];
         printf("%s: %.2f ms a token at position %d, %.2f ms at %d: ratio %.3f (at most %.2f)\n", session_dtype(s),
-               near[ROUNDS / 2] * 1e3, NEAR, far[ROUNDS / 2] * 1e3, FAR, ratio, flat_most);
-        if (!(ratio <= flat_most))
+               near[ROUNDS / 2] * 1e3, NEAR, far[ROUNDS / 2] * 1e3, FAR, ratio, flat_max);
+        if (!(ratio <= flat_max))
             status = fail(ERR_DATA, "the time of a token grows with its position");
     }
     generate_free(&g);
