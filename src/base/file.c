@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/number.h"
 
 enum { COPY_CHUNK = 256 * 1024 };
 
@@ -67,7 +68,7 @@ void file_unmap(struct file_map *map)
 void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
 {
     int64_t page = sysconf(_SC_PAGESIZE);
-    int64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    int64_t begin = round_up(offset, page), end = (offset + bytes) / page * page;
     if (begin < end && end <= map->size)
         madvise((void *)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
 }

@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/name.h"
+#include "base/number.h"
 
 enum { CHUNK = 128 * 1024, DISCARD = 64 * 1024 };
 
@@ -129,7 +130,7 @@ static enum status step_gzip(struct unpack *u, char *bytes, int64_t max_bytes, i
     u->gzip.next_in = u->chunk + u->begin;
     u->gzip.avail_in = (uInt)(u->end - u->begin);
     u->gzip.next_out = (Bytef *)bytes;
-    u->gzip.avail_out = (uInt)(max_bytes < CHUNK ? max_bytes : CHUNK);
+    u->gzip.avail_out = (uInt)min(max_bytes, CHUNK);
     uInt room = u->gzip.avail_out;
     int code = inflate(&u->gzip, Z_NO_FLUSH);
     u->begin = u->end - u->gzip.avail_in;
@@ -164,7 +165,7 @@ static enum status step(struct unpack *u, char *bytes, int64_t max_bytes, int64_
     if (u->packing == ZSTD)
         return step_zstd(u, bytes, max_bytes, got);
     int64_t n = u->end - u->begin;
-    *got = n < max_bytes ? n : max_bytes;
+    *got = min(n, max_bytes);
     memcpy(bytes, u->chunk + u->begin, (size_t)*got);
     u->begin += *got;
     return OK;
@@ -211,7 +212,7 @@ enum status unpack_seek(struct unpack *u, int64_t offset)
     char *scrap = offset > u->offset ? memory_alloc(DISCARD) : NULL;
     enum status status = scrap || offset == u->offset ? OK : ERR_MEMORY;
     while (status == OK && u->offset < offset) {
-        int64_t left = offset - u->offset, got, asked = left < DISCARD ? left : DISCARD;
+        int64_t left = offset - u->offset, got, asked = min(left, DISCARD);
         status = unpack_read(u, scrap, asked, &got);
         if (status == OK && got < asked)
             status = fail(ERR_FORMAT, "%s: it ends before byte %lld of what it holds; it was longer before", u->path,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/number.h"
 
 enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535 };
 
@@ -178,10 +179,10 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
     if (alignment < 1 || alignment > ALIGNMENT_MAX || (alignment & (alignment - 1)))
         return fail(ERR_FORMAT, "%s: general.alignment is %lld, which is no power of two, or too large", c->path,
                     (long long)alignment);
-    int64_t base = (c->at + alignment - 1) / alignment * alignment;
+    int64_t base = round_up(c->at, alignment);
     for (int64_t i = 0; i < file->tensor_count; i++) {
         struct gguf_tensor *t = &file->tensors[i];
-        end = (end + alignment - 1) / alignment * alignment;
+        end = round_up(end, alignment);
         if (offsets[i] != (uint64_t)end)
             return fail(ERR_FORMAT, "%s: tensor %.*s does not begin where the one before ended", c->path, (int)t->name.length,
                         t->name.text);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
 const float nf4_values[NF4_VALUES] = {
     -1.0f,
@@ -107,7 +108,7 @@ static void quantise_absmax(float *absmax, int64_t blocks, struct nf4 *out)
     for (int64_t b = 0; b < blocks; b++)
         absmax[b] -= out->scales[0];
     for (int64_t begin = 0; begin < blocks; begin += NF4_GROUP) {
-        int64_t end = blocks - begin < NF4_GROUP ? blocks : begin + NF4_GROUP;
+        int64_t end = min(blocks, begin + NF4_GROUP);
         float max_abs = largest(absmax + begin, end - begin);
         out->scales[1 + begin / NF4_GROUP] = max_abs;
         for (int64_t b = begin; b < end; b++) {

@@ -1,4 +1,5 @@
 /* Writing safetensors: the header from the shapes alone, then each tensor's bytes straight to the file. */
+#include "base/number.h"
 #include "format/safetensors.h"
 
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static enum status write_tensor(struct file_writer *writer, const struct safeten
     if (!source->read)
         return file_writer_append(writer, t->data, t->bytes);
     for (int64_t done = 0; done < t->bytes; done += PIECE_BYTES) {
-        int64_t bytes = t->bytes - done < PIECE_BYTES ? t->bytes - done : PIECE_BYTES;
+        int64_t bytes = min(t->bytes - done, PIECE_BYTES);
         TRY(source->read(source->context, t - source->tensors, done, source->piece, bytes));
         TRY(file_writer_append(writer, source->piece, bytes));
     }
