@@ -4,14 +4,14 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/number.h"
+#include "data/cursor.h"
 
-enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4, REST = 4096 };
+enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4 };
 
 int64_t eval_slots(int64_t asked, int64_t longest)
 {
-    int64_t slots = asked ? asked : SLOTS_USUAL;
-    slots = slots > longest ? slots : longest;
-    return (slots + SLOTS_STEP - 1) / SLOTS_STEP * SLOTS_STEP;
+    return round_up(max(asked ? asked : SLOTS_USUAL, longest), SLOTS_STEP);
 }
 
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest)
@@ -58,10 +58,11 @@ static enum status add_programs(struct evaluation *v, struct session *s)
     v->losses = memory_alloc(v->slots * (int64_t)sizeof *v->losses);
     if (!v->losses)
         return ERR_MEMORY;
+    struct row_cursor at = row_cursor(v->data, 0, v->data->row_count);
     for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch); v->count++) {
         TRY(find_program(s, v->slots, &batch, &program));
-        if (v->count % REST == REST - 1)
-            data_rest(v->data);
+        for (int64_t i = 0; i < batch.count; i++)
+            row_next(&at); /* gives pages back */
     }
     return OK;
 }

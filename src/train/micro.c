@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
 enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
@@ -16,11 +17,6 @@ _Static_assert((int)CHOICE_recompute_full == (int)RECOMPUTE_FULL, "full");
 const char *recompute_name(enum recompute recompute)
 {
     return options_word(OPTION_recompute, (int)recompute);
-}
-
-static int64_t round_up(int64_t n, int64_t step)
-{
-    return (n + step - 1) / step * step;
 }
 
 /* --- sizes -------------------------------------------------------------------------------------------------------------- */
@@ -191,7 +187,7 @@ enum status micro_add(struct trainer *t, bool planning)
             tokens += row ? row->count : 0;
             targets += row ? row->trained : 0;
         }
-        if (step % 4096 == 4095)
+        if (step % 4096 == 0)
             data_rest(&t->data);
     }
     return OK;
