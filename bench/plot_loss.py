@@ -34,9 +34,9 @@ def running_mean(points):
     return means
 
 
-def ticks(low, high, most):
+def ticks(low, high, max_count):
     """Multiples of 1, 2 or 5 times a power of ten, the first at or below low and the last at or above high."""
-    rough = max(high - low, 1e-9) / most
+    rough = max(high - low, 1e-9) / max_count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

@@ -1,6 +1,6 @@
 """Encoding speed of hone and of Hugging Face's tokenizers, alternating in one run on the same threads.
 
-    tokenizer_speed.py TOKENIZE ASSETS DATA [NAME ...] [--threads 2] [--rounds 7] [--least RATIO]
+    tokenizer_speed.py TOKENIZE ASSETS DATA [NAME ...] [--threads 2] [--rounds 7] [--min-ratio RATIO]
 
 TOKENIZE is the program built from tests/oracle/tokenize.c, ASSETS the folder of test models and tokenizers, DATA a folder of chats
 (*.jsonl), of which every message is one text. NAME is a folder of ASSETS with a tokenizer.json. Prints medians in MB/s and their
@@ -43,7 +43,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--least", type=float, default=0)
+    parser.add_argument("--min-ratio", type=float, default=0)
     arguments = parser.parse_args()
     os.environ["RAYON_NUM_THREADS"] = str(arguments.threads)
     from tokenizers import Tokenizer
@@ -72,7 +72,7 @@ def main():
         print(f"{name:<26} {size / statistics.median(a for a, _ in pairs):>10.1f} {size / statistics.median(b for _, b in pairs):>9.2f} "
               f"{ratio:>7.1f} {ours.opened * 1e3:>8.1f} ms {their_open * 1e3:>7.0f} ms", flush=True)
     print(f"the smallest ratio is {worst:.1f}")
-    return 1 if worst < arguments.least else 0
+    return 1 if worst < arguments.min_ratio else 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
 enum status answer_encode(const struct chat *chat, const char *system, const char *prompt, bool raw, struct chat_row *row)
 {
@@ -37,7 +38,7 @@ enum status answer_prompt(struct generator *g, const struct chat *chat, const st
                           struct stream *stream, const struct chat_row *prompt, hone_generate_result *result)
 {
     int64_t rows = g->session->model.config.vocabulary, known = tokenizer_vocabulary(chat_tokenizer(chat));
-    int64_t said = rows < known ? rows : known; /* a model may have more rows than the tokenizer has tokens */
+    int64_t said = min(rows, known); /* a model may have more rows than the tokenizer has tokens */
     double start = clock_seconds();
     result->startup_seconds = clock_since_start();
     TRY(generate_feed(g, prompt->tokens.id, prompt->tokens.count));

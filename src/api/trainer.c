@@ -7,6 +7,7 @@
 #include "api/handles.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "data/account.h"
 #include "train/checkpoint.h"
@@ -117,7 +118,7 @@ static enum status add_sequences(struct trainer *t, const hone_sequence *sequenc
     }
     for (int64_t done = 0; done < count; done += SEQUENCES_AT_ONCE) {
         struct sequence piece[SEQUENCES_AT_ONCE];
-        int64_t n = count - done < SEQUENCES_AT_ONCE ? count - done : SEQUENCES_AT_ONCE;
+        int64_t n = min(count - done, SEQUENCES_AT_ONCE);
         double sum, weight;
         for (int64_t i = 0; i < n; i++) {
             piece[i] = private_sequence(&sequences[done + i]);
@@ -205,7 +206,7 @@ static enum status sample(struct trainer *t, const char *prompt, int64_t max_new
     TRY(data_check_ids(row->tokens.id, row->tokens.count, t->session.model.config.vocabulary));
     generate_reset(g);
     stream->tokenizer = chat_tokenizer(t->chat);
-    return answer_prompt(g, t->chat, &greedy, max_new_tokens < left ? max_new_tokens : left, stream, row, result);
+    return answer_prompt(g, t->chat, &greedy, min(max_new_tokens, left), stream, row, result);
 }
 
 hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max_new_tokens, hone_text_sink sink, void *context,

@@ -170,27 +170,27 @@ static enum status put_aside(const char *path, const char *aside, bool *moved)
     return rename(path, aside) == 0 ? OK : file_fail(path, "move aside");
 }
 
+static enum status replace(const char *part, const char *path, const char *aside)
+{
+    bool moved = false;
+    TRY(sync_directory(part));
+    TRY(put_aside(path, aside, &moved));
+    if (rename(part, path) != 0) {
+        enum status status = file_fail(path, "replace");
+        if (moved)
+            rename(aside, path); /* the old one back; if that fails too, nothing is lost */
+        return status;
+    }
+    TRY(directory_sync_parent(path));
+    return moved ? directory_remove(aside) : OK;
+}
+
 enum status directory_replace(const char *part, const char *path)
 {
     struct arena arena = {0};
-    bool moved = false;
-    enum status status = ERR_MEMORY;
     char *name = without_slashes(path);
     char *aside = name ? arena_format(&arena, "%s.%ld.old", name, (long)getpid()) : NULL;
-    if (!aside)
-        goto done;
-    TRY_GOTO(sync_directory(part), done);
-    TRY_GOTO(put_aside(name, aside, &moved), done);
-    if (rename(part, name) != 0) {
-        status = file_fail(name, "replace");
-        if (moved)
-            rename(aside, name); /* the old one back; if that fails too, nothing is lost */
-        goto done;
-    }
-    TRY_GOTO(directory_sync_parent(name), done);
-    if (moved)
-        status = directory_remove(aside);
-done:
+    enum status status = aside ? replace(part, name, aside) : ERR_MEMORY;
     memory_free(name);
     arena_free(&arena);
     return status;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/number.h"
 
 enum { COPY_CHUNK = 256 * 1024 };
 
@@ -67,36 +68,39 @@ void file_unmap(struct file_map *map)
 void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
 {
     int64_t page = sysconf(_SC_PAGESIZE);
-    int64_t begin = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
+    int64_t begin = round_up(offset, page), end = (offset + bytes) / page * page;
     if (begin < end && end <= map->size)
         madvise((void *)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
 }
 
-enum status file_read(struct buffer *buffer, const char *path, int64_t most)
+static enum status read_all(struct buffer *buffer, int fd, const char *path, int64_t size, int64_t max_bytes)
 {
-    int fd;
-    int64_t size;
-    TRY(open_regular(path, &fd, &size));
-    enum status status = OK;
-    if (size > most)
-        status = fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
-                      (long long)most);
-    while (status == OK) {
-        TRY_GOTO(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536), done);
+    if (size > max_bytes)
+        return fail(ERR_FORMAT, "%s: %lld bytes, more than the %lld that such a file may have", path, (long long)size,
+                    (long long)max_bytes);
+    for (;;) {
+        TRY(buffer_reserve(buffer, size > buffer->size ? size - buffer->size + 1 : 65536));
         ssize_t n = read(fd, buffer->data + buffer->size, (size_t)(buffer->capacity - buffer->size - 1));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            status = file_fail(path, "read");
-        if (n <= 0)
+            return file_fail(path, "read");
+        if (n == 0)
             break;
         buffer->size += n;
-        if (buffer->size > most)
-            status = fail(ERR_FORMAT, "%s: more than the %lld bytes that such a file may have", path, (long long)most);
+        if (buffer->size > max_bytes)
+            return fail(ERR_FORMAT, "%s: more than the %lld bytes that such a file may have", path, (long long)max_bytes);
     }
-    if (status == OK)
-        buffer->data[buffer->size] = 0;
-done:
+    buffer->data[buffer->size] = 0;
+    return OK;
+}
+
+enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes)
+{
+    int fd;
+    int64_t size;
+    TRY(open_regular(path, &fd, &size));
+    enum status status = read_all(buffer, fd, path, size, max_bytes);
     close(fd);
     return status;
 }

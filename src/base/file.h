@@ -20,8 +20,8 @@ void file_unmap(struct file_map *map);
  * They are paged in again if they are read again. */
 void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes);
 
-/* Reads a whole file, at most `most` bytes (an error beyond that), with a zero byte behind it. */
-enum status file_read(struct buffer *buffer, const char *path, int64_t most);
+/* Reads a whole file, up to `max_bytes` (an error beyond that), with a zero byte behind it. */
+enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes);
 
 /* Writes a file so that a reader, or a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);

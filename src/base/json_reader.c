@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 
 /* As deep as Jansson goes; the longest number, and the longest that fits into 64 bits whatever its digits are. */
@@ -181,7 +182,7 @@ static bool to_double(const char *p, double *number)
     }
     if (*p) {
         long written = strtol(p + 1, NULL, 10);
-        exponent += written > EXPONENT_MAX ? EXPONENT_MAX : written < -EXPONENT_MAX ? -EXPONENT_MAX : (int)written;
+        exponent += (int)max(min(written, EXPONENT_MAX), -EXPONENT_MAX);
     }
     double f = (double)digits;
     for (; exponent < -308 && f > 0; exponent += 308)

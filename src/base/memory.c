@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 static _Atomic int64_t count;
 static _Atomic int64_t fail_after = -1;
 
@@ -77,7 +79,7 @@ void *arena_alloc(struct arena *arena, int64_t bytes)
         fail(ERR_MEMORY, "out of memory: a size of %lld bytes", (long long)bytes);
         return NULL;
     }
-    bytes = bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+    bytes = bytes ? round_up(bytes, ALIGN) : ALIGN;
     if (bytes > arena->left) {
         bool own = bytes > CHUNK / 4; /* large pieces get a chunk of their own, the current one stays */
         struct arena_chunk *chunk = memory_alloc((int64_t)sizeof *chunk + (own ? bytes : CHUNK));

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 
+#include "base/number.h"
+
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
 int omp_get_max_threads(void);
 void omp_set_num_threads(int threads);
@@ -22,7 +24,7 @@ static void worker(void *data)
         int64_t begin = atomic_fetch_add(&loop->next, loop->block);
         if (begin >= loop->count)
             return;
-        int64_t end = loop->count - begin < loop->block ? loop->count : begin + loop->block;
+        int64_t end = begin + min(loop->count - begin, loop->block);
         loop->body(loop->context, begin, end);
     }
 }

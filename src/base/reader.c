@@ -23,10 +23,10 @@ enum status reader_open(struct reader *reader, const char *path)
     return OK;
 }
 
-enum status reader_read(struct reader *reader, void *bytes, int64_t most, int64_t *got)
+enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, int64_t *got)
 {
-    for (*got = 0; *got < most;) {
-        ssize_t n = read(reader->fd, (char *)bytes + *got, (size_t)(most - *got));
+    for (*got = 0; *got < max_bytes;) {
+        ssize_t n = read(reader->fd, (char *)bytes + *got, (size_t)(max_bytes - *got));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

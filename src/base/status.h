@@ -32,12 +32,4 @@ const char *status_text(enum status code);
             return try_status;                                                                                                   \
     } while (0)
 
-/* For functions with something to release: needs a variable `status`. */
-#define TRY_GOTO(call, label)                                                                                                    \
-    do {                                                                                                                         \
-        status = (call);                                                                                                         \
-        if (status != OK)                                                                                                        \
-            goto label;                                                                                                          \
-    } while (0)
-
 #endif

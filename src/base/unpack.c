@@ -12,6 +12,7 @@
 
 #include "base/memory.h"
 #include "base/name.h"
+#include "base/number.h"
 
 enum { CHUNK = 128 * 1024, DISCARD = 64 * 1024 };
 
@@ -115,7 +116,7 @@ void unpack_close(struct unpack *u)
     memory_free(u);
 }
 
-static enum status step_gzip(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+static enum status step_gzip(struct unpack *u, char *bytes, int64_t max_bytes, int64_t *got)
 {
     if (!u->inside) {
         while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0) /* tapes are filled up with zeros */
@@ -129,7 +130,7 @@ static enum status step_gzip(struct unpack *u, char *bytes, int64_t most, int64_
     u->gzip.next_in = u->chunk + u->begin;
     u->gzip.avail_in = (uInt)(u->end - u->begin);
     u->gzip.next_out = (Bytef *)bytes;
-    u->gzip.avail_out = (uInt)(most < CHUNK ? most : CHUNK);
+    u->gzip.avail_out = (uInt)min(max_bytes, CHUNK);
     uInt room = u->gzip.avail_out;
     int code = inflate(&u->gzip, Z_NO_FLUSH);
     u->begin = u->end - u->gzip.avail_in;
@@ -143,10 +144,10 @@ static enum status step_gzip(struct unpack *u, char *bytes, int64_t most, int64_
     return OK;
 }
 
-static enum status step_zstd(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+static enum status step_zstd(struct unpack *u, char *bytes, int64_t max_bytes, int64_t *got)
 {
     ZSTD_inBuffer in = {u->chunk + u->begin, (size_t)(u->end - u->begin), 0};
-    ZSTD_outBuffer out = {bytes, (size_t)most, 0};
+    ZSTD_outBuffer out = {bytes, (size_t)max_bytes, 0};
     size_t code = ZSTD_decompressStream(u->zstd, &out, &in);
     u->begin += (int64_t)in.pos;
     *got = (int64_t)out.pos;
@@ -156,29 +157,29 @@ static enum status step_zstd(struct unpack *u, char *bytes, int64_t most, int64_
     return OK;
 }
 
-static enum status step(struct unpack *u, char *bytes, int64_t most, int64_t *got)
+static enum status step(struct unpack *u, char *bytes, int64_t max_bytes, int64_t *got)
 {
     *got = 0;
     if (u->packing == GZIP)
-        return step_gzip(u, bytes, most, got);
+        return step_gzip(u, bytes, max_bytes, got);
     if (u->packing == ZSTD)
-        return step_zstd(u, bytes, most, got);
+        return step_zstd(u, bytes, max_bytes, got);
     int64_t n = u->end - u->begin;
-    *got = n < most ? n : most;
+    *got = min(n, max_bytes);
     memcpy(bytes, u->chunk + u->begin, (size_t)*got);
     u->begin += *got;
     return OK;
 }
 
-enum status unpack_read(struct unpack *u, void *bytes, int64_t most, int64_t *got)
+enum status unpack_read(struct unpack *u, void *bytes, int64_t max_bytes, int64_t *got)
 {
-    for (*got = 0; *got < most;) {
+    for (*got = 0; *got < max_bytes;) {
         int64_t n;
         TRY(fill(u));
         bool nothing = u->begin == u->end;
         if (nothing && !u->inside)
             break;
-        TRY(step(u, (char *)bytes + *got, most - *got, &n));
+        TRY(step(u, (char *)bytes + *got, max_bytes - *got, &n));
         if (nothing && n == 0 && u->inside) /* all of the file went in, and nothing comes out */
             return broken(u, "it breaks off in the middle");
         *got += n;
@@ -211,7 +212,7 @@ enum status unpack_seek(struct unpack *u, int64_t offset)
     char *scrap = offset > u->offset ? memory_alloc(DISCARD) : NULL;
     enum status status = scrap || offset == u->offset ? OK : ERR_MEMORY;
     while (status == OK && u->offset < offset) {
-        int64_t left = offset - u->offset, got, asked = left < DISCARD ? left : DISCARD;
+        int64_t left = offset - u->offset, got, asked = min(left, DISCARD);
         status = unpack_read(u, scrap, asked, &got);
         if (status == OK && got < asked)
             status = fail(ERR_FORMAT, "%s: it ends before byte %lld of what it holds; it was longer before", u->path,

@@ -13,8 +13,8 @@ struct unpack;
 enum status unpack_open(struct unpack **out, const char *path);
 void unpack_close(struct unpack *unpack); /* NULL is fine */
 
-/* The next bytes of the content; less than `most`: the end. */
-enum status unpack_read(struct unpack *unpack, void *bytes, int64_t most, int64_t *got);
+/* The next bytes of the content; less than `max_bytes`: the end. */
+enum status unpack_read(struct unpack *unpack, void *bytes, int64_t max_bytes, int64_t *got);
 
 /* Goes on reading from this place of the content. In a packed file all that lies before it is unpacked again. A place after the
  * end is an error there, and the end of a file that is not packed. */

@@ -133,21 +133,24 @@ static enum status read_stream(struct reader *r, struct options *options, enum u
     return r->event.type == YAML_STREAM_END_EVENT ? OK : fail_here(r, "only one document is allowed in a file");
 }
 
+static enum status read_text(const struct buffer *text, struct options *options, enum user_command command, const char *path)
+{
+    struct reader r = {.path = path};
+    if (!yaml_parser_initialize(&r.parser))
+        return fail(ERR_MEMORY, "%s: out of memory", path);
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text->data, (size_t)text->size);
+    enum status status = read_stream(&r, options, command);
+    yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+    return status;
+}
+
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path)
 {
     struct buffer text = {0};
-    struct reader r = {.path = path};
-    enum status status;
-    TRY_GOTO(file_read(&text, path, FILE_MAX), done);
-    if (!yaml_parser_initialize(&r.parser)) {
-        status = fail(ERR_MEMORY, "%s: out of memory", path);
-        goto done;
-    }
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.data, (size_t)text.size);
-    status = read_stream(&r, options, command);
-    yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
-done:
+    enum status status = file_read(&text, path, FILE_MAX);
+    if (status == OK)
+        status = read_text(&text, options, command, path);
     buffer_free(&text);
     return status;
 }

@@ -22,7 +22,7 @@ struct checker {
     struct arena arena;
     struct special *specials; /* sorted by nothing: there are few with one first byte */
     int64_t count, capacity;
-    int32_t first[256]; /* index + 1 of the first special with this byte; `next` links the others */
+    int32_t first[256]; /* the index of the first special with this byte, or -1; `next` links the others */
     int32_t *next;
     int64_t next_capacity;
 };
@@ -41,7 +41,7 @@ static enum status add_special(struct checker *c, int32_t id, struct buffer *tex
     uint8_t byte = (uint8_t)copy[0];
     c->specials[c->count] = (struct special){copy, text->size};
     c->next[c->count] = c->first[byte];
-    c->first[byte] = (int32_t)++c->count;
+    c->first[byte] = (int32_t)c->count++;
     return OK;
 }
 
@@ -52,6 +52,7 @@ enum status checker_open(struct checker **out, const struct chat *chat)
     if (!c)
         return ERR_MEMORY;
     c->chat = chat;
+    memset(c->first, -1, sizeof c->first); /* all bits of -1 are set */
     struct buffer text = {0};
     enum status status = OK;
     const struct tokenizer *tokenizer = chat_tokenizer(chat);
@@ -79,8 +80,8 @@ void checker_close(struct checker *c)
 static bool spells(const struct checker *c, const char *text, int64_t length)
 {
     for (int64_t i = 0; i < length; i++)
-        for (int32_t s = c->first[(uint8_t)text[i]]; s; s = c->next[s - 1]) {
-            const struct special *special = &c->specials[s - 1];
+        for (int32_t s = c->first[(uint8_t)text[i]]; s >= 0; s = c->next[s]) {
+            const struct special *special = &c->specials[s];
             if (special->length <= length - i && memcmp(text + i, special->text, (size_t)special->length) == 0)
                 return true;
         }

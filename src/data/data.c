@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "base/rng.h"
 #include "data/check.h"
@@ -149,7 +150,7 @@ static void count_rows(struct data *data)
         data->tokens += row->count;
         data->trained += row->trained;
         data->account.untrained += !row->trained;
-        data->longest = row->count > data->longest ? row->count : data->longest;
+        data->longest = max(row->count, data->longest);
     }
 }
 
@@ -342,8 +343,8 @@ static void deal_rows(const struct data *data, const uint8_t *taken, struct data
     }
     for (int64_t f = 1; f < data->file_count; f++) { /* a file without rows ends where the one before does */
         struct data_file *k = &kept->files[f], *h = &held->files[f];
-        k->end = k->end > k[-1].end ? k->end : k[-1].end;
-        h->end = h->end > h[-1].end ? h->end : h[-1].end;
+        k->end = max(k->end, k[-1].end);
+        h->end = max(h->end, h[-1].end);
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "data/check.h"
 
@@ -72,7 +73,7 @@ static enum status encode_block(struct round *round, const struct source_block *
 {
     round->file = block->file;
     for (int64_t done = 0, count; done < block->count; done += count) {
-        count = block->count - done < ROUND ? block->count - done : ROUND;
+        count = min(block->count - done, ROUND);
         round->rows = block->rows + done;
         parallel_for(count, ROWS, encode_part, round);
         for (int64_t i = 0; i * ROWS < count; i++) {

@@ -1,6 +1,7 @@
 /* One pass over the rows, from the table in the cache into a new one. */
 #include "data/lengths.h"
 
+#include "base/number.h"
 #include "data/cursor.h"
 
 struct pass {
@@ -65,7 +66,7 @@ static enum status take_long(struct pass *p, const struct token_row *row)
         a->split++;
         for (int64_t from = 0; from + 1 < row->count; from += p->max_tokens - 1) {
             a->windows++;
-            add_piece(p, row, from, row->count - from < p->max_tokens ? row->count - from : p->max_tokens);
+            add_piece(p, row, from, min(row->count - from, p->max_tokens));
         }
         break;
     default:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "data/cursor.h"
 
 enum { PAIRS_MAX = 512 }; /* that are tried to fill a window exactly */
@@ -36,7 +37,7 @@ static int64_t stock_find(const struct stock *s, int64_t length)
 /* The next length for a window with so much free, and the one that it is to be followed by, or 0. Both 0: nothing fits. */
 static void choose(const struct stock *s, int64_t free, int64_t *length, int64_t *follower)
 {
-    *length = stock_find(s, free < s->longest ? free : s->longest);
+    *length = stock_find(s, min(free, s->longest));
     *follower = 0;
     if (*length == free)
         return;
@@ -82,7 +83,7 @@ static enum status fill_window(struct packing *p, struct stock *s)
         if (!free)
             break;
     }
-    p->max_rows = rows > p->max_rows ? rows : p->max_rows;
+    p->max_rows = max(rows, p->max_rows);
     return OK;
 }
 
@@ -214,10 +215,10 @@ enum status packing_init(struct packing *p, const struct data *data, int64_t fir
     *p = (struct packing){.first = first, .rows = rows, .longest = 1};
     for (struct row_cursor at = packed_rows(p, data); row_next(&at);) {
         int64_t length = length_of(&data->rows[at.row]);
-        p->longest = length > p->longest ? length : p->longest;
+        p->longest = max(length, p->longest);
         tokens += length;
     }
-    p->window = window < tokens ? window : tokens; /* nothing is longer */
+    p->window = min(window, tokens); /* nothing is longer */
     if (p->longest > p->window)
         return fail(ERR_DATA, "a row has %lld tokens, more than the %lld of a window for packing", (long long)p->longest,
                     (long long)p->window);

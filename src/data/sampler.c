@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/number.h"
+
 #define UNITS_MAX (INT64_C(1) << 40) /* of permute */
 #define PART_KEY UINT64_C(0x9E3779B97F4A7C15)
 
@@ -66,13 +68,13 @@ static enum status fill(struct sampler *s)
     for (int64_t i = 0; i < s->share_count && status == OK; i++) {
         status = fill_share(s, &s->shares[i], weight[i]);
         int64_t rows = s->shares[i].packing.max_rows;
-        rows_of_unit = rows > rows_of_unit ? rows : rows_of_unit;
+        rows_of_unit = max(rows, rows_of_unit);
     }
     memory_free(weight);
     TRY(status);
     if (!s->units)
         return fail(ERR_ARGUMENT, "the weights of the data files leave not one row for an epoch");
-    int64_t units = s->units_per_step < s->units ? s->units_per_step : s->units;
+    int64_t units = min(s->units_per_step, s->units);
     if (__builtin_mul_overflow(units, rows_of_unit, &s->max_rows))
         s->max_rows = INT64_MAX;
     if (s->window && s->share_count == 1 && s->shares[0].whole == 1 && !s->shares[0].part && s->max_rows > s->data->row_count)
@@ -133,9 +135,9 @@ enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, in
         return fail(ERR_ARGUMENT, "there is no step %lld for process %lld of %lld", (long long)step, (long long)rank,
                     (long long)ranks);
     int64_t steps = sampler_steps(s), epoch = step / steps, begin = step % steps * s->units_per_step, n = 0;
-    int64_t units = s->units - begin < s->units_per_step ? s->units - begin : s->units_per_step;
+    int64_t units = min(s->units - begin, s->units_per_step);
     int64_t each = units / ranks, more = units % ranks;
-    int64_t from = rank * each + (rank < more ? rank : more), to = from + each + (rank < more);
+    int64_t from = rank * each + min(rank, more), to = from + each + (rank < more);
     *first = 0;
     for (int64_t u = 0; u < to; u++) { /* the others' too, because they are counted */
         take_unit(s, begin + u, epoch, &n);

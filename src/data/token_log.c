@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "base/number.h"
+
 #define WHOLE_CHECK INT64_C(67108864) /* bytes of tokens that are checked whenever a cache is opened */
 enum { LIST_BYTES_MAX = 65536 };      /* of the list of skipped rows */
 
@@ -49,10 +51,10 @@ static struct digest hash_of(const void *bytes, int64_t count)
 /* As many whole lines of the list as there is room for. */
 static int64_t list_bytes(const struct token_block *block, int64_t used)
 {
-    int64_t n = block->list.size < LIST_BYTES_MAX - used ? block->list.size : LIST_BYTES_MAX - used;
+    int64_t n = min(block->list.size, LIST_BYTES_MAX - used);
     while (n > 0 && block->list.data[n - 1] != '\n')
         n--;
-    return n > 0 ? n : 0;
+    return max(n, 0);
 }
 
 static void count_row(struct token_totals *t, const struct token_row *row)

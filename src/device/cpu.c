@@ -135,7 +135,7 @@ static void info(struct device *device, struct device_info *out)
     *out = (struct device_info){
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
         .memory_free = strtoll(available, NULL, 10) * 1024,
-        .most_block = INT64_MAX,
+        .max_block = INT64_MAX,
         .host_memory = true,
         .bf16 = cpu_of(device)->engine->has_bf16(),
         .threads = parallel_threads(),

@@ -134,7 +134,7 @@ static void info(struct device *device, struct device_info *out)
     *out = (struct device_info){
         .memory = (int64_t)total,
         .memory_free = (int64_t)left,
-        .most_block = total ? (int64_t)total : INT64_MAX,
+        .max_block = total ? (int64_t)total : INT64_MAX,
         .bf16 = c->target >= 80,
         .stand_in = cuda_stand_in(),
         .threads = units,

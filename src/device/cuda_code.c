@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { LOG_MOST = 1500, OPTIONS_MOST = 64, TARGETS_MOST = 128, TARGET_LEAST = 75, NOTE_MOST = 32 };
+enum { LOG_MAX = 1500, OPTIONS_MAX = 64, TARGETS_MAX = 128, TARGET_MIN = 75, NOTE_MAX = 32 };
 
 struct head { /* an entry of the cache: this, then the cubin, then the PTX with its zero byte */
     int64_t target, cubin_bytes, ptx_bytes;
@@ -31,21 +31,21 @@ static const char *release_of(int target)
 }
 
 /* What the compiler knows, and in words: "sm_75, sm_80". */
-static enum status known_targets(int targets[TARGETS_MOST], int *count, char words[1024])
+static enum status known_targets(int targets[TARGETS_MAX], int *count, char words[1024])
 {
     int at = 0;
-    if (cu.nvrtcGetNumSupportedArchs(count) || *count < 1 || *count > TARGETS_MOST || cu.nvrtcGetSupportedArchs(targets))
+    if (cu.nvrtcGetNumSupportedArchs(count) || *count < 1 || *count > TARGETS_MAX || cu.nvrtcGetSupportedArchs(targets))
         return fail(ERR_DEVICE, "NVRTC does not tell for which devices it compiles: pip install --upgrade nvidia-cuda-nvrtc");
     *words = 0;
     for (int i = 0; i < *count && at < 1000; i++)
-        if (targets[i] >= TARGET_LEAST)
+        if (targets[i] >= TARGET_MIN)
             at += snprintf(words + at, (size_t)(1024 - at), "%ssm_%d", at ? ", " : "", targets[i]);
     return OK;
 }
 
 static enum status knows_target(const struct cuda_code *c, const char *card)
 {
-    int count, targets[TARGETS_MOST];
+    int count, targets[TARGETS_MAX];
     char words[1024];
     TRY(known_targets(targets, &count, words));
     for (int i = 0; i < count; i++)
@@ -63,11 +63,11 @@ static enum status knows_target(const struct cuda_code *c, const char *card)
 
 enum status cuda_code_target(const char *text, int64_t length, int *target)
 {
-    int major, minor, count, targets[TARGETS_MOST], end = 0;
+    int major, minor, count, targets[TARGETS_MAX], end = 0;
     char words[1024], name[16] = "";
     if (length < (int64_t)sizeof name)
         memcpy(name, text, (size_t)length);
-    if (sscanf(name, "sm_%3d%n", target, &end) == 1 && !name[end] && *target >= TARGET_LEAST)
+    if (sscanf(name, "sm_%3d%n", target, &end) == 1 && !name[end] && *target >= TARGET_MIN)
         return OK;
     TRY(cuda_load_nvrtc(&major, &minor));
     TRY(known_targets(targets, &count, words));
@@ -115,7 +115,7 @@ static bool read_note(struct cuda_code *c)
     struct arena arena = {0};
     struct buffer note = {0};
     const char *path = c->cache.dir ? note_path(c, &arena) : NULL;
-    bool read = path && file_exists(path) && file_read(&note, path, NOTE_MOST) == OK &&
+    bool read = path && file_exists(path) && file_read(&note, path, NOTE_MAX) == OK &&
                 sscanf(note.data, "%4d.%4d", &c->major, &c->minor) == 2;
     buffer_free(&note);
     arena_free(&arena);
@@ -125,7 +125,7 @@ static bool read_note(struct cuda_code *c)
 enum status cuda_code_note(const struct cuda_code *c)
 {
     struct arena arena = {0};
-    char text[NOTE_MOST];
+    char text[NOTE_MAX];
     int length = snprintf(text, sizeof text, "%d.%d\n", c->major, c->minor);
     const char *path = note_path(c, &arena);
     enum status status = path ? directory_make(c->cache.dir) : ERR_MEMORY;
@@ -138,7 +138,7 @@ enum status cuda_code_note(const struct cuda_code *c)
 enum status cuda_code_open(struct cuda_code *c, int target, const char *dir, const char *card)
 {
     *c = (struct cuda_code){.target = target};
-    if (target < TARGET_LEAST)
+    if (target < TARGET_MIN)
         return fail(ERR_DEVICE, "%s has compute capability %d.%d, hone needs 7.5 or later: use --device cpu",
                     card ? card : "the target", target / 10, target % 10);
     TRY(kernel_cache_open(&c->cache, dir));
@@ -161,10 +161,10 @@ void cuda_code_close(struct cuda_code *c)
 /* --- compiling ---------------------------------------------------------------------------------------------------------- */
 
 /* Options are separated by blanks; `text` is cut into pieces. */
-static int split(char *text, const char *options[OPTIONS_MOST])
+static int split(char *text, const char *options[OPTIONS_MAX])
 {
     int count = 0;
-    for (char *at = text; *at && count < OPTIONS_MOST;) {
+    for (char *at = text; *at && count < OPTIONS_MAX;) {
         at += strspn(at, " ");
         size_t length = strcspn(at, " ");
         if (length)
@@ -184,7 +184,7 @@ static enum status compile_failed(nvrtcProgram program, const struct kernel *ker
         cu.nvrtcGetProgramLog(program, words.data) == 0)
         words.data[size] = 0;
     enum status status =
-        fail(ERR_DEVICE, "NVRTC cannot compile kernel %s (%d): %.*s", kernel->name, code, LOG_MOST, words.data ? words.data : "");
+        fail(ERR_DEVICE, "NVRTC cannot compile kernel %s (%d): %.*s", kernel->name, code, LOG_MAX, words.data ? words.data : "");
     buffer_free(&words);
     return status;
 }
@@ -206,7 +206,7 @@ static enum status take_code(const struct cuda_code *c, nvrtcProgram program, co
 static enum status compile(const struct cuda_code *c, const struct kernel *kernel, const char *options, struct buffer *entry)
 {
     char text[KERNEL_OPTIONS + 64], name[64];
-    const char *each[OPTIONS_MOST];
+    const char *each[OPTIONS_MAX];
     nvrtcProgram program;
     double start = clock_seconds();
     if (!c->compiles)

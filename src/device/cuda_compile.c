@@ -7,7 +7,7 @@
 
 #include "device/cuda.h"
 
-enum { ARGUMENTS_MOST = OPERANDS + 1 + 2 * NUMBERS };
+enum { ARGUMENTS_MAX = OPERANDS + 1 + 2 * NUMBERS };
 
 enum status cuda_compile_open(struct cuda *c)
 {
@@ -91,8 +91,8 @@ enum status cuda_variant(struct cuda *c, const struct command *command, int64_t 
 enum status cuda_warm_up(struct cuda *c)
 {
     int64_t zero = 0;
-    void *argument[ARGUMENTS_MOST];
-    for (int i = 0; i < ARGUMENTS_MOST; i++)
+    void *argument[ARGUMENTS_MAX];
+    for (int i = 0; i < ARGUMENTS_MAX; i++)
         argument[i] = &zero;
     for (int64_t i = 0; i < c->variant_count; i++) {
         struct cuda_variant *v = &c->variants[i];

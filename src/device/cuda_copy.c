@@ -58,10 +58,10 @@ enum status cuda_write(struct device *device, struct operand to, enum dtype to_t
                        int64_t count)
 {
     struct cuda *c = (struct cuda *)device;
-    int64_t size = dtype_size(to_type), most = CUDA_PINNED / size;
+    int64_t size = dtype_size(to_type), max_count = CUDA_PINNED / size;
     TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
-    for (int64_t at = 0; at < count; at += most) {
-        int64_t some = min(count - at, most);
+    for (int64_t at = 0; at < count; at += max_count) {
+        int64_t some = min(count - at, max_count);
         int slot;
         TRY(next_pinned(c, &slot));
         TRY(device_convert(c->pinned[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));

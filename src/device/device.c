@@ -22,7 +22,7 @@ static const struct kind {
 #undef DEVICE
 };
 
-enum { KINDS = sizeof kinds / sizeof kinds[0], TEXT_MOST = 256, NUMBER_MOST = 9999 };
+enum { KINDS = sizeof kinds / sizeof kinds[0], TEXT_MAX = 256, NUMBER_MAX = 9999 };
 
 const char *device_choice(int index)
 {
@@ -33,13 +33,13 @@ const char *device_choice(int index)
 }
 
 /* Why `auto` took this kind: what those before it lack. */
-static void give_reason(char text[TEXT_MOST], int chosen)
+static void give_reason(char text[TEXT_MAX], int chosen)
 {
     int at = 0;
     if (!chosen)
-        snprintf(text, TEXT_MOST, "%s comes first where there is a %s for it", kinds[0].library, kinds[0].hardware);
-    for (int i = 0; i < chosen && at < TEXT_MOST; i++)
-        at += snprintf(text + at, (size_t)(TEXT_MOST - at), "%s no %s for %s", i ? " and" : "there is", kinds[i].hardware,
+        snprintf(text, TEXT_MAX, "%s comes first where there is a %s for it", kinds[0].library, kinds[0].hardware);
+    for (int i = 0; i < chosen && at < TEXT_MAX; i++)
+        at += snprintf(text + at, (size_t)(TEXT_MAX - at), "%s no %s for %s", i ? " and" : "there is", kinds[i].hardware,
                        kinds[i].library);
 }
 
@@ -60,7 +60,7 @@ static enum status open_best(struct device **out)
     if (!*out)
         return fail(ERR_DEVICE, "no device is usable");
     struct device_info info;
-    char reason[TEXT_MOST];
+    char reason[TEXT_MAX];
     device_info(*out, &info);
     give_reason(reason, chosen);
     log_message(LOG_INFO, "device %s: %s (%s; --device says otherwise)", kinds[chosen].class->name, info.name, reason);
@@ -69,10 +69,10 @@ static enum status open_best(struct device **out)
 
 static enum status unknown_name(const char *name)
 {
-    char names[TEXT_MOST] = "";
+    char names[TEXT_MAX] = "";
     int at = 0;
-    for (int i = 0; device_choice(i) && at < TEXT_MOST; i++)
-        at += snprintf(names + at, (size_t)(TEXT_MOST - at), "%s%s", i ? ", " : "", device_choice(i));
+    for (int i = 0; device_choice(i) && at < TEXT_MAX; i++)
+        at += snprintf(names + at, (size_t)(TEXT_MAX - at), "%s%s", i ? ", " : "", device_choice(i));
     return fail(ERR_ARGUMENT, "there is no device '%s': use %s or auto", name, names);
 }
 
@@ -86,7 +86,7 @@ static enum status read_number(const struct kind *kind, const char *name, const 
     if (kind->numbers == SINGLE)
         return fail(ERR_ARGUMENT, "there is no device '%s': there is one %s, which takes no number", name, kind->class->name);
     long value = rest[1] >= '0' && rest[1] <= '9' ? strtol(rest + 1, &end, 10) : -1;
-    if (value < 0 || value > NUMBER_MOST || *end)
+    if (value < 0 || value > NUMBER_MAX || *end)
         return fail(ERR_ARGUMENT, "there is no device '%s': a number from 0 on stands after the colon, as in %s:1", name,
                     kind->class->name);
     *number = (int)value;

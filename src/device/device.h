@@ -95,7 +95,7 @@ struct command {
 struct device_info {
     char name[128];
     int64_t memory, memory_free; /* bytes; 0: not known */
-    int64_t most_block;          /* bytes of the largest single allocation */
+    int64_t max_block;           /* bytes of the largest single allocation */
     bool host_memory;            /* device_map works: host memory can be used in place */
     bool bf16;                   /* multiplies bfloat16 matrices in hardware */
     bool stand_in;               /* its driver is one for tests: what it computes counts, its times mean nothing */

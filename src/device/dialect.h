@@ -82,8 +82,8 @@ typedef unsigned short u16;
 #define ROLL _Pragma("unroll 1")
 #endif
 
-#define LEAST(a, b) ((a) < (b) ? (a) : (b))
-#define MOST(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MINUS_INFINITY BITS_FLOAT(0xff800000u)
 
 /* Element types: what is stored; 16-bit ones become float32 when they are read. */
@@ -165,14 +165,14 @@ HELPER f16 store_f16(float v)
         result = scratch[0];                                                   \
     } while (0)
 
-#define GROUP_MOST(result, scratch, value)                                     \
+#define GROUP_MAX(result, scratch, value)                                      \
     do {                                                                       \
         BARRIER;                                                               \
         scratch[LOCAL_ID] = (value);                                           \
         for (int half_ = GROUP / 2; half_ > 0; half_ /= 2) {                   \
             BARRIER;                                                           \
             if (LOCAL_ID < half_)                                              \
-                scratch[LOCAL_ID] = MOST(scratch[LOCAL_ID], scratch[LOCAL_ID + half_]); \
+                scratch[LOCAL_ID] = MAX(scratch[LOCAL_ID], scratch[LOCAL_ID + half_]);  \
         }                                                                      \
         BARRIER;                                                               \
         result = scratch[0];                                                   \

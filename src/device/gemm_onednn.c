@@ -18,7 +18,7 @@ struct state {
 };
 
 enum { CHAIN = 128, PIECES = 3 }; /* the first piece, those in the middle, and the last, which may be shorter */
-enum { ROWS_LEAST = 16 };         /* below, a product is as fast as B is read, and pieces of its rows are read badly */
+enum { ROWS_MIN = 16 };           /* below, a product is as fast as B is read, and pieces of its rows are read badly */
 
 struct piece {
     dnnl_primitive_t primitive;          /* NULL: there is no such piece */
@@ -207,7 +207,7 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     struct gemm_plan *plan = memory_alloc(sizeof *plan);
     if (!plan)
         return ERR_MEMORY;
-    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m >= ROWS_LEAST;
+    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m >= ROWS_MIN;
     int64_t k = cut ? min(g->k, CHAIN) : g->k;
     plan->state = state;
     plan->count = divide_up(g->k, k);

@@ -9,7 +9,7 @@
 /* Made by the build from dialect.h and the .kl files of src/device and src/ops: names and texts in turn, then NULL. */
 extern const char *const kernel_texts[];
 
-enum { WIDTH_LEAST = 32 };
+enum { WIDTH_MIN = 32 };
 
 const char *kernel_text(const char *file)
 {
@@ -30,7 +30,7 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
     const struct kernel *kernel = launch->kernel;
     int at = snprintf(text, KERNEL_OPTIONS, "-DONLY_%s -DGROUP=%d", kernel->name, kernel->group);
     if (kernel->has_width) {
-        int64_t width = WIDTH_LEAST;
+        int64_t width = WIDTH_MIN;
         while (width < launch->dim[kernel->width])
             width *= 2;
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);

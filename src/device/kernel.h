@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 
-enum { KERNEL_OPTIONS = 1024, KERNEL_GROUP_MOST = 256, KERNEL_LOCAL_MOST = 32 << 10, KERNEL_TILE = 16 };
+enum { KERNEL_OPTIONS = 1024, KERNEL_GROUP_MAX = 256, KERNEL_LOCAL_MAX = 32 << 10, KERNEL_TILE = 16 };
 
 /* The text of a file together with the dialect it is written in; NULL: there is none. */
 const char *kernel_text(const char *file);

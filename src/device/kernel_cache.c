@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { ENTRY_MOST = 64 << 20 };
+enum { ENTRY_MAX = 64 << 20 };
 
 struct header {
     char magic[8];
@@ -80,7 +80,7 @@ enum status kernel_cache_read(const struct kernel_cache *cache, struct digest ke
     const char *path = entry_path(&arena, cache, key);
     enum status status = path ? OK : ERR_MEMORY;
     if (status == OK && file_exists(path)) {
-        if (file_read(&entry, path, ENTRY_MOST) != OK)
+        if (file_read(&entry, path, ENTRY_MAX) != OK)
             log_message(LOG_WARNING, "%s; the kernel is compiled again", status_message());
         else if (!is_right(&entry, key))
             log_message(LOG_WARNING, "%s: the entry is damaged; the kernel is compiled again", path);

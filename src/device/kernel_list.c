@@ -53,7 +53,7 @@ static void close_lister(struct device *device)
 static void info(struct device *device, struct device_info *out)
 {
     (void)device;
-    *out = (struct device_info){.name = "no device", .most_block = INT64_MAX, .bf16 = true};
+    *out = (struct device_info){.name = "no device", .max_block = INT64_MAX, .bf16 = true};
 }
 
 static enum status alloc(struct device *device, int64_t bytes, int32_t *block)

@@ -67,11 +67,11 @@ static enum status connect(struct opencl *o)
     snprintf(o->driver, sizeof o->driver, "%s, %s", driver, version);
     if (sscanf(version, "OpenCL %d.%d", &major, &minor) != 2 || major * 10 + minor < 12)
         return fail(ERR_DEVICE, "OpenCL: %s has version '%s', hone needs 1.2: install a newer driver", o->name, version);
-    if (device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE) < KERNEL_GROUP_MOST ||
-        device_number(o, CL_DEVICE_LOCAL_MEM_SIZE) < KERNEL_LOCAL_MOST)
+    if (device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE) < KERNEL_GROUP_MAX ||
+        device_number(o, CL_DEVICE_LOCAL_MEM_SIZE) < KERNEL_LOCAL_MAX)
         return fail(ERR_DEVICE, "OpenCL: %s has work-groups of %lld and %lld bytes of local memory, hone needs %d and %d",
                     o->name, (long long)device_number(o, CL_DEVICE_MAX_WORK_GROUP_SIZE),
-                    (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE), (int)KERNEL_GROUP_MOST, (int)KERNEL_LOCAL_MOST);
+                    (long long)device_number(o, CL_DEVICE_LOCAL_MEM_SIZE), (int)KERNEL_GROUP_MAX, (int)KERNEL_LOCAL_MAX);
     o->context = cl.clCreateContext(NULL, 1, &o->id, NULL, NULL, &code);
     TRY(opencl_check(code, "creating a context"));
     o->queue = cl.clCreateCommandQueue(o->context, o->id, 0, &code);
@@ -155,7 +155,7 @@ static void info(struct device *device, struct device_info *out)
     struct opencl *o = opencl_of(device);
     *out = (struct device_info){
         .memory = device_number(o, CL_DEVICE_GLOBAL_MEM_SIZE),
-        .most_block = device_number(o, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+        .max_block = device_number(o, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
         .threads = (int)device_number(o, CL_DEVICE_MAX_COMPUTE_UNITS),
     };
     snprintf(out->name, sizeof out->name, "%s", o->name);
@@ -234,9 +234,9 @@ static enum status write_elements(struct device *device, struct operand to, enum
                                   enum dtype from_type, int64_t count)
 {
     struct opencl *o = opencl_of(device);
-    int64_t size = dtype_size(to_type), most = STAGING / size;
-    for (int64_t at = 0; at < count; at += most) {
-        int64_t some = min(count - at, most);
+    int64_t size = dtype_size(to_type), max_count = STAGING / size;
+    for (int64_t at = 0; at < count; at += max_count) {
+        int64_t some = min(count - at, max_count);
         int slot;
         TRY(next_staging(o, &slot));
         TRY(device_convert(o->staging[slot], to_type, (const char *)from + at * dtype_size(from_type), from_type, some));

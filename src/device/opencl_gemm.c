@@ -13,9 +13,9 @@
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, CL_BUFFER_CREATE_TYPE_REGION = 0x1220 };
 
-/* Below FROM multiplications the tiled kernel is as fast. A workspace beyond MOST would cost more than it brings. Longer sums
- * than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one go, the tiled kernel in pieces. */
-enum { FROM = 1 << 22, MOST = 256 << 20, LONGEST = 1 << 15 };
+/* Below FROM multiplications the tiled kernel is as fast. A workspace beyond WORKSPACE_MAX would cost more than it brings. Longer
+ * sums than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one go, the tiled kernel in pieces. */
+enum { FROM = 1 << 22, WORKSPACE_MAX = 256 << 20, LONGEST = 1 << 15 };
 
 static struct {
     int (*workspace)(int layout, int a_form, int b_form, size_t m, size_t n, size_t k, size_t a_offset, size_t a_row,
@@ -63,7 +63,7 @@ static enum status ask_workspace(struct opencl *o, const struct gemm *g, int64_t
                                 (size_t)g->n, (size_t)g->k, 1, (size_t)(g->transpose_a ? g->m : g->k), 1,
                                 (size_t)(g->transpose_b ? g->k : g->n), 1, (size_t)g->n, &o->queue, &needed),
               "asking for a product's workspace"));
-    *bytes = needed > MOST ? -1 : needed ? (int64_t)needed + o->alignment : 0;
+    *bytes = needed > WORKSPACE_MAX ? -1 : needed ? (int64_t)needed + o->alignment : 0;
     return OK;
 }
 

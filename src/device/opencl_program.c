@@ -8,7 +8,7 @@
 
 static const char *const own_options = " -cl-std=CL1.2", *const on_processor = " -DON_PROCESSOR";
 
-enum { LOG_MOST = 1500 }; /* of the compiler's words */
+enum { LOG_MAX = 1500 }; /* of the compiler's words */
 
 static void forget(struct variant *v)
 {
@@ -30,13 +30,13 @@ void opencl_forget_variants(struct opencl *o)
 
 static enum status build_failed(struct opencl *o, cl_program program, const struct kernel *kernel, cl_int code)
 {
-    char log[LOG_MOST + 1] = "";
+    char log[LOG_MAX + 1] = "";
     size_t size = 0;
     struct buffer whole = {0};
     cl.clGetProgramBuildInfo(program, o->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
     if (size && buffer_reserve(&whole, (int64_t)size) == OK &&
         cl.clGetProgramBuildInfo(program, o->id, CL_PROGRAM_BUILD_LOG, size, whole.data, NULL) == CL_SUCCESS)
-        snprintf(log, sizeof log, "%.*s", (int)(size < LOG_MOST ? size : LOG_MOST), whole.data);
+        snprintf(log, sizeof log, "%.*s", (int)(size < LOG_MAX ? size : LOG_MAX), whole.data);
     buffer_free(&whole);
     return fail(ERR_DEVICE, "OpenCL: the driver of %s cannot compile kernel %s (%d): %s", o->name, kernel->name, (int)code, log);
 }
@@ -102,12 +102,12 @@ static enum status warm_up(struct opencl *o, const struct kernel *kernel, const 
     for (int i = 0; i < kernel->numbers && code == CL_SUCCESS; i++)
         code = cl.clSetKernelArg(v->kernel, at++, sizeof(float), &zero);
     TRY(opencl_check(code, "setting arguments"));
-    size_t group = (size_t)kernel->group, most = 0;
-    TRY(opencl_check(cl.clGetKernelWorkGroupInfo(v->kernel, o->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL),
+    size_t group = (size_t)kernel->group, max_group = 0;
+    TRY(opencl_check(cl.clGetKernelWorkGroupInfo(v->kernel, o->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof max_group, &max_group, NULL),
                      "asking for the size of work-groups"));
-    if (most < group)
+    if (max_group < group)
         return fail(ERR_DEVICE, "OpenCL: %s runs kernel %s with groups of at most %lld, it needs %d: use --device cpu", o->name,
-                    kernel->name, (long long)most, kernel->group);
+                    kernel->name, (long long)max_group, kernel->group);
     TRY(opencl_check(cl.clEnqueueNDRangeKernel(o->queue, v->kernel, 1, NULL, &group, &group, 0, NULL, NULL), kernel->name));
     return opencl_check(cl.clFinish(o->queue), kernel->name);
 }

@@ -215,10 +215,10 @@ void adapter_config_free(struct adapter_config *config)
 
 static enum status check_rank(double rank, const char *module, enum status code, const char *where)
 {
-    if (rank >= 1 && rank <= ADAPTER_MAX_RANK && rank == floor(rank))
+    if (rank >= 1 && rank <= ADAPTER_RANK_MAX && rank == floor(rank))
         return OK;
     return fail(code, "%s: a rank of %g%s%s, it must be a whole number from 1 to %d", where, rank, module ? " for " : "",
-                module ? module : "", ADAPTER_MAX_RANK);
+                module ? module : "", ADAPTER_RANK_MAX);
 }
 
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where)

@@ -21,7 +21,7 @@
 
 #define ADAPTER_PREFIX "base_model.model."
 
-enum { ADAPTER_MAX_RANK = 65536 };
+enum { ADAPTER_RANK_MAX = 65536 };
 
 struct adapter_pattern {
     const char *module; /* letters, digits and "_.-", with '^' in front or not */
@@ -52,7 +52,7 @@ void adapter_config_free(struct adapter_config *config);
 /* Writes dir/adapter_config.json, old or new content and never a part. Patterns keep their order, for the first match wins. */
 enum status adapter_config_write(const struct adapter_config *config, const char *dir);
 
-/* Ranks are whole and from 1 to ADAPTER_MAX_RANK, alphas finite, the dropout in [0, 1), and something is targeted. For a config
+/* Ranks are whole and from 1 to ADAPTER_RANK_MAX, alphas finite, the dropout in [0, 1), and something is targeted. For a config
  * that was filled from options; open and write check it too. Fails with `code`, and `where` in front. */
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where);
 

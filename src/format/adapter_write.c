@@ -125,21 +125,19 @@ static enum status put_config(struct buffer *out, const struct adapter_config *c
     return buffer_format(out, "\n}\n");
 }
 
+static enum status write_config(const struct adapter_config *config, const char *path, struct buffer *out)
+{
+    TRY(adapter_config_check(config, ERR_ARGUMENT, path));
+    enum status status = put_config(out, config);
+    return status == OK ? file_replace(path, out->data, out->size) : fail_at(status, "%s: ", path);
+}
+
 enum status adapter_config_write(const struct adapter_config *config, const char *dir)
 {
     struct arena arena = {0};
     struct buffer out = {0};
-    enum status status = ERR_MEMORY;
     const char *path = file_join(&arena, dir, "adapter_config.json");
-    if (!path)
-        goto done;
-    TRY_GOTO(adapter_config_check(config, ERR_ARGUMENT, path), done);
-    status = put_config(&out, config);
-    if (status != OK)
-        fail_at(status, "%s: ", path);
-    else
-        status = file_replace(path, out.data, out.size);
-done:
+    enum status status = path ? write_config(config, path, &out) : ERR_MEMORY;
     buffer_free(&out);
     arena_free(&arena);
     return status;

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/number.h"
 
-enum { ALIGNMENT = 32, ALIGNMENT_MOST = 1 << 20, NAME_MOST = 65535 };
+enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535 };
 
 struct gguf {
     struct file_map map;
@@ -53,12 +54,12 @@ static enum status read_bytes(struct cursor *c, void *out, int64_t bytes)
     return OK;
 }
 
-/* A count of things that take at least `least` bytes each. */
-static enum status read_count(struct cursor *c, int64_t least, int64_t *count)
+/* A count of things that take at least `min_bytes` each. */
+static enum status read_count(struct cursor *c, int64_t min_bytes, int64_t *count)
 {
     uint64_t n = 0;
     TRY(read_bytes(c, &n, 8));
-    if (n > (uint64_t)(c->size - c->at) / (uint64_t)least)
+    if (n > (uint64_t)(c->size - c->at) / (uint64_t)min_bytes)
         return too_short(c);
     *count = (int64_t)n;
     return OK;
@@ -76,7 +77,7 @@ static enum status read_text(struct cursor *c, struct gguf_text *text)
 static enum status read_name(struct cursor *c, struct gguf_text *name, const char *what)
 {
     TRY(read_text(c, name));
-    if (!name->length || name->length > NAME_MOST || memchr(name->text, 0, (size_t)name->length))
+    if (!name->length || name->length > NAME_BYTES_MAX || memchr(name->text, 0, (size_t)name->length))
         return fail(ERR_FORMAT, "%s: a %s of %lld bytes at byte %lld is not a name", c->path, what, (long long)name->length,
                     (long long)c->at);
     return OK;
@@ -137,7 +138,7 @@ static enum status tensor_bytes(struct gguf_tensor *t, const char *path)
             continue;
         int64_t blocks = t->shape[0] / BLOCKS[i].elements;
         bool good = t->shape[0] % BLOCKS[i].elements == 0;
-        for (int d = 1; d < GGUF_MAX_RANK; d++)
+        for (int d = 1; d < GGUF_RANK_MAX; d++)
             good = good && !__builtin_mul_overflow(blocks, t->shape[d], &blocks);
         if (good && !__builtin_mul_overflow(blocks, BLOCKS[i].bytes, &t->bytes))
             return OK;
@@ -154,11 +155,11 @@ static enum status read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t
     uint32_t rank = 0;
     TRY(read_name(c, &t->name, "tensor's name"));
     TRY(read_bytes(c, &rank, 4));
-    if (rank > GGUF_MAX_RANK)
+    if (rank > GGUF_RANK_MAX)
         return fail(ERR_FORMAT, "%s: tensor %.*s has %u dimensions; %d are possible", c->path, (int)t->name.length, t->name.text,
-                    rank, GGUF_MAX_RANK);
+                    rank, GGUF_RANK_MAX);
     t->rank = (int)rank;
-    for (int d = 0; d < GGUF_MAX_RANK; d++) {
+    for (int d = 0; d < GGUF_RANK_MAX; d++) {
         t->shape[d] = 1;
         if (d < t->rank)
             TRY(read_bytes(c, &t->shape[d], 8));
@@ -175,13 +176,13 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
 {
     int64_t alignment = ALIGNMENT, end = 0;
     TRY(gguf_get_int(file, "general.alignment", &alignment));
-    if (alignment < 1 || alignment > ALIGNMENT_MOST || (alignment & (alignment - 1)))
+    if (alignment < 1 || alignment > ALIGNMENT_MAX || (alignment & (alignment - 1)))
         return fail(ERR_FORMAT, "%s: general.alignment is %lld, which is no power of two, or too large", c->path,
                     (long long)alignment);
-    int64_t base = (c->at + alignment - 1) / alignment * alignment;
+    int64_t base = round_up(c->at, alignment);
     for (int64_t i = 0; i < file->tensor_count; i++) {
         struct gguf_tensor *t = &file->tensors[i];
-        end = (end + alignment - 1) / alignment * alignment;
+        end = round_up(end, alignment);
         if (offsets[i] != (uint64_t)end)
             return fail(ERR_FORMAT, "%s: tensor %.*s does not begin where the one before ended", c->path, (int)t->name.length,
                         t->name.text);

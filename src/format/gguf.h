@@ -51,13 +51,13 @@ struct gguf_value {
     const uint8_t *data;
 };
 
-enum { GGUF_MAX_RANK = 4 };
+enum { GGUF_RANK_MAX = 4 };
 
 struct gguf_tensor {
     struct gguf_text name;
     uint32_t type; /* ggml's number: see gguf.def */
     int rank;
-    int64_t shape[GGUF_MAX_RANK]; /* the fastest dimension first; 1 behind the rank */
+    int64_t shape[GGUF_RANK_MAX]; /* the fastest dimension first; 1 behind the rank */
     const uint8_t *data;
     int64_t bytes;
 };

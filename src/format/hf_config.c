@@ -33,9 +33,9 @@ static enum status read_eos(struct hf_config *config, const json_t *tree, const 
     const char *key = "eos_token_id";
     const json_t *value = json_object_get(tree, key);
     size_t n = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
-    if (n > HF_CONFIG_MAX_EOS)
-        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_MAX_EOS);
-    int64_t ids[HF_CONFIG_MAX_EOS];
+    if (n > HF_CONFIG_EOS_MAX)
+        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_EOS_MAX);
+    int64_t ids[HF_CONFIG_EOS_MAX];
     int count = 0;
     for (size_t i = 0; i < n; i++) {
         TRY(token_id(json_is_array(value) ? json_array_get(value, i) : value, &ids[count], key, path));
@@ -98,20 +98,23 @@ static enum status read_names(struct hf_config *config)
     return OK;
 }
 
+static enum status read_files(struct hf_config *config, const char *dir)
+{
+    config->path = file_join(&config->arena, dir, "config.json");
+    if (!config->path)
+        return ERR_MEMORY;
+    TRY(read_object(&config->tree, config->path));
+    TRY(read_names(config));
+    TRY(read_tokens(config, config->tree, config->path));
+    return read_generation(config, dir);
+}
+
 enum status hf_config_open(struct hf_config *config, const char *dir)
 {
     *config = (struct hf_config){.bos = -1, .pad = -1};
-    enum status status = ERR_MEMORY;
-    config->path = file_join(&config->arena, dir, "config.json");
-    if (!config->path)
-        goto failed;
-    TRY_GOTO(read_object(&config->tree, config->path), failed);
-    TRY_GOTO(read_names(config), failed);
-    TRY_GOTO(read_tokens(config, config->tree, config->path), failed);
-    TRY_GOTO(read_generation(config, dir), failed);
-    return OK;
-failed:
-    hf_config_close(config);
+    enum status status = read_files(config, dir);
+    if (status != OK)
+        hf_config_close(config);
     return status;
 }
 

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 
-enum { HF_CONFIG_MAX_EOS = 16 };
+enum { HF_CONFIG_EOS_MAX = 16 };
 
 struct hf_config {
     json_t *tree;                   /* config.json, an object */
@@ -23,7 +23,7 @@ struct hf_config {
     const char *architecture;       /* the first of "architectures", or NULL */
     const char *dtype;              /* "bfloat16", from "dtype" or else "torch_dtype", or NULL */
     const char *quantization;       /* quantization_config's quant_method ("" if it has none), or NULL: plain weights */
-    int64_t eos[HF_CONFIG_MAX_EOS]; /* generation stops at any; generation_config.json's where that has them */
+    int64_t eos[HF_CONFIG_EOS_MAX]; /* generation stops at any; generation_config.json's where that has them */
     int eos_count;                  /* 0: not said */
     int64_t bos, pad;               /* -1: not said */
     struct arena arena;

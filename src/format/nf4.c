@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
 const float nf4_values[NF4_VALUES] = {
     -1.0f,
@@ -74,23 +75,23 @@ static int nearest(const float *values, int count, float x)
 
 static float largest(const float *x, int64_t count)
 {
-    float most = 0;
+    float max_abs = 0;
     for (int64_t i = 0; i < count; i++)
-        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    return most;
+        max_abs = fabsf(x[i]) > max_abs ? fabsf(x[i]) : max_abs;
+    return max_abs;
 }
 
-static float inverse(float most)
+static float inverse(float max_abs)
 {
-    return 1 / (most > 1e-38f ? most : 1e-38f);
+    return 1 / (max_abs > 1e-38f ? max_abs : 1e-38f);
 }
 
-static void quantise_block(const float *w, float most, int32_t *packed)
+static void quantise_block(const float *w, float max_abs, int32_t *packed)
 {
     for (int word = 0; word < NF4_BLOCK / 8; word++) {
         uint32_t bits = 0;
         for (int i = 0; i < 8; i++)
-            bits |= (uint32_t)nearest(nf4_values, NF4_VALUES, w[word * 8 + i] * inverse(most)) << 4 * (i ^ 1);
+            bits |= (uint32_t)nearest(nf4_values, NF4_VALUES, w[word * 8 + i] * inverse(max_abs)) << 4 * (i ^ 1);
         packed[word] = (int32_t)bits;
     }
 }
@@ -107,11 +108,11 @@ static void quantise_absmax(float *absmax, int64_t blocks, struct nf4 *out)
     for (int64_t b = 0; b < blocks; b++)
         absmax[b] -= out->scales[0];
     for (int64_t begin = 0; begin < blocks; begin += NF4_GROUP) {
-        int64_t end = blocks - begin < NF4_GROUP ? blocks : begin + NF4_GROUP;
-        float most = largest(absmax + begin, end - begin);
-        out->scales[1 + begin / NF4_GROUP] = most;
+        int64_t end = min(blocks, begin + NF4_GROUP);
+        float max_abs = largest(absmax + begin, end - begin);
+        out->scales[1 + begin / NF4_GROUP] = max_abs;
         for (int64_t b = begin; b < end; b++) {
-            uint32_t code = (uint32_t)nearest(map, NF4_MAP, absmax[b] * inverse(most));
+            uint32_t code = (uint32_t)nearest(map, NF4_MAP, absmax[b] * inverse(max_abs));
             out->codes[b / 4] = (int32_t)((uint32_t)out->codes[b / 4] | code << 8 * (b % 4));
         }
     }

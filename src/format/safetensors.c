@@ -70,9 +70,9 @@ static enum status read_shape(struct safetensors_tensor *t, const json_t *info, 
     const json_t *shape = json_object_get(info, "shape"), *item;
     if (!json_is_array(shape))
         return fail(ERR_FORMAT, "%s: tensor %s has no \"shape\"", path, t->name);
-    if (json_array_size(shape) > SAFETENSORS_MAX_RANK)
+    if (json_array_size(shape) > SAFETENSORS_RANK_MAX)
         return fail(ERR_UNSUPPORTED, "%s: tensor %s has %zu dimensions, at most %d are supported", path, t->name,
-                    json_array_size(shape), SAFETENSORS_MAX_RANK);
+                    json_array_size(shape), SAFETENSORS_RANK_MAX);
     int64_t bits = 1;
     size_t i;
     t->rank = (int)json_array_size(shape);

@@ -26,13 +26,13 @@ enum safetensors_dtype {
     SAFETENSORS_DTYPES
 };
 
-enum { SAFETENSORS_MAX_RANK = 8 };
+enum { SAFETENSORS_RANK_MAX = 8 };
 
 struct safetensors_tensor {
     const char *name;
     enum safetensors_dtype dtype;
     int rank; /* 0: one number */
-    int64_t shape[SAFETENSORS_MAX_RANK];
+    int64_t shape[SAFETENSORS_RANK_MAX];
     const uint8_t *data;
     int64_t bytes;
     const struct file_map *map; /* the mapping that holds data, for file_map_drop */

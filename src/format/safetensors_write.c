@@ -1,4 +1,5 @@
 /* Writing safetensors: the header from the shapes alone, then each tensor's bytes straight to the file. */
+#include "base/number.h"
 #include "format/safetensors.h"
 
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int by_dtype_and_name(const void *a, const void *b)
 static enum status check(const struct safetensors_tensor *t, const char *path)
 {
     int64_t bits = safetensors_dtype_bits(t->dtype);
-    if (t->rank < 0 || t->rank > SAFETENSORS_MAX_RANK)
+    if (t->rank < 0 || t->rank > SAFETENSORS_RANK_MAX)
         return fail(ERR_ARGUMENT, "%s: tensor %s has %d dimensions", path, t->name, t->rank);
     for (int i = 0; i < t->rank; i++)
         if (t->shape[i] < 0 || __builtin_mul_overflow(bits, t->shape[i], &bits))
@@ -103,7 +104,7 @@ static enum status write_tensor(struct file_writer *writer, const struct safeten
     if (!source->read)
         return file_writer_append(writer, t->data, t->bytes);
     for (int64_t done = 0; done < t->bytes; done += PIECE_BYTES) {
-        int64_t bytes = t->bytes - done < PIECE_BYTES ? t->bytes - done : PIECE_BYTES;
+        int64_t bytes = min(t->bytes - done, PIECE_BYTES);
         TRY(source->read(source->context, t - source->tensors, done, source->piece, bytes));
         TRY(file_writer_append(writer, source->piece, bytes));
     }
@@ -133,21 +134,21 @@ enum status safetensors_write(const char *path, const struct safetensors_tensor 
 enum status safetensors_write_from(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                                    const char *const *metadata, safetensors_read *read, void *context)
 {
-    enum status status;
     json_t *header = json_object();
     struct arena arena = {0};
     const struct safetensors_tensor **order = arena_array(&arena, count ? count : 1, (int64_t)sizeof *order);
     struct source source = {tensors, read, context, arena_alloc(&arena, read ? PIECE_BYTES : 1)};
-    if (!header || !order || !source.piece) {
+    enum status status = OK;
+    if (!header || !order || !source.piece)
         status = fail(ERR_MEMORY, "%s: out of memory for the header", path);
-        goto done;
+    if (status == OK) {
+        for (int64_t i = 0; i < count; i++)
+            order[i] = &tensors[i];
+        qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
+        status = describe(header, order, count, metadata, path);
     }
-    for (int64_t i = 0; i < count; i++)
-        order[i] = &tensors[i];
-    qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
-    TRY_GOTO(describe(header, order, count, metadata, path), done);
-    status = write_file(path, header, order, count, &source);
-done:
+    if (status == OK)
+        status = write_file(path, header, order, count, &source);
     json_decref(header);
     arena_free(&arena);
     return status;

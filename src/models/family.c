@@ -15,7 +15,7 @@ const struct family *const families[FAMILIES] = {
 #undef FAMILY
 };
 
-enum { LAYERS_MOST = 1000 };
+enum { LAYERS_MAX = 1000 };
 
 const char *family_head(const struct family *family, const struct model_config *config)
 {
@@ -82,7 +82,7 @@ enum status family_read(const struct family **family, struct model_config *confi
                         hf->path, (long long)config->channels, (long long)config->heads);
         config->head_size = config->channels / config->heads;
     }
-    if (config->layers > LAYERS_MOST)
+    if (config->layers > LAYERS_MAX)
         return fail(ERR_FORMAT, "%s: \"num_hidden_layers\" is %lld, more than any model has", hf->path,
                     (long long)config->layers);
     if (config->head_size % 2)

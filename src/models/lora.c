@@ -46,9 +46,9 @@ static void draw(float *to, const struct tensor *t, uint64_t seed)
     hash_init(&hash);
     hash_add(&hash, t->name, (int64_t)strlen(t->name));
     uint64_t stream = hash_end(&hash).low;
-    float most = 1 / sqrtf((float)t->shape[1]);
+    float limit = 1 / sqrtf((float)t->shape[1]);
     for (int64_t i = 0; i < tensor_elements(t); i++)
-        to[i] = (2 * philox_uniform(philox(seed, stream, (uint64_t)i).word[0]) - 1) * most;
+        to[i] = (2 * philox_uniform(philox(seed, stream, (uint64_t)i).word[0]) - 1) * limit;
 }
 
 enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)

@@ -14,21 +14,21 @@ enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_OPERANDS };
 
 struct rows { /* a tile of queries in work */
     int64_t count, width;
-    real q[TILE_Q * HEAD_MOST], y[TILE_Q * HEAD_MOST], score[TILE_Q * TILE_K];
-    real most[TILE_Q], sum[TILE_Q];
+    real q[TILE_Q * HEAD_MAX], y[TILE_Q * HEAD_MAX], score[TILE_Q * TILE_K];
+    real max_score[TILE_Q], sum[TILE_Q];
 };
 
 /* Turns the scores of one query into weights relative to its running maximum; rescales what it has summed so far. */
 static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, int64_t end)
 {
-    real *score = rows->score + i * TILE_K, most = rows->most[i];
+    real *score = rows->score + i * TILE_K, max_score = rows->max_score[i];
     for (int64_t j = begin; j < end; j++)
-        most = score[j] > most ? score[j] : most;
-    real shrink = begin < end ? real_exp(rows->most[i] - most) : 1, part[LANES] = {0};
+        max_score = score[j] > max_score ? score[j] : max_score;
+    real shrink = begin < end ? real_exp(rows->max_score[i] - max_score) : 1, part[LANES] = {0};
     for (int64_t j = 0; j < TILE_K; j += LANES)
         for (int l = 0; l < LANES; l++) {
             bool seen = j + l >= begin && j + l < end;
-            real weight = seen ? real_exp(score[j + l] - most) : 0;
+            real weight = seen ? real_exp(score[j + l] - max_score) : 0;
             score[j + l] = weight;
             part[l] += weight;
         }
@@ -36,7 +36,7 @@ static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, in
     for (int l = 0; l < LANES; l++)
         sum += part[l];
     rows->sum[i] = rows->sum[i] * shrink + sum;
-    rows->most[i] = most;
+    rows->max_score[i] = max_score;
     if (shrink != 1)
         for (int64_t d = 0; d < rows->width; d++)
             rows->y[i * rows->width + d] *= shrink;
@@ -54,12 +54,12 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
     memset(rows.y, 0, (size_t)(padded * rows.width) * sizeof(real));
     int64_t low = first[first_row], high = last[first_row];
     for (int64_t i = 0; i < rows.count; i++) {
-        rows.most[i] = -(real)INFINITY;
+        rows.max_score[i] = -(real)INFINITY;
         rows.sum[i] = 0;
         low = min(low, first[first_row + i]);
         high = max(high, last[first_row + i]);
     }
-    real keys[HEAD_MOST * TILE_K], values[TILE_K * HEAD_MOST];
+    real keys[HEAD_MAX * TILE_K], values[TILE_K * HEAD_MAX];
     for (int64_t s = low; s <= high; s += TILE_K) {
         int64_t count = min(high + 1 - s, TILE_K);
         tile_load_transposed(keys, c->data[FWD_K], s, count, kv_heads, kv, D, dt);
@@ -79,7 +79,7 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
         real inverse = 1 / rows.sum[i];
         for (int64_t d = 0; d < D; d++)
             store(dt, c->data[FWD_Y], ((first_row + i) * heads + head) * D + d, rows.y[i * rows.width + d] * inverse);
-        ((real *)c->data[FWD_LSE])[(first_row + i) * heads + head] = rows.most[i] + real_log(rows.sum[i]);
+        ((real *)c->data[FWD_LSE])[(first_row + i) * heads + head] = rows.max_score[i] + real_log(rows.sum[i]);
     }
 }
 
@@ -100,9 +100,9 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, LAST, 1, SHAPE(q[0])));
     if (n->in[UNTIL])
         TRY(node_expect(n, UNTIL, 1, SHAPE(k[0])));
-    if (q[2] > HEAD_MOST || q[1] % k[1])
+    if (q[2] > HEAD_MAX || q[1] % k[1])
         return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2],
-                    HEAD_MOST, (long long)q[1], (long long)k[1]);
+                    HEAD_MAX, (long long)q[1], (long long)k[1]);
     n->size[AT_T] = q[0];
     n->size[AT_H] = q[1];
     n->size[AT_D] = q[2];

@@ -17,8 +17,8 @@ enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, K
 
 struct tiles {
     int64_t width;
-    real q[TILE_Q * HEAD_MOST], dy[TILE_Q * HEAD_MOST];
-    real key[TILE_K * HEAD_MOST], key_t[TILE_K * HEAD_MOST], value_t[TILE_K * HEAD_MOST];
+    real q[TILE_Q * HEAD_MAX], dy[TILE_Q * HEAD_MAX];
+    real key[TILE_K * HEAD_MAX], key_t[TILE_K * HEAD_MAX], value_t[TILE_K * HEAD_MAX];
     real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];
 };
 
@@ -62,7 +62,7 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
     int64_t rows = min(c->dim[AT_T] - row, TILE_Q);
     struct tiles t;
     t.width = pad_lanes(D);
-    real dq[TILE_Q * HEAD_MOST];
+    real dq[TILE_Q * HEAD_MAX];
     memset(dq, 0, (size_t)(TILE_Q * t.width) * sizeof(real));
     tile_load(t.q, t.width, c->data[DQ_Q], row, rows, TILE_Q, heads, head, D, 1, dt);
     tile_load(t.dy, t.width, c->data[DQ_DY], row, rows, TILE_Q, heads, head, D, 1, dt);
@@ -108,7 +108,7 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
         high = max(high, until[key + j]);
     struct tiles t;
     t.width = pad_lanes(D);
-    real dk[TILE_K * HEAD_MOST], dv[TILE_K * HEAD_MOST], turned[TILE_K * TILE_Q];
+    real dk[TILE_K * HEAD_MAX], dv[TILE_K * HEAD_MAX], turned[TILE_K * TILE_Q];
     memset(dk, 0, (size_t)(TILE_K * t.width) * sizeof(real));
     memset(dv, 0, (size_t)(TILE_K * t.width) * sizeof(real));
     tile_load_transposed(t.key_t, c->data[KV_K], key, count, kv_heads, kv, D, dt);

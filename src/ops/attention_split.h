@@ -31,10 +31,10 @@ static inline int64_t split_parts(const int64_t *size)
 static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *keys, int64_t at, int64_t step, int64_t count,
                                        int64_t D, enum dtype dt)
 {
-    int64_t whole = D / LANES * LANES, most = at + (count - 1) * step;
+    int64_t whole = D / LANES * LANES, last = at + (count - 1) * step;
     for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which nobody reads */
         int64_t k0 = at + j * step;
-        int64_t k1 = min(k0 + step, most), k2 = min(k1 + step, most), k3 = min(k2 + step, most);
+        int64_t k1 = min(k0 + step, last), k2 = min(k1 + step, last), k3 = min(k2 + step, last);
         vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
         for (int64_t d = 0; d < whole; d += LANES) {
             memcpy(&y, q + d, sizeof y);
@@ -87,7 +87,7 @@ static ALWAYS_INLINE void split_values(real *y, const real *weight, const void *
 }
 
 /* Turns scores into exp(score − m); returns their sum and m. */
-static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *most)
+static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *max_score)
 {
     real m = score[0], lane[LANES] = {0}, sum = 0;
     for (int64_t j = 1; j < count; j++)
@@ -101,7 +101,7 @@ static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *most)
         }
     for (int l = 0; l < LANES; l++)
         sum += lane[l];
-    *most = m;
+    *max_score = m;
     return sum;
 }
 
@@ -113,7 +113,7 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
     int64_t first = ((const int32_t *)c->data[SPLIT_FIRST])[t], last = ((const int32_t *)c->data[SPLIT_LAST])[t];
     int64_t begin = max(part * SPLIT_KEYS, first), end = min((part + 1) * SPLIT_KEYS, last + 1);
     int64_t step = kv_heads * D, at = begin * step + kv * D;
-    real q[HEAD_MOST], score[SPLIT_KEYS + LANES];
+    real q[HEAD_MAX], score[SPLIT_KEYS + LANES];
     for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
         real *out = (real *)c->data[SPLIT_PARTS] + ((part * c->dim[AT_T] + t) * heads + head) * (D + 2);
         out[D + 1] = 0; /* no key of this part is seen */
@@ -138,22 +138,22 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
 {
     int64_t D = c->dim[AT_D], rows = c->dim[AT_T] * c->dim[AT_H], parts = split_parts(c->dim);
     const real *part = (const real *)c->data[JOIN_PARTS] + row * (D + 2);
-    real most = -(real)INFINITY, sum = 0, y[HEAD_MOST] = {0};
+    real max_score = -(real)INFINITY, sum = 0, y[HEAD_MAX] = {0};
     for (int64_t p = 0; p < parts; p++)
-        if (part[p * rows * (D + 2) + D + 1] != 0 && part[p * rows * (D + 2) + D] > most)
-            most = part[p * rows * (D + 2) + D];
+        if (part[p * rows * (D + 2) + D + 1] != 0 && part[p * rows * (D + 2) + D] > max_score)
+            max_score = part[p * rows * (D + 2) + D];
     for (int64_t p = 0; p < parts; p++) {
         const real *from = part + p * rows * (D + 2);
         if (from[D + 1] == 0) /* not seen; a NaN passes on */
             continue;
-        real weight = real_exp(from[D] - most);
+        real weight = real_exp(from[D] - max_score);
         sum += weight * from[D + 1];
         for (int64_t d = 0; d < D; d++)
             y[d] += weight * from[d];
     }
     for (int64_t d = 0; d < D; d++)
         store(dt, c->data[JOIN_Y], row * D + d, y[d] / sum);
-    ((real *)c->data[JOIN_LSE])[row] = most + real_log(sum);
+    ((real *)c->data[JOIN_LSE])[row] = max_score + real_log(sum);
 }
 
 KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int64_t end)
@@ -163,7 +163,7 @@ KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int
 }
 
 static const struct kernel split_kernel = {SIGNATURE_attention_split, .host = split_parts_body, .group = SPLIT_KEYS, .rows = 1,
-                                           .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MOST)};
+                                           .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MAX)};
 static const struct kernel join_kernel = {SIGNATURE_attention_join, .host = split_join_body, .group = 64, .rows = 1,
                                           .defines = DEFINE(SPLIT_KEYS)};
 

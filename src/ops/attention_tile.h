@@ -7,9 +7,9 @@
 
 #include "ops/op.h"
 
-#define TILE_Q 32     /* queries of a tile */
-#define TILE_K 64     /* keys of a tile */
-#define HEAD_MOST 256 /* largest head size */
+#define TILE_Q 32    /* queries of a tile */
+#define TILE_K 64    /* keys of a tile */
+#define HEAD_MAX 256 /* largest head size */
 
 enum { AT_T, AT_H, AT_D, AT_S, AT_K }; /* size[]: queries, heads, head size, keys, kv-heads */
 enum { AT_SCALE };                     /* number[] */
@@ -20,11 +20,11 @@ static inline int64_t pad_lanes(int64_t n)
     return round_up(n, LANES);
 }
 
-/* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `most`. */
-static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t most,
+/* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `max_rows`. */
+static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t max_rows,
                                     int64_t heads, int64_t head, int64_t D, real scale, enum dtype dt)
 {
-    for (int64_t i = 0; i < most; i++) {
+    for (int64_t i = 0; i < max_rows; i++) {
         real *row = tile + i * width;
         int64_t at = ((begin + i) * heads + head) * D, used = i < count ? D : 0;
         for (int64_t d = 0; d < used; d++)

@@ -9,7 +9,7 @@
 
 enum { X, SEQUENCE, POSITIONS, DRAW, INPUTS };
 enum { Y };
-enum { T, C, LEAST, ID };             /* least: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
+enum { T, C, KEPT_MIN, ID };          /* kept_min: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
 enum { FACTOR, PROBABILITY, NUMBER }; /* numbers: 1 / (1 − p), p, the id */
 enum { SEED_LOW, SEED_HIGH, STEP };   /* of draw */
 
@@ -31,7 +31,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
     void *y = c->data[INPUTS + Y];
     uint64_t key =
         ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) + (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
-    int32_t least = (int32_t)c->dim[LEAST];
+    int32_t kept_min = (int32_t)c->dim[KEPT_MIN];
     real factor = (real)c->number[FACTOR];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
@@ -44,7 +44,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
             INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
                 real scaled = load(dt, x, row + i) * factor;
-                store(dt, y, row + i, (int32_t)(word[i] >> 8) >= least ? scaled : 0);
+                store(dt, y, row + i, (int32_t)(word[i] >> 8) >= kept_min ? scaled : 0);
             }
         }
     }
@@ -65,7 +65,7 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, DRAW, 1, SHAPE(4)));
     if (!(n->number[PROBABILITY] >= 0 && n->number[PROBABILITY] < 1))
         return fail(ERR_ARGUMENT, "dropout with probability %g, it must be at least 0 and below 1", n->number[PROBABILITY]);
-    n->size[LEAST] = (int64_t)ceil(n->number[PROBABILITY] * 0x1p24);
+    n->size[KEPT_MIN] = (int64_t)ceil(n->number[PROBABILITY] * 0x1p24);
     n->size[ID] = (int64_t)n->number[NUMBER];
     node_output(p, n, Y, n->in[X]->dtype, 2, n->in[X]->shape);
     return program_status(p);

@@ -4,14 +4,14 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "base/number.h"
+#include "data/cursor.h"
 
-enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4, REST = 4096 };
+enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, BUCKETS = 4 };
 
 int64_t eval_slots(int64_t asked, int64_t longest)
 {
-    int64_t slots = asked ? asked : SLOTS_USUAL;
-    slots = slots > longest ? slots : longest;
-    return (slots + SLOTS_STEP - 1) / SLOTS_STEP * SLOTS_STEP;
+    return round_up(max(asked ? asked : SLOTS_USUAL, longest), SLOTS_STEP);
 }
 
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest)
@@ -50,23 +50,29 @@ static enum status add_losses(const struct data *data, const struct batch *batch
     return OK;
 }
 
-enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots)
+/* A program for every batch, and room for the losses of one. */
+static enum status add_programs(struct evaluation *v, struct session *s)
 {
     int64_t program;
-    enum status status;
-    *v = (struct evaluation){.data = data, .slots = slots};
-    TRY_GOTO(eval_add(s, slots, &program), failed);
-    v->losses = memory_alloc(slots * (int64_t)sizeof *v->losses);
+    TRY(eval_add(s, v->slots, &program));
+    v->losses = memory_alloc(v->slots * (int64_t)sizeof *v->losses);
     if (!v->losses)
-        TRY_GOTO(ERR_MEMORY, failed);
-    for (struct batch batch = {0}; batch_next(data, slots, &batch); v->count++) {
-        TRY_GOTO(find_program(s, slots, &batch, &program), failed);
-        if (v->count % REST == REST - 1)
-            data_rest(data);
+        return ERR_MEMORY;
+    struct row_cursor at = row_cursor(v->data, 0, v->data->row_count);
+    for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch); v->count++) {
+        TRY(find_program(s, v->slots, &batch, &program));
+        for (int64_t i = 0; i < batch.count; i++)
+            row_next(&at); /* gives pages back */
     }
     return OK;
-failed:
-    eval_close(v);
+}
+
+enum status eval_open(struct evaluation *v, struct session *s, struct data *data, int64_t slots)
+{
+    *v = (struct evaluation){.data = data, .slots = slots};
+    enum status status = add_programs(v, s);
+    if (status != OK)
+        eval_close(v);
     return status;
 }
 

@@ -1,15 +1,15 @@
 /* Prefill and decode over the cache. */
 #include "run/generate.h"
 
+#include "base/number.h"
 #include "run/batch.h"
 
-enum { PREFILL_STEP = 16, PREFILL_MOST = 512 };
+enum { PREFILL_STEP = 16, PREFILL_MAX = 512 };
 
 enum status generate_add(struct generator *g, struct session *s, int64_t slots, int64_t prompt)
 {
     *g = (struct generator){.session = s, .slots = slots};
-    int64_t T = (prompt + PREFILL_STEP - 1) / PREFILL_STEP * PREFILL_STEP;
-    T = T > PREFILL_MOST ? PREFILL_MOST : T;
+    int64_t T = min(round_up(prompt, PREFILL_STEP), PREFILL_MAX);
     TRY(session_add(s, NET_LOGITS, T, 1, slots, &g->prefill));
     TRY(session_add(s, NET_LOGITS, 1, 1, slots, &g->decode));
     g->logits = memory_alloc(s->model.config.vocabulary * (int64_t)sizeof *g->logits);
@@ -50,9 +50,9 @@ enum status generate_feed(struct generator *g, const int32_t *ids, int64_t count
     if (count < 1 || g->used + count > g->slots)
         return fail(ERR_ARGUMENT, "%lld more tokens do not fit behind %lld of %lld", (long long)count, (long long)g->used,
                     (long long)g->slots);
-    int64_t most = g->session->nets[g->prefill]->T;
+    int64_t max_tokens = g->session->nets[g->prefill]->T;
     while (count > 0) {
-        int64_t n = count < most ? count : most;
+        int64_t n = min(count, max_tokens);
         TRY(feed(g, n == 1 ? g->decode : g->prefill, ids, n));
         ids += n;
         count -= n;

@@ -34,14 +34,14 @@ enum status sample_token(const float *logits, int64_t vocabulary, const struct s
         if (!isfinite(logits[v]))
             return fail(ERR_DATA, "the model's logits are not finite at position %lld", (long long)position);
     *token = most_likely(logits, vocabulary);
-    double most = (double)logits[*token], total = 0, kept = 0;
+    double max_logit = (double)logits[*token], total = 0, kept = 0;
     if (sampling->temperature <= 0)
         return OK;
     struct candidate *list = memory_alloc(vocabulary * (int64_t)sizeof *list);
     if (!list)
         return ERR_MEMORY;
     for (int64_t v = 0; v < vocabulary; v++) {
-        list[v] = (struct candidate){exp(((double)logits[v] - most) / sampling->temperature), (int32_t)v};
+        list[v] = (struct candidate){exp(((double)logits[v] - max_logit) / sampling->temperature), (int32_t)v};
         total += list[v].probability;
     }
     qsort(list, (size_t)vocabulary, sizeof *list, by_probability);

@@ -98,13 +98,13 @@ void session_drop(struct session *s)
     memory_free(s->nets[s->net_count]);
 }
 
-enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index)
+enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t largest, int64_t *index)
 {
     const struct engine_program *programs;
     int64_t before = s->net_count;
     TRY(session_add(s, goal, T, R, 0, index));
     programs = s->engine.programs;
-    if (s->net_count == before || programs[*index].bytes[LIFE_ACTIVATIONS] <= programs[most].bytes[LIFE_ACTIVATIONS])
+    if (s->net_count == before || programs[*index].bytes[LIFE_ACTIVATIONS] <= programs[largest].bytes[LIFE_ACTIVATIONS])
         return OK;
     session_drop(s);
     *index = -1;
@@ -133,8 +133,8 @@ int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_
 
 static int64_t count_kernels(const struct session *s)
 {
-    enum { MOST = 256 };
-    const struct kernel *seen[MOST];
+    enum { KERNELS_MAX = 256 };
+    const struct kernel *seen[KERNELS_MAX];
     int64_t count = 0;
     for (int64_t i = 0; i < s->engine.program_count; i++) {
         const struct lowering *l = &s->engine.programs[i].lowering;
@@ -143,7 +143,7 @@ static int64_t count_kernels(const struct session *s)
             int64_t at = 0;
             while (at < count && seen[at] != kernel)
                 at++;
-            if (kernel && at == count && count < MOST)
+            if (kernel && at == count && count < KERNELS_MAX)
                 seen[count++] = kernel;
         }
     }

@@ -37,8 +37,8 @@ void session_close(struct session *s);
 /* Adds a program, or finds the same one. */
 enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t S, int64_t *index);
 
-/* The same unless it would need more activations than program `most`: then *index is -1 and nothing is added. */
-enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t most, int64_t *index);
+/* The same unless it would need more activations than program `largest`: then *index is -1 and nothing is added. */
+enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t largest, int64_t *index);
 
 /* Takes back the net that was added last; before session_plan. */
 void session_drop(struct session *s);

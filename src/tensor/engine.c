@@ -64,7 +64,7 @@ static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t b
 }
 
 /* Tensors of one lifetime lie in as few blocks as the device's largest allocation permits. */
-static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t most_block)
+static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
 {
     int32_t open = -1;
     for (int64_t i = 0; i < e->store->count; i++) {
@@ -76,10 +76,10 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
             TRY(add_block(e, lifetime, bytes, t, &t->place.block));
             continue;
         }
-        if (align_up(bytes) > most_block)
+        if (align_up(bytes) > max_block)
             return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
-                        (long long)bytes, (long long)most_block);
-        if (open < 0 || e->blocks[open].bytes > most_block - align_up(bytes))
+                        (long long)bytes, (long long)max_block);
+        if (open < 0 || e->blocks[open].bytes > max_block - align_up(bytes))
             TRY(add_block(e, lifetime, 0, NULL, &open));
         t->place = (struct operand){open, e->blocks[open].bytes};
         if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
@@ -110,22 +110,22 @@ enum status engine_place(struct engine *e)
     device_info(e->device, &info);
     make_way(e);
     for (int life = 0; life < LIFE_INPUTS; life++)
-        TRY(place_tensors(e, (enum lifetime)life, info.most_block));
+        TRY(place_tensors(e, (enum lifetime)life, info.max_block));
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
         if (t->whole)
             t->place = (struct operand){t->whole->place.block, t->whole->place.offset + t->part};
     }
     for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
-        int64_t most = 0;
+        int64_t bytes = 0;
         for (int64_t i = 0; i < e->program_count; i++)
-            if (e->programs[i].bytes[life] > most)
-                most = e->programs[i].bytes[life];
-        if (most > info.most_block)
+            if (e->programs[i].bytes[life] > bytes)
+                bytes = e->programs[i].bytes[life];
+        if (bytes > info.max_block)
             return fail(ERR_DEVICE,
                         "%s take %lld bytes, the device allocates at most %lld in one piece: use fewer tokens at once",
-                        lifetime_name((enum lifetime)life), (long long)most, (long long)info.most_block);
-        TRY(add_block(e, (enum lifetime)life, most, NULL, &e->life_block[life]));
+                        lifetime_name((enum lifetime)life), (long long)bytes, (long long)info.max_block);
+        TRY(add_block(e, (enum lifetime)life, bytes, NULL, &e->life_block[life]));
     }
     return OK;
 }

@@ -64,13 +64,13 @@ void *program_fail(struct program *p, enum status status)
     return NULL;
 }
 
-#define BYTES_MOST ((int64_t)1 << 44) /* of one value: beyond any memory, and sums of them do not overflow */
+#define BYTES_MAX ((int64_t)1 << 44) /* of one value: beyond any memory, and sums of them do not overflow */
 
 static struct value *new_value(struct program *p, enum lifetime lifetime, enum dtype dtype, int rank, const int64_t *shape)
 {
     int64_t elements = dtype_size(dtype);
     for (int i = 0; i < rank; i++)
-        if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MOST)
+        if (shape[i] < 1 || __builtin_mul_overflow(elements, shape[i], &elements) || elements > BYTES_MAX)
             return program_fail(
                 p, fail(ERR_ARGUMENT, "a value of impossible size, beyond 16 TB: dimension %d is %lld", i, (long long)shape[i]));
     struct value *v = p->status == OK ? arena_alloc(lifetime == LIFE_INPUTS ? &p->kept : &p->arena, sizeof *v) : NULL;

@@ -86,7 +86,7 @@ struct node {
     int64_t size[NUMBERS];  /* reaches the kernel as call->dim */
     double number[NUMBERS]; /* reaches the kernel as call->number */
     int64_t rows;
-    int64_t segment; /* 0: none */
+    int64_t segment; /* an id, from 1 on; 0: of none */
     struct node *next, *previous;
 };
 

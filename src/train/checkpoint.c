@@ -12,7 +12,7 @@
 #include "base/record.h"
 #include "train/micro.h"
 
-enum { MOST_STATE = 1 << 20 };
+enum { STATE_BYTES_MAX = 1 << 20 };
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
@@ -209,7 +209,7 @@ static enum status read_json(struct arena *arena, const char *dir, json_t **tree
     if (!file_exists(*path))
         return fail(ERR_IO, "%s is no checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N",
                     dir);
-    return json_parse_file(tree, *path, MOST_STATE);
+    return json_parse_file(tree, *path, STATE_BYTES_MAX);
 }
 
 static int64_t step_of(const char *name)

@@ -11,7 +11,7 @@
 #include "base/record.h"
 #include "train/checkpoint.h"
 
-enum { RATE_STEPS = 16, SKIPPED_MOST = 10, MOST_METRICS = 1 << 30, LINE_SIZE = 1024 };
+enum { RATE_STEPS = 16, SKIPPED_MAX = 10, METRICS_BYTES_MAX = 1 << 30, LINE_SIZE = 1024 };
 
 struct run {
     struct trainer *t;
@@ -148,7 +148,7 @@ static enum status cut_metrics(const struct run *r)
     struct buffer old = {0}, kept = {0};
     enum status status = OK;
     if (r->t->place.step && file_exists(r->metrics))
-        status = file_read(&old, r->metrics, MOST_METRICS);
+        status = file_read(&old, r->metrics, METRICS_BYTES_MAX);
     for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
         end = strchr(line, '\n');
         if (!end) /* cut off by a crash */
@@ -240,21 +240,21 @@ static enum status report_skipped(const struct run *r)
     int64_t count;
     struct buffer named = {0};
     enum status status = sampler_step(&t->sampler, t->place.step - 1, &rows, &count);
-    for (int64_t i = 0; status == OK && i < count && i < SKIPPED_MOST; i++)
+    for (int64_t i = 0; status == OK && i < count && i < SKIPPED_MAX; i++)
         status = buffer_format(&named, "%s%s:%lld", i ? ", " : "", data_file_of(&t->data, rows[i]),
                                (long long)t->data.rows[rows[i]].line);
     if (status == OK)
         log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Its rows: %s%s", (long long)t->place.step,
-                    named.data, count > SKIPPED_MOST ? ", ..." : "");
+                    named.data, count > SKIPPED_MAX ? ", ..." : "");
     buffer_free(&named);
     TRY(status);
-    if (t->place.skipped_in_row < SKIPPED_MOST)
+    if (t->place.skipped_in_row < SKIPPED_MAX)
         return OK;
     return fail(
         ERR_DATA,
         "%d steps in a row had gradients that are not finite: lower --learning-rate, or use --dtype float32 if the weights "
         "are too large for this type",
-        (int)SKIPPED_MOST);
+        (int)SKIPPED_MAX);
 }
 
 static enum status queue_step(struct run *r)

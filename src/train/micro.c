@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 
 enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
@@ -18,25 +19,20 @@ const char *recompute_name(enum recompute recompute)
     return options_word(OPTION_recompute, (int)recompute);
 }
 
-static int64_t round_up(int64_t n, int64_t step)
-{
-    return (n + step - 1) / step * step;
-}
-
 /* --- sizes -------------------------------------------------------------------------------------------------------------- */
 
 /* The tokens of the largest of the next steps: a micro-batch need not hold more. */
-static enum status largest_step(struct trainer *t, int64_t *most)
+static enum status largest_step(struct trainer *t, int64_t *max_tokens)
 {
     int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
-    *most = 0;
-    for (int64_t step = 0; step < steps && *most < SLOTS_USUAL; step++) {
+    *max_tokens = 0;
+    for (int64_t step = 0; step < steps && *max_tokens < SLOTS_USUAL; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0;
         TRY(sampler_step(&t->sampler, step, &rows, &count));
         for (int64_t i = 0; i < count; i++)
             tokens += t->data.rows[rows[i]].count;
-        *most = tokens > *most ? tokens : *most;
+        *max_tokens = tokens > *max_tokens ? tokens : *max_tokens;
     }
     return OK;
 }
@@ -74,7 +70,7 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     *fit = true;
     for (int life = 0; life < LIFE_COUNT; life++) {
         total += s->engine.programs[*largest].bytes[life];
-        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.most_block;
+        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.max_block;
     }
     struct device_costs costs;
     session_costs(s, &costs);
@@ -87,24 +83,24 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
-    int64_t least = SLOTS_STEP, most = SLOTS_USUAL, step = 0;
-    least = t->data.longest > least ? t->data.longest : least;
-    least = t->eval_data.longest > least ? t->eval_data.longest : least;
-    least = t->sampler.window > least ? t->sampler.window : least;
+    int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_USUAL, step = 0;
+    min_slots = t->data.longest > min_slots ? t->data.longest : min_slots;
+    min_slots = t->eval_data.longest > min_slots ? t->eval_data.longest : min_slots;
+    min_slots = t->sampler.window > min_slots ? t->sampler.window : min_slots;
     if (t->data.row_count) {
         TRY(largest_step(t, &step));
-        most = step < most ? step : most;
+        max_slots = step < max_slots ? step : max_slots;
     }
-    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : most;
-    least = round_up(least, SLOTS_STEP);
-    slots = slots > least ? round_up(slots, SLOTS_STEP) : least;
+    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : max_slots;
+    min_slots = round_up(min_slots, SLOTS_STEP);
+    slots = slots > min_slots ? round_up(slots, SLOTS_STEP) : min_slots;
     bool chosen = o->recompute != CHOICE_recompute_auto;
     int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
     bool fit = false;
     for (;;) {
         for (int i = first; i <= last && !fit; i++)
             TRY(add_largest(t, slots, (enum recompute)i, &fit));
-        int64_t fewer = round_up(slots / 2 > least ? slots / 2 : least, SLOTS_STEP);
+        int64_t fewer = round_up(slots / 2 > min_slots ? slots / 2 : min_slots, SLOTS_STEP);
         if (fit || asked || fewer >= slots)
             break;
         slots = fewer;
@@ -190,7 +186,7 @@ enum status micro_add(struct trainer *t, bool planning)
             tokens += row ? row->count : 0;
             targets += row ? row->trained : 0;
         }
-        if (step % 4096 == 4095)
+        if (step % 4096 == 0)
             data_rest(&t->data);
     }
     return OK;

@@ -195,10 +195,10 @@ static void float16_training_is_near_float32_at_half_the_bytes_and_1e5_does_not_
     static const float weights[] = {1, 1e5f};
     for (int w = 0; w < 2; w++) {
         struct trained want = train_with("cpu", "float32", weights[w]);
-        float most = 0;
+        float largest = 0;
         for (int64_t i = 0; i < want.count; i++)
-            most = fabsf(want.gradients[i]) > most ? fabsf(want.gradients[i]) : most;
-        assert_true(w == 0 || most > 65504); /* more than float16 holds */
+            largest = fabsf(want.gradients[i]) > largest ? fabsf(want.gradients[i]) : largest;
+        assert_true(w == 0 || largest > 65504); /* more than float16 holds */
         for (int d = 1; d < 3; d++) {
             struct trained got = train_with(devices[d], "float16", weights[w]);
             double difference = relative_difference(got.gradients, want.gradients, want.count);

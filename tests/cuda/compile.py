@@ -119,11 +119,11 @@ def usage(log):
 
 def occupancy(target, registers, shared, group):
     """How many of the warps that a multiprocessor can hold it holds. Each quarter of them has a quarter of its registers."""
-    warps_most, blocks_most, shared_most, extra = LIMITS[target]
+    max_warps, max_blocks, max_shared, extra = LIMITS[target]
     warps, piece = (group + 31) // 32, 256 if target < 80 else 128
-    by_registers = 65536 // 4 // (-(-registers * 32 // 256) * 256) * 4 // warps if registers else blocks_most
-    by_shared = (shared_most << 10) // (-(-(shared + (extra << 10)) // piece) * piece) if shared + extra else blocks_most
-    return min(blocks_most, warps_most // warps, by_registers, by_shared) * warps / warps_most
+    by_registers = 65536 // 4 // (-(-registers * 32 // 256) * 256) * 4 // warps if registers else max_blocks
+    by_shared = (max_shared << 10) // (-(-(shared + (extra << 10)) // piece) * piece) if shared + extra else max_blocks
+    return min(max_blocks, max_warps // warps, by_registers, by_shared) * warps / max_warps
 
 
 def ranges(cells):

@@ -82,11 +82,9 @@ static enum status add_ops(void)
 
 enum { T = 64 };
 
-static enum status add_session(struct session *s, bool train)
+static enum status add_programs(struct session *s, bool train, struct optimizer *optimizer)
 {
-    struct optimizer optimizer = {0};
     int64_t index;
-    enum status status;
     TRY(session_add(s, NET_LOSS, T, T, 0, &index));
     TRY(session_add(s, NET_LOGITS, T, 1, T, &index));
     TRY(session_add(s, NET_LOGITS, 1, 1, T, &index));
@@ -94,12 +92,17 @@ static enum status add_session(struct session *s, bool train)
         TRY(session_add(s, NET_TRAIN, T, T, 0, &index));
         if (!s->tuning.lora || s->tuning.lora->dropout == 0)
             TRY(session_add(s, NET_TRAIN_LOGITS, T, T, 0, &index));
-        TRY_GOTO(optimizer_build(&optimizer, s, optimizer_kind(CHOICE_optim_adamw)), done);
+        TRY(optimizer_build(optimizer, s, optimizer_kind(CHOICE_optim_adamw)));
     }
-    TRY_GOTO(session_plan(s), done);
-    TRY_GOTO(engine_prepare(&s->engine), done);
-    status = add_list(s->device);
-done:
+    TRY(session_plan(s));
+    TRY(engine_prepare(&s->engine));
+    return add_list(s->device);
+}
+
+static enum status add_session(struct session *s, bool train)
+{
+    struct optimizer optimizer = {0};
+    enum status status = add_programs(s, train, &optimizer);
     optimizer_free(&optimizer);
     return status;
 }

@@ -199,8 +199,8 @@ static void elements_beyond_two_to_the_31_are_reached(void **state)
     int64_t count = (1ll << 31) + 1000, bytes = count * 2;
     struct device_info info;
     device_info(device, &info);
-    if (info.most_block < bytes) {
-        print_message("the device allocates at most %lld bytes\n", (long long)info.most_block);
+    if (info.max_block < bytes) {
+        print_message("the device allocates at most %lld bytes\n", (long long)info.max_block);
         skip();
     }
     struct command scale_all = {

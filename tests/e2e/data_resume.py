@@ -21,7 +21,7 @@ import tempfile
 import time
 
 HONE, MODEL, MEGABYTES = sys.argv[1], sys.argv[2], int(sys.argv[3])
-MOST_BYTES = 300e6
+BYTES_MAX = 300e6
 WORDS = """package install the system of a service file which configuration to user network library version is and kernel in
     für naïve Größe 源代码 пакет system. Then, however; "quoted" (see below) /etc/apt/sources.list apt-get --yes 3.14""".split()
 
@@ -83,8 +83,8 @@ class Run:
         self.report = json.loads(out) if code == 0 else None
         peak = usage.ru_maxrss * 1024
         print(f"  {time.monotonic() - self.start:7.1f} s, at most {peak / 1e6:.0f} MB, exit code {code}", flush=True)
-        if peak > MOST_BYTES:
-            sys.exit(f"that is more than {MOST_BYTES / 1e6:.0f} MB")
+        if peak > BYTES_MAX:
+            sys.exit(f"that is more than {BYTES_MAX / 1e6:.0f} MB")
 
 
 def files(cache):

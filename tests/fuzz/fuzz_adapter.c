@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     PROMISE(adapter_config_open(&again, fuzz_dir()) == OK);
     for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++) {
         int64_t rank = adapter_rank(&config, MODULES[i]);
-        PROMISE(rank >= 1 && rank <= ADAPTER_MAX_RANK && isfinite(adapter_scale(&config, MODULES[i])));
+        PROMISE(rank >= 1 && rank <= ADAPTER_RANK_MAX && isfinite(adapter_scale(&config, MODULES[i])));
         PROMISE(rank == adapter_rank(&again, MODULES[i]));
         PROMISE(adapter_scale(&config, MODULES[i]) == adapter_scale(&again, MODULES[i]));
         PROMISE(adapter_targets(&config, MODULES[i], "lm_head") == adapter_targets(&again, MODULES[i], "lm_head"));

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hf_config config;
     if (hf_config_open(&config, fuzz_dir()) != OK)
         return 0;
-    PROMISE(config.model_type && config.eos_count >= 0 && config.eos_count <= HF_CONFIG_MAX_EOS);
+    PROMISE(config.model_type && config.eos_count >= 0 && config.eos_count <= HF_CONFIG_EOS_MAX);
     for (int i = 0; i < config.eos_count; i++)
         PROMISE(config.eos[i] >= 0 && config.eos[i] <= INT32_MAX);
     PROMISE(config.bos >= -1 && config.pad >= -1);

@@ -35,7 +35,7 @@ static void look(const struct gguf *file)
     int64_t sum = 0;
     for (int64_t i = 0; i < gguf_tensor_count(file); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(file, i);
-        PROMISE(t->bytes > 0 && t->rank >= 0 && t->rank <= GGUF_MAX_RANK);
+        PROMISE(t->bytes > 0 && t->rank >= 0 && t->rank <= GGUF_RANK_MAX);
         sum += t->data[0] + t->data[t->bytes - 1];
     }
     PROMISE(sum >= 0);

@@ -19,9 +19,9 @@
 #include "base/rng.h"
 #include "case.h"
 
-enum { CASES_LEAST = 1000 };
+enum { CASES_MIN = 1000 };
 
-static const double nmse_most[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5, [RUN_FLOAT16] = 1e-6};
+static const double nmse_max[RUN_COUNT] = {[RUN_FLOAT32] = 1e-10, [RUN_BFLOAT16] = 1e-5, [RUN_FLOAT16] = 1e-6};
 static const char *const run_names[RUN_COUNT] = {
     [RUN_FLOAT32] = "float32", [RUN_BFLOAT16] = "bfloat16", [RUN_FLOAT16] = "float16", [RUN_FLOAT64] = "float64"};
 static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
@@ -104,7 +104,7 @@ static uint64_t seed_of(int op, const int64_t *d)
 static double worst_nmse[RUN_COUNT];
 
 /* NMSE is a mean: cases with few elements are run with several random inputs until there are enough. */
-enum { ELEMENTS_LEAST = 4096, REPEATS_MOST = 64, DEVICE_REPEATS_MOST = 8, INPUTS_MOST = 1 << 18 };
+enum { ELEMENTS_MIN = 4096, REPEATS_MAX = 64, DEVICE_REPEATS_MAX = 8, INPUTS_MAX = 1 << 18 };
 
 struct sums {
     double error, size, largest;
@@ -144,34 +144,42 @@ static enum status run_both(struct op_case *c, struct op_case *ref, struct sums 
     return OK;
 }
 
-static enum status forward_run(int op, const struct op_example *e, const int64_t *d, enum run_type run)
+static enum status compare_outputs(struct op_case *c, struct op_case *ref, enum run_type run)
 {
-    struct op_case c, ref = {0};
     struct sums sums[NODE_OUTPUTS] = {0};
-    enum status status;
-    TRY_GOTO(case_build(&c, e, d, seed_of(op, d), ops_table, run), done);
-    TRY_GOTO(case_prepare(&c, fast), done);
-    TRY_GOTO(case_build(&ref, e, d, 0, ops_table_double, RUN_FLOAT64), done);
-    TRY_GOTO(case_prepare(&ref, reference), done);
-    const struct node *n = c.result->producer;
+    const struct node *n = c->result->producer;
     int64_t elements = value_elements(n->out[0]);
     int64_t inputs = 0;
-    for (int i = 0; i < c.input_count; i++)
-        inputs += value_elements(c.input[i]);
-    for (int i = 0; i == 0 || (i < REPEATS_MOST && i * elements < ELEMENTS_LEAST && i * inputs < INPUTS_MOST);
-         i++, c.seed += 1000)
-        TRY_GOTO(run_both(&c, &ref, sums), done);
+    enum status status = OK;
+    for (int i = 0; i < c->input_count; i++)
+        inputs += value_elements(c->input[i]);
+    for (int i = 0; i == 0 || (i < REPEATS_MAX && i * elements < ELEMENTS_MIN && i * inputs < INPUTS_MAX); i++, c->seed += 1000)
+        TRY(run_both(c, ref, sums));
     for (int i = 0; i < n->out_count; i++) {
         double nmse = sums[i].error / sums[i].size;
         if (!fits(run, &sums[i]))
             continue;
         if (nmse > worst_nmse[run])
             worst_nmse[run] = nmse;
-        if (!(nmse <= nmse_most[run]))
+        if (!(nmse <= nmse_max[run]))
             status = fail(ERR_DATA, "%s: output %s is off by NMSE %.2e, at most %.0e", run_names[run], n->op->outputs[i], nmse,
-                          nmse_most[run]);
+                          nmse_max[run]);
     }
-done:
+    return status;
+}
+
+static enum status forward_run(int op, const struct op_example *e, const int64_t *d, enum run_type run)
+{
+    struct op_case c, ref = {0};
+    enum status status = case_build(&c, e, d, seed_of(op, d), ops_table, run);
+    if (status == OK)
+        status = case_prepare(&c, fast);
+    if (status == OK)
+        status = case_build(&ref, e, d, 0, ops_table_double, RUN_FLOAT64);
+    if (status == OK)
+        status = case_prepare(&ref, reference);
+    if (status == OK)
+        status = compare_outputs(&c, &ref, run);
     case_free(&c);
     case_free(&ref);
     return status;
@@ -268,15 +276,16 @@ static enum status gradient_case(int op, const struct op_example *e, const int64
         return OK;
     struct op_case c;
     double *cotangent = NULL;
-    enum status status;
-    TRY_GOTO(build_gradient(&c, op, e, d, ops_table_double, RUN_FLOAT64), done);
-    TRY_GOTO(case_prepare(&c, reference), done);
-    case_fill(&c);
-    cotangent = case_input_values(&c, c.input[c.input_count - 1]);
+    enum status status = build_gradient(&c, op, e, d, ops_table_double, RUN_FLOAT64);
+    if (status == OK)
+        status = case_prepare(&c, reference);
+    if (status == OK) {
+        case_fill(&c);
+        cotangent = case_input_values(&c, c.input[c.input_count - 1]);
+    }
     for (int k = 0; k < c.input_count && status == OK; k++)
         if (c.input[k]->gradient)
             status = check_input(&c, c.input[k], cotangent, seed_of(op, d));
-done:
     memory_free(cotangent);
     case_free(&c);
     return status;
@@ -309,32 +318,41 @@ static double gradient_nmse(const struct op_case *c, const struct sums *sums, in
     return sums[k].error / (sums[k].size < 1e-5 * flow ? 1e-2 * flow : sums[k].size);
 }
 
+static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
+{
+    struct sums sums[CASE_VALUES] = {0};
+    int64_t elements = value_elements(c->result);
+    enum status status = OK;
+    for (int i = 0; i == 0 || (i < DEVICE_REPEATS_MAX && i * elements < ELEMENTS_MIN); i++, c->seed += 1000)
+        TRY(compare_gradients(c, ref, sums));
+    for (int k = 0; k < c->input_count; k++) {
+        if (!c->input[k]->gradient)
+            continue;
+        double nmse = gradient_nmse(c, sums, k);
+        gradient_checks++;
+        worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
+        if (!(nmse <= nmse_max[RUN_FLOAT32]))
+            status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c->input[k]->name, nmse,
+                          nmse_max[RUN_FLOAT32]);
+    }
+    return status;
+}
+
 /* Devices have no doubles to take differences in: their gradients are held against the reference's, which has. */
 static enum status device_gradient_case(int op, const struct op_example *e, const int64_t *d)
 {
     if (!ops_table[op]->gradient || e->forward_only)
         return OK;
     struct op_case c, ref = {0};
-    struct sums sums[CASE_VALUES] = {0};
-    enum status status;
-    TRY_GOTO(build_gradient(&c, op, e, d, ops_table, RUN_FLOAT32), done);
-    TRY_GOTO(case_prepare(&c, fast), done);
-    TRY_GOTO(build_gradient(&ref, op, e, d, ops_table_double, RUN_FLOAT64), done);
-    TRY_GOTO(case_prepare(&ref, reference), done);
-    int64_t elements = value_elements(c.result);
-    for (int i = 0; i == 0 || (i < DEVICE_REPEATS_MOST && i * elements < ELEMENTS_LEAST); i++, c.seed += 1000)
-        TRY_GOTO(compare_gradients(&c, &ref, sums), done);
-    for (int k = 0; k < c.input_count; k++) {
-        if (!c.input[k]->gradient)
-            continue;
-        double nmse = gradient_nmse(&c, sums, k);
-        gradient_checks++;
-        worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
-        if (!(nmse <= nmse_most[RUN_FLOAT32]))
-            status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c.input[k]->name, nmse,
-                          nmse_most[RUN_FLOAT32]);
-    }
-done:
+    enum status status = build_gradient(&c, op, e, d, ops_table, RUN_FLOAT32);
+    if (status == OK)
+        status = case_prepare(&c, fast);
+    if (status == OK)
+        status = build_gradient(&ref, op, e, d, ops_table_double, RUN_FLOAT64);
+    if (status == OK)
+        status = case_prepare(&ref, reference);
+    if (status == OK)
+        status = compare_to_reference(&c, &ref);
     case_free(&c);
     case_free(&ref);
     return status;
@@ -360,31 +378,44 @@ static enum status find_largest(int op, const struct op_example *e, const int64_
     return OK;
 }
 
-static enum status time_op(int op, enum run_type run)
+static enum status time_case(struct op_case *c, double *best)
 {
-    struct op_case c;
-    enum status status;
-    TRY_GOTO(case_build(&c, largest, largest_d, 1, ops_table, run), done);
-    TRY_GOTO(case_prepare(&c, fast), done);
-    case_fill(&c);
-    double best = 1e9, flops = 0;
-    struct operand inputs = {c.engine.blocks[c.engine.life_block[LIFE_INPUTS]].block, 0};
+    TRY(case_prepare(c, fast));
+    case_fill(c);
+    struct operand inputs = {c->engine.blocks[c->engine.life_block[LIFE_INPUTS]].block, 0};
+    *best = 1e9;
     for (int i = 0; i < 7; i++) {
         int32_t word;
         double start = clock_seconds();
-        TRY_GOTO(engine_run(&c.engine, c.index), done);
-        TRY_GOTO(device_read(fast, &word, inputs, sizeof word), done); /* waits for the run */
+        TRY(engine_run(&c->engine, c->index));
+        TRY(device_read(fast, &word, inputs, sizeof word)); /* waits for the run */
         double time = clock_seconds() - start;
-        best = time < best ? time : best;
+        *best = time < *best ? time : *best;
     }
-    for (const struct node *n = c.program.first; n; n = n->next)
+    return OK;
+}
+
+static void print_time(int op, enum run_type run, const struct op_case *c, double best)
+{
+    double flops = 0;
+    for (const struct node *n = c->program.first; n; n = n->next)
         flops += n->op->flops ? n->op->flops(n) : 0;
     print_case(stdout, op, largest, largest_d);
     printf(" %s: %.1f us", run_names[run], best * 1e6);
     if (flops > 0)
         printf(", %.1f GFLOP/s", flops / best * 1e-9);
     printf("\n");
-done:
+}
+
+static enum status time_op(int op, enum run_type run)
+{
+    struct op_case c;
+    double best = 0;
+    enum status status = case_build(&c, largest, largest_d, 1, ops_table, run);
+    if (status == OK)
+        status = time_case(&c, &best);
+    if (status == OK)
+        print_time(op, run, &c, best);
     case_free(&c);
     return status;
 }
@@ -482,8 +513,8 @@ static enum status run_mode(const char *mode, const char *device, const char *on
     }
     print_counts(mode, device, count);
     printf("%.1f s\n", clock_seconds() - start);
-    if (each == forward_case && !only && !pairs_only && count < CASES_LEAST)
-        return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_LEAST);
+    if (each == forward_case && !only && !pairs_only && count < CASES_MIN)
+        return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_MIN);
     return *failed ? fail(ERR_DATA, "%lld cases failed", (long long)*failed) : OK;
 }
 

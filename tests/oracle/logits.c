@@ -41,28 +41,33 @@ static enum status write_batch(struct session *s, const struct data *data, const
     return ferror(out) ? fail(ERR_IO, "cannot write the logits") : OK;
 }
 
+static enum status write_rows(struct session *s, const struct data *data, int64_t tokens, FILE *out)
+{
+    int64_t index, count = 0;
+    TRY(session_add(s, NET_LOGITS, tokens, tokens, 0, &index));
+    TRY(session_plan(s));
+    TRY(session_prepare(s));
+    float *logits = memory_alloc(tokens * s->model.config.vocabulary * (int64_t)sizeof *logits);
+    enum status status = logits ? OK : ERR_MEMORY;
+    for (struct batch batch = {0}; status == OK && batch_next(data, tokens, &batch); count++)
+        status = write_batch(s, data, &batch, index, logits, out);
+    fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data->row_count, (long long)count,
+            (long long)tokens);
+    memory_free(logits);
+    return status;
+}
+
 static enum status run(const char *dir, const char *adapter, const char *path, FILE *out, int64_t tokens)
 {
     struct session s;
     struct chat *chat = NULL;
     struct data data = {0};
-    float *logits = NULL;
-    int64_t index, count = 0;
-    enum status status;
     struct session_options options = {.dir = dir, .adapter = adapter, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     TRY(session_open(&s, &options));
     struct data_limits limits = {.max_tokens = s.model.config.window, .vocabulary = s.model.config.vocabulary, .model_dir = dir};
-    TRY_GOTO(data_open(&data, path, &chat, &limits), done);
-    TRY_GOTO(session_add(&s, NET_LOGITS, tokens, tokens, 0, &index), done);
-    TRY_GOTO(session_plan(&s), done);
-    TRY_GOTO(session_prepare(&s), done);
-    logits = memory_alloc(tokens * s.model.config.vocabulary * (int64_t)sizeof *logits);
-    for (struct batch batch = {0}; logits && status == OK && batch_next(&data, tokens, &batch); count++)
-        status = write_batch(&s, &data, &batch, index, logits, out);
-    fprintf(stderr, "%lld rows in %lld micro-batches of %lld slots\n", (long long)data.row_count, (long long)count,
-            (long long)tokens);
-done:
-    memory_free(logits);
+    enum status status = data_open(&data, path, &chat, &limits);
+    if (status == OK)
+        status = write_rows(&s, &data, tokens, out);
     data_close(&data);
     chat_close(chat);
     session_close(&s);

@@ -22,7 +22,7 @@
 #include "base/parallel.h"
 #include "text/chat/chat.h"
 
-enum { MOST = 4 << 20 };
+enum { TEMPLATE_BYTES_MAX = 4 << 20 };
 
 static void put(json_t *result, enum status status)
 {
@@ -105,7 +105,7 @@ static enum status run_chat(const struct chat *chat, const json_t *row, const ch
 static enum status open_template(struct jinja **jinja, const char *path)
 {
     struct buffer source = {0};
-    enum status status = file_read(&source, path, MOST);
+    enum status status = file_read(&source, path, TEMPLATE_BYTES_MAX);
     if (status == OK)
         status = jinja_parse(jinja, source.data, source.size, path);
     buffer_free(&source);

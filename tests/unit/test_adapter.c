@@ -367,15 +367,18 @@ static void numbers_are_written_exactly(void **state)
     }
 }
 
+static enum status write_and_parse(const struct adapter_config *c, struct adapter_config *options)
+{
+    TRY(adapter_config_write(c, dir));
+    TRY(adapter_parse_targets(options, "q_proj,v_proj", "--t"));
+    return adapter_parse_patterns(&options->arena, "q_proj=4", "--p", &options->rank_pattern, &options->rank_patterns);
+}
+
 static enum status all_calls(void)
 {
     struct adapter_config c, options = {.rank = 8, .alpha = 8};
-    enum status status;
     TRY(adapter_config_open(&c, dir));
-    TRY_GOTO(adapter_config_write(&c, dir), done);
-    TRY_GOTO(adapter_parse_targets(&options, "q_proj,v_proj", "--t"), done);
-    TRY_GOTO(adapter_parse_patterns(&options.arena, "q_proj=4", "--p", &options.rank_pattern, &options.rank_patterns), done);
-done:
+    enum status status = write_and_parse(&c, &options);
     adapter_config_free(&options);
     adapter_config_free(&c);
     return status;

@@ -144,12 +144,12 @@ static void the_order_sorts_slots_by_id_and_equal_ones_by_slot(void **state)
 static void batches_take_the_rows_of_a_file_in_order_while_they_fit(void **state)
 {
     (void)state;
-    enum { COUNT = 200, MOST = 50 };
+    enum { COUNT = 200, TOKENS_MAX = 50 };
     static struct token_row rows[COUNT];
     struct data data = {.rows = rows, .row_count = COUNT};
     for (int i = 0; i < COUNT; i++)
-        rows[i] = (struct token_row){.count = 1 + (int32_t)(philox(3, 0, (uint64_t)i).word[0] % MOST), .trained = i % 7};
-    for (int64_t slots = MOST; slots < 4 * MOST; slots += 13) {
+        rows[i] = (struct token_row){.count = 1 + (int32_t)(philox(3, 0, (uint64_t)i).word[0] % TOKENS_MAX), .trained = i % 7};
+    for (int64_t slots = TOKENS_MAX; slots < 4 * TOKENS_MAX; slots += 13) {
         int64_t row = 0;
         for (struct batch b = {0}; batch_next(&data, slots, &b);) {
             int64_t tokens = 0, trained = 0;

@@ -213,17 +213,17 @@ static void a_row_that_is_too_long_is_an_error_that_names_it(void **state)
 }
 
 /* The windows of a split row are the row: each begins with the last token of the one before, and all targets are there. */
-static void check_windows(const struct data *whole, const struct data *split, int64_t most, int64_t emptied)
+static void check_windows(const struct data *whole, const struct data *split, int64_t max_tokens, int64_t emptied)
 {
     int64_t at = 0, left_out = 0;
     for (int64_t r = 0; r < whole->row_count; r++) {
         const struct token_row *row = &whole->rows[r];
         const int32_t *tokens = whole->marked + row->begin;
-        for (int64_t from = 0; from == 0 || from + 1 < row->count; from += most - 1) {
-            int64_t count = row->count - from < most ? row->count - from : most, trained = 0;
+        for (int64_t from = 0; from == 0 || from + 1 < row->count; from += max_tokens - 1) {
+            int64_t count = row->count - from < max_tokens ? row->count - from : max_tokens, trained = 0;
             for (int64_t i = 1; i < count; i++)
                 trained += TOKEN_TRAINED(tokens[from + i]);
-            if (!trained && row->count > most) {
+            if (!trained && row->count > max_tokens) {
                 left_out++;
                 continue;
             }

@@ -175,19 +175,22 @@ static void a_file_is_copied_whole(void **state)
     assert_int_equal(count_names(at("copy")), 2);
 }
 
-static enum status all_calls(void)
+static enum status calls(struct arena *arena)
 {
-    struct arena arena = {0};
     const char **names;
     int64_t count;
-    enum status status;
     TRY(directory_make(at("m/run.part")));
     TRY(file_replace(at("m/file"), "x", 1));
     TRY(file_copy(at("m/file"), at("m/run.part/file")));
-    TRY_GOTO(directory_list(&arena, at("m/run.part"), &names, &count), done);
-    TRY_GOTO(directory_replace(at("m/run.part"), at("m/run")), done);
-    status = directory_remove(at("m"));
-done:
+    TRY(directory_list(arena, at("m/run.part"), &names, &count));
+    TRY(directory_replace(at("m/run.part"), at("m/run")));
+    return directory_remove(at("m"));
+}
+
+static enum status all_calls(void)
+{
+    struct arena arena = {0};
+    enum status status = calls(&arena);
     arena_free(&arena);
     return status;
 }

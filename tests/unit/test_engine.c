@@ -223,7 +223,7 @@ static const struct device_class *real_class;
 static void small_info(struct device *device, struct device_info *info)
 {
     real_class->info(device, info);
-    info->most_block = 20000;
+    info->max_block = 20000;
 }
 
 /* A device with a small largest allocation gets tensors in several blocks; what is larger than that alone is refused. */

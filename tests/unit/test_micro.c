@@ -109,21 +109,21 @@ static void micro_batches_respect_the_largest_allocation(void **state)
     (void)state;
     struct arena arena = {0};
     struct options options;
-    int64_t most = INT64_MAX;
+    int64_t max_block = INT64_MAX;
     options_init(&options, &arena);
     for (int pass = 0; pass < 2; pass++) {
         struct trainer t = {.options = &options};
         struct session_options opened = {.dir = untied.dir, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
         assert_ok(session_open(&t.session, &opened));
         t.session.tuning.train = true;
-        t.session.info.most_block = most;
+        t.session.info.max_block = max_block;
         assert_ok(micro_size(&t));
         int64_t activations = t.session.engine.programs[t.micro.program[0][0]].bytes[LIFE_ACTIVATIONS];
         if (pass == 0) {
             assert_int_equal(t.place.slots, 1024);
-            most = activations / 5;
+            max_block = activations / 5;
         } else
-            assert_true(activations <= most && activations > 0 && (t.place.slots < 1024 || t.session.tuning.recompute));
+            assert_true(activations <= max_block && activations > 0 && (t.place.slots < 1024 || t.session.tuning.recompute));
         session_close(&t.session);
     }
     arena_free(&arena);

@@ -63,7 +63,7 @@ static void patterns_mean_what_oniguruma_means(void **state)
 }
 
 /* Random text of what the patterns tell apart: both ways must find the same matches. */
-static int64_t make_text(uint64_t seed, char *text, int64_t most)
+static int64_t make_text(uint64_t seed, char *text, int64_t max_length)
 {
     static const char *const PIECES[] = {
         " ",       "  ",        "\t",         "\n",         "\r\n",       "\n\n",   "\u00a0",  "\u3000", "\u2028", "\x85",
@@ -75,7 +75,7 @@ static int64_t make_text(uint64_t seed, char *text, int64_t most)
     };
     enum { COUNT = sizeof PIECES / sizeof *PIECES };
     int64_t length = 0;
-    for (uint64_t i = 0; length < most - 8; i++) {
+    for (uint64_t i = 0; length < max_length - 8; i++) {
         uint64_t draw = (seed * 0x9e3779b97f4a7c15u + i) * 0xbf58476d1ce4e5b9u;
         draw ^= draw >> 31;
         if (draw % 64 == 63)
@@ -98,8 +98,8 @@ static int64_t make_text(uint64_t seed, char *text, int64_t most)
 static void scanners_find_what_their_patterns_find(void **state)
 {
     (void)state;
-    enum { MOST = 400, TEXTS = 4000 };
-    char text[MOST];
+    enum { LENGTH_MAX = 400, TEXTS = 4000 };
+    char text[LENGTH_MAX];
     struct regex_search *search;
     assert_ok(regex_search_init(&search));
     for (int i = 0; scanner_pattern(i); i++) {
@@ -109,7 +109,7 @@ static void scanners_find_what_their_patterns_find(void **state)
         assert_non_null(scanner);
         assert_ok(regex_open(&regex, pattern, (int64_t)strlen(pattern), pattern));
         for (uint64_t seed = 0; seed < TEXTS; seed++) {
-            int64_t length = make_text(seed, text, MOST);
+            int64_t length = make_text(seed, text, LENGTH_MAX);
             for (int64_t from = 0; from < length;) {
                 int64_t begin, end, want_begin, want_end;
                 end = scanner_next(scanner, text, length, from, &begin);

@@ -212,8 +212,8 @@ static void weights_say_how_often_rows_are_taken(void **state)
         count_epoch(&s, 0, times);
         int moved = 0, third = 0, quarter = 0;
         for (int64_t r = 0; r < 700; r++) {
-            int least = r < 100 ? 2 : r < 450 ? 1 : 0, most = r < 100 ? 3 : r < 650 ? 1 : 0;
-            assert_in_range(times[r], least, most);
+            int min_times = r < 100 ? 2 : r < 450 ? 1 : 0, max_times = r < 100 ? 3 : r < 650 ? 1 : 0;
+            assert_in_range(times[r], min_times, max_times);
             third += r < 100 && times[r] == 3;
             quarter += r >= 450 && r < 650 && times[r] == 1;
         }

@@ -307,13 +307,13 @@ static void a_row_may_be_long_but_not_endless(void **state)
 {
     (void)state;
     struct buffer text = {0};
-    int64_t rows, most = (int64_t)64 << 20;
+    int64_t rows, max_bytes = (int64_t)64 << 20;
     for (int over = 0; over < 2; over++) {
         text.size = 0;
-        assert_ok(buffer_reserve(&text, most + 100));
+        assert_ok(buffer_reserve(&text, max_bytes + 100));
         assert_ok(buffer_format(&text, "\n{}\n"));
-        memset(text.data + 4, 'x', (size_t)(most + 90));
-        text.size = 4 + most - 1 + over;
+        memset(text.data + 4, 'x', (size_t)(max_bytes + 90));
+        text.size = 4 + max_bytes - 1 + over;
         assert_ok(buffer_format(&text, "\n{}"));
         put("long.jsonl", text.data, text.size);
         if (over)

@@ -130,17 +130,17 @@ static int cross_entropy(void *context, int64_t sequence, int64_t first, int64_t
     seen->rows += rows;
     for (int64_t r = 0; r < rows && first + r + 1 < s->count; r++) {
         const float *x = logits + r * vocabulary;
-        double most = -INFINITY, sum = 0, weight = (double)s->weights[first + r + 1];
+        double max_logit = -INFINITY, sum = 0, weight = (double)s->weights[first + r + 1];
         int32_t target = s->ids[first + r + 1];
         for (int64_t v = 0; v < vocabulary; v++)
-            most = fmax(most, (double)x[v]);
+            max_logit = fmax(max_logit, (double)x[v]);
         for (int64_t v = 0; v < vocabulary; v++)
-            sum += exp((double)x[v] - most);
+            sum += exp((double)x[v] - max_logit);
         for (int64_t v = 0; v < vocabulary; v++) {
             assert_true(gradient[r * vocabulary + v] == 0);
-            gradient[r * vocabulary + v] = (float)(weight * (exp((double)x[v] - most) / sum - (v == target)));
+            gradient[r * vocabulary + v] = (float)(weight * (exp((double)x[v] - max_logit) / sum - (v == target)));
         }
-        *loss += weight * (log(sum) + most - (double)x[target]);
+        *loss += weight * (log(sum) + max_logit - (double)x[target]);
     }
     return 0;
 }

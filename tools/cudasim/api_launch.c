@@ -9,21 +9,21 @@
 static const char *launch_refused(const struct kernel *k, const uint32_t *grid, const uint32_t *size, uint32_t shared)
 {
     uint64_t threads = (uint64_t)size[0] * size[1] * size[2];
-    int most;
-    cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
+    int max_shared;
+    cuDeviceGetAttribute(&max_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
     if (!grid[0] || !grid[1] || !grid[2] || !threads)
         return "an empty grid or block";
     if (grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535)
         return "a grid larger than 2147483647 x 65535 x 65535";
-    if (size[0] > 1024 || size[1] > 1024 || size[2] > 64 || threads > LANES_MOST)
+    if (size[0] > 1024 || size[1] > 1024 || size[2] > 64 || threads > LANES_MAX)
         return "a block of more than 1024 threads";
-    if (k->threads_most && threads > k->threads_most)
+    if (k->max_threads && threads > k->max_threads)
         return "more threads than the kernel's launch bounds";
     if (shared && !k->dynamic_granted && shared + k->shared_bytes > 49152)
         return "more than 48 KB of shared memory without CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES";
     if (k->dynamic_granted && shared > (uint32_t)k->dynamic_granted)
         return "more dynamic shared memory than was granted by cuFuncSetAttribute";
-    if (shared + k->shared_bytes > (uint32_t)most)
+    if (shared + k->shared_bytes > (uint32_t)max_shared)
         return "more shared memory than the device has";
     return NULL;
 }

@@ -6,17 +6,17 @@
 #include <string.h>
 
 /* The newest PTX that a driver reads: CUDA 12.8 knows PTX 8.7. */
-static int ptx_most(void)
+static int ptx_max(void)
 {
     static const struct {
         int driver, ptx;
     } KNOWN[] = {{11080, 78}, {12000, 80}, {12010, 81}, {12020, 82}, {12030, 83},
                  {12040, 84}, {12050, 85}, {12070, 86}, {12080, 87}, {12090, 88}};
-    int driver = state_driver_version(), most = 70;
+    int driver = state_driver_version(), version = 70;
     for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++)
         if (driver >= KNOWN[i].driver)
-            most = KNOWN[i].ptx;
-    return driver >= 13000 ? 90 + driver % 1000 / 10 : most;
+            version = KNOWN[i].ptx;
+    return driver >= 13000 ? 90 + driver % 1000 / 10 : version;
 }
 
 static CUresult elf(const unsigned char *image)
@@ -61,9 +61,9 @@ static CUresult load(CUmodule *module, const void *image)
     char suffix, error[512];
     if (!ptx_target(image, &version, &target, &suffix))
         return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: neither PTX nor a cubin");
-    if (version > ptx_most())
+    if (version > ptx_max())
         return state_report(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "cuModuleLoadData: PTX %d.%d is newer than the driver's %d.%d",
-                            version / 10, version % 10, ptx_most() / 10, ptx_most() % 10);
+                            version / 10, version % 10, ptx_max() / 10, ptx_max() % 10);
     if (target > here || (suffix == 'a' && target != here) || (suffix == 'f' && target / 10 != here / 10))
         return state_report(CUDA_ERROR_NO_BINARY_FOR_GPU, "cuModuleLoadData: PTX for sm_%d%.1s on a device of sm_%d", target,
                             &suffix, here);
@@ -164,7 +164,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
         LEAVE_WITH(CUDA_ERROR_INVALID_HANDLE);
     const struct kernel *k = function->kernel;
     switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = k->threads_most ? (int)k->threads_most : LANES_MOST; break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = k->max_threads ? (int)k->max_threads : LANES_MAX; break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)k->shared_bytes; break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = (int)k->local_bytes; break;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = 0; break;
@@ -182,14 +182,14 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
 {
     ENTER("cuFuncSetAttribute");
-    int most;
-    cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
+    int max_shared;
+    cuDeviceGetAttribute(&max_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
     if (!function_is(function))
         LEAVE_WITH(CUDA_ERROR_INVALID_HANDLE);
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if (value < 0 || value + (int)function->kernel->shared_bytes > most)
+        if (value < 0 || value + (int)function->kernel->shared_bytes > max_shared)
             LEAVE_WITH(state_report(CUDA_ERROR_INVALID_VALUE, "cuFuncSetAttribute: %d bytes of shared memory, the device has %d",
-                                    value, most));
+                                    value, max_shared));
         function->kernel->dynamic_granted = value;
     }
     LEAVE_WITH(CUDA_SUCCESS);

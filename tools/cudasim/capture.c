@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#define CAPTURES_MOST 64
+#define CAPTURES_MAX 64
 
-static struct capture *captures[CAPTURES_MOST];
+static struct capture *captures[CAPTURES_MAX];
 static int capture_count, serials;
 static _Thread_local int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 static _Thread_local uint64_t own_id;
@@ -70,7 +70,7 @@ CUresult capture_forbids_legacy(const char *call)
 
 CUresult capture_begin(CUstream stream, int mode)
 {
-    if (mode < 0 || mode > CU_STREAM_CAPTURE_MODE_RELAXED || capture_count == CAPTURES_MOST)
+    if (mode < 0 || mode > CU_STREAM_CAPTURE_MODE_RELAXED || capture_count == CAPTURES_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->legacy)
         return state_report(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy stream cannot be captured");

@@ -387,7 +387,7 @@ void decode(struct parser *p, bool predicated, bool negated, uint32_t predicate)
         parse_call(p, predicated);
         return;
     }
-    struct operand operands[OPERANDS_MOST + 4] = {{0}};
+    struct operand operands[OPERANDS_MAX + 4] = {{0}};
     int count = parse_operands(p, operands);
     if (!p->failed && !instruction(p, &d, operands, count))
         parse_fail(p, d.line, "the instruction %s is not simulated", d.full);

@@ -43,21 +43,21 @@ struct block {
     uint32_t granule_shift;
     uint32_t block_epoch; /* the epoch in which this block began */
     uint32_t epoch;       /* counts barriers over all blocks of a launch, so that cells need no clearing */
-    uint16_t warp_epoch[LANES_MOST / 32];
+    uint16_t warp_epoch[LANES_MAX / 32];
     bool check_races, check_written;
     uint8_t *local;
-    uint32_t pc[LANES_MOST];
-    uint8_t state[LANES_MOST];
-    struct range active[LANES_MOST]; /* the lanes at the present instruction */
+    uint32_t pc[LANES_MAX];
+    uint8_t state[LANES_MAX];
+    struct range active[LANES_MAX]; /* the lanes at the present instruction */
     int active_count, active_lanes;
     int left;         /* lanes that have left */
     int64_t executed; /* instructions times lanes */
     int64_t steps;
     CUresult fault;
     char message[512];
-    const void *memory_cache;       /* the allocation that was found last */
-    uint64_t addresses[LANES_MOST]; /* of the present access, by lane: in its space, then in the host */
-    uint8_t *pointers[LANES_MOST];
+    const void *memory_cache;      /* the allocation that was found last */
+    uint64_t addresses[LANES_MAX]; /* of the present access, by lane: in its space, then in the host */
+    uint8_t *pointers[LANES_MAX];
 };
 
 /* Stops the block; only the first fault counts. lane < 0: none in particular. */

@@ -257,7 +257,7 @@ static bool warp_instruction(struct block *b, const struct insn *n, uint32_t pc)
         b->executed += b->lanes;
         return true;
     }
-    uint32_t masks[LANES_MOST / 32] = {0};
+    uint32_t masks[LANES_MAX / 32] = {0};
     for (int r = 0; r < b->active_count; r++)
         for (int i = b->active[r].begin; i < b->active[r].end; i++) {
             if (takes(b, n, i))
@@ -276,7 +276,7 @@ static bool warp_instruction(struct block *b, const struct insn *n, uint32_t pc)
     return false;
 }
 
-static void run_block(struct block *b, int64_t steps_most)
+static void run_block(struct block *b, int64_t max_steps)
 {
     uint32_t pc, stop;
     while (!b->fault && b->left < b->lanes) {
@@ -287,7 +287,7 @@ static void run_block(struct block *b, int64_t steps_most)
         bool together = true;
         while (together && pc < stop && !b->fault) {
             const struct insn *n = &b->kernel->code[pc];
-            if (++b->steps > steps_most)
+            if (++b->steps > max_steps)
                 block_fault(b, n, b->active[0].begin, CUDA_ERROR_LAUNCH_TIMEOUT, "still running after %lld instructions",
                             (long long)b->steps);
             switch ((enum control)n->control) {
@@ -410,7 +410,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
     if (!b || !block_init(b, launch))
         abort();
     uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-    int64_t steps_most = state_option("CUDASIM_STEPS", 1000000000);
+    int64_t max_steps = state_option("CUDASIM_STEPS", 1000000000);
     bool reverse = state_option("CUDASIM_REVERSE", 0) != 0;
     for (uint64_t at = 0; at < blocks && !b->fault; at++) {
         uint64_t block = reverse ? blocks - 1 - at : at;
@@ -424,7 +424,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
         b->left = 0;
         b->block_epoch = ++b->epoch;
         fill_specials(b, at == 0);
-        run_block(b, steps_most);
+        run_block(b, max_steps);
     }
     CUresult result = b->fault;
     if (result)

@@ -7,8 +7,8 @@
 #include "half.h"
 
 union wide {
-    int64_t integer[LANES_MOST];
-    double floating[LANES_MOST];
+    int64_t integer[LANES_MAX];
+    double floating[LANES_MAX];
 };
 
 static bool is_float(enum type t)
@@ -44,40 +44,40 @@ static void widen(union wide *w, const uint8_t *from, size_t stride, enum type t
     }
 }
 
-static void limits(enum type type, int64_t *least, int64_t *most)
+static void limits(enum type type, int64_t *low, int64_t *high)
 {
     switch (type) {
     case T_U8:
-        *least = 0;
-        *most = UINT8_MAX;
+        *low = 0;
+        *high = UINT8_MAX;
         break;
     case T_S8:
-        *least = INT8_MIN;
-        *most = INT8_MAX;
+        *low = INT8_MIN;
+        *high = INT8_MAX;
         break;
     case T_U16:
-        *least = 0;
-        *most = UINT16_MAX;
+        *low = 0;
+        *high = UINT16_MAX;
         break;
     case T_S16:
-        *least = INT16_MIN;
-        *most = INT16_MAX;
+        *low = INT16_MIN;
+        *high = INT16_MAX;
         break;
     case T_U32:
-        *least = 0;
-        *most = UINT32_MAX;
+        *low = 0;
+        *high = UINT32_MAX;
         break;
     case T_S32:
-        *least = INT32_MIN;
-        *most = INT32_MAX;
+        *low = INT32_MIN;
+        *high = INT32_MAX;
         break;
     case T_U64:
-        *least = 0;
-        *most = INT64_MAX;
+        *low = 0;
+        *high = INT64_MAX;
         break;
     default:
-        *least = INT64_MIN;
-        *most = INT64_MAX;
+        *low = INT64_MIN;
+        *high = INT64_MAX;
         break;
     }
 }
@@ -95,8 +95,8 @@ static double rounded(double v, enum rounding rounding)
 /* Float to integer: rounded, and clamped to what the type holds; a NaN becomes 0. */
 static void to_integer(union wide *w, const struct insn *n, int begin, int end)
 {
-    int64_t least, most;
-    limits((enum type)n->type, &least, &most);
+    int64_t low, high;
+    limits((enum type)n->type, &low, &high);
     for (int i = begin; i < end; i++) {
         double v = rounded(w->floating[i], (enum rounding)n->rounding);
         if (v != v)
@@ -104,19 +104,19 @@ static void to_integer(union wide *w, const struct insn *n, int begin, int end)
         else if (n->type == T_U64 && v >= 0x1p63)
             w->integer[i] = (int64_t)(v >= 0x1p64 ? UINT64_MAX : (uint64_t)v);
         else
-            w->integer[i] = v <= (double)least ? least : v >= (double)most ? most : (int64_t)v;
+            w->integer[i] = v <= (double)low ? low : v >= (double)high ? high : (int64_t)v;
     }
 }
 
 static void clamp(union wide *w, const struct insn *n, int begin, int end)
 {
-    int64_t least, most;
-    limits((enum type)n->type, &least, &most);
+    int64_t low, high;
+    limits((enum type)n->type, &low, &high);
     for (int i = begin; i < end; i++) {
         int64_t v = w->integer[i];
         if (n->type2 == T_U64 && v < 0)
             v = INT64_MAX; /* a huge unsigned number */
-        w->integer[i] = v < least ? least : v > most ? most : v;
+        w->integer[i] = v < low ? low : v > high ? high : v;
     }
 }
 

@@ -71,10 +71,10 @@ static uint8_t *access_bytes(struct block *b, const struct insn *n, enum space s
 /* Whether all addresses lie in size bytes from low and are aligned; *row: each is `bytes` after the one before. */
 static bool within(const uint64_t *x, uint64_t low, uint64_t size, uint32_t bytes, int begin, int end, bool *row)
 {
-    uint64_t bad = size < bytes, gaps = 0, most = size - bytes, first = x[begin];
+    uint64_t bad = size < bytes, gaps = 0, max_offset = size - bytes, first = x[begin];
     EACH_LANE
     {
-        bad |= (X - low > most) | (X & (bytes - 1));
+        bad |= (X - low > max_offset) | (X & (bytes - 1));
         gaps |= X ^ (first + (uint64_t)(i - begin) * bytes);
     }
     *row = gaps == 0;

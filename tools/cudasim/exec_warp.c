@@ -16,24 +16,24 @@ void run_shuffle(struct block *b, const struct insn *n, int warp, int lanes)
     EACH_MEMBER
     {
         int lane = LANE_OF(k), step = (int)(by[lane] & 31), clamp = (int)(bound[lane] & 31), mask = (int)(bound[lane] >> 8 & 31);
-        int most = (k & mask) | (clamp & ~mask), least = k & mask, j;
+        int last = (k & mask) | (clamp & ~mask), first = k & mask, j;
         bool inside;
         switch (n->select) {
         case 0:
             j = k ^ step;
-            inside = j <= most;
+            inside = j <= last;
             break;
         case 1:
             j = k + step;
-            inside = j <= most;
+            inside = j <= last;
             break;
         case 2:
             j = k - step;
-            inside = j >= most;
+            inside = j >= last;
             break;
         default:
-            j = least | (step & ~mask);
-            inside = j <= most;
+            j = first | (step & ~mask);
+            inside = j <= last;
             break;
         }
         if (!inside)

@@ -10,8 +10,8 @@
 #include "state.h"
 
 #define FIRST_ADDRESS 0x0000200000000000ull
-#define GAP 65536                 /* between allocations, so that a step too far hits none */
-#define FILLED_MOST (64ull << 20) /* what is larger stays unfilled (zeros), so that it costs no memory until used */
+#define GAP 65536                /* between allocations, so that a step too far hits none */
+#define FILLED_MAX (64ull << 20) /* what is larger stays unfilled (zeros), so that it costs no memory until used */
 
 static struct allocation **allocations; /* of the device, by rising address */
 static size_t count, room;
@@ -20,11 +20,11 @@ static size_t pinned_count, pinned_room;
 static uint64_t next_address = FIRST_ADDRESS, used;
 static int serials;
 
-static void add(struct allocation ***list, size_t *n, size_t *most, struct allocation *a)
+static void add(struct allocation ***list, size_t *n, size_t *capacity, struct allocation *a)
 {
-    if (*n == *most) {
-        *most = *most ? 2 * *most : 64;
-        *list = realloc(*list, *most * sizeof **list);
+    if (*n == *capacity) {
+        *capacity = *capacity ? 2 * *capacity : 64;
+        *list = realloc(*list, *capacity * sizeof **list);
         if (!*list)
             abort();
     }
@@ -53,7 +53,7 @@ struct allocation *memory_allocate(uint64_t size, bool variable)
     struct allocation *a = allocation(size);
     if (!a)
         return NULL;
-    if (size <= FILLED_MOST)
+    if (size <= FILLED_MAX)
         memset(a->host, 0xff, size);
     a->base = next_address;
     a->variable = variable;

@@ -199,7 +199,7 @@ int parse_operands(struct parser *p, struct operand *operands)
         return 0;
     do
         operand(p, &operands[count++]);
-    while (accept(p, ",") && count < OPERANDS_MOST + 4 && !p->failed);
+    while (accept(p, ",") && count < OPERANDS_MAX + 4 && !p->failed);
     expect(p, ";");
     return count;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLS_MOST 16
+#define CALLS_MAX 16
 
 static void skip_to(struct parser *p, const char *text)
 {
@@ -341,7 +341,7 @@ void parse_call(struct parser *p, bool predicated)
         argument_count = actuals(p, arguments);
     }
     expect(p, ";");
-    if (predicated || !f || f->kind != SYMBOL_FUNCTION || !f->place || p->depth >= CALLS_MOST) {
+    if (predicated || !f || f->kind != SYMBOL_FUNCTION || !f->place || p->depth >= CALLS_MAX) {
         parse_fail(p, line, "a call that is not simulated (indirect, predicated, recursive or undefined): %.*s",
                    (int)name->length, name->text);
         return;
@@ -382,13 +382,13 @@ static void kernel_head(struct parser *p, struct kernel *k)
     }
     while (!p->failed && !token_is(p->at, "{")) {
         const struct token *t = next(p);
-        bool most = token_is(t, ".maxntid") || token_is(t, ".reqntid");
+        bool limits_threads = token_is(t, ".maxntid") || token_is(t, ".reqntid");
         if (p->at->kind == TOKEN_END)
             parse_fail(p, t->line, "a kernel without a body");
-        if (most) {
-            k->threads_most = 1;
+        if (limits_threads) {
+            k->max_threads = 1;
             do
-                k->threads_most *= (uint32_t)strtoul(next(p)->text, NULL, 10);
+                k->max_threads *= (uint32_t)strtoul(next(p)->text, NULL, 10);
             while (accept(p, ","));
         }
     }

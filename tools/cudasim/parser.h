@@ -106,7 +106,7 @@ void operand_word(struct parser *p, const struct token *t, struct operand *o);
 enum type type_named(const char *text, size_t length);
 /* Reads the instruction at p->at after its predicate up to and with its semicolon. */
 void decode(struct parser *p, bool predicated, bool negated, uint32_t predicate);
-/* Operands up to the semicolon (which is taken); at most OPERANDS_MOST + 4. Returns their number. */
+/* Operands up to the semicolon (which is taken); at most OPERANDS_MAX + 4. Returns their number. */
 int parse_operands(struct parser *p, struct operand *operands);
 void operands_free(struct operand *operands, int count);
 /* After `call`: reads the rest and inlines the function. */

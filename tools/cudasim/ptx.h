@@ -68,8 +68,8 @@ enum special {
     DYNAMIC_BASE64,
 };
 
-#define OPERANDS_MOST 20
-#define LANES_MOST 1024
+#define OPERANDS_MAX 20
+#define LANES_MAX 1024
 /* Generic addresses of shared, local and parameter memory lie in windows of their own. */
 #define WINDOW_SHARED 0x0000100000000000ull
 #define WINDOW_LOCAL 0x0000110000000000ull
@@ -83,8 +83,8 @@ typedef void (*run_fn)(struct block *block, const struct insn *insn, int begin, 
 
 struct insn {
     run_fn run;
-    uint32_t operand[OPERANDS_MOST];
-    uint8_t width[OPERANDS_MOST]; /* bytes a lane of the register behind the operand */
+    uint32_t operand[OPERANDS_MAX];
+    uint8_t width[OPERANDS_MAX]; /* bytes a lane of the register behind the operand */
     uint8_t count;
     uint8_t control;               /* enum control */
     uint8_t rounding;              /* enum rounding */
@@ -131,7 +131,7 @@ struct kernel {
     uint32_t local_bytes;  /* of local memory, a lane */
     uint32_t shared_bytes; /* static */
     uint32_t granule;      /* the smallest access to shared memory, for the check of races */
-    uint32_t threads_most; /* .maxntid, or 0 */
+    uint32_t max_threads;  /* .maxntid, or 0 */
     int shared_dynamic;    /* an extern array is used */
     int dynamic_granted;   /* cuFuncSetAttribute */
 };

@@ -397,18 +397,18 @@ static void integer_atomics_in_both_memories(void **unused)
     enum { N = 1000 };
     static int x[N];
     int total = 0, sum = 0, n = N;
-    unsigned highest = 0, most = 0;
+    unsigned highest = 0, largest = 0;
     for (int i = 0; i < N; i++) {
         x[i] = i * 7919 % 1009;
         sum += x[i];
-        most = (unsigned)x[i] > most ? (unsigned)x[i] : most;
+        largest = (unsigned)x[i] > largest ? (unsigned)x[i] : largest;
     }
     CUdeviceptr px = device_new(x, sizeof x), pt = device_new(&total, 4), ph = device_new(&highest, 4);
     assert_ok(launch(kernel("math", "atomics"), 4, 256, ARGS(&pt, &ph, &px, &n)));
     read_back(&total, pt, 4);
     read_back(&highest, ph, 4);
     assert_int_equal(total, sum);
-    assert_int_equal(highest, most);
+    assert_int_equal(highest, largest);
 }
 
 static void tensor_cores_with_16_bit_and_tf32_inputs(void **unused)
@@ -450,9 +450,9 @@ static uint32_t bits(float f)
     return bits_of_float(f);
 }
 
-static int clamped(long long v, int least, int most)
+static int clamped(long long v, int low, int high)
 {
-    return (int)(v < least ? least : v > most ? most : v);
+    return (int)(v < low ? low : v > high ? high : v);
 }
 
 static void rare_forms_of_instructions(void **unused)

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/number.h"
 #include "text/chat/inside.h"
 
 /* The spans of a message's turn; -1: none. `own`: those with bytes of the message itself. */
@@ -142,11 +143,11 @@ static int64_t begin_of(const struct masker *m, int64_t message, const struct tu
         before = m->row->message[text->span[i].message].speaker;
     }
     bool known = text->span[turn->first].turn == message;
-    int64_t start = known && text->span[turn->first].begin > anchor ? text->span[turn->first].begin : anchor;
+    int64_t start = known ? max(text->span[turn->first].begin, anchor) : anchor;
     int64_t begin = prompt_end(m->template, &text->text, anchor, start, first, before);
     if (begin < 0 && (!known || !own))
         return own ? first : -1;
-    return begin < start ? start : begin;
+    return max(begin, start);
 }
 
 static void find_turns(const struct masker *m, struct turn *turns, int64_t count)

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/number.h"
 #include "text/chat/inside.h"
 
 #define USER "{\"role\": \"user\", \"content\": \"x\"}"
@@ -44,7 +45,7 @@ static int64_t whole_markers(const char *text, int64_t size)
 
 static int64_t common(const char *text, int64_t size, const struct piece *prompt)
 {
-    int64_t n = 0, end = size < prompt->size ? size : prompt->size;
+    int64_t n = 0, end = min(size, prompt->size);
     while (n < end && text[n] == prompt->text[n])
         n++;
     return n < end ? whole_markers(text, n) : n;
@@ -163,7 +164,7 @@ int64_t prompt_end(const struct chat_template *template, const struct buffer *te
         memcmp(data + anchor, after->text, (size_t)after->size) == 0)
         return anchor + after->size;
     int64_t begin = after->size ? anchor + common(data + anchor, first - anchor, after) : anchor;
-    int64_t found = search(data, turn > anchor ? turn : anchor, first, &template->added);
+    int64_t found = search(data, max(turn, anchor), first, &template->added);
     if (found > begin)
         begin = found;
     return begin > anchor ? begin : -1;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "text/jinja/run.h"
 
 static enum status bind_keywords(struct render *render, const struct node *node, const struct args *args, struct frame *frame)
@@ -160,8 +161,7 @@ static enum status global_raise(struct render *render, struct value self, const 
     struct value message = {0};
     TRY(args_bind(render, args, "raise_exception", "message", 1, &message));
     TRY(value_string(render, message, &message));
-    return render_fail(render, ERR_DATA, "the template refuses: %.*s", (int)(message.text->size < 400 ? message.text->size : 400),
-                       message.text->data);
+    return render_fail(render, ERR_DATA, "the template refuses: %.*s", (int)min(message.text->size, 400), message.text->data);
 }
 
 static enum status global_strftime(struct render *render, struct value self, const struct args *args, struct value *out)

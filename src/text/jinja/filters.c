@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "text/jinja/pick.h"
 
 static enum status length(struct render *render, struct value self, const struct args *args, struct value *out)
@@ -75,7 +76,7 @@ static enum status tojson(struct render *render, struct value self, const struct
         if (width >= (int64_t)sizeof spaces)
             return render_fail(render, ERR_UNSUPPORTED, "tojson with an indent of %lld", (long long)width);
         struct value indent;
-        TRY(value_text(render, spaces, width < 0 ? 0 : width, NO_MESSAGE, &indent));
+        TRY(value_text(render, spaces, max(width, 0), NO_MESSAGE, &indent));
         style.indent = indent.text;
     }
     if (v[2].kind == VALUE_TUPLE || v[2].kind == VALUE_LIST) {

@@ -2,11 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "text/jinja/value.h"
 
 static enum status unknown(struct render *render, const struct text *text, int64_t at)
 {
-    int64_t end = text->size - at < 12 ? text->size : at + 12;
+    int64_t end = min(text->size, at + 12);
     return render_fail(render, ERR_UNSUPPORTED, "the format '%.*s'", (int)(end - at), text->data + at);
 }
 

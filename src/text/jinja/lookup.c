@@ -2,6 +2,7 @@
  * and then among the items, a subscript the other way round; what is not there is undefined, not an error. */
 #include <string.h>
 
+#include "base/number.h"
 #include "text/jinja/value.h"
 
 enum status method_bind(struct render *render, struct value self, const struct function *function, struct value *out)
@@ -125,7 +126,7 @@ static enum status slice_range(struct render *render, const struct value part[3]
         if (!given[i])
             number[i] = (i == 0) == (*step > 0) ? low : high;
         else if (number[i] < 0)
-            number[i] = number[i] + length < low ? low : number[i] + length;
+            number[i] = max(number[i] + length, low);
         else if (number[i] > high)
             number[i] = high;
     }

@@ -333,6 +333,17 @@ static enum status parse_body(struct parser *parser, const char *const *ends, st
     return OK;
 }
 
+static enum status parse_source(struct jinja *jinja, const char *source, int64_t length, const char *where, struct token **tokens)
+{
+    jinja->where = arena_text(&jinja->arena, where, (int64_t)strlen(where));
+    if (!jinja->where)
+        return ERR_MEMORY;
+    TRY(jinja_lex(jinja, source, length, tokens));
+    struct parser parser = {.jinja = jinja, .token = *tokens};
+    TRY(parse_body(&parser, NULL, &jinja->body));
+    return jinja_resolve(jinja);
+}
+
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where)
 {
     *out = NULL;
@@ -340,20 +351,12 @@ enum status jinja_parse(struct jinja **out, const char *source, int64_t length, 
     if (!jinja)
         return ERR_MEMORY;
     struct token *tokens = NULL;
-    enum status status = ERR_MEMORY;
-    jinja->where = arena_text(&jinja->arena, where, (int64_t)strlen(where));
-    if (!jinja->where)
-        goto failed;
-    TRY_GOTO(jinja_lex(jinja, source, length, &tokens), failed);
-    struct parser parser = {.jinja = jinja, .token = tokens};
-    TRY_GOTO(parse_body(&parser, NULL, &jinja->body), failed);
-    TRY_GOTO(jinja_resolve(jinja), failed);
+    enum status status = parse_source(jinja, source, length, where, &tokens);
     memory_free(tokens);
-    *out = jinja;
-    return OK;
-failed:
-    memory_free(tokens);
-    jinja_free(jinja);
+    if (status == OK)
+        *out = jinja;
+    else
+        jinja_free(jinja);
     return status;
 }
 

@@ -1,6 +1,7 @@
 /* Order: sort, dictsort, unique, min and max. A stable merge sort that can fail, because comparing can. */
 #include <string.h>
 
+#include "base/number.h"
 #include "text/jinja/value.h"
 
 struct keyed {
@@ -11,7 +12,7 @@ static enum status merge(struct render *render, struct keyed *a, struct keyed *s
 {
     for (int64_t width = 1; width < count; width *= 2) {
         for (int64_t begin = 0; begin < count; begin += 2 * width) {
-            int64_t middle = begin + width < count ? begin + width : count;
+            int64_t middle = min(begin + width, count);
             int64_t end = begin + 2 * width < count ? begin + 2 * width : count;
             int64_t i = begin, j = middle;
             for (int64_t k = begin; k < end; k++) {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 enum status render_fail(struct render *render, enum status code, const char *format, ...)
 {
     char text[512];
@@ -33,7 +35,7 @@ enum status render_alloc(struct render *render, int64_t count, int64_t size, voi
     memset(out, 0, sizeof(void *));
     if (count < 0 || __builtin_mul_overflow(count, size, &bytes) || bytes > render->left.memory - 16)
         return render_fail(render, ERR_LIMIT, "the template makes values that are too large; its budget of memory is used up");
-    bytes = (bytes + 15) / 16 * 16;
+    bytes = round_up(bytes, 16);
     render->left.memory -= bytes;
     struct arena *arena = render->arena;
     void *p = arena->next;
@@ -229,7 +231,7 @@ static int number_order(struct value a, struct value b)
 
 static enum status text_order(struct render *render, const struct text *a, const struct text *b, int *out)
 {
-    int64_t n = a->size < b->size ? a->size : b->size;
+    int64_t n = min(a->size, b->size);
     *out = n ? memcmp(a->data, b->data, (size_t)n) : 0; /* UTF-8 sorts as its code points do */
     if (*out == 0)
         *out = (a->size > b->size) - (a->size < b->size);
@@ -305,7 +307,7 @@ enum status value_compare(struct render *render, struct value a, struct value b,
         return text_order(render, a.text, b.text, out);
     if ((a.kind == VALUE_LIST || a.kind == VALUE_TUPLE) && a.kind == b.kind) {
         TRY(render_enter(render));
-        int64_t i = 0, n = a.list->count < b.list->count ? a.list->count : b.list->count;
+        int64_t i = 0, n = min(a.list->count, b.list->count);
         bool equal = true;
         for (; i < n; i++) {
             TRY(value_equal(render, a.list->item[i], b.list->item[i], &equal));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 
 /* A longer token would let a small file make the search slow. */
@@ -122,7 +123,7 @@ enum status added_split(const struct added *added, const struct added_set *set, 
         if (token->strip_left) {
             for (int64_t b; begin > done && (b = utf8_before(text, begin), utf8_decode(text + b, &code), utf8_is_space(code));)
                 begin = b;
-            begin = begin < done ? done : begin;
+            begin = max(begin, done);
         }
         if (token->strip_right)
             for (int n; end < length && (n = utf8_decode(text + end, &code), utf8_is_space(code));)
@@ -140,7 +141,7 @@ enum status added_split(const struct added *added, const struct added_set *set, 
 static int compare(const void *a, const void *b)
 {
     const struct added_token *x = *(const struct added_token *const *)a, *y = *(const struct added_token *const *)b;
-    int64_t shared = x->pattern_length < y->pattern_length ? x->pattern_length : y->pattern_length;
+    int64_t shared = min(x->pattern_length, y->pattern_length);
     int order = memcmp(x->pattern, y->pattern, (size_t)shared);
     return order ? order : (x->pattern_length > y->pattern_length) - (x->pattern_length < y->pattern_length);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/bpe.h"
@@ -92,7 +93,7 @@ static enum status put_pairs(struct bpe *bpe, const struct bpe_pair *pairs, int6
             const char *text = left < 0 ? p->left : right < 0 ? p->right : joined->data;
             int64_t length = left < 0 ? p->left_length : right < 0 ? p->right_length : joined->size;
             return fail(ERR_FORMAT, "%s: merge %lld names a token that is not in the vocabulary: \"%.*s\"", where, (long long)i,
-                        (int)(length < 60 ? length : 60), text);
+                        (int)min(length, 60), text);
         }
         put_merge(bpe, left, right, (int32_t)i, id);
     }

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "text/unicode.h"
 
 #define PC "\\p{Pc}"
@@ -24,7 +25,7 @@ static enum status refuse(const struct reader *r, const char *from, const char *
 {
     int64_t left = r->end - from;
     return fail(ERR_UNSUPPORTED, "%s: the pattern uses %s, at \"%.*s\", which hone does not support", r->where, what,
-                (int)(left < 20 ? left : 20), from);
+                (int)min(left, 20), from);
 }
 
 static enum status put(const struct reader *r, const char *text)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "text/tokenizer/parts.h"
 #include "text/tokenizer/regex.h"
 #include "text/unicode.h"
@@ -11,7 +12,7 @@ enum { ADDED = 1, SPECIAL = 2 };
 
 enum status tokenizer_finish(struct tokenizer *t)
 {
-    t->limit = t->vocabulary.limit > t->added.limit ? t->vocabulary.limit : t->added.limit;
+    t->limit = max(t->vocabulary.limit, t->added.limit);
     t->flags = memory_alloc(t->limit);
     t->added_index = memory_alloc(t->limit * (int64_t)sizeof *t->added_index);
     if (!t->flags || !t->added_index)

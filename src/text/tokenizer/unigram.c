@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 
 static const double UNKNOWN_PENALTY = 10;
@@ -124,7 +125,7 @@ enum status unigram_encode(const struct unigram *u, const char *text, int64_t le
 static int compare(const void *a, const void *b, void *context)
 {
     const struct vocabulary_token *tokens = context, *x = &tokens[*(const int32_t *)a], *y = &tokens[*(const int32_t *)b];
-    int order = memcmp(x->text, y->text, (size_t)(x->length < y->length ? x->length : y->length));
+    int order = memcmp(x->text, y->text, (size_t)min(x->length, y->length));
     return order ? order : (x->length > y->length) - (x->length < y->length);
 }
 

@@ -4,17 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 /* Ids may have holes, but the tables are as long as the largest id: it may not be absurd for the size of the file. */
 enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 8 };
 
 static enum status check_ids(struct vocabulary *v, const struct vocabulary_item *items, int64_t count, const char *where)
 {
-    int64_t most = count > SPARSE_FREE / SPARSE_FACTOR ? count * SPARSE_FACTOR : SPARSE_FREE;
-    most = most > INT32_MAX ? INT32_MAX : most;
+    int64_t limit = count > SPARSE_FREE / SPARSE_FACTOR ? count * SPARSE_FACTOR : SPARSE_FREE;
+    limit = min(limit, INT32_MAX);
     for (int64_t i = 0; i < count; i++) {
-        if (items[i].id < 0 || items[i].id >= most)
+        if (items[i].id < 0 || items[i].id >= limit)
             return fail(ERR_FORMAT, "%s: the id of token \"%.*s\" must be a whole number from 0 to %lld", where,
-                        (int)(items[i].length < 60 ? items[i].length : 60), items[i].text, (long long)most - 1);
+                        (int)min(items[i].length, 60), items[i].text, (long long)limit - 1);
         v->limit = items[i].id >= v->limit ? items[i].id + 1 : v->limit;
     }
     return OK;

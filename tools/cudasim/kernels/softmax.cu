@@ -4,20 +4,20 @@ extern "C" __global__ void __launch_bounds__(128) softmax(float *y, float *lse, 
     __shared__ float part[128];
     int lane = threadIdx.x;
     const float *row = x + (long long)blockIdx.x * C;
-    float most = -3.402823466e38f, sum = 0;
+    float largest = -3.402823466e38f, sum = 0;
     for (int c = lane; c < C; c += 128)
-        most = fmaxf(most, row[c]);
-    part[lane] = most;
+        largest = fmaxf(largest, row[c]);
+    part[lane] = largest;
     __syncthreads();
     for (int half = 64; half > 0; half >>= 1) {
         if (lane < half)
             part[lane] = fmaxf(part[lane], part[lane + half]);
         __syncthreads();
     }
-    most = part[0];
+    largest = part[0];
     __syncthreads();
     for (int c = lane; c < C; c += 128)
-        sum += exp2f((row[c] - most) * 1.44269504f);
+        sum += exp2f((row[c] - largest) * 1.44269504f);
     part[lane] = sum;
     __syncthreads();
     for (int half = 64; half > 0; half >>= 1) {
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(128) softmax(float *y, float *lse, 
     }
     sum = part[0];
     for (int c = lane; c < C; c += 128)
-        y[(long long)blockIdx.x * C + c] = exp2f((row[c] - most) * 1.44269504f) / sum;
+        y[(long long)blockIdx.x * C + c] = exp2f((row[c] - largest) * 1.44269504f) / sum;
     if (lane == 0)
-        lse[blockIdx.x] = most + log2f(sum) * 0.69314718f;
+        lse[blockIdx.x] = largest + log2f(sum) * 0.69314718f;
 }
