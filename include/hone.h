@@ -2,7 +2,7 @@
  *
  * Every function that can fail returns a hone_status; hone_error() then says what went wrong, where, and what to do. Handles
  * are independent of each other: each is used by one thread at a time, and different threads may use different handles at once.
- * What a function creates is released by the matching _destroy or _close; NULL is fine there. The library never prints, exits or
+ * What a function creates is released by the matching _destroy or _close, which accept NULL. The library never prints, exits or
  * aborts: messages go to the sink that hone_set_log sets.
  *
  *     hone_options *options;
@@ -19,7 +19,7 @@
  *     hone_trainer_close(trainer);
  *     hone_options_destroy(options);
  *
- * examples/embed.c brings its own data and decides on every step.
+ * examples/embed.c brings its own data and decides about every step.
  */
 #ifndef HONE_H
 #define HONE_H
@@ -63,9 +63,9 @@ HONE_API hone_status hone_options_create(hone_options **out, const char *command
 HONE_API void hone_options_destroy(hone_options *options);
 HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value);
 HONE_API hone_status hone_options_load(hone_options *options, const char *yaml_path);
-HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* what follows `hone COMMAND` */
+HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* the arguments after `hone COMMAND` */
 
-/* An option's value as text, "" where there is none. It belongs to the options and holds until the next call with this key. */
+/* An option's value as text, "" if it has none. It belongs to the options and is valid until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
 
 /* --- models ------------------------------------------------------------------------------------------------------------ */
@@ -84,18 +84,18 @@ typedef struct hone_eval_result {
     double startup_seconds;  /* from the process's start to the first program's start */
     double seconds;          /* of the programs */
     int64_t planned_bytes;   /* what `hone plan` says for the device's blocks */
-    int64_t allocated_bytes; /* what was allocated; mapped files not among them */
+    int64_t allocated_bytes; /* what was allocated, without mapped files */
     int64_t mapped_bytes;
     int64_t peak_bytes;     /* planned for the whole process */
     int64_t peak_rss_bytes; /* measured */
     char dtype[16], device[16];
 } hone_eval_result;
 
-/* Told after every micro-batch; return 0 to go on, anything else to stop with HONE_ERR_STOPPED. */
+/* Called after every micro-batch; return 0 to continue, anything else to stop with HONE_ERR_STOPPED. */
 typedef int (*hone_progress)(void *context, int64_t batches_done, int64_t batches, int64_t tokens_done, double seconds);
 
 /* Reads or encodes the data that the option data names and says what was used of it and what was not: a JSON object, to be
- * released with hone_text_destroy. hone_eval does the same where nobody has asked before. */
+ * released with hone_text_destroy. hone_eval does the same if this was not called before. */
 HONE_API hone_status hone_eval_data(hone_model *model, char **json);
 
 /* The loss over the data that the option data names. `progress` may be NULL. */
@@ -108,17 +108,17 @@ typedef struct hone_generate_result {
     double startup_seconds, prefill_seconds, decode_seconds;
 } hone_generate_result;
 
-/* Gets whole characters of the answer as they are made; return 0 to go on. */
+/* Gets whole characters of the answer as they are generated; return 0 to continue. */
 typedef int (*hone_text_sink)(void *context, const char *text, size_t length);
 
-/* Answers the option prompt. */
+/* Answers the prompt of the option prompt. */
 HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void *context, hone_generate_result *result);
 
 /* --- training ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct hone_trainer hone_trainer;
 
-/* What a trainer is to be ready for, beside training; its programs take memory. */
+/* What a trainer must be ready for besides training; its programs take memory. */
 enum {
     HONE_TRAINER_SAMPLE = 1, /* hone_trainer_sample, with the option sample_length */
     HONE_TRAINER_LOGITS = 2, /* hone_trainer_forward_backward_with */
@@ -126,7 +126,7 @@ enum {
 
 /* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. All programs are planned
  * and prepared, all memory is allocated, and with the option resume the state is that of the checkpoint: afterwards a step
- * allocates nothing. The options data and output may be missing where hone_train is not used. */
+ * allocates nothing. The options data and output may be missing if hone_train is not used. */
 HONE_API hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for);
 HONE_API void hone_trainer_close(hone_trainer *trainer);
 
@@ -147,11 +147,11 @@ typedef struct hone_trainer_info {
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);
 
-/* What was used of the training data and what was not, and below "eval" the same of the validation data: a JSON object, to be
+/* What was used of the training data and what was not, and under "eval" the same for the validation data: a JSON object, to be
  * released with hone_text_destroy. */
 HONE_API hone_status hone_trainer_data(hone_trainer *trainer, char **json);
 
-/* A sequence of tokens. weights[i] says how much the loss of ids[i], predicted from the tokens before it, counts; weights[0] is
+/* A sequence of tokens. weights[i] is the weight of the loss of ids[i], predicted from the tokens before it; weights[0] is
  * not used, and NULL means 1 for all others. */
 typedef struct hone_sequence {
     const int32_t *ids;
@@ -167,14 +167,15 @@ typedef struct hone_loss {
 } hone_loss;
 
 /* Adds the gradients of the sequences' losses to the sums that the next hone_trainer_optim_step divides by the sum of all weights
- * since the one before. May be called any number of times; the sequences are packed into micro-batches as they fit. If one of
+ * since the previous one. May be called any number of times; the sequences are packed into micro-batches as they fit. If one of
  * them cannot be used, none is added. */
 HONE_API hone_status hone_trainer_forward_backward(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
                                                    hone_loss *loss);
 
-/* The same with the caller's own loss: `gradient` is told the logits (rows, vocabulary) behind the tokens [first, first + rows)
- * of a sequence and writes the gradient of its loss by them (zeroed before) and adds the loss itself to *loss. The optimizer's
- * divisor grows by the weight of the sequences as above. Return 0 to go on; what was added until then stays in the sums. */
+/* The same with the caller's own loss: `gradient` gets the logits (rows, vocabulary) after the tokens [first, first + rows) of
+ * a sequence, writes the gradient of its loss with respect to them (zeroed before the call) and adds the loss to *loss. The
+ * optimizer's divisor grows by the weight of the sequences as above. Return 0 to continue; what was added so far stays in the
+ * sums. */
 typedef int (*hone_logits_gradient)(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
                                     const float *logits, float *gradient, double *loss);
 HONE_API hone_status hone_trainer_forward_backward_with(hone_trainer *trainer, const hone_sequence *sequences, int64_t count,
@@ -200,10 +201,10 @@ HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
 HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_text_sink sink,
                                          void *context, hone_generate_result *result);
 
-/* The adapter in PEFT's layout, or the model in Hugging Face's, into a directory that is made if need be. */
+/* Writes the adapter in PEFT's layout, or the model in Hugging Face's, to a directory, which is created if missing. */
 HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 
-/* The whole state (the above, the optimizer, the place in the data): a run that loads it goes on as if it had not been
+/* The whole state (the above, the optimizer, the place in the data): a run that loads it resumes as if it had not been
  * interrupted. */
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
@@ -219,7 +220,7 @@ typedef enum hone_event_kind {
 typedef struct hone_event {
     size_t size;
     hone_event_kind kind;
-    int64_t step, steps;      /* done, of all */
+    int64_t step, steps;      /* done so far, and in all */
     double seconds;           /* since the first step of this process began */
     double tokens_per_second; /* over the last steps */
     const hone_step *last;    /* NULL before the first step */
@@ -229,20 +230,20 @@ typedef struct hone_event {
     int64_t under_way; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
 } hone_event;
 
-/* Return 0 to go on; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED. A
- * step that is under way is finished first, and told of. While one is, sequences and steps cannot be added and the state cannot
- * be saved or loaded by hand (HONE_ERR_ARGUMENT), and what hone_trainer_save, _eval and _sample see is its result. */
+/* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
+ * A step that is under way is finished first, with its own event. Until then, sequences and steps cannot be added and the state
+ * cannot be saved or loaded by hand (HONE_ERR_ARGUMENT), and hone_trainer_save, _eval and _sample see the result of that step. */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {
     size_t size;
-    int64_t steps;                    /* done, those of earlier processes too */
+    int64_t steps;                    /* done, including those of earlier processes */
     double loss;                      /* of the last step */
     double eval_loss, best_eval_loss; /* NaN without validation data */
     double seconds;
     int64_t tokens, trained_tokens; /* of this process */
     int64_t skipped_steps;
-    char output[4096], checkpoint[4096], best_checkpoint[4096]; /* paths; "" where there is none */
+    char output[4096], checkpoint[4096], best_checkpoint[4096]; /* paths; "" if there is none */
 } hone_train_result;
 
 /* The whole run: steps, validation, metrics.jsonl, checkpoints, and at the end the adapter or model in the option output.
@@ -264,16 +265,16 @@ HONE_API hone_status hone_inspect_model(const hone_options *options, char **json
  * names. Rows that cannot be used are a part of the report, not an error. */
 HONE_API hone_status hone_inspect_data(const hone_options *options, char **json);
 
-/* The kernels that runs of a model with these options need on CUDA, and which of them the cache has for each of the option
- * target's: in the directory that the option output names, or where runs keep them. */
+/* The kernels that runs of a model with these options need on CUDA, and which of them are in the cache for each target of the
+ * option target: in the directory that the option output names, or where runs keep them. */
 HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);
 
 /* Compiles them for these targets into that directory. A run with HONE_CACHE set to it compiles nothing and needs no NVRTC. Needs
  * no driver and no card. */
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
 
-/* What a training step makes the device do, and how long it takes: a few steps on made-up tokens (option count: every launch and
- * copy; option graph: captured against uncaptured steps on CUDA). */
+/* What a training step makes the device do, and how long it takes: a few steps on synthetic tokens (option count: every launch
+ * and copy; option graph: captured against uncaptured steps on CUDA). */
 HONE_API hone_status hone_bench(const hone_options *options, char **json);
 
 /* The devices of this machine, and what was not found. */

@@ -10,9 +10,13 @@ used; links lead to files that exist, and so do paths in `code`; every contract 
 import pathlib
 import re
 import sys
+import tokenize
 
 COLUMNS = 100
-SOURCES = ["tests/contract/*.[ch]", "tests/device/tile.c"]  # only their words are checked
+# Only the words of these are checked: in Python those of comments and strings, elsewhere all.
+SOURCES = [f"{folder}/**/*.{ending}" for ending in ("c", "h", "def", "kl", "cu", "py") for folder in
+           [f"src/{area}" for area in "base text data device tensor config cli api run".split()] + ["include", "tools/cudasim"] +
+           [f"tests/{kind}" for kind in "unit oracle fuzz e2e device ops contract".split()]]
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.
 GENERATED = {"docs/options.md", "docs/ops.md", "docs/kernels.md"}
@@ -27,6 +31,8 @@ WORDS = {
     r"the most tokens": "the maximum number of tokens",
     r"the least number": "the minimum",
     r"put in line|queued? up": "enqueue",
+    r"in front of": "before",
+    r"made[- ]up": "synthetic",
 }
 WORDS = [(re.compile(rf"\b(?:{phrase})\b", re.I), instead) for phrase, instead in WORDS.items()]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -46,6 +52,17 @@ def prose(text):
         elif not fenced and not indented:
             yield number, line
         before = line
+
+
+def source(file):
+    """The lines of a source that may hold words, with their numbers."""
+    if file.suffix != ".py":
+        yield from enumerate(file.read_text().splitlines(), 1)
+        return
+    with tokenize.open(file) as text:
+        for token in tokenize.generate_tokens(text.readline):
+            if token.type == tokenize.COMMENT or "STRING" in tokenize.tok_name[token.type]:
+                yield from enumerate(token.string.splitlines(), token.start[0])
 
 
 def check_words(path, number, line):
@@ -84,7 +101,7 @@ def check_all(root):
     pages = sorted({file for pattern in PAGES for file in root.glob(pattern)})
     found = [what for file in pages for what in check(file.relative_to(root).as_posix(), file.read_text(), exists)]
     for file in (file for pattern in SOURCES for file in root.glob(pattern)):
-        for number, line in enumerate(file.read_text().splitlines(), 1):
+        for number, line in source(file):
             found += check_words(file.relative_to(root).as_posix(), number, line)
     found += check_contracts((root / "tests/CMakeLists.txt").read_text(), (root / "docs/contracts.md").read_text())
     if not pages:
@@ -97,7 +114,7 @@ def self_test():
     def exists(path):
         return "*" in path or str(pathlib.PurePosixPath(path)) in files
     bad = ["word " * 21, "The way back.", "What is Behind it.", "to whom", "the most tokens of a row", "it is queued up",
-           "- a list\n    - " + "word " * 20, "[a](b.md)", "see `src/b.c`", "| a table | with `src/b.c` |",
+           "in front of it", "made-up tokens", "- a list\n    - " + "word " * 20, "[a](b.md)", "see `src/b.c`", "| a table | with `src/b.c` |",
            "| a table | of what is behind |"]
     good = ["word " * 20, "x" * 200, "| " + "word " * 40 + "|", "```\n" + "word " * 40 + "\n```",
             "    the way back\n\n    the way back", "`behind`",

@@ -5,10 +5,10 @@
 
 enum { BATCH_USUAL = 4, LENGTH_USUAL = 128, STEPS_USUAL = 8 };
 
-/* How much faster a captured step is to be than a launched one. */
+/* The goal: how much faster a captured step should be than a launched one. */
 static const double graph_goal = 1.10;
 
-/* What a measurement takes where nothing was said: a small step that is one micro-batch. */
+/* Defaults of a measurement: a small step that is one micro-batch. */
 static void fill_in(struct options *v)
 {
     int64_t tokens;

@@ -11,13 +11,13 @@ struct hone_options {
     struct arena arena;
     struct options values;
     enum user_command command;
-    struct buffer text[OPTIONS]; /* hone_options_get's answers */
+    struct buffer text[OPTIONS]; /* the results of hone_options_get */
 };
 
 struct hone_model {
     struct hone_options *options;
     struct chat *chat; /* NULL until it is needed */
-    struct data data;  /* of hone_eval; row_count 0 until it is needed */
+    struct data data;  /* for hone_eval; row_count is 0 until it is needed */
 };
 
 struct hone_trainer {
@@ -29,7 +29,7 @@ struct hone_trainer {
 /* A new handle with the same values. */
 enum status options_copy(struct hone_options **out, const struct hone_options *from);
 
-/* Fails where the options name no model's directory. */
+/* Fails if the options do not name a model's directory. */
 enum status need_model(const struct hone_options *options);
 
 /* The session that the options ask for. */

@@ -1,7 +1,7 @@
 /* hone.h: a data set as the model will see it, as JSON.
  *
- * The idea: blocks of rows are encoded and checked by all cores, and of each row only numbers are kept; rows that are shown, or
- * whose error is told, are encoded once more.
+ * The idea: blocks of rows are encoded and checked on all cores, and only numbers are kept of each row; rows that are shown, or
+ * whose error is reported, are encoded again.
  */
 #include <string.h>
 
@@ -145,7 +145,7 @@ static enum status tell_error(struct inspection *in, int64_t i, const struct che
     enum row_kind kind;
     enum status status = encode(in, &in->block.rows[i], &row, &kind);
     chat_row_free(&row);
-    if (status == OK) /* what failed before and not now was memory */
+    if (status == OK) /* only memory can fail once and not again */
         return fail(ERR_MEMORY, "out of memory while encoding rows");
     if (status != ERR_DATA && status != ERR_LIMIT)
         return fail_at(status, "%s:%lld: ", source_path(in->source, place->file), (long long)place->line);
@@ -172,7 +172,7 @@ static enum status take_row(struct inspection *in, int64_t i)
     return in->rows <= in->options->rows || in->options->row ? show_row(in, i, &place) : OK;
 }
 
-/* The one row that is asked for: those before it are counted and no more. */
+/* The one row that was asked for: those before it are only counted. */
 static enum status find_row(struct inspection *in)
 {
     int64_t wanted = in->options->row;
@@ -266,7 +266,7 @@ static json_t *shown_json(const void *record)
     return json_incref(((const struct inspection *)record)->shown);
 }
 
-/* Of a row that is asked for alone those before it are no part. */
+/* A report on a single row leaves out those before it. */
 static json_t *rows_json(const void *record)
 {
     const struct inspection *in = record;

@@ -1,4 +1,4 @@
-/* hone.h: the kernels of a model's runs, read off the programs that the runs would prepare. */
+/* hone.h: the kernels of a model's runs, taken from the programs that the runs would prepare. */
 #include <stdio.h>
 #include <string.h>
 

@@ -208,7 +208,7 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
         status = options_need(values, m->options->command, OPTION_prompt);
     if (status == OK && !m->chat)
         status = chat_open(&m->chat, values->model_name_or_path);
-    process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
+    process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
     if (status == OK) {
         stream.tokenizer = chat_tokenizer(m->chat);
         status = answer_encode(m->chat, values->system, values->prompt, values->raw, &row);

@@ -51,7 +51,7 @@ static json_t *blocks_json(const void *record)
     add_row(rows, "weights in mapped files", mapped);
     add_row(rows, "context (estimate)", plan->costs.context);
     add_row(rows, "kernels (estimate)", plan->costs.modules);
-    add_row(rows, "workspace of products", plan->costs.workspace);
+    add_row(rows, "workspace of matmuls", plan->costs.workspace);
     add_row(rows, "graphs (estimate)", plan->costs.graphs);
     add_row(rows, "the process itself", plan->process_bytes);
     return rows;
@@ -237,7 +237,7 @@ static json_t *text_json(const struct chat *chat)
     return json_pack("{s:I, s:o}", "vocabulary", (json_int_t)tokenizer_vocabulary(chat_tokenizer(chat)), "end_of_turn", ids);
 }
 
-/* Builds the smallest program, so that a tensor that is missing or of a wrong shape is found here and not in a run. */
+/* Builds the smallest program, so that a missing tensor or a wrong shape is found here and not in a run. */
 static enum status inspect(const struct options *values, char **json)
 {
     struct session s;
@@ -267,7 +267,7 @@ hone_status hone_inspect_model(const hone_options *options, char **json)
     return (hone_status)(status == OK ? inspect(&options->values, json) : status);
 }
 
-/* The README says the same; tests hold the two together. */
+/* The README says the same; a test compares the two. */
 static const char tried[] =
     "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator";
 

@@ -1,4 +1,4 @@
-/* Whole characters out of bytes that come in pieces. */
+/* Whole characters from bytes that come in pieces. */
 #include "api/stream.h"
 
 #include <string.h>

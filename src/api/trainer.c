@@ -94,7 +94,7 @@ hone_status hone_trainer_data(hone_trainer *handle, char **json)
 struct hook {
     hone_logits_gradient call;
     void *context;
-    int64_t first; /* of the sequences at once */
+    int64_t first; /* of the sequences in this call */
 };
 
 static bool ask(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,

@@ -1,4 +1,4 @@
-/* The environment's words on caches. */
+/* The cache directory, from the environment. */
 #include "base/cache.h"
 
 #include <stdlib.h>

@@ -13,7 +13,8 @@
 
 #include "base/file.h"
 
-/* A copy without slashes at the end: they would make a link its target, and a name beside the path a name inside. */
+/* A copy without slashes at the end: they would follow a link to its target, and turn a name beside the path into one inside it.
+ */
 static char *without_slashes(const char *path)
 {
     int64_t n = (int64_t)strlen(path);
@@ -165,7 +166,7 @@ static enum status put_aside(const char *path, const char *aside, bool *moved)
     if (!*moved)
         return errno == ENOENT ? OK : file_fail(path, "replace");
     if (!file_is_directory(path) && !S_ISLNK(st.st_mode))
-        return fail(ERR_IO, "%s: is there and is not a directory, so a directory cannot take its place", path);
+        return fail(ERR_IO, "%s: exists and is not a directory, so a directory cannot replace it", path);
     TRY(directory_remove(aside));
     return rename(path, aside) == 0 ? OK : file_fail(path, "move aside");
 }

@@ -10,24 +10,24 @@
 
 #include "base/memory.h"
 
-/* The directory and all that are missing above it. One that is there already is fine. */
+/* Makes the directory and any missing parents. One that exists is fine. */
 enum status directory_make(const char *path);
 
-/* The whole tree; of a link only the link, wherever it points. Nothing there is fine. */
+/* Removes the whole tree; of a link only the link, wherever it points. Nothing there is fine. */
 enum status directory_remove(const char *path);
 
-/* The plain names of what is in it, sorted by their bytes, without "." and ".."; all in the arena. */
+/* The plain names of its entries, sorted by their bytes, without "." and ".."; all in the arena. */
 enum status directory_list(struct arena *arena, const char *path, const char ***names, int64_t *count);
 
 /* Gives the complete directory `part` the name `path`, in place of the directory (or the link to one) that may be there. Both
  * have the same parent, and what was written into part by base/file.h is durable. A crash leaves the old or the new directory
- * under the name, or for a moment none while both are there under other names (`part`, and path.PID.old): never a half. */
+ * under the name, or for a moment none while both exist under other names (`part`, and path.PID.old): never a part of one. */
 enum status directory_replace(const char *part, const char *path);
 
 /* $TMPDIR, or /tmp. The environment's own text. */
 const char *directory_for_temporary(void);
 
-/* A new directory in there that nobody else uses; its path is in the arena. */
+/* A new directory in it that no other process uses; its path is in the arena. */
 enum status directory_make_temporary(struct arena *arena, const char **path);
 
 /* Makes a new name in the directory that holds `path` durable: until then a crash may undo a rename. */

@@ -19,7 +19,7 @@ const char *dtype_name(enum dtype dtype)
     return types[dtype].name;
 }
 
-/* The exponent is moved by a product, so that subnormal numbers come out right without a loop. */
+/* A multiplication shifts the exponent, so that subnormal numbers come out right without a loop. */
 float f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;
@@ -40,7 +40,7 @@ float f16_to_f32(uint16_t h)
     return f;
 }
 
-/* Below 2^-14 an addition rounds to a multiple of 2^-24, the smallest that there is. */
+/* Below 2^-14 an addition rounds to a multiple of 2^-24, the smallest subnormal. */
 uint16_t f16_from_f32(float f)
 {
     uint32_t bits, small;

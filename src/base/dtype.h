@@ -35,9 +35,9 @@ static inline uint16_t bf16_from_f32(float f)
 }
 
 float f16_to_f32(uint16_t h);
-uint16_t f16_from_f32(float f); /* rounds as the other one; beyond 65504 there is infinity */
+uint16_t f16_from_f32(float f); /* the same rounding; beyond 65504 it is infinity */
 
-/* Converts `count` elements between floating types. Returns 0 where there is no such conversion, else 1. */
+/* Converts `count` elements between floating types. Returns 0 if there is no such conversion, else 1. */
 int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
 
 #endif

@@ -20,14 +20,14 @@ void file_unmap(struct file_map *map);
  * They are paged in again if they are read again. */
 void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes);
 
-/* Reads a whole file, up to `max_bytes` (an error beyond that), with a zero byte behind it. */
+/* Reads a whole file of at most `max_bytes` (more is an error), followed by a zero byte. */
 enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes);
 
-/* Writes a file so that a reader, or a crash, sees the old or the new content and never a part. */
+/* Writes a file so that a reader, also after a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);
 
 /* The same for content that comes in pieces: open, append any number of times, then commit, or abort to leave the old
- * content. The path must live until then. Every open ends with one of the two, also after an append that failed. */
+ * content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
 struct file_writer {
     const char *path;
     char *part; /* beside the path, renamed to it by commit */
@@ -42,22 +42,22 @@ void file_writer_abort(struct file_writer *writer);
 /* The same for a file's content, whatever its size; modes and times are not copied. */
 enum status file_copy(const char *from, const char *to);
 
-/* Adds to the end of a file, which is made if need be. */
+/* Appends to a file, which is created if missing. */
 enum status file_append(const char *path, const void *bytes, int64_t count);
 
-/* Cuts a file down to its first bytes; it must have as many. */
+/* Truncates a file to its first bytes; it must have that many. */
 enum status file_cut(const char *path, int64_t size);
 
 /* Waits until what was appended is on the disk. */
 enum status file_sync(const char *path);
 
 int64_t file_size(const char *path); /* -1: there is none */
-void file_touch(const char *path);   /* it was used now, if it is there */
-double file_age(const char *path);   /* seconds since that, or since it was written; 0: there is none */
+void file_touch(const char *path);   /* marks it as used now, if it exists */
+double file_age(const char *path);   /* seconds since then, or since it was written; 0: there is none */
 
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
-bool file_same(const char *a, const char *b); /* two names of one thing that is there */
+bool file_same(const char *a, const char *b); /* both name the same existing file */
 
 /* ERR_IO with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
 enum status file_fail(const char *path, const char *what);

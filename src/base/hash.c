@@ -1,4 +1,5 @@
-/* XXH3, 128 bits, streaming. Its state is large and aligned: the header keeps it as bytes, so that xxHash stays in here. */
+/* XXH3, 128 bits, streaming. Its state is large and aligned: the header keeps it as bytes, so that only this file needs xxHash.
+ */
 #include "base/hash.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* Content hashes: 128 bits of XXH3 over bytes that come in pieces. They tell contents apart; they are no protection against
- * somebody who wants two contents to look the same. */
+/* Content hashes: 128 bits of XXH3 over bytes that come in pieces. They tell contents apart; they do not protect against
+ * deliberate collisions. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -18,7 +18,7 @@ struct hash {
 enum { HASH_TEXT = 33 }; /* 32 hexadecimal digits and a zero byte */
 
 void hash_init(struct hash *hash);
-void hash_add(struct hash *hash, const void *bytes, int64_t count); /* the same bytes in other pieces are the same hash */
+void hash_add(struct hash *hash, const void *bytes, int64_t count); /* the same bytes in other pieces give the same hash */
 struct digest hash_end(const struct hash *hash);                    /* of what was added so far */
 
 void digest_text(struct digest digest, char text[HASH_TEXT]);

@@ -1,4 +1,4 @@
-/* JSON through Jansson, with hone's error messages. Whoever includes this may use Jansson's read functions
+/* JSON through Jansson, with hone's error messages. A file that includes this may use Jansson's read functions
  * (json_object_get, json_array_foreach, ...) directly; a tree is released with json_decref. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -18,8 +18,8 @@ enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes);
 enum { JSON_NO_ESCAPE = -1, JSON_HALF_PAIR = -2 };
 int32_t json_escape(const char **at, const char *end);
 
-/* The same for files in which every number may be a real: tokenizers are saved with a model_max_length of 10^30, which is no
- * 64-bit number. */
+/* The same, with every number read as a real: tokenizers are saved with a model_max_length of 10^30, which does not fit into
+ * 64 bits. */
 enum status json_parse_file_reals(json_t **tree, const char *path, int64_t max_bytes);
 
 /* Members of an object. A wrong type is an error that names `where` and the key; a missing key or null leaves *out as it
@@ -30,16 +30,16 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
 enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where);
 enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where);
 
-/* A member that is there: null counts as absent. */
+/* A member, or NULL; null counts as absent. */
 json_t *json_member(const json_t *object, const char *key);
 
 /* What a value is, for messages: "a string", "a list", ...; NULL is "missing". */
 const char *json_kind(const json_t *value);
 
-/* A number, or null where JSON has none for it. */
+/* A number, or null where JSON cannot express it. */
 json_t *json_number(double x);
 
-/* Replaces a file by the tree, indented, with every digit of its numbers. A tree of NULL is out of memory. */
+/* Replaces a file by the tree, indented, with every digit of its numbers. A tree that is NULL means out of memory. */
 enum status json_replace_file(const char *path, const json_t *tree);
 
 #endif

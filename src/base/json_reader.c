@@ -9,7 +9,7 @@
 #include "base/number.h"
 #include "base/utf8.h"
 
-/* As deep as Jansson goes; the longest number, and the longest that fits into 64 bits whatever its digits are. */
+/* The same max depth as Jansson; the longest number, and the longest that fits into 64 bits whatever its digits are. */
 enum { NESTING_MAX = 2048, NUMBER_MAX = 64, INTEGER_MAX = 18, EXPONENT_MAX = 10000 };
 
 void json_reader_init(struct json_reader *r, const char *text, int64_t length, const char *where)
@@ -77,7 +77,7 @@ static enum status read_escape(struct json_reader *r)
 }
 
 /* The end of the run of characters at p that stand for themselves. Strings are most of a row, so eight bytes are looked at at
- * once: a byte that ends the run has its highest bit set, and of the first of them that is certain. */
+ * once: a byte that ends the run has its highest bit set, and for the first such byte that is certain. */
 static const char *plain_end(const char *p, const char *end)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
@@ -164,8 +164,8 @@ static double power_of_ten(int exponent)
     return strtod(text, NULL);
 }
 
-/* Digits into 64 bits, then one division or multiplication: the last bit may not be the nearest, but it is the one that the
- * library has which published tokenizers are used with, and ties between scores depend on it. */
+/* Digits into 64 bits, then one division or multiplication: the last bit may not be the nearest, but it is the same as
+ * in the library that published tokenizers are used with, and ties between scores depend on it. */
 static bool to_double(const char *p, double *number)
 {
     bool negative = *p == '-', after = false, full = false;
@@ -195,7 +195,7 @@ static bool to_double(const char *p, double *number)
     return isfinite(f);
 }
 
-/* Copies the number at the reader, zero-ended, and moves on. */
+/* Copies the number at the reader as a C string and moves past it. */
 static enum status take_number(struct json_reader *r, char digits[static NUMBER_MAX])
 {
     int64_t n = 0;

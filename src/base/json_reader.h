@@ -1,8 +1,8 @@
-/* Reading JSON from front to back: the one reader that hone has of its own, below everything that Jansson is too slow for.
+/* Reading JSON from front to back: hone's own reader, for everything that Jansson is too slow for.
  *
  * The idea: the caller knows what it builds and asks for it piece by piece, so the same reader gives a tokenizer its vocabulary,
- * a chat template its values and rows their trees, and nothing is made only to be thrown away. It is strict, but what is rare
- * (integers of more than 18 digits) it refuses too: a caller that must know better asks Jansson. */
+ * a chat template its values and rows their trees, and nothing is made only to be thrown away. It is strict, and it also refuses
+ * what is rare (integers of more than 18 digits): a caller that needs those asks Jansson. */
 #ifndef BASE_JSON_READER_H
 #define BASE_JSON_READER_H
 
@@ -26,7 +26,7 @@ struct json_span {
 void json_reader_init(struct json_reader *reader, const char *text, int64_t length, const char *where);
 void json_reader_free(struct json_reader *reader);
 
-/* Steps into an object or a list ('{' or '['); then next says whether there is a member more, or steps out by the closing
+/* Steps into an object or a list ('{' or '['); then next says whether another member follows, or steps out past the closing
  * bracket. */
 enum status json_reader_enter(struct json_reader *reader, char bracket);
 enum status json_reader_next(struct json_reader *reader, char close, bool *more);

@@ -3,7 +3,7 @@
 #define BASE_LIBRARY_H
 
 /* The first of the names (or paths) that can be opened; the list ends with NULL. NULL: none, and `why` points to the loader's
- * words. A library stays open until the process ends, because drivers have threads of their own. */
+ * message. A library stays open until the process ends, because drivers have threads of their own. */
 void *library_open(const char *const *names, const char **why);
 
 /* A function of it, or NULL. */

@@ -1,4 +1,4 @@
-/* flock, which belongs to the open file: the system gives it back when the process dies. */
+/* flock, which belongs to the open file: the system releases it when the process dies. */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
     *taken = false;
     lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock->fd < 0 && kind == LOCK_SHARED && (errno == EACCES || errno == EROFS))
-        lock->fd = open(path, O_RDONLY | O_CLOEXEC); /* somebody else's, to be read */
+        lock->fd = open(path, O_RDONLY | O_CLOEXEC); /* another user's file, readable */
     if (lock->fd < 0)
         return errno == ENOENT ? OK : file_fail(path, "open");
     int how = (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB), result;

@@ -1,7 +1,7 @@
-/* Locks between processes: on a file, held until it is given back or the process ends, however it ends.
+/* Locks between processes: on a file, held until released or until the process ends, however it ends.
  *
- * The file is made if need be and may be removed, or moved with its directory, by whoever holds the lock alone; somebody who
- * waited is then told that it has gone, and looks again.
+ * The file is created if missing. The exclusive holder may remove it, or move it with its directory; a process that waited is
+ * then told that it has gone, and looks again.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -16,10 +16,10 @@ struct lock {
 
 enum lock_kind { LOCK_ALONE, LOCK_SHARED };
 
-/* Takes it, at once or not at all, or after `wait`ing for the others. *taken is false where others hold it, or it has gone. */
+/* Takes it at once or not at all, or after `wait`ing for other holders. *taken is false if others hold it, or it has gone. */
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken);
 
-/* From alone to shared. */
+/* From exclusive to shared. */
 void lock_share(struct lock *lock);
 
 void lock_release(struct lock *lock);

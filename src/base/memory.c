@@ -47,7 +47,7 @@ enum status memory_grow(void *array, int64_t *capacity, int64_t need, int64_t si
     if (__builtin_add_overflow(need, need / 2 + 16, &more) || __builtin_mul_overflow(more, size, &bytes))
         return fail(ERR_MEMORY, "out of memory: an array of %lld elements", (long long)need);
     void *old;
-    memcpy(&old, array, sizeof old); /* a pointer of any type, so not through a void ** */
+    memcpy(&old, array, sizeof old); /* a pointer of any type, so not by a void ** */
     void *grown = memory_resize(old, bytes);
     if (!grown)
         return ERR_MEMORY;
@@ -81,7 +81,7 @@ void *arena_alloc(struct arena *arena, int64_t bytes)
     }
     bytes = bytes ? round_up(bytes, ALIGN) : ALIGN;
     if (bytes > arena->left) {
-        bool own = bytes > CHUNK / 4; /* large pieces get a chunk of their own, the current one stays */
+        bool own = bytes > CHUNK / 4; /* a large piece gets its own chunk, and the current one stays open */
         struct arena_chunk *chunk = memory_alloc((int64_t)sizeof *chunk + (own ? bytes : CHUNK));
         if (!chunk)
             return NULL;

@@ -11,12 +11,12 @@
 
 #include "base/status.h"
 
-void *memory_alloc(int64_t bytes);             /* zeroed; one byte at least */
+void *memory_alloc(int64_t bytes);             /* zeroed; at least one byte */
 void *memory_resize(void *old, int64_t bytes); /* contents kept, new bytes not zeroed; old stays on failure */
 void memory_free(void *pointer);
 
-/* Makes room for `need` elements in an array of its own: `array` is the address of the pointer to it, *capacity what it holds
- * now. Grows by half as much again, so that adding one by one stays cheap; nothing changes on failure. */
+/* Makes room for `need` elements in an allocated array: `array` is the address of the pointer to it, *capacity what it holds
+ * now. Grows by half, so that adding elements one by one stays cheap; nothing changes on failure. */
 enum status memory_grow(void *array, int64_t *capacity, int64_t need, int64_t size);
 
 /* Allocations since the process started. */
@@ -33,12 +33,12 @@ struct arena {
 
 void *arena_alloc(struct arena *arena, int64_t bytes);
 void *arena_array(struct arena *arena, int64_t count, int64_t size);     /* checks the product */
-char *arena_text(struct arena *arena, const char *text, int64_t length); /* a copy with a zero byte behind it */
+char *arena_text(struct arena *arena, const char *text, int64_t length); /* a copy with a zero byte after it */
 char *arena_format(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void arena_free(struct arena *arena);  /* all of it; the arena is empty and usable again */
 void arena_reset(struct arena *arena); /* empty too, but the memory of small pieces is kept for the next ones */
 
-/* A growing run of bytes, kept with a zero byte behind its end. Starts as {0}. */
+/* A growing run of bytes, kept with a zero byte after its end. Starts as {0}. */
 struct buffer {
     char *data;
     int64_t size, capacity;

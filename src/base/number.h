@@ -1,4 +1,4 @@
-/* Arithmetic on sizes: the smaller, the larger, and whole pieces. For numbers that are not negative where they are divided. */
+/* Arithmetic on sizes: the smaller, the larger, and whole pieces. What is divided must not be negative. */
 #ifndef BASE_NUMBER_H
 #define BASE_NUMBER_H
 

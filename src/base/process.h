@@ -1,4 +1,4 @@
-/* What the system says of this process. */
+/* What the system says about this process. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -7,7 +7,7 @@
 /* Resident bytes now and at the worst moment so far; 0 where the system does not tell. */
 void process_memory(int64_t *now, int64_t *peak);
 
-/* Gives memory that was freed back to the system, so that what is resident is what is used. */
+/* Returns freed memory to the system, so that what is resident is what is used. */
 void process_trim(void);
 
 #endif

@@ -11,7 +11,7 @@ struct reader {
     int fd;
 };
 
-/* Only regular files: a pipe could be read but once, and its end would be waited for. */
+/* Only regular files: a pipe can be read only once, and reading it may block. */
 enum status reader_open(struct reader *reader, const char *path);
 enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, int64_t *got); /* less than `max_bytes`: the end */
 enum status reader_seek(struct reader *reader, int64_t offset);

@@ -2,7 +2,8 @@
  *
  *     static const struct record_field fields[] = {
  *         RECORD(struct plan, peak_bytes), RECORD_AS("hidden_size", struct plan, channels), RECORD_MADE("table", table_json),
- * {0}}; json_t *tree = record_json(fields, &plan);
+ *         {0}};
+ *     json_t *tree = record_json(fields, &plan);
  *
  * The kind of a member follows from its type. Keys come in the order of the table.
  */
@@ -13,11 +14,12 @@
 
 #include "base/json.h"
 
-/* NUMBER: null where JSON has none for it. TEXT: null where it is NULL. CHARS: a text inside the struct. MADE: by a function. */
+/* NUMBER: null where JSON cannot express it. TEXT: null where it is NULL. CHARS: a text inside the struct. MADE: by a function.
+ */
 enum record_kind { RECORD_INT, RECORD_INT64, RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT, RECORD_CHARS, RECORD_MADE };
 
 struct record_field {
-    const char *key; /* NULL: the table ends */
+    const char *key; /* NULL: the end of the table */
     enum record_kind kind;
     size_t offset;
     json_t *(*make)(const void *record); /* of MADE: a new value; NULL: out of memory */

@@ -22,7 +22,7 @@ void philox_normal(uint32_t a, uint32_t b, float out[2])
 }
 
 enum { PERMUTE_ROUNDS = 8 };
-#define PERMUTE_KEY UINT64_C(0x7065726D75746521) /* the same seed serves others, who shall not see the same numbers */
+#define PERMUTE_KEY UINT64_C(0x7065726D75746521) /* other uses of the same seed must not see the same numbers */
 
 /* A Feistel network over two halves of `half` bits: whatever the round function is, this is a bijection of [0, 4^half). */
 static uint64_t feistel(uint64_t x, int half, uint64_t key, uint64_t stream)
@@ -36,7 +36,7 @@ static uint64_t feistel(uint64_t x, int half, uint64_t key, uint64_t stream)
     return left << half | right;
 }
 
-/* Walks along the cycle of i until it is back inside [0, n): a bijection of the smaller set, four steps at most on average. */
+/* Walks along the cycle of i until it is back inside [0, n): a bijection of the smaller set, at most four steps on average. */
 int64_t permute(int64_t i, int64_t n, uint64_t seed, uint64_t stream)
 {
     int half = 1;

@@ -2,7 +2,7 @@
  *
  * There is no state to save or to split: the same key and counter give the same numbers on every device, for any
  * number of threads and ranks.
- * A permutation is a function in the same way: any element of it can be asked for alone.
+ * A permutation is a function in the same way: any of its elements can be computed alone.
  */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H

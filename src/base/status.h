@@ -16,7 +16,7 @@ enum status {
 /* Sets the thread's message and returns the code, so that it can stand in a return statement. */
 enum status fail(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts where it happened in front of the message that is there ("chats.jsonl:12: ") and returns the code. */
+/* Puts the place ("chats.jsonl:12: ") before the message that is set, and returns the code. */
 enum status fail_at(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The message of the thread's last failure; never NULL. */

@@ -1,4 +1,4 @@
-/* Tables through mmap. The file's blocks are taken before it is mapped: a full disk is then an error and not a signal. */
+/* Tables through mmap. The file's blocks are allocated before it is mapped: a full disk is then an error and not a signal. */
 #include "base/table.h"
 
 #include <errno.h>

@@ -25,7 +25,7 @@ struct unpack {
     uint8_t *chunk; /* bytes of the file: [begin, end) are not yet used */
     int64_t begin, end;
     int64_t read;   /* bytes of the file before chunk[end] */
-    int64_t offset; /* bytes of the content that were given away */
+    int64_t offset; /* bytes of the content handed out so far */
     bool last;      /* the file has no more chunks */
     bool inside;    /* of a packed part that has not ended */
     z_stream gzip;
@@ -35,7 +35,7 @@ struct unpack {
 
 static enum status broken(const struct unpack *u, const char *what)
 {
-    return fail(ERR_FORMAT, "%s: the %s data is broken at byte %lld of the file: %s; pack it anew, or unpack what can be saved",
+    return fail(ERR_FORMAT, "%s: the %s data is broken at byte %lld of the file: %s; pack it again, or unpack what can be saved",
                 u->path, u->packing == GZIP ? "gzip" : "zstd", (long long)(u->read - (u->end - u->begin)), what);
 }
 
@@ -69,7 +69,7 @@ static enum status start(struct unpack *u)
     TRY(fill(u));
     u->packing = begins(u, "\x1f\x8b", 2) ? GZIP : begins_zstd(u) ? ZSTD : PLAIN;
     if (u->packing == PLAIN && (name_ends_with(u->path, ".gz") || name_ends_with(u->path, ".zst")))
-        return fail(ERR_FORMAT, "%s: it is not packed as its name says; give it its right name, or pack it", u->path);
+        return fail(ERR_FORMAT, "%s: it is not packed as its name says; rename it, or pack it", u->path);
     if (u->packing == GZIP) {
         if (inflateInit2(&u->gzip, 15 + 16) != Z_OK)
             return fail(ERR_MEMORY, "%s: out of memory for unpacking", u->path);
@@ -119,12 +119,12 @@ void unpack_close(struct unpack *u)
 static enum status step_gzip(struct unpack *u, char *bytes, int64_t max_bytes, int64_t *got)
 {
     if (!u->inside) {
-        while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0) /* tapes are filled up with zeros */
+        while (u->begin < u->end && u->chunk[u->begin] == 0 && u->offset > 0) /* tapes are padded with zeros */
             u->begin++;
         if (u->begin == u->end)
             return OK;
         if (inflateReset(&u->gzip) != Z_OK)
-            return broken(u, "the unpacker cannot start anew");
+            return broken(u, "the unpacker cannot restart");
         u->inside = true;
     }
     u->gzip.next_in = u->chunk + u->begin;
@@ -180,7 +180,7 @@ enum status unpack_read(struct unpack *u, void *bytes, int64_t max_bytes, int64_
         if (nothing && !u->inside)
             break;
         TRY(step(u, (char *)bytes + *got, max_bytes - *got, &n));
-        if (nothing && n == 0 && u->inside) /* all of the file went in, and nothing comes out */
+        if (nothing && n == 0 && u->inside) /* the whole file went in, and nothing comes out */
             return broken(u, "it breaks off in the middle");
         *got += n;
         u->offset += n;

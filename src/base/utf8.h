@@ -5,20 +5,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes of the character at the start of a text of `left` bytes, one at least: 0 if the text ends inside it, and -n if its
+/* Bytes of the character at the start of a text of `left` bytes, at least one: 0 if the text ends inside it, and -n if its
  * first n bytes begin none. */
 int utf8_sequence(const char *text, int64_t left);
 
 /* The offset of the first byte that is not UTF-8, or -1. Surrogates and overlong forms are not UTF-8. */
 int64_t utf8_invalid(const char *text, int64_t length);
 
-/* The first code point of text that utf8_invalid accepts, one byte at least; returns how many bytes it takes. */
+/* The first code point of text that utf8_invalid accepts, at least one byte; returns how many bytes it takes. */
 int utf8_decode(const char *text, uint32_t *code);
 
 /* Returns how many bytes were written. */
 int utf8_encode(uint32_t code, char bytes[4]);
 
-/* Where the character in front of `end` starts; end > 0. */
+/* Where the character before `end` starts; end > 0. */
 int64_t utf8_before(const char *text, int64_t end);
 
 /* Unicode's White_Space. */

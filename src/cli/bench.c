@@ -41,7 +41,7 @@ static void print_counts(const json_t *report)
         printf("%-26s %9s %9s %9s %12s\n", json_string_value(json_object_get(op, "op")), count(a, number(op, "launches")),
                count(b, number(op, "products")), count(c, number(op, "fills")), cli_bytes(size, number(op, "bytes")));
     if (json_is_integer(layer))
-        printf("\n%lld launches for a decoder layer, forward and backward, products among them\n",
+        printf("\n%lld launches for a decoder layer, forward and backward, including matmuls\n",
                (long long)json_integer_value(layer));
 }
 
@@ -58,7 +58,7 @@ static void print_graph(const json_t *report)
     if (json_is_null(reached))
         puts("            these times are a simulator's and mean nothing");
     else
-        printf("            %.2f times is what graphs are to bring: %s\n", number(graph, "goal"),
+        printf("            the goal for graphs is %.2f times: %s\n", number(graph, "goal"),
                json_is_true(reached) ? "reached" : "NOT reached");
 }
 
@@ -67,7 +67,7 @@ static void print_bench(const json_t *report)
     bool stand_in = json_is_true(json_object_get(report, "stand_in"));
     printf("device      %s: %s, %s\n", json_string_value(json_object_get(report, "device")),
            json_string_value(json_object_get(report, "name")), json_string_value(json_object_get(report, "dtype")));
-    printf("steps       %lld of %lld made-up tokens, %lld a micro-batch\n", (long long)number(report, "steps"),
+    printf("steps       %lld of %lld synthetic tokens, %lld a micro-batch\n", (long long)number(report, "steps"),
            (long long)number(report, "tokens"), (long long)number(report, "micro_batch_tokens"));
     printf("time        %.3f ms a step, %.0f tok/s%s\n", 1e3 * number(report, "step_seconds"),
            number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");

@@ -19,7 +19,7 @@ bool cli_flag(hone_options *options, const char *key);
 hone_status cli_report(hone_options *options, hone_status (*make)(const hone_options *options, char **json),
                        void (*print)(const json_t *report));
 
-/* Tells a table of what was used of a data set, from the library's JSON, line by line: progress_say, or what else prints. */
+/* Prints a table of what was used of a data set, from the library's JSON, line by line, with progress_say or another printer. */
 typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_account(const char *name, const json_t *report, cli_say *say);
 
@@ -35,16 +35,16 @@ const char *cli_count(char text[static 32], double n);
 /* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
 const char *cli_memory(char text[static 96], const json_t *report);
 
-/* Whether standard error is a terminal: progress is written over there, and plain lines elsewhere. */
+/* Whether standard error is a terminal: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);
 
 /* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
 bool cli_colour(void);
 
-/* Starts the program once more with settings that its libraries read only at the start; returns if that has been done. */
+/* Restarts the program with settings that its libraries read only at the start; returns if that has been done. */
 void cli_calm_threads(char **argv);
 
-/* Set once SIGINT or SIGTERM came; the commands then end their work in order. */
+/* Set by SIGINT and SIGTERM; the commands then end their work in order. */
 bool cli_interrupted(void);
 void cli_catch_signals(void);
 

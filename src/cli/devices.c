@@ -1,4 +1,4 @@
-/* hone devices: what this machine offers, and why the rest is not there. */
+/* hone devices: what this machine has, and why the rest is missing. */
 #include "cli/cli.h"
 
 static void print_devices(const json_t *report)

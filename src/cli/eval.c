@@ -8,7 +8,7 @@
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
     char left[32];
-    if (done == 1) /* nothing is wrong with the options and files */
+    if (done == 1) /* the options and files are fine */
         cli_account("data", context, progress_say);
     if (done < batches && progress_due(seconds))
         progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,

@@ -1,4 +1,4 @@
-/* hone generate: the answer on standard output as it is made; its speed on standard error, if that is a terminal. */
+/* hone generate: the answer on standard output as it is generated; its speed on standard error, if that is a terminal. */
 #include "cli/cli.h"
 
 static int print(void *context, const char *text, size_t length)

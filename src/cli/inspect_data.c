@@ -8,7 +8,7 @@
 
 enum { TOKENS_MAX = 600, BAD_MAX = 10, WIDTH = 100 };
 
-/* Text and ground are both set, so that a terminal's own colours do not matter. Neighbouring tokens differ in shade. */
+/* Text and background are both set, so that a terminal's own colours do not matter. Neighbouring tokens differ in shade. */
 static const char *const SHADES[2][2] = {{"\033[0;38;5;250;48;5;236m", "\033[0;38;5;250;48;5;239m"}, /* not trained */
                                          {"\033[0;38;5;255;48;5;22m", "\033[0;38;5;255;48;5;28m"}};  /* trained */
 static const char *const SPECIALS[2][2] = {{"\033[0;38;5;222;48;5;236m", "\033[0;38;5;222;48;5;239m"},
@@ -31,7 +31,7 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "";
 }
 
-/* The last part of a path: places are read by people who know their folders. */
+/* The last part of a path: the reader knows the folder. */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -234,7 +234,7 @@ static void print_report(const json_t *report, bool colour, bool alone)
     json_array_foreach(json_object_get(report, "shown"), i, row) print_row(row, colour, alone);
 }
 
-/* The report was made; what it says may still be a reason to stop. */
+/* The report is complete, but what it says may be an error. */
 static enum status verdict(const json_t *report)
 {
     const json_t *bad = json_array_get(json_object_get(report, "bad"), 0);

@@ -1,4 +1,4 @@
-/* hone kernels: which kernels the runs of a model need on CUDA, and making them ahead. */
+/* hone kernels: which kernels the runs of a model need on CUDA, and compiling them ahead of time. */
 #include "cli/cli.h"
 
 static void print_list(const json_t *report)

@@ -6,8 +6,8 @@
 #include "cli/progress.h"
 #include "config/options.h"
 
-/* A command may have a word after it that says what it is about; the first of a name is taken where there is none. `calm`: its
- * threads must not spin. */
+/* A command may have a second word, its subject; without one, the first row of that name is taken. `calm`: its threads must not
+ * spin. */
 static const struct command {
     const char *name, *about;
     cli_command *run;
@@ -34,7 +34,7 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
-/* Warnings, and what the library is doing where it has the user wait. */
+/* Prints warnings, and what the library is doing while the user waits. */
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
@@ -107,7 +107,7 @@ const char *cli_count(char text[static 32], double n)
     } sizes[] = {{1e3, 1, "thousand"}, {1e6, 1, "million"}, {1e9, 2, "billion"}};
     snprintf(text, 32, "%.0f", n);
     for (int i = 0; i < 3; i++)
-        if (n >= 0.99995 * sizes[i].unit) /* what would be printed as 1000.0 of the unit before */
+        if (n >= 0.99995 * sizes[i].unit) /* what would be printed as 1000.0 of the smaller unit */
             snprintf(text, 32, "%.*f %s", sizes[i].digits, n / sizes[i].unit, sizes[i].name);
     return text;
 }

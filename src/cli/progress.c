@@ -1,12 +1,12 @@
-/* Standard error is one, so what stands on its last line is kept here. */
+/* There is one standard error, so the text of its last line is kept here. */
 #include "cli/progress.h"
 
 #include <stdarg.h>
 
 #include "cli/cli.h"
 
-static char line[256];     /* what was told last */
-static bool shown;         /* it stands on the terminal, and the next one replaces it */
+static char line[256];     /* the last progress */
+static bool shown;         /* it is on the terminal, and the next one replaces it */
 static double told = -1e9; /* when, in seconds of the work */
 
 bool progress_due(double seconds)
@@ -26,7 +26,7 @@ void progress_clear(void)
 
 void progress_again(void)
 {
-    /* A line that is too long must not wrap: only its last row could be written over. */
+    /* A line that is too long must not wrap: only its last row could be overwritten. */
     shown = cli_terminal() && line[0];
     if (shown)
         fprintf(stderr, "\r\033[?7l%s\033[K\033[?7h", line);

@@ -1,20 +1,20 @@
-/* Progress on standard error. On a terminal it is one line that is written over, below lines that stay; elsewhere every line
- * stays, and those that tell of progress come seldom. */
+/* Progress on standard error. On a terminal it is one line that is overwritten, below lines that stay; elsewhere every line
+ * stays, and lines of progress are rare. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
 #include <stdbool.h>
 
-/* Whether progress is worth telling again, `seconds` after the work began: often on a terminal, else every ten seconds. */
+/* Whether to report progress again, `seconds` after the work began: often on a terminal, else every ten seconds. */
 bool progress_due(double seconds);
 
-/* How far the work is: in place of what was told before, or as a plain line. */
+/* Reports progress: in place of the last report, or as a plain line. */
 __attribute__((format(printf, 1, 2))) void progress_tell(const char *format, ...);
 
 /* A line that stays. */
 __attribute__((format(printf, 1, 2))) void progress_say(const char *format, ...);
 
-/* Takes the terminal's line away before something else is written there, and puts it back. */
+/* Clears the terminal's line before something else is written there, and puts it back. */
 void progress_clear(void);
 void progress_again(void);
 

@@ -1,4 +1,4 @@
-/* The program's dealings with the system: terminals, signals, its own start. */
+/* The program and the system: terminals, signals, its own start. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ void cli_catch_signals(void)
 }
 
 /* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and
- * its setting is read only when the process starts: so start once more with a better one. A setting that is there is kept. */
+ * its setting is read only when the process starts: so the program restarts with a better one. A setting of the user is kept. */
 void cli_calm_threads(char **argv)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || setenv("GOMP_SPINCOUNT", "10000", 1) != 0)

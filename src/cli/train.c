@@ -1,5 +1,5 @@
-/* hone train: what will be done, then every step as the library's events tell of it, then what has come of it and how to try it.
- * All that is progress goes to standard error; standard output has the result alone. */
+/* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
+ * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +15,10 @@ struct run {
     json_t *data;       /* the library's account of it */
     const char *prompt; /* answered at every validation; "" for none */
     int64_t sample_length;
-    int64_t first;          /* the steps that were done when this process began */
-    double smoothed, share; /* the loss over about ten steps, and how much of it steps have filled */
-    double pace, paced;     /* the same of a step's seconds: validations are no steps */
-    double first_eval;      /* NaN until there is one */
+    int64_t first;          /* steps done before this process began */
+    double smoothed, share; /* the loss averaged over about ten steps, and the weight of the average so far */
+    double pace, paced;     /* the same for a step's seconds, without validations */
+    double first_eval;      /* NaN before the first one */
     int evals;
 };
 
@@ -98,7 +98,7 @@ static int show(void *context, const hone_event *e)
 {
     struct run *run = context;
     switch (e->kind) {
-    case HONE_EVENT_START: /* the first sign that nothing is wrong with the options and files */
+    case HONE_EVENT_START: /* the options and files are fine */
         print_start(run->info, run->data);
         if (cli_terminal())
             progress_tell("step %lld/%lld", (long long)e->step, (long long)e->steps);
@@ -118,7 +118,7 @@ static int show(void *context, const hone_event *e)
     return go_on(e);
 }
 
-/* What a run tells in the end. */
+/* The result of a run. */
 struct outcome {
     hone_train_result result;
     hone_trainer_info info;
@@ -173,7 +173,7 @@ static void print_json(const struct run *run, const hone_trainer_info *i, const 
     cli_print_json(out);
 }
 
-/* What a shell needs around a word that is to stay one. */
+/* The quotes that keep a word whole in a shell. */
 static const char *quote(const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%=";
@@ -251,14 +251,14 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK) {
         run.info = &info;
         run.first = info.step;
-        cli_catch_signals(); /* until here nothing is lost by an end at once */
+        cli_catch_signals(); /* until here nothing is lost if the program ends at once */
         status = hone_train(run.trainer, show, &run, &result);
         progress_clear();
     }
     if (status == HONE_ERR_STOPPED)
         status = stopped(options, &result);
     else if (status == HONE_OK)
-        status = hone_trainer_get_info(run.trainer, &info); /* once more for the peak */
+        status = hone_trainer_get_info(run.trainer, &info); /* again, for the peak */
     if (status == HONE_OK && cli_flag(options, "json"))
         print_json(&run, &info, &result);
     else if (status == HONE_OK)

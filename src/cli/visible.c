@@ -1,4 +1,4 @@
-/* Tokens for people. The text of a report is right UTF-8: its parser has seen to that. */
+/* Tokens for people. The text of a report is valid UTF-8: its parser has checked it. */
 #include "cli/visible.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static int character(const char *text, uint32_t *code)
     return size;
 }
 
-/* Characters that turn the direction of text or take no room. */
+/* Characters that change the direction of text or have no width. */
 static bool hidden(uint32_t code)
 {
     return (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||

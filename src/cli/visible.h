@@ -1,4 +1,4 @@
-/* Tokens for people: what would be invisible or would act on a terminal becomes a sign for it. */
+/* Tokens for people: what would be invisible or would control a terminal becomes a visible sign. */
 #ifndef CLI_VISIBLE_H
 #define CLI_VISIBLE_H
 

@@ -1,5 +1,5 @@
-/* The command line. Every option takes one value, only a boolean may stand alone; so an argument is read by looking at its
- * row and at most at the one after it. */
+/* The command line. Every option takes one value, only a boolean may stand alone; so reading an argument needs its row and
+ * at most the argument after it. */
 #include <stdio.h>
 #include <string.h>
 

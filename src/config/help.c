@@ -1,4 +1,4 @@
-/* Text made of the table: help, docs/options.md and the shell completion. */
+/* Text made from the table: help, docs/options.md and the shell completion. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 enum { WIDTH = 100, INDENT = 26 };
 
-/* The table in its order, with the titles between. */
+/* The table in its order, with its titles. */
 static const struct line {
     const char *title;
     const struct option_row *row;

@@ -1,4 +1,4 @@
-/* The distance between words, by the usual table of prefixes, of which three rows are kept. */
+/* The distance between words, by the usual table over prefixes, keeping three of its rows. */
 #include "config/nearest.h"
 
 enum { LENGTH_MAX = 63 };

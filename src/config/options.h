@@ -28,7 +28,7 @@ enum option {
 };
 
 /* The words of a choice as numbers from 0: enum choice_dtype { CHOICE_dtype_float32, ... }. Their texts are for people and files,
- * and only config knows them. */
+ * and known only in config. */
 #define WORD(option, word) CHOICE_##option##_##word,
 #define CHOICES(option, words) enum choice_##option{words};
 #include "config/options.def"
@@ -75,11 +75,12 @@ enum status options_set(struct options *options, enum user_command command, cons
                         const char *source);
 
 /* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
- * else, and everything after "--", is an argument. Given twice, the last one counts. Then loads the file that --config names. */
+ * else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file that
+ * --config names. */
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
 
 /* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
- * are checked and then left alone, and what was set before the file stays as it is: flags win. */
+ * are checked and then ignored, and what was set before the file stays: flags win. */
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path);
 
 /* An option's name, as in a YAML file. */
@@ -91,11 +92,11 @@ bool options_has(enum user_command command, enum option option);
 /* Whether what a training run computes depends on it: a run that resumes must have the same. */
 bool options_decides(enum option option);
 
-/* The word of a choice of this option; and which choice a word is, -1 where it is none of them. */
+/* The word of a choice of this option; and which choice a word is, or -1. */
 const char *options_word(enum option option, int choice);
 int options_choice(enum option option, const char *word);
 
-/* Which option a name or alias means; and its value as text, appended, nothing where there is none. */
+/* Which option a name or alias means; and appends its value as text, nothing if it has none. */
 enum status options_find(const char *key, enum option *option);
 enum status options_get(const struct options *options, enum option option, struct buffer *text);
 
@@ -106,7 +107,7 @@ enum status options_need(const struct options *options, enum user_command comman
 enum status options_command(enum user_command *command, const char *name);
 const char *options_command_name(enum user_command command);
 
-/* Append text made of the table. */
+/* Append text made from the table. */
 enum status options_overview(struct buffer *text);                        /* hone --help: all commands */
 enum status options_help(enum user_command command, struct buffer *text); /* hone COMMAND --help */
 enum status options_markdown(struct buffer *text);                        /* docs/options.md */

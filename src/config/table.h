@@ -45,7 +45,7 @@ void table_suggest(const char *key, int64_t length, enum user_command command, b
 /* The choice that is set. */
 int table_choice(const struct options *options, const struct option_row *row);
 
-/* Checks a value and, unless `check_only`, stores it and where it comes from. */
+/* Checks a value and, unless `check_only`, stores it with its source. */
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
                         bool check_only);
 

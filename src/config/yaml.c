@@ -28,7 +28,7 @@ static enum status next(struct reader *r)
     const char *problem = r->parser.problem ? r->parser.problem : "cannot be read";
     switch (r->parser.error) {
     case YAML_MEMORY_ERROR: return fail(ERR_MEMORY, "%s: out of memory", r->path);
-    case YAML_READER_ERROR: /* it counts bytes only: the text did not get as far as lines */
+    case YAML_READER_ERROR: /* it counts bytes, because the text could not be decoded into lines */
         return fail(ERR_FORMAT, "%s: not a YAML text: %s at byte %lld", r->path, problem, (long long)r->parser.problem_offset);
     default: return fail(ERR_FORMAT, "%s:%d: not valid YAML: %s", r->path, line_of(&r->parser.problem_mark), problem);
     }

@@ -8,7 +8,7 @@
 /* A new object; NULL: out of memory. */
 json_t *account_json(const struct data *data);
 
-/* The same of a training run's data, with what packing made of it, and below "eval" of what it validates on. Without data an
+/* The same for a training run's data, with the result of packing, and under "eval" for its validation data. Without data an
  * empty object. */
 json_t *account_run_json(const struct data *data, const struct sampler *sampler, const struct data *eval);
 

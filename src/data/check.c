@@ -1,7 +1,7 @@
 /* Checks of rows.
  *
- * The idea: what can be read off ids and mask is; special tokens in messages are looked for in the row's JSON as it stands, which
- * is a walk over its bytes, and only a row where one is found is parsed once more, to see whether it is in a message at all.
+ * The idea: most checks need only ids and mask. Special tokens in messages are searched in the bytes of the row's JSON, and only
+ * a row where one is found is parsed again, to see whether it is in a message at all.
  */
 #include "data/check.h"
 
@@ -20,7 +20,7 @@ struct special {
 struct checker {
     const struct chat *chat;
     struct arena arena;
-    struct special *specials; /* sorted by nothing: there are few with one first byte */
+    struct special *specials; /* unsorted: few share a first byte */
     int64_t count, capacity;
     int32_t first[256]; /* the index of the first special with this byte, or -1; `next` links the others */
     int32_t *next;
@@ -177,7 +177,7 @@ void check_row(const struct checker *c, const char *text, int64_t length, enum r
                                     .trained = row->trained};
 }
 
-/* Puts a key in its place of an open table that has a free one, and says whether it was there. 0 marks a free place. */
+/* Inserts a key into an open table that has a free place, and says whether it was there. 0 marks a free place. */
 static bool put_key(uint64_t *keys, int64_t capacity, uint64_t key)
 {
     int64_t i = (int64_t)(key >> 20 & (uint64_t)(capacity - 1));
@@ -193,7 +193,7 @@ static bool kept(const struct check_summary *s, uint64_t key)
     return (key & ((UINT64_C(1) << s->level) - 1)) == 0;
 }
 
-/* A larger table, or at its largest one with half of the keys. */
+/* Grows the table or, at its max size, drops half of the keys. */
 static enum status make_room(struct check_summary *s)
 {
     int64_t capacity = s->key_capacity ? s->key_capacity * 2 : KEYS_MIN;
@@ -245,18 +245,18 @@ static const struct {
     const char *name, *advice;
 } TEXTS[CHECKS] = {
     [CHECK_UNTRAINED] = {"nothing trained",
-                         "a row without a trained token costs time and teaches nothing: has it an answer, and does "
+                         "a row without a trained token costs time and teaches nothing: does it have an answer, and does "
                          "the chat template print it?"},
     [CHECK_DOUBLE_BOS] = {"double BOS",
-                          "rows begin with the same special token twice, which no model has seen: take it out of the data "
-                          "or of the chat template"},
+                          "rows begin with the same special token twice, which no model has seen: remove it from the data "
+                          "or the chat template"},
     [CHECK_END] = {"end of turn not trained",
-                   "the last trained token ends no turn, so the model would not learn to stop: does the chat "
+                   "the last trained token does not end the turn, so the model would not learn to stop: does the chat "
                    "template end an answer with a special token?"},
     [CHECK_SPECIAL] = {"special tokens in text",
                        "messages spell special tokens, usually because a template was applied before: give "
-                       "the messages as they were said"},
-    [CHECK_DUPLICATE] = {"duplicate rows", "the same tokens come again and count more than the others: is that meant?"},
+                       "the original messages"},
+    [CHECK_DUPLICATE] = {"duplicate rows", "the same tokens occur again and count more than the others: is that intended?"},
 };
 
 const char *check_name(enum check check)
@@ -286,12 +286,11 @@ enum status check_verdict(const struct check_summary *s)
     if (!s->rows)
         return fail(ERR_DATA, "there are no rows");
     if (check_stops(s, CHECK_UNTRAINED))
-        return fail(ERR_DATA, "there is not one token to train in %lld rows: %s", (long long)s->rows,
-                    check_advice(CHECK_UNTRAINED));
+        return fail(ERR_DATA, "there is no token to train in %lld rows: %s", (long long)s->rows, check_advice(CHECK_UNTRAINED));
     if (check_stops(s, CHECK_DOUBLE_BOS))
         return fail(ERR_DATA,
                     "%lld of %lld rows begin with the same special token twice, the first is row %lld, line %lld of its file: "
-                    "take it out of the data or of the chat template",
+                    "remove it from the data or the chat template",
                     (long long)s->count[CHECK_DOUBLE_BOS], (long long)s->rows, (long long)s->first[CHECK_DOUBLE_BOS].row,
                     (long long)s->first[CHECK_DOUBLE_BOS].line);
     return OK;

@@ -11,9 +11,9 @@
 #include "data/row.h"
 
 enum check {
-    CHECK_UNTRAINED,  /* not one trained token */
+    CHECK_UNTRAINED,  /* no trained token */
     CHECK_DOUBLE_BOS, /* the row begins with the same special token twice */
-    CHECK_END,        /* the last trained token ends no turn: the model would not learn to stop */
+    CHECK_END,        /* the last trained token does not end the turn: the model would not learn to stop */
     CHECK_SPECIAL,    /* the text of a message spells a special token */
     CHECK_DUPLICATE,  /* the same tokens, trained alike, as a row before */
     CHECKS
@@ -22,12 +22,12 @@ enum check {
 /* Never written to once open: any number of threads may check with it. */
 struct checker;
 
-enum status checker_open(struct checker **out, const struct chat *chat); /* the chat must live as long */
+enum status checker_open(struct checker **out, const struct chat *chat); /* the chat must outlive it */
 void checker_close(struct checker *checker);                             /* NULL is fine */
 
-/* What is kept of a row. */
+/* What is kept for a row. */
 struct check_result {
-    unsigned found; /* bits, 1 << one of enum check; never that of the duplicate, which one row cannot know */
+    unsigned found; /* bits, 1 << one of enum check; never CHECK_DUPLICATE, which one row cannot show */
     uint64_t key;   /* tells rows apart: a hash of their ids and mask */
     int64_t tokens, trained;
 };
@@ -36,7 +36,7 @@ struct check_result {
 unsigned check_find(const struct checker *checker, const char *text, int64_t length, enum row_kind kind,
                     const struct chat_row *row);
 
-/* The same with what a summary wants to know of the row. */
+/* The same with what a summary needs of the row. */
 void check_row(const struct checker *checker, const char *text, int64_t length, enum row_kind kind, const struct chat_row *row,
                struct check_result *result);
 
@@ -50,7 +50,7 @@ struct check_summary {
     int64_t count[CHECKS];            /* rows with the finding */
     struct check_place first[CHECKS]; /* the first of them */
 
-    /* Keys of rows, in a table that stays small: once it is full only each second key is kept, then each fourth, and so on, and
+    /* Keys of rows, in a table that stays small: once it is full only every second key is kept, then every fourth, and so on, and
      * the number of duplicates becomes an estimate. */
     uint64_t *keys;
     int64_t key_count, key_capacity;
@@ -64,7 +64,7 @@ const char *check_name(enum check check);                                /* "end
 const char *check_advice(enum check check);                              /* what it means and what to do */
 bool check_exact(const struct check_summary *summary, enum check check); /* false: the count is an estimate */
 
-/* Whether this finding stops a run: not one trained token in all rows, or two BOS. The others are worth a warning. */
+/* Whether this finding stops a run: no trained token in any row, or two BOS. The others are worth a warning. */
 bool check_stops(const struct check_summary *summary, enum check check);
 
 /* ERR_DATA with the reason where one of them stops a run. */

@@ -1,5 +1,4 @@
-/* Conversations out of rows. A role that nobody knows is an error: a template may well print it, and then an answer would stand
- * there untrained. */
+/* Conversations from rows. An unknown role is an error: a template may print it, and an answer would then be there, untrained. */
 #include "data/conversation.h"
 
 #include <string.h>
@@ -10,7 +9,7 @@
 static const char *const ROLES[] = {"user",        "assistant",     "system",       "tool",    "developer",  "function",
                                     "observation", "tool_response", "tool_results", "ipython", "environment"};
 
-/* ShareGPT's names of those who speak. "function_call" is apart: its value is a call, not what is said. */
+/* ShareGPT's names of roles. "function_call" is separate: its value is a call, not text. */
 static const struct {
     const char *from, *role;
 } SPEAKERS[] = {{"human", "user"},        {"user", "user"},        {"gpt", "assistant"},         {"assistant", "assistant"},
@@ -47,7 +46,8 @@ static enum status take_calls(json_t *message, const json_t *value, size_t numbe
     enum status status = OK;
     if (!json_is_array(list) || json_array_size(list) == 0)
         status =
-            fail(ERR_DATA, "message %zu is a function_call, but its value is no JSON of {\"name\": ..., \"arguments\": {...}}",
+            fail(ERR_DATA,
+                 "message %zu is a function_call, but its value is not JSON of the form {\"name\": ..., \"arguments\": {...}}",
                  number);
     if (status == OK && !(calls = json_array()))
         status = out_of_memory();
@@ -78,7 +78,7 @@ static enum status take_speaker(json_t *message, const char *from, size_t number
     if (!role)
         return fail(
             ERR_DATA,
-            "message %zu is from \"%s\", whom hone does not know: human, gpt, system, tool, observation and function_call "
+            "message %zu is from \"%s\", which hone does not know: human, gpt, system, tool, observation and function_call "
             "are known",
             number, parse_shown(name, from));
     json_t *value = json_member(message, "value");

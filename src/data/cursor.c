@@ -1,4 +1,4 @@
-/* What a walk over rows gives back. */
+/* Releasing the pages of a walk over rows. */
 #include "data/cursor.h"
 
 void row_cursor_rest(const struct row_cursor *cursor)

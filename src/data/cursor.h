@@ -1,4 +1,4 @@
-/* A walk over the rows of a data set that gives pages back as it goes: the table of rows may be larger than memory.
+/* A walk over the rows of a data set that releases pages as it advances: the table of rows may be larger than memory.
  *
  *     struct row_cursor at = row_cursor(data, 0, data->row_count);
  *     while (row_next(&at))
@@ -9,7 +9,7 @@
 
 #include "data/data.h"
 
-enum { CURSOR_TABLES = 2, CURSOR_STRIDE = 1 << 18 }; /* rows after which pages are given back */
+enum { CURSOR_TABLES = 2, CURSOR_STRIDE = 1 << 18 }; /* rows after which pages are released */
 
 struct row_cursor {
     const struct data *data;
@@ -17,16 +17,16 @@ struct row_cursor {
     const struct table *beside[CURSOR_TABLES]; /* what the walk reads or writes besides; NULL: nothing */
 };
 
-/* Before the first of so many rows. */
+/* A cursor before the first of `count` rows. */
 static inline struct row_cursor row_cursor(const struct data *data, int64_t first, int64_t count)
 {
     return (struct row_cursor){.data = data, .row = first - 1, .end = first + count};
 }
 
-/* Gives back the pages of the data set and of the tables beside it. Nothing becomes invalid. */
+/* Releases the pages of the data set and of the tables in `beside`. Nothing becomes invalid. */
 void row_cursor_rest(const struct row_cursor *cursor);
 
-/* Moves on; false: there is no row more, and all pages are given back. */
+/* Moves to the next row; false: there is none, and all pages are released. */
 static inline bool row_next(struct row_cursor *cursor)
 {
     bool more = ++cursor->row < cursor->end;

@@ -13,8 +13,8 @@
 #include "data/encode.h"
 #include "data/lengths.h"
 
-#define SPLIT_STREAM UINT64_MAX          /* of the seed's permutations; epochs count from 0 */
-#define USED_BYTES_MAX INT64_C(67108864) /* bytes of tokens, after which their pages are given back */
+#define SPLIT_STREAM UINT64_MAX          /* a stream of the seed that no epoch uses: epochs count from 0 */
+#define USED_BYTES_MAX INT64_C(67108864) /* bytes of tokens, after which their pages are released */
 
 enum { SKIPPED_NAMED = 5 };
 
@@ -110,7 +110,7 @@ static enum status take_files(struct data *data, const struct source *source)
     return OK;
 }
 
-/* The rows are those of the cache, which are in the order of the files: each file's end is found by halving. */
+/* The cache's rows are in the order of the files: a binary search finds each file's end. */
 static enum status take_rows(struct data *data)
 {
     const struct token_totals *t = &data->cache.totals;
@@ -131,7 +131,7 @@ static enum status take_rows(struct data *data)
         data->files[f].end = low;
     }
     if (data->file_count && data->files[data->file_count - 1].end != t->rows)
-        return fail(ERR_INTERNAL, "%s: rows of files that are not there", data->cache.dir);
+        return fail(ERR_INTERNAL, "%s: rows of missing files", data->cache.dir);
     *a = (struct data_account){.rows = t->rows, .skipped = t->skipped, .longest = t->longest};
     memcpy(a->kinds, t->kinds, sizeof a->kinds);
     if (t->rows) {
@@ -141,7 +141,7 @@ static enum status take_rows(struct data *data)
     return OK;
 }
 
-/* Adds up the rows that are there. */
+/* Sums up the rows. */
 static void count_rows(struct data *data)
 {
     data->tokens = data->trained = data->longest = data->account.untrained = 0;
@@ -158,7 +158,7 @@ static enum status check_content(const struct data *data, const char *paths)
 {
     const struct data_account *a = &data->account;
     if (a->skipped && !a->rows)
-        return fail(ERR_DATA, "%s: not one of the %lld rows can be used; the first: %s", paths, (long long)a->skipped,
+        return fail(ERR_DATA, "%s: none of the %lld rows can be used; the first: %s", paths, (long long)a->skipped,
                     data->skipped ? data->skipped : "");
     if (!a->rows)
         return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", paths);
@@ -166,7 +166,7 @@ static enum status check_content(const struct data *data, const char *paths)
         return fail(ERR_DATA, "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them", paths,
                     (long long)a->rows, (long long)data->max_tokens);
     if (!data->trained)
-        return fail(ERR_DATA, "%s: not one token to train: no row has an assistant message with content", paths);
+        return fail(ERR_DATA, "%s: no token to train: no row has an assistant message with content", paths);
     return OK;
 }
 
@@ -279,7 +279,7 @@ enum status data_use(struct data *data, int64_t row)
     const struct token_row *r = &data->rows[row];
     if (!token_row_sound(r, data->marked + r->begin)) {
         token_cache_spoil(&data->cache);
-        return fail(ERR_DATA, "%s:%lld: the cached tokens of this row are damaged; start again, and they are encoded anew",
+        return fail(ERR_DATA, "%s:%lld: the cached tokens of this row are damaged; start again, and they are encoded again",
                     data_file_of(data, row), (long long)r->line);
     }
     data->used += r->count * (int64_t)sizeof *data->marked;
@@ -295,7 +295,8 @@ enum status data_use(struct data *data, int64_t row)
 static enum status split_count(int64_t rows, double size, int64_t *count)
 {
     if (!(size > 0) || (size >= 1 && floor(size) != size))
-        return fail(ERR_ARGUMENT, "--val-set-size %g: give a part of the rows, between 0 and 1, or a whole number of rows", size);
+        return fail(ERR_ARGUMENT, "--val-set-size %g: give a fraction of the rows, between 0 and 1, or a whole number of rows",
+                    size);
     double asked = size < 1 ? round(size * (double)rows) : size;
     asked = asked < 1 ? 1 : asked;
     if (asked >= (double)rows)
@@ -329,7 +330,7 @@ static enum status open_side(const struct data *data, struct data *side, int64_t
     return OK;
 }
 
-/* Deals the rows to both sides; taken has a bit for each. */
+/* Divides the rows between both sides; taken has a bit for each. */
 static void deal_rows(const struct data *data, const uint8_t *taken, struct data *kept, struct data *held)
 {
     struct row_cursor at = row_cursor(data, 0, data->row_count);
@@ -341,7 +342,7 @@ static void deal_rows(const struct data *data, const uint8_t *taken, struct data
         ((struct token_row *)side->own_rows.data)[side->row_count++] = *row;
         side->files[row->file].end = side->row_count;
     }
-    for (int64_t f = 1; f < data->file_count; f++) { /* a file without rows ends where the one before does */
+    for (int64_t f = 1; f < data->file_count; f++) { /* a file without rows ends where the previous one does */
         struct data_file *k = &kept->files[f], *h = &held->files[f];
         k->end = max(k->end, k[-1].end);
         h->end = max(h->end, h[-1].end);
@@ -366,7 +367,7 @@ static enum status split_rows(const struct data *data, struct data *kept, struct
     count_rows(kept);
     if (held->trained && kept->trained)
         return OK;
-    return fail(ERR_DATA, "--val-set-size %g leaves not one token to %s: take another size or seed", size,
+    return fail(ERR_DATA, "--val-set-size %g leaves no token to %s: choose another size or seed", size,
                 kept->trained ? "evaluate" : "train");
 }
 

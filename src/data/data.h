@@ -14,10 +14,10 @@
 
 enum data_excess { EXCESS_ERROR, EXCESS_TRUNCATE, EXCESS_SPLIT, EXCESS_DROP };
 
-/* What has become of the rows of the files. */
+/* What happened to the rows of the files. */
 struct data_account {
-    int64_t rows;             /* that could be read */
-    int64_t kinds[ROW_KINDS]; /* of them */
+    int64_t rows;             /* those that could be read */
+    int64_t kinds[ROW_KINDS]; /* rows of each kind */
     int64_t skipped;          /* rows that cannot be used */
     int64_t longest;          /* tokens of the longest row as it was read, and where it is */
     int64_t longest_file, longest_line;
@@ -30,8 +30,8 @@ struct data_account {
 
 struct data_file {
     char *path;
-    double weight; /* how often an epoch takes a row of it */
-    int64_t end;   /* its rows end before this one; they begin where those of the file before end */
+    double weight; /* how often an epoch takes each of its rows */
+    int64_t end;   /* its rows end before this one; they begin where those of the previous file end */
 };
 
 struct data {
@@ -45,49 +45,49 @@ struct data {
     struct data_account account;
     char *skipped; /* the first rows that were skipped, a line each: place and cause. NULL: none */
 
-    /* What rows and tokens are in. A part of another data set has a table of rows at most. */
+    /* The storage of rows and tokens. A part of another data set has at most a table of rows. */
     struct token_cache cache;
     struct table own_rows;
-    struct table own_tokens; /* where they are in no cache */
+    struct table own_tokens; /* where there is no cache */
     const char *table_dir;   /* where tables may be: base/table.h */
-    int64_t used;            /* bytes of tokens since pages were last given back */
+    int64_t used;            /* bytes of tokens since pages were last released */
 };
 
 struct data_limits {
     int64_t max_tokens;      /* of a row */
-    enum data_excess excess; /* what becomes of longer ones */
+    enum data_excess excess; /* what happens to longer ones */
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */
     bool all_tokens;         /* every token is a target, not the assistants' alone */
     const char *split;       /* which file of a directory: "train", "valid" or "test" */
-    const char *model_dir;   /* whose tokenizer and template; may be NULL where a chat is given and no cache */
+    const char *model_dir;   /* for its tokenizer and template; may be NULL if a chat is given and there is no cache */
     const char *cache_dir;   /* NULL: no cache, the files are temporary */
 };
 
-/* ERR_DATA where an id is not in the model's vocabulary. */
+/* ERR_DATA if an id is not in the model's vocabulary. */
 enum status data_check_ids(const int32_t *ids, int64_t count, int64_t vocabulary);
 
-/* Takes the files that `paths` names (data/source.h) from the cache, or encodes them, by all cores and with the same result for
- * any number of them, and leaves them there; a run that was ended in the middle of it goes on from its last whole block. Only
- * encoding needs *chat: where it is NULL it is then opened from model_dir. It is the caller's, who closes it, also after an
- * error. ERR_DATA if there are no rows, or not one token to train. */
+/* Takes the files that `paths` names (data/source.h) from the cache, or encodes them into it, on all cores and with the same
+ * result for any number of cores; if a run was ended while encoding, the next one resumes after its last whole block. Only
+ * encoding needs *chat: if it is NULL, it is then opened from model_dir. The caller closes it, also after an error. ERR_DATA if
+ * there are no rows, or no token to train. */
 enum status data_open(struct data *data, const char *paths, struct chat **chat, const struct data_limits *limits);
 void data_close(struct data *data);
 
 /* Rows of this many tokens each, drawn by the seed, all of them targets: for measurements. */
 enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_t vocabulary, uint64_t seed);
 
-/* Before a row's tokens are used: ERR_DATA where they are not what was written. Now and then it rests, as below. */
+/* Called before a row's tokens are used: ERR_DATA if they are not what was written. Now and then it releases pages, as below. */
 enum status data_use(struct data *data, int64_t row);
 
 /* After a walk over many rows: what is only mapped no longer counts as this process's memory. Nothing becomes invalid. */
 void data_rest(const struct data *data);
 
-/* The path of the file that a row is of. */
+/* The path of a row's file. */
 const char *data_file_of(const struct data *data, int64_t row);
 
-/* Moves rows to `held`, which is closed before `data`: below 1 a part of the rows, rounded but one at least, otherwise that many.
- * The seed decides which; both keep the order of the files. On an error `data` is as it was. */
+/* Moves rows to `held`, which is closed before `data`: below 1 a fraction of the rows, rounded but at least one, otherwise that
+ * many. The seed decides which; both keep the order of the files. On an error `data` is as it was. */
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed);
 
 #endif

@@ -32,7 +32,7 @@ struct round {
     struct part parts[PARTS];
 };
 
-/* The work is in order and the row is not: it can be skipped. */
+/* The row is at fault, not the machine: it can be skipped. */
 static bool is_bad_row(enum status status)
 {
     return status == ERR_DATA || status == ERR_FORMAT || status == ERR_LIMIT || status == ERR_UNSUPPORTED;
@@ -45,7 +45,7 @@ static enum status encode_row(struct part *part, const struct source_row *row, c
     const struct tokens *tokens = &part->row.tokens;
     TRY(data_check_ids(tokens->id, tokens->count, round->limits->vocabulary));
     unsigned found = 0;
-    if (!round->limits->all_tokens) /* there the end of a row is trained by its own rules */
+    if (!round->limits->all_tokens) /* with all_tokens every end is trained */
         found = check_find(round->checker, row->text, row->length, kind, &part->row);
     return token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count,
                            round->file, row->line, (int)kind, found);

@@ -1,4 +1,4 @@
-/* Kinds by keys. The text is passed over from key to key; only where that gives no kind is the row parsed, to say what is wrong.
+/* Kinds by keys. The text is scanned from key to key; only if that gives no kind is the row parsed, to say what is wrong.
  */
 #include "data/kind.h"
 
@@ -9,7 +9,7 @@
 
 enum { KEYS = 2, KEYS_SHOWN = 8 };
 
-/* The keys by which a kind is known: all of them must be there. */
+/* The keys of a kind: all of them must be present. */
 static const struct {
     const char *name;
     const char *key[KEYS];
@@ -27,7 +27,7 @@ const char *row_kind_name(enum row_kind kind)
     return KINDS[kind].name;
 }
 
-/* Which of the keys above are there. */
+/* Which of the keys above are present. */
 struct keys {
     bool has[ROW_KINDS][KEYS];
     bool others;
@@ -43,7 +43,7 @@ static void add_key(struct keys *keys, const char *name, int64_t length)
     keys->others |= !known;
 }
 
-/* The keys of an object's text that are not null. False: it is broken, or no object. */
+/* The keys of an object's text that are not null. False: it is broken, or not an object. */
 static bool keys_of_text(struct keys *keys, const char *text, int64_t length)
 {
     struct json_reader r;
@@ -91,7 +91,7 @@ static enum status list_keys(struct buffer *text, const json_t *tree)
     return count ? OK : buffer_format(text, "none");
 }
 
-/* "\"prompt\" but no \"completion\"" for a kind of which one key is there. */
+/* "\"prompt\" but no \"completion\"" for a kind of which only one key is present. */
 static enum status name_half(struct buffer *text, const struct keys *keys)
 {
     for (int k = 0; k < ROW_KINDS; k++) {

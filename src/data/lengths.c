@@ -52,7 +52,7 @@ static enum status take_long(struct pass *p, const struct token_row *row)
     struct data_account *a = &p->data->account;
     if (!token_row_sound(row, p->data->marked + row->begin)) {
         token_cache_spoil(&p->data->cache);
-        return fail(ERR_DATA, "the cached tokens of line %lld are damaged; start again, and they are encoded anew",
+        return fail(ERR_DATA, "the cached tokens of line %lld are damaged; start again, and they are encoded again",
                     (long long)row->line);
     }
     a->long_rows++;
@@ -77,7 +77,7 @@ static enum status take_long(struct pass *p, const struct token_row *row)
     return OK;
 }
 
-/* How many rows there will be at most. */
+/* The max number of rows that there will be. */
 static int64_t max_rows(const struct data *data, int64_t max_tokens, enum data_excess excess)
 {
     int64_t count = data->row_count;
@@ -97,7 +97,7 @@ enum status lengths_apply(struct data *data, int64_t max_tokens, enum data_exces
     if (excess == EXCESS_ERROR)
         return too_long(data, max_tokens);
     if (excess == EXCESS_SPLIT && max_tokens < 2)
-        return fail(ERR_ARGUMENT, "--excess-length split needs a --max-length of 2 at least: one token predicts the next");
+        return fail(ERR_ARGUMENT, "--excess-length split needs a --max-length of at least 2: one token predicts the next");
     struct table table;
     TRY(table_open(&table, data->table_dir, max_rows(data, max_tokens, excess), (int64_t)sizeof(struct token_row)));
     struct pass p = {.data = data, .max_tokens = max_tokens, .excess = excess, .out = table.data};

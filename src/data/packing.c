@@ -1,6 +1,6 @@
 /* A window takes the longest row that is left, then the longest that fits, and so on; but as soon as one row or two fill what is
- * free exactly, it takes those. Without them the end of a window is what no row is short enough for: best fit alone leaves some 3
- * % of windows that hold five rows each. */
+ * free exactly, it takes those. Best fit alone leaves an end that no row is short enough for: some 3 % of windows that hold
+ * five rows each. */
 #include "data/packing.h"
 
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "base/number.h"
 #include "data/cursor.h"
 
-enum { PAIRS_MAX = 512 }; /* that are tried to fill a window exactly */
+enum { PAIRS_MAX = 512 }; /* tried to fill a window exactly */
 
 /* --- windows ------------------------------------------------------------------------------------------------------------ */
 
-/* The rows that are left, by length. They only become fewer, so that lengths without rows can be passed over for good. */
+/* The rows that are left, by length. Their number only falls, so lengths without rows can be skipped for good. */
 struct stock {
     int64_t *left;  /* [longest + 1] */
     int64_t *lower; /* [longest + 1] a length without rows points to a lower one; 0: there is none */
@@ -34,7 +34,7 @@ static int64_t stock_find(const struct stock *s, int64_t length)
     return found;
 }
 
-/* The next length for a window with so much free, and the one that it is to be followed by, or 0. Both 0: nothing fits. */
+/* The next length for a window with so much free, and the one to follow it, or 0. Both 0: nothing fits. */
 static void choose(const struct stock *s, int64_t free, int64_t *length, int64_t *follower)
 {
     *length = stock_find(s, min(free, s->longest));
@@ -126,7 +126,7 @@ static enum status fill_windows(struct packing *p)
 
 /* --- rows --------------------------------------------------------------------------------------------------------------- */
 
-/* A row without tokens takes a place all the same. */
+/* A row without tokens still takes a place. */
 static int64_t length_of(const struct token_row *row)
 {
     return row->count > 0 ? row->count : 1;
@@ -188,7 +188,7 @@ static void expand(const struct packing *p, int64_t window, int64_t *rows, int64
     qsort(rows, (size_t)*count, sizeof *rows, ascending);
 }
 
-/* Each window is put at the place of its first row; then the places that are empty are taken out. */
+/* Each window is put at the place of its first row; then empty places are removed. */
 static enum status put_in_order(struct packing *p, const struct data *data)
 {
     TRY(table_open(&p->order, data->table_dir, p->rows, (int64_t)sizeof(int64_t)));
@@ -218,7 +218,7 @@ enum status packing_init(struct packing *p, const struct data *data, int64_t fir
         p->longest = max(length, p->longest);
         tokens += length;
     }
-    p->window = min(window, tokens); /* nothing is longer */
+    p->window = min(window, tokens); /* more is never needed */
     if (p->longest > p->window)
         return fail(ERR_DATA, "a row has %lld tokens, more than the %lld of a window for packing", (long long)p->longest,
                     (long long)p->window);

@@ -9,14 +9,14 @@
 
 #include "data/data.h"
 
-/* So many rows of one length in each window of a group, those from `item` on of all with this length. */
+/* So many rows of one length in each window of a group: those from `item` on among all of this length. */
 struct pack_entry {
     int64_t length, times, item;
 };
 
-/* Windows alike. */
+/* Equal windows. */
 struct pack_group {
-    int64_t begin; /* the first of them */
+    int64_t begin; /* its first window */
     int64_t entry, entries;
 };
 
@@ -34,11 +34,11 @@ struct packing {
     struct table order;    /* int64 [rows] windows by their first rows; only in_order */
 };
 
-/* Each row must fit into the window. in_order: windows are numbered in the order of their first rows, not anyhow. */
+/* Each row must fit into the window. in_order: windows are numbered in the order of their first rows; else in any order. */
 enum status packing_init(struct packing *p, const struct data *data, int64_t first, int64_t rows, int64_t window, bool in_order);
 void packing_free(struct packing *p);
 
-/* The rows of a window, ascending; there are max_rows at most. Nothing is allocated. */
+/* The rows of a window, ascending, at most max_rows. Nothing is allocated. */
 void packing_window(const struct packing *p, int64_t window, int64_t *rows, int64_t *count);
 
 #endif

@@ -1,4 +1,4 @@
-/* The values of a row become Jansson's, as the reader meets them. */
+/* The reader's values become Jansson's as they are read. */
 #include "data/parse.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static json_t *parse_scalar(struct json_reader *r)
     }
 }
 
-/* One key and its value. What is rare in a key is for the judge: that it comes twice, a NUL, and many bytes with an escape. */
+/* One key and its value. Rare keys are left to Jansson: repeated ones, ones with a NUL, and long ones with an escape. */
 static bool take_member(struct json_reader *r, int depth, json_t *object)
 {
     struct json_span key;
@@ -37,7 +37,7 @@ static bool take_member(struct json_reader *r, int depth, json_t *object)
     size_t before = json_object_size(object);
     if (json_reader_key(r, &key) != OK || memchr(key.text, 0, (size_t)key.length))
         return false;
-    if (key.text == r->text.data) { /* the value's strings will take this place */
+    if (key.text == r->text.data) { /* the value's strings will overwrite this place */
         if (key.length > ESCAPED_KEY_MAX)
             return false;
         key.text = memcpy(copy, key.text, (size_t)key.length);

@@ -1,7 +1,7 @@
 /* The JSON of rows, quickly.
  *
- * The idea: Jansson's parser is the judge, and it is slow. This one only knows right JSON of the usual forms; whatever it does
- * not know is left to the judge, who accepts it or says what is wrong and where.
+ * The idea: Jansson's parser decides what is valid, and it is slow. This one only knows valid JSON of the usual forms; everything
+ * else is left to Jansson, which accepts it or says what is wrong and where.
  */
 #ifndef DATA_PARSE_H
 #define DATA_PARSE_H
@@ -10,13 +10,13 @@
 
 enum { PARSE_SHOWN = 48 };
 
-/* A text of a row for a message: what could do harm on a terminal becomes '?', and it has an end. Returns out. */
+/* A text of a row for a message: what could do harm on a terminal becomes '?', and its length is limited. Returns out. */
 const char *parse_shown(char out[static PARSE_SHOWN], const char *text);
 
 /* The tree that Jansson would give, repeated keys refused and NUL characters allowed in strings, or NULL: not known. */
 json_t *parse_quickly(const char *text, int64_t length);
 
-/* The same by Jansson alone where that fails. ERR_DATA with the column, and the line in a text of several, is what is wrong. */
+/* The same, with Jansson alone if that fails. ERR_DATA with the cause and its column, and its line in a text of several. */
 enum status parse_row(json_t **tree, const char *text, int64_t length);
 
 #endif

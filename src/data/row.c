@@ -1,5 +1,6 @@
-/* A row's way: its keys say its kind, the kind says how it is read, and what was read is encoded. It is read once: an ordinary
- * conversation straight into the values of the chat template (text/chat/line.c), everything else into a tree (data/parse.h). */
+/* From a row to tokens: its keys give its kind, the kind says how it is read, and what was read is encoded. It is read once: an
+ * ordinary conversation straight into the values of the chat template (text/chat/line.c), everything else into a tree
+ * (data/parse.h). */
 #include "data/row.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ static enum status take_answer(struct content *c, const char *key)
     return strings ? take_strings(c, "prompt", key) : take_lists(c, "prompt", key);
 }
 
-/* Where two texts part; a space before that place belongs to the answers, as in TRL. */
+/* Where two texts begin to differ; a space before that place belongs to the answers, as in TRL. */
 static int64_t common_text(const json_t *a, const json_t *b)
 {
     const char *x = json_string_value(a), *y = json_string_value(b);
@@ -134,7 +135,7 @@ static bool speaks(const json_t *messages, int64_t begin, int64_t end)
     return false;
 }
 
-/* Says of the prompt's answers that they are no targets. */
+/* Marks the prompt's answers as no targets. */
 static enum status mark_prompt(const json_t *messages, int64_t first)
 {
     for (int64_t i = 0; i < first; i++)
@@ -146,14 +147,14 @@ static enum status mark_prompt(const json_t *messages, int64_t first)
 static enum status encode_conversation(const struct chat *chat, struct content *c, struct chat_row *out)
 {
     if (!speaks(c->messages, c->first, (int64_t)json_array_size(c->messages)))
-        return fail(ERR_DATA, "the row has no %s of the assistant: not one token to train", c->first ? "answer" : "message");
+        return fail(ERR_DATA, "the row has no %s of the assistant: no token to train", c->first ? "answer" : "message");
     if (json_object_size(json_member(c->tree, "chat_template_kwargs")))
         return fail(ERR_DATA,
-                    "\"chat_template_kwargs\" are not supported: take the key out, or write what they do into the messages");
+                    "\"chat_template_kwargs\" are not supported: remove the key, or write what they do into the messages");
     TRY(conversation_tools(c->tree, &c->tools));
     TRY(mark_prompt(c->messages, c->first));
     json_t *row = json_is_array(json_object_get(c->tree, "messages")) && !json_is_string(json_object_get(c->tree, "tools"))
-                      ? json_incref(c->tree) /* it is already what chats are */
+                      ? json_incref(c->tree) /* it already has the form of a chat */
                   : c->tools ? json_pack("{s:O, s:O}", "messages", c->messages, "tools", c->tools)
                              : json_pack("{s:O}", "messages", c->messages);
     enum status status = row ? chat_encode(chat, row, out) : fail(ERR_MEMORY, "out of memory: a JSON value");

@@ -9,8 +9,8 @@
 #include "data/kind.h"
 #include "text/chat/chat.h"
 
-/* Recognises, reads and encodes one row; what `out` held before is replaced. ERR_DATA with the cause and, where it is one of
- * JSON, the column; the caller puts file and line in front. */
+/* Recognises, reads and encodes one row; what `out` held before is replaced. ERR_DATA with the cause and, for invalid JSON, the
+ * column; the caller adds file and line before it. */
 enum status row_encode(const struct chat *chat, const char *text, int64_t length, struct chat_row *out, enum row_kind *kind);
 
 #endif

@@ -17,7 +17,7 @@ static enum status check(const struct sampler *s)
     return OK;
 }
 
-/* Rows of one weight that lie beside each other; a data set without files is one such run. */
+/* A run of adjacent rows of one weight; a data set without files is one such run. */
 static void cut_shares(struct sampler *s, double *weight)
 {
     const struct data *data = s->data;
@@ -73,7 +73,7 @@ static enum status fill(struct sampler *s)
     memory_free(weight);
     TRY(status);
     if (!s->units)
-        return fail(ERR_ARGUMENT, "the weights of the data files leave not one row for an epoch");
+        return fail(ERR_ARGUMENT, "the weights of the data files leave no row for an epoch");
     int64_t units = min(s->units_per_step, s->units);
     if (__builtin_mul_overflow(units, rows_of_unit, &s->max_rows))
         s->max_rows = INT64_MAX;
@@ -119,7 +119,7 @@ static void take_unit(struct sampler *s, int64_t unit, int64_t epoch, int64_t *c
     unit -= share->begin;
     if (unit < share->whole * share->units)
         unit %= share->units;
-    else /* others in every epoch */
+    else /* different ones in every epoch */
         unit = permute(unit - share->whole * share->units, share->units, s->seed ^ (uint64_t)(i + 1) * PART_KEY, (uint64_t)epoch);
     if (s->window)
         packing_window(&share->packing, unit, s->taken + *count, &rows);
@@ -139,7 +139,7 @@ enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, in
     int64_t each = units / ranks, more = units % ranks;
     int64_t from = rank * each + min(rank, more), to = from + each + (rank < more);
     *first = 0;
-    for (int64_t u = 0; u < to; u++) { /* the others' too, because they are counted */
+    for (int64_t u = 0; u < to; u++) { /* those of other processes too, because they are counted */
         take_unit(s, begin + u, epoch, &n);
         *first = u < from ? n : *first;
     }

@@ -1,11 +1,11 @@
-/* Rows in text. Lines are found by their newlines alone; in an array, strings and brackets are followed, nothing more: what an
- * element says is for the parser of rows to judge. */
+/* Rows in text. Lines are found by their newlines alone; in an array only strings and brackets are followed: whether an element
+ * is valid is for the parser of rows to say. */
 #include "data/scan.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum { NESTING_MAX = 2048 }; /* of nested brackets, as deep as the parser goes */
+enum { NESTING_MAX = 2048 }; /* of nested brackets, the parser's max */
 
 static bool white(char c)
 {
@@ -67,7 +67,7 @@ static int64_t after_string(const struct scan *s, int64_t at)
     return -1;
 }
 
-/* After a number or word: whatever stands there up to a separator. */
+/* After a number or word: everything up to a separator. */
 static int64_t after_word(const struct scan *s, int64_t at)
 {
     while (at < s->end && !white(s->text[at]) && !strchr(",:[]{}\"", s->text[at]))
@@ -117,7 +117,7 @@ static enum status next_element(struct scan *s, struct source_row *row, bool *fo
         for (int64_t i = s->begin; i < at; i++)
             s->line += s->text[i] == '\n';
         s->begin = at;
-        return wrong(s, after == -2 ? "brackets do not fit each other or are nested too deeply" : "a row was expected");
+        return wrong(s, after == -2 ? "brackets do not match or are nested too deeply" : "a row was expected");
     }
     *row = (struct source_row){s->text + s->begin, after - s->begin, s->line};
     for (const char *p = row->text; (p = memchr(p, '\n', (size_t)(row->text + row->length - p))); p++)
@@ -136,13 +136,13 @@ static enum status next_in_array(struct scan *s, struct source_row *row, bool *f
             return s->last && s->place != SCAN_ENDED ? wrong(s, "the array of rows does not end") : OK;
         char c = s->text[s->begin];
         if (s->place == SCAN_ENDED)
-            return wrong(s, "nothing may stand after the array of rows");
+            return wrong(s, "nothing may follow the array of rows");
         if (c == ']' && (s->place == SCAN_FIRST || s->place == SCAN_AFTER)) {
             s->place = SCAN_ENDED;
             s->begin++;
         } else if (s->place == SCAN_START) {
             s->place = SCAN_FIRST;
-            s->begin++; /* the bracket by which an array is known */
+            s->begin++; /* the bracket that begins an array */
         } else if (s->place == SCAN_AFTER) {
             if (c != ',')
                 return wrong(s, "between two rows there must be a comma");

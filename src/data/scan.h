@@ -8,7 +8,7 @@
 
 enum scan_place { SCAN_START, SCAN_FIRST, SCAN_AFTER, SCAN_COMMA, SCAN_ENDED }; /* in an array: what may come next */
 
-/* A copy is a place to go back to. */
+/* A copy saves a place to return to. */
 struct scan {
     const char *text;
     int64_t begin, end; /* text[begin, end) is still to be scanned */
@@ -18,8 +18,8 @@ struct scan {
     enum scan_place place;
 };
 
-/* The next whole row, moving `begin` after it. None is found where more text is needed, or at the end of the last text. What is
- * wrong between the elements of an array is ERR_FORMAT with the line in front: a line can be skipped, a hole in an array cannot.
+/* The next whole row, moving `begin` after it. None is found where more text is needed, or at the end of the last text. An
+ * error between the elements of an array is ERR_FORMAT after the line's number: a line can be skipped, a gap in an array cannot.
  */
 enum status scan_row(struct scan *scan, struct source_row *row, bool *found);
 

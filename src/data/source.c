@@ -1,6 +1,6 @@
 /* The files of a data set, read in pieces.
  *
- * The idea: a block's text is what the block before it left over, then as much of the file as makes up its size. Rows are found
+ * The idea: a block's text is what the previous block left over, then as much of the file as completes its size. Rows are found
  * in it; what is left of it belongs to the next block. A row that does not fit lets the piece grow, up to a limit.
  */
 #include "data/source.h"
@@ -51,7 +51,7 @@ static enum status add_file(struct source *s, const char *path, double weight)
     return OK;
 }
 
-/* The one file of a directory that is this split, whatever its ending. */
+/* The file of a directory for this split, whatever its ending. */
 static enum status add_directory(struct source *s, const char *dir, const char *split, double weight)
 {
     static const char *const endings[] = {".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst"};
@@ -64,13 +64,13 @@ static enum status add_directory(struct source *s, const char *dir, const char *
         if (!file_exists(path))
             continue;
         if (found)
-            return fail(ERR_ARGUMENT, "both %s and %s are there; name the one that is meant", found, path);
+            return fail(ERR_ARGUMENT, "both %s and %s exist; name the one that is meant", found, path);
         found = path;
     }
     if (!found)
         return fail(ERR_IO,
                     "%s: there is no %s.jsonl in this directory (nor %s.json, nor either packed as .gz or .zst); name the file "
-                    "itself if it is called otherwise",
+                    "itself if it has another name",
                     dir, split, split);
     return add_file(s, found, weight);
 }
@@ -121,7 +121,7 @@ static enum status add_list(struct source *s, const char *paths, const char *spl
     return OK;
 }
 
-/* What other files begin with, that somebody may hand to --data. */
+/* The first bytes of other files that a user may pass to --data. */
 static enum status check_opening(const char *path, const char *text, int64_t length)
 {
     static const struct {
@@ -166,7 +166,7 @@ static enum status read_more(struct source *s, struct buffer *text, int64_t more
     return OK;
 }
 
-/* Takes blank lines from the beginning of s->left. Returns where the first character is that is not white, or its size. */
+/* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
 static int64_t skip_blank_lines(struct source *s)
 {
     int64_t first = 0, line = 0;
@@ -180,7 +180,7 @@ static int64_t skip_blank_lines(struct source *s)
     return first - line;
 }
 
-/* Opens a file and finds out what it is. s->left has its text from the first line on that is not blank. */
+/* Opens a file and finds out what it is. s->left has its text from the first line that is not blank. */
 static enum status open_file(struct source *s, int64_t file)
 {
     static const char mark[] = "\xef\xbb\xbf";
@@ -212,7 +212,7 @@ enum status source_open(struct source **out, const char *paths, const char *spli
     if (!s)
         return ERR_MEMORY;
     enum status status = add_list(s, paths, split);
-    for (int64_t i = s->count - 1; i >= 0 && status == OK; i--) /* what cannot be read is said before work begins */
+    for (int64_t i = s->count - 1; i >= 0 && status == OK; i--) /* files that cannot be read are reported before work begins */
         status = open_file(s, i);
     if (status == OK)
         *out = s;
@@ -306,7 +306,7 @@ static enum status find_rows(struct source *s, struct source_block *block)
     return OK;
 }
 
-/* What the scan has passed is taken from the block's text, which so far holds no row. */
+/* Removes what the scan has passed from the block's text, which so far holds no row. */
 static void drop_scanned(struct source *s, struct buffer *text)
 {
     memmove(text->data, text->data + s->scan.begin, (size_t)(text->size -= s->scan.begin));

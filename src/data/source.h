@@ -1,8 +1,8 @@
 /* The rows of a data set as they lie in its files, block by block, in order.
  *
  * The idea: files are read in pieces and never mapped, so that memory does not grow with them; what a block holds is whole
- * rows, not yet parsed. A file is JSON objects one a line, or one JSON array of objects, told apart by its first byte; its
- * bytes may be packed by gzip or zstd, told by what they begin with. Blank lines, a byte order mark, CRLF and a missing last
+ * rows, not yet parsed. A file is one JSON object per line, or one JSON array of objects, told apart by its first byte; its
+ * bytes may be packed by gzip or zstd, told by the first bytes. Blank lines, a byte order mark, CRLF and a missing last
  * newline are fine.
  */
 #ifndef DATA_SOURCE_H
@@ -25,7 +25,7 @@ struct source_row {
     int64_t length, line; /* line: where it begins */
 };
 
-/* Starts as {0}; what one read left is replaced by the next. */
+/* Starts as {0}; each read replaces what the previous one left. */
 struct source_block {
     struct source_row *rows;
     int64_t count, capacity;
@@ -37,8 +37,9 @@ struct source_block {
 void source_block_free(struct source_block *block);
 
 /* `paths` is what --data says: files and directories, separated by commas, each with ":weight" after it or without. A directory
- * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. What is no readable data
- * is an error that says what was expected. A path that exists as it stands is taken so, whatever commas and colons it has. */
+ * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. Anything else
+ * is an error that says what was expected. A path that exists as written is taken as one path, whatever commas and colons it has.
+ */
 enum status source_open(struct source **out, const char *paths, const char *split);
 void source_close(struct source *source); /* NULL is fine */
 
@@ -46,18 +47,19 @@ int64_t source_files(const struct source *source);
 const char *source_path(const struct source *source, int64_t file);
 
 /* How often a row of this file is taken in an epoch: its whole part, and once more for the seeded choice of rows that is the
- * rest. 1 where nothing is said; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */
+ * rest. 1 by default; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */
 double source_weight(const struct source *source, int64_t file);
 
 /* Adds the file's bytes as they are on disk, read, not mapped. */
 enum status source_hash(struct source *source, int64_t file, struct hash *hash);
 
-/* Where the next block begins: the beginning, {0}, or what a block said. In a packed file what lies before is unpacked again. */
+/* Where the next block begins: the beginning, {0}, or a block's `next`. In a packed file everything before it is unpacked again.
+ */
 enum status source_seek(struct source *source, const struct source_position *position);
 
-/* The next block: about `bytes` of text in whole rows, one row at least, however long up to a fixed limit. No rows: the end.
- * What is between the rows of an array and no JSON, a packed file that breaks off, and a row beyond the limit are errors with the
- * file and the place in front. */
+/* The next block: about `bytes` of text in whole rows, at least one row, of any length up to a fixed limit. No rows: the end.
+ * Invalid JSON between the rows of an array, a truncated packed file, and a row beyond the limit are errors that begin with the
+ * file and the place. */
 enum status source_read(struct source *source, struct source_block *block, int64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* A data set that nobody wrote: as many tokens as a measurement needs. */
+/* Synthetic data: as many random tokens as a measurement needs. */
 #include "base/rng.h"
 #include "data/data.h"
 
@@ -10,7 +10,7 @@ static enum status open_tables(struct data *data, int64_t rows, int64_t tokens)
     data->files = memory_alloc((int64_t)sizeof *data->files);
     if (!data->files)
         return ERR_MEMORY;
-    TRY(buffer_format(&name, "made-up tokens"));
+    TRY(buffer_format(&name, "synthetic tokens"));
     data->files[0] = (struct data_file){.path = name.data, .weight = 1, .end = rows};
     data->file_count = 1;
     return OK;
@@ -21,7 +21,7 @@ enum status data_make_up(struct data *data, int64_t rows, int64_t length, int64_
     int64_t tokens;
     *data = (struct data){0};
     if (__builtin_mul_overflow(rows, length, &tokens) || tokens > INT32_MAX)
-        return fail(ERR_ARGUMENT, "%lld rows of %lld tokens are too many to make up", (long long)rows, (long long)length);
+        return fail(ERR_ARGUMENT, "%lld rows of %lld tokens are too many for synthetic data", (long long)rows, (long long)length);
     enum status status = open_tables(data, rows, tokens);
     if (status != OK) {
         data_close(data);

@@ -43,8 +43,7 @@ enum status token_block_add(struct token_block *block, const int32_t *ids, const
                             int64_t line, int kind, unsigned found)
 {
     if (count > INT32_MAX || file > INT32_MAX)
-        return fail(ERR_LIMIT, "a row of %lld tokens in file %lld: hone counts to %d", (long long)count, (long long)file,
-                    INT32_MAX);
+        return fail(ERR_LIMIT, "a row of %lld tokens in file %lld: the max is %d", (long long)count, (long long)file, INT32_MAX);
     TRY(reserve(block, count, 1));
     int32_t *to = block->tokens + block->token_count, trained = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -72,7 +71,7 @@ enum status token_block_skip(struct token_block *block, int64_t file, int64_t li
     while (cause[length] && cause[length] != '\n' && length < CAUSE_BYTES_MAX)
         length++;
     while (length && length == CAUSE_BYTES_MAX && ((unsigned char)cause[length] & 0xC0) == 0x80)
-        length--; /* no half of a character */
+        length--; /* not to cut a character in half */
     return buffer_format(&block->list, "%lld:%lld: %.*s\n", (long long)file, (long long)line, length, cause);
 }
 

@@ -1,4 +1,4 @@
-/* Where a cache is, whose turn it is, and publishing it. */
+/* Finding, locking and publishing a cache. */
 #include "data/token_cache.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static enum status map_files(struct token_cache *c)
     return OK;
 }
 
-/* Takes the complete cache, if it is there and right. */
+/* Takes the complete cache, if it exists and is valid. */
 static enum status open_complete(struct token_cache *c)
 {
     struct token_files files;
@@ -67,7 +67,7 @@ static enum status open_complete(struct token_cache *c)
         file_touch(files.lock);
         return map_files(c);
     }
-    log_message(LOG_WARNING, "%s: the cached tokens are not used and written anew: %s", c->path,
+    log_message(LOG_WARNING, "%s: the cached tokens are not used and written again: %s", c->path,
                 status != OK   ? status_message()
                 : state.damage ? state.damage
                                : "they are not complete");
@@ -75,8 +75,8 @@ static enum status open_complete(struct token_cache *c)
     return status == ERR_MEMORY ? status : OK;
 }
 
-/* Locks the directory of a cache in the making, and takes over what is whole in it. *taken is false where it has just been
- * completed or removed. */
+/* Locks the directory of an incomplete cache, and takes over its whole blocks. *taken is false if it has just been completed
+ * or removed. */
 static enum status open_part(struct token_cache *c, bool *taken)
 {
     struct token_files files;
@@ -94,7 +94,7 @@ static enum status open_part(struct token_cache *c, bool *taken)
     TRY(token_log_cut(&files, &state));
     c->totals = state.totals;
     if (state.blocks)
-        log_message(LOG_INFO, "encoding goes on after %lld rows that an earlier run encoded", (long long)state.totals.rows);
+        log_message(LOG_INFO, "encoding resumes after %lld rows that an earlier run encoded", (long long)state.totals.rows);
     return OK;
 }
 
@@ -160,7 +160,7 @@ enum status token_cache_append(struct token_cache *c, struct token_block *block,
     return append(c, block, next);
 }
 
-/* Removes what nobody has used for long and nobody uses now. */
+/* Removes caches that have not been used for long and are not in use now. */
 static void remove_unused(const struct token_cache *c)
 {
     struct arena arena = {0};

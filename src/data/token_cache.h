@@ -4,16 +4,16 @@
  *     rows      struct token_row each
  *     skipped   the first rows that could not be used, a line each: number of the file, line, cause
  *     log       a record for each block of rows: what there was after it, and the hashes of what it added
- *     lock      whoever writes or removes the directory holds it alone, whoever reads it shares it; its time is the last use
+ *     lock      exclusive for the process that writes or removes the directory, shared for readers; its time is the last use
  *
  * The idea: blocks are appended, the log last, so that after a crash everything up to the last whole record is right, and the
- * rest is cut off. The name is a hash of all that decides the content: a directory is either right or nobody's. It is called
+ * rest is cut off. The name is a hash of all that decides the content: a directory is either right or never found. It is called
  * NAME.part until it is complete. Only this machine reads it again: numbers are in its byte order.
  *
  * Opening checks the log, the table of rows, and of a small cache the tokens. Those of a large one are checked row by row as
- * they are used (token_row_sound), because reading all of them would take longer than many a run. A cache never stops a run: what
- * is damaged is warned of and written anew; where nothing can be written, a temporary directory is used. A cache that nobody has
- * used for 30 days is removed when another one is written.
+ * they are used (token_row_sound), because reading all of them would take longer than many a run. A cache never stops a run: a
+ * damaged one is logged and written again; if nothing can be written, a temporary directory is used. A cache that was not used
+ * for 30 days is removed when another one is written.
  */
 #ifndef DATA_TOKEN_CACHE_H
 #define DATA_TOKEN_CACHE_H
@@ -30,21 +30,21 @@
 struct token_row {
     int64_t begin; /* its first token */
     int64_t line;
-    int32_t count, trained; /* tokens; how many of them are targets, of which the first is never one */
+    int32_t count, trained; /* tokens; how many of them are targets; the first never is */
     int32_t file;
     uint32_t check; /* of its tokens */
 };
 
-enum { TOKEN_KINDS = 8, TOKEN_FINDINGS = 8 }; /* no fewer than there are kinds of rows, and checks of them */
+enum { TOKEN_KINDS = 8, TOKEN_FINDINGS = 8 }; /* at least the number of kinds of rows, and of checks */
 
-/* What there is up to a block's end. */
+/* The totals up to a block's end. */
 struct token_totals {
     struct source_position next;              /* where the block after it begins */
     int64_t rows, tokens, trained, untrained; /* untrained: rows without a target */
     int64_t longest, longest_row;
     int64_t skipped, skipped_bytes; /* rows; of the list of the first of them */
     int64_t kinds[TOKEN_KINDS];
-    int64_t findings[TOKEN_FINDINGS]; /* rows of which a check found something */
+    int64_t findings[TOKEN_FINDINGS]; /* rows in which a check found something */
 };
 
 /* Rows on their way to the files. Starts as {0}. */
@@ -69,7 +69,7 @@ enum status token_block_join(struct token_block *block, const struct token_block
 uint32_t token_row_check(const int32_t *tokens, int64_t count);
 bool token_row_sound(const struct token_row *row, const int32_t *tokens);
 
-/* A cache that is there (complete) or in the making. */
+/* A cache, complete or being written. */
 struct token_cache {
     struct arena arena;
     const char *tokens_dir, *path; /* <cache_dir>/tokens; of the complete cache. NULL: a temporary one */
@@ -88,12 +88,12 @@ struct token_key {
     int64_t vocabulary;
 };
 
-/* Finds the cache of a source's files. If it is complete its files are mapped; else it is locked, waiting for another process
- * that may be at it, and what was written before and is whole is in the totals: source_seek to totals.next. */
+/* Finds the cache of a source's files. If it is complete its files are mapped; else it is locked, after waiting for another
+ * process that may be writing it, and the totals count its whole blocks: source_seek to totals.next. */
 enum status token_cache_open(struct token_cache *cache, struct source *source, const char *cache_dir,
                              const struct token_key *key);
 
-/* The same in a temporary directory, which is gone once it is complete. */
+/* The same in a temporary directory, which is removed once the cache is complete and mapped. */
 enum status token_cache_open_temporary(struct token_cache *cache);
 
 enum status token_cache_append(struct token_cache *cache, struct token_block *block, const struct source_position *next);
@@ -104,10 +104,10 @@ enum status token_cache_finish(struct token_cache *cache);
 /* The list of skipped rows as it is in the file: "NUMBER:LINE: CAUSE" each. */
 enum status token_cache_skipped(const struct token_cache *cache, struct buffer *list);
 
-/* A row was found damaged: the next one who opens the cache writes it anew. */
+/* A row was found damaged: the next process that opens the cache writes it again. */
 void token_cache_spoil(struct token_cache *cache);
 
-/* What is not complete stays for the next run, unless it is empty. */
+/* An incomplete cache stays for the next run, unless it is empty. */
 void token_cache_close(struct token_cache *cache);
 
 #endif

@@ -1,5 +1,5 @@
-/* A record of the log is written when the bytes that it speaks of are, and has a hash of itself: what a crash leaves after it is
- * no record. Checking walks through the records and hashes what each added. */
+/* A record of the log is written after the bytes that it describes, and has a hash of itself: what a crash leaves after it is not
+ * a valid record. Checking walks through the records and hashes what each added. */
 #include "data/token_log.h"
 
 #include <stddef.h>
@@ -143,7 +143,7 @@ static enum status map(struct maps *m, const struct token_files *files)
     return status;
 }
 
-/* Whether entries [from, to) are in the file and have this hash; what was read is given back. */
+/* Whether entries [from, to) are in the file and have this hash; pages that were read are released. */
 static bool part_sound(const struct file_map *map, int64_t from, int64_t to, int64_t size, struct digest digest)
 {
     if (from < 0 || to < from || to > map->size / size)
@@ -151,11 +151,11 @@ static bool part_sound(const struct file_map *map, int64_t from, int64_t to, int
     if (to == from)
         return true;
     bool same = digest_equal(hash_of(map->data + from * size, (to - from) * size), digest);
-    file_map_drop(map, 0, to * size); /* with the page that the part before shares */
+    file_map_drop(map, 0, to * size); /* with the page that the previous part shares */
     return same;
 }
 
-/* The rows lie side by side, in the order of their files, and are what the record counts. */
+/* Whether the rows are contiguous, in the order of their files, and as the record counts them. */
 static bool rows_sound(const struct maps *m, const struct token_totals *before, const struct token_totals *after)
 {
     const struct token_row *rows = (const void *)m->rows.data;

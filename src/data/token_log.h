@@ -5,21 +5,21 @@
 #include "data/token_cache.h"
 
 struct token_files {
-    const char *tokens, *rows, *skipped, *log, *lock; /* paths, in the arena that named them */
+    const char *tokens, *rows, *skipped, *log, *lock; /* paths, in the arena */
 };
 
 enum status token_files_name(struct token_files *files, struct arena *arena, const char *dir);
 enum status token_files_sync(const struct token_files *files);
 
-/* Appends a block, which turns *totals into what there is after it; a NULL block says that nothing follows. */
+/* Appends a block and updates *totals; a NULL block says that nothing follows. */
 enum status token_log_append(const struct token_files *files, struct digest key, const struct token_block *block,
                              const struct source_position *next, struct token_totals *totals);
 
 struct token_log_state {
     struct token_totals totals; /* up to the last whole block */
-    int64_t blocks;             /* so many are whole */
-    bool complete;              /* that was the last of all, and the files have nothing beside it */
-    const char *damage;         /* why not, where the log says that it was complete, or nothing of it is whole; or NULL */
+    int64_t blocks;             /* whole blocks */
+    bool complete;              /* the last block was the end, and the files have nothing beyond it */
+    const char *damage;         /* what is wrong, if the log says that it was complete or no block is whole; or NULL */
 };
 
 /* Reads the log and compares the rows, and if `deep` or the tokens are few the tokens too, with its hashes. No files: nothing is

@@ -1,6 +1,6 @@
 /* The CPU: blocks are host memory, a prepared list is the commands with their addresses filled in, a run is a loop over it.
  *
- * Products of the same shape share one plan of the engine; launches are dealt to threads by rows.
+ * Matmuls of the same shape share one plan of the engine; the rows of a launch are divided among threads.
  */
 #include "device/cpu.h"
 
@@ -17,10 +17,10 @@
 struct block {
     char *data;
     int64_t bytes;
-    bool mapped; /* somebody else's memory */
+    bool mapped; /* memory of the caller */
 };
 
-struct shape { /* a product that some command uses */
+struct shape { /* of a matmul that some command uses */
     struct gemm gemm;
     struct gemm_plan *plan;
     int64_t workspace;
@@ -34,7 +34,7 @@ struct cpu {
     int32_t block_count;
     struct shape *shapes;
     int64_t shape_count;
-    char *later[DEVICE_LATER]; /* what was read for later */
+    char *later[DEVICE_LATER]; /* what device_read_later has read */
 };
 
 struct step { /* a command with addresses */
@@ -113,7 +113,7 @@ static void close_cpu(struct device *device)
     memory_free(cpu);
 }
 
-/* The text behind a key of one of the system's tables ("MemAvailable:  123 kB"), or "". */
+/* The text after a key of one of the system's tables ("MemAvailable:  123 kB"), or "". */
 static void system_entry(const char *path, const char *key, char *text, size_t size)
 {
     struct buffer table = {0};

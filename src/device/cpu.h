@@ -1,11 +1,11 @@
-/* The CPU device over an engine for matrix products: oneDNN in the library, plain double-precision loops in the tests'
+/* The CPU device over an engine for matrix products (matmuls): oneDNN in the library, plain double-precision loops in the tests'
  * reference. */
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 
 #include "device/device.h"
 
-struct gemm_plan; /* one product, ready to run on any addresses */
+struct gemm_plan; /* one matmul, ready to run on any addresses */
 
 struct gemm_engine {
     enum status (*open)(void **state);

@@ -1,5 +1,5 @@
-/* The CUDA device: blocks are allocations, a prepared list is launches with the values of their arguments and products with their
- * addresses, a run puts it all onto one stream, as one graph where that works, and waits for nothing.
+/* The CUDA device: blocks are allocations, a prepared list is launches with the values of their arguments and matmuls with their
+ * addresses, a run enqueues it all on one stream, as one graph where that works, and waits for nothing.
  */
 #include "device/cuda.h"
 
@@ -142,7 +142,7 @@ static void info(struct device *device, struct device_info *out)
     snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
 }
 
-/* CUDA tells nobody what its context, loaded code and graphs take: these are what they usually take. */
+/* CUDA does not say what its context, loaded code and graphs take: these are typical values. */
 static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
 {
     enum { CONTEXT = 384 << 20, CUBLAS = 64 << 20, KERNEL = 64 << 10, NODE = 2 << 10 };
@@ -269,7 +269,7 @@ static void discard(struct device *device, struct prepared *prepared)
     memory_free(prepared);
 }
 
-/* All modules first, then one run of everything on the zeroed blocks (products of zeros leave them so), then the capture. */
+/* All modules first, then one run of everything on the zeroed blocks (matmuls of zeros leave them zero), then the capture. */
 static enum status prepare_list(struct cuda *c, struct prepared *p, const struct command *commands, int64_t count)
 {
     TRY(enter(c));

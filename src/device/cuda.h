@@ -1,10 +1,10 @@
 /* What the files of the CUDA device share: the device, its compiled kernels, prepared lists.
  *
  *     cuda.c           the device: blocks, lists of commands, running them
- *     cuda_copy.c      what goes in and out: pinned memory and events
+ *     cuda_copy.c      copies in and out: pinned memory and events
  *     cuda_compile.c   kernels: modules of their code
  *     cuda_code.c      that code: NVRTC, the cache on disk
- *     cuda_gemm.c      products: cuBLAS
+ *     cuda_gemm.c      matmuls: cuBLAS
  *     cuda_capture.c   a list as a graph
  *     cuda_api.c       the libraries
  */
@@ -37,22 +37,22 @@ struct cuda {
     int32_t block_count;
 
     char *pinned[CUDA_RING];    /* what is being written, in turn */
-    CUevent written[CUDA_RING]; /* recorded behind the copy out of it */
+    CUevent written[CUDA_RING]; /* recorded after the copy out of it */
     bool in_flight[CUDA_RING];
     int next_pinned;
     char *landing;                 /* pinned too: what is being read */
-    char *later[DEVICE_LATER];     /* the same of reads that nobody waits for yet */
-    CUevent arrived[DEVICE_LATER]; /* recorded behind their copies */
+    char *later[DEVICE_LATER];     /* the same for reads that do not wait */
+    CUevent arrived[DEVICE_LATER]; /* recorded after their copies */
 
     struct cuda_variant *variants;
     int64_t variant_count, variant_capacity;
     struct cuda_code code;
 
-    cublasHandle cublas;   /* NULL: products are launches of the tiled kernel */
+    cublasHandle cublas;   /* NULL: matmuls are launches of the tiled kernel */
     CUdeviceptr workspace; /* cuBLAS's, bound to the stream */
-    struct gemm *products; /* that have run once */
+    struct gemm *products; /* those that have run once */
     int64_t product_count, product_capacity;
-    bool capture_failed; /* and it was said */
+    bool capture_failed; /* and the reason was logged */
 };
 
 struct cuda_step { /* a command with addresses */
@@ -84,13 +84,13 @@ struct prepared {
 
 /* --- cuda.c --- */
 
-/* Everything of a list onto the stream; what is captured is what this does. */
+/* Enqueues every command of a list on the stream; a capture records exactly this. */
 enum status cuda_issue(struct cuda *c, const struct prepared *p);
 
 /* Waits until the stream has no work, if it may have any. */
 enum status cuda_wait(struct cuda *c);
 
-/* Waits until the card has no work of this process: devices that are open at once share its context. Before code is loaded. */
+/* Waits until the card has no work of this process: open devices on one card share its context. Called before code is loaded. */
 enum status cuda_wait_all(struct cuda *c);
 
 /* The address of an operand; 0 for an absent one. */
@@ -109,12 +109,12 @@ enum status cuda_read_wait(struct device *device, int slot, const void **data);
 
 /* --- cuda_compile.c --- */
 
-/* Opens the compiler and makes sure that it knows the device, or finds out that the cache must do. */
+/* Opens the compiler and makes sure that it knows the device, or that the cache is enough. */
 enum status cuda_compile_open(struct cuda *c);
 void cuda_compile_close(struct cuda *c);
 
-/* The kernel of a launch, loaded at its first use. Once the device is sealed only what is there already: anything else is
- * ERR_INTERNAL with the kernel's name. */
+/* The kernel of a launch, loaded at its first use. Once the device is sealed, a kernel that is not there yet is
+ * ERR_INTERNAL with its name. */
 enum status cuda_variant(struct cuda *c, const struct command *launch, int64_t *index);
 
 /* Runs every kernel that has not run yet, over no rows. */
@@ -122,14 +122,14 @@ enum status cuda_warm_up(struct cuda *c);
 
 /* --- cuda_gemm.c --- */
 
-/* Without cuBLAS: one warning, and products are launches. */
+/* Without cuBLAS: one warning, and matmuls are launches. */
 enum status cuda_gemm_open(struct cuda *c);
 void cuda_gemm_close(struct cuda *c);
 int64_t cuda_gemm_workspace(const struct cuda *c); /* bytes; 0 without cuBLAS */
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 
-/* Runs a product once if none of its shape has run: cuBLAS loads its kernels at their first use. */
+/* Runs a matmul once if none of its shape has run: cuBLAS loads its kernels at their first use. */
 enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
 
 /* --- cuda_capture.c --- */
@@ -137,10 +137,10 @@ enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
 /* Whether a list of so many commands is to become a graph: --cuda-graph, or $CUDA_GRAPH where it says auto. */
 bool cuda_capture_wanted(const struct cuda *c, int64_t commands);
 
-/* Makes a graph of the list. Where that fails it says why, once, and the list runs command by command. */
+/* Makes a graph of the list. If that fails, the reason is logged once, and the list runs command by command. */
 enum status cuda_capture(struct cuda *c, struct prepared *p);
 
-/* *launched is false where the graph could not be launched: it is gone then, and the reason was said. */
+/* *launched is false if the graph could not be launched: it is then gone, and the reason was logged. */
 void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched);
 void cuda_capture_discard(struct prepared *p);
 

@@ -73,7 +73,7 @@ enum status cuda_load_driver(int *count)
     bool asked = environment("HONE_CUDA_LIBRARY") != NULL;
     *count = 0;
     enum status status = load_driver();
-    if (status != OK) /* a library that was asked for must work */
+    if (status != OK) /* a library that the user named must work */
         return asked || file_exists("/dev/nvidiactl") ? status : OK;
     CUresult code = cu.cuInit(0);
     if (code == CUDA_SUCCESS)
@@ -177,8 +177,8 @@ static enum status add_places(struct search *s, const char *name)
     return add_python(s, "/usr", name);
 }
 
-/* A library of CUDA 12 or 13, first of the driver's own: a driver need not take what a later compiler made. NULL: not
- * found, or not to be used ($… is "none"). */
+/* A library of CUDA 12 or 13, the driver's own version first: a driver may refuse what a later compiler made. NULL: not
+ * found, or disabled ($… is "none"). */
 static enum status open_library(void **library, const char *variable, const char *stem)
 {
     struct search s = {0};
@@ -224,7 +224,7 @@ enum status cuda_load_nvrtc(int *major, int *minor)
 #include "device/cuda_symbols.def"
     }
     if (cu.nvrtcVersion(major, minor))
-        return fail(ERR_DEVICE, "NVRTC does not tell its version: pip install nvidia-cuda-nvrtc%s", wheel_end());
+        return fail(ERR_DEVICE, "NVRTC does not report its version: pip install nvidia-cuda-nvrtc%s", wheel_end());
     return OK;
 }
 

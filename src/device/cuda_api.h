@@ -22,7 +22,7 @@ typedef struct nvrtc_program_object *nvrtcProgram;
 typedef struct cublas_object *cublasHandle;
 
 enum {
-    CUDA_API_VERSION = 12000, /* whose functions are asked for, and what a driver must know */
+    CUDA_API_VERSION = 12000, /* the version of the functions asked for, which a driver must know */
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_STUB_LIBRARY = 34,
@@ -55,17 +55,17 @@ struct cuda_library {
 
 extern struct cuda_library cu; /* filled by the functions below, once for the process */
 
-/* The driver, initialised. *count: how many devices it has. Where there is no driver or no device that is no error: *count is 0
+/* The driver, initialised. *count: how many devices it has. A missing driver or device is not an error: *count is 0
  * and the message says what is missing. */
 enum status cuda_load_driver(int *count);
 
 /* The compiler, and its version. ERR_DEVICE with the command that installs it. */
 enum status cuda_load_nvrtc(int *major, int *minor);
 
-/* The matrix products. *found is false, and the message says how to install it, where it is not there. */
+/* The matrix products. *found is false if it is missing, and the message says how to install it. */
 enum status cuda_load_cublas(bool *found);
 
-/* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own words. */
+/* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own message. */
 enum status cuda_check(CUresult code, const char *what);
 
 /* The driver is not the system's but one that $HONE_CUDA_LIBRARY names. */

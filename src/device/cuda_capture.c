@@ -1,7 +1,7 @@
 /* A prepared list as a CUDA graph: what the host would tell the device command by command becomes one launch.
  *
- * Capturing is tried and given up without harm, whichever of its calls fails: the list then runs command by command, with the
- * same results, and the reason is said once.
+ * A capture may fail in any of its calls without harm: the list then runs command by command, with the same results, and the
+ * reason is logged once.
  */
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static enum status record(struct cuda *c, const struct prepared *p, CUgraph *gra
     TRY(cuda_check(cu.cuStreamBeginCapture(c->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "beginning to capture"));
     enum status status = cuda_issue(c, p);
     if (status != OK) {
-        cu.cuStreamEndCapture(c->stream, graph); /* the stream works again; the message stays that of the command */
+        cu.cuStreamEndCapture(c->stream, graph); /* the stream works again; the message is still that of the command */
         return status;
     }
     TRY(cuda_check(cu.cuStreamEndCapture(c->stream, graph), "ending the capture"));

@@ -1,4 +1,4 @@
-/* An entry is compiled, looked at, kept, found again. */
+/* Compiling a kernel, checking its code, and keeping it in the cache. */
 #include "device/cuda_code.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct head { /* an entry of the cache: this, then the cubin, then the PTX with 
 
 /* --- targets ------------------------------------------------------------------------------------------------------------ */
 
-/* The CUDA release that first knew a target. */
+/* The first CUDA release with a target. */
 static const char *release_of(int target)
 {
     static const struct {
@@ -30,12 +30,12 @@ static const char *release_of(int target)
     return NULL;
 }
 
-/* What the compiler knows, and in words: "sm_75, sm_80". */
+/* The compiler's targets, and their list as text: "sm_75, sm_80". */
 static enum status known_targets(int targets[TARGETS_MAX], int *count, char words[1024])
 {
     int at = 0;
     if (cu.nvrtcGetNumSupportedArchs(count) || *count < 1 || *count > TARGETS_MAX || cu.nvrtcGetSupportedArchs(targets))
-        return fail(ERR_DEVICE, "NVRTC does not tell for which devices it compiles: pip install --upgrade nvidia-cuda-nvrtc");
+        return fail(ERR_DEVICE, "NVRTC does not report which devices it compiles for: pip install --upgrade nvidia-cuda-nvrtc");
     *words = 0;
     for (int i = 0; i < *count && at < 1000; i++)
         if (targets[i] >= TARGET_MIN)
@@ -71,7 +71,7 @@ enum status cuda_code_target(const char *text, int64_t length, int *target)
         return OK;
     TRY(cuda_load_nvrtc(&major, &minor));
     TRY(known_targets(targets, &count, words));
-    return fail(ERR_ARGUMENT, "'%.*s' is no target that hone compiles for; NVRTC %d.%d knows %s",
+    return fail(ERR_ARGUMENT, "'%.*s' is not a target that hone compiles for; NVRTC %d.%d knows %s",
                 (int)(length < 64 ? length : 64), text, major, minor, words);
 }
 
@@ -160,7 +160,7 @@ void cuda_code_close(struct cuda_code *c)
 
 /* --- compiling ---------------------------------------------------------------------------------------------------------- */
 
-/* Options are separated by blanks; `text` is cut into pieces. */
+/* Splits `text` in place: options are separated by blanks. */
 static int split(char *text, const char *options[OPTIONS_MAX])
 {
     int count = 0;
@@ -193,7 +193,7 @@ static enum status take_code(const struct cuda_code *c, nvrtcProgram program, co
 {
     size_t cubin = 0, ptx = 0;
     if (cu.nvrtcGetCUBINSize(program, &cubin) || !cubin || cu.nvrtcGetPTXSize(program, &ptx) || !ptx)
-        return fail(ERR_DEVICE, "NVRTC made no code of kernel %s", kernel->name);
+        return fail(ERR_DEVICE, "NVRTC made no code for kernel %s", kernel->name);
     struct head head = {c->target, (int64_t)cubin, (int64_t)ptx};
     TRY(buffer_append(entry, &head, (int64_t)sizeof head));
     TRY(buffer_reserve(entry, (int64_t)(cubin + ptx)));
@@ -217,7 +217,7 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
     snprintf(text, sizeof text, "%s", options);
     snprintf(name, sizeof name, "%s.kl", kernel->file);
     if (cu.nvrtcCreateProgram(&program, kernel_text(kernel->file), name, 0, NULL, NULL))
-        return fail(ERR_DEVICE, "NVRTC cannot begin with kernel %s", kernel->name);
+        return fail(ERR_DEVICE, "NVRTC cannot start on kernel %s", kernel->name);
     int code = cu.nvrtcCompileProgram(program, split(text, each), each);
     enum status status = code ? compile_failed(program, kernel, code) : take_code(c, program, kernel, entry);
     cu.nvrtcDestroyProgram(&program);
@@ -237,12 +237,12 @@ static bool is_entry(const struct buffer *entry, struct head *head)
     return head->cubin_bytes >= 0 && head->cubin_bytes <= left && head->ptx_bytes == left - head->cubin_bytes;
 }
 
-/* In form, and for this target. */
+/* Checks the form and the target of an entry. */
 static enum status check_entry(const struct cuda_code *c, const struct kernel *kernel, const struct buffer *entry)
 {
     struct head head;
     if (!is_entry(entry, &head))
-        return fail(ERR_DEVICE, "kernel %s: its entry in the cache has another form", kernel->name);
+        return fail(ERR_DEVICE, "kernel %s: its cache entry is malformed", kernel->name);
     const char *cubin = entry->data + sizeof head;
     TRY(cuda_check_target(kernel->name, cubin, head.cubin_bytes, c->target));
     return cuda_check_target(kernel->name, cubin + head.cubin_bytes, head.ptx_bytes, c->target);
@@ -255,7 +255,7 @@ const char *cuda_code_module(const struct buffer *entry, bool ptx)
     return entry->data + sizeof head + (ptx ? head.cubin_bytes : 0);
 }
 
-/* All that decides what comes of a compilation; `all` becomes the compiler's options. */
+/* Everything that decides the result of a compilation; `all` becomes the compiler's options. */
 static struct digest key_of(const struct cuda_code *c, const struct kernel *kernel, const char *options,
                             char all[KERNEL_OPTIONS + 64])
 {
@@ -266,7 +266,7 @@ static struct digest key_of(const struct cuda_code *c, const struct kernel *kern
     return kernel_cache_key((const char *[]){"cuda", kernel_text(kernel->file), all, target, version}, 5);
 }
 
-/* What the cache has. A wrong entry is warned of, and not found. */
+/* The entry in the cache. A wrong one is logged and counts as not found. */
 static enum status find(const struct cuda_code *c, const struct kernel *kernel, const char *options, struct buffer *entry,
                         bool *found)
 {

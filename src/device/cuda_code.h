@@ -1,8 +1,8 @@
-/* Code of kernels for one target of CUDA: from the cache on disk, or made by NVRTC. Needs no driver and no card, so that what a
- * machine without NVRTC will run can be made elsewhere.
+/* Code of kernels for one target of CUDA: from the cache on disk, or made by NVRTC. Needs no driver and no card, so that the code
+ * for a machine without NVRTC can be made elsewhere.
  *
- * An entry of the cache holds the cubin and the PTX of one compilation. Its key has the compiler's version in it. Where there is
- * no compiler, a note beside the entries, which cuda_code_note writes, tells whose they are.
+ * An entry of the cache holds the cubin and the PTX of one compilation. Its key includes the compiler's version. Where there is
+ * no compiler, a note beside the entries, written by cuda_code_note, says which version made them.
  */
 #ifndef DEVICE_CUDA_CODE_H
 #define DEVICE_CUDA_CODE_H
@@ -14,11 +14,11 @@
 struct cuda_code {
     int target;       /* 89 for sm_89 */
     int major, minor; /* NVRTC's version, or that of the one that made the entries */
-    bool compiles;    /* NVRTC is here; else there is only what the cache has */
+    bool compiles;    /* NVRTC is here; else there is only the cache */
     struct kernel_cache cache;
 };
 
-/* `dir` is where the cache is, NULL for the usual place; `card` is the name of the device in messages, NULL where there is none.
+/* `dir` is the cache directory, NULL for the usual one; `card` is the device's name in messages, NULL if there is none.
  * ERR_DEVICE if NVRTC does not know the target, or is missing and the cache has no note. */
 enum status cuda_code_open(struct cuda_code *code, int target, const char *dir, const char *card);
 void cuda_code_close(struct cuda_code *code);
@@ -30,13 +30,13 @@ enum status cuda_code_get(struct cuda_code *code, const struct kernel *kernel, c
 /* Whether the cache has it. */
 enum status cuda_code_has(const struct cuda_code *code, const struct kernel *kernel, const char *options, bool *found);
 
-/* Into the cache with what cuda_code_get has compiled. */
+/* Puts what cuda_code_get has compiled into the cache. */
 void cuda_code_keep(const struct cuda_code *code, const struct kernel *kernel, const char *options, const struct buffer *entry);
 
-/* The module of an entry. */
+/* Loads the module of an entry. */
 const char *cuda_code_module(const struct buffer *entry, bool ptx);
 
-/* Machines without NVRTC may use the entries of this target. */
+/* Writes the note that lets machines without NVRTC use the entries of this target. */
 enum status cuda_code_note(const struct cuda_code *code);
 
 /* "sm_89" as 89. ERR_ARGUMENT with the targets that this machine's NVRTC knows. */

@@ -1,7 +1,7 @@
 /* Kernels of the CUDA device: their code (cuda_code.h) as modules. The cubin is loaded, or with --cuda-code ptx the PTX.
  *
- * Code is made for the device's own target, and what is loaded is looked at: code of any other target is refused by name,
- * wherever it came from. Modules are loaded by cuModuleLoadData alone, and never while the device has work.
+ * Code is made for the device's own target and checked before it is loaded: code of any other target is refused by name,
+ * wherever it came from. Only cuModuleLoadData loads modules, and never while the device has work.
  */
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static void forget(struct cuda_variant *v)
     *v = (struct cuda_variant){0};
 }
 
-/* What the driver has taken is kept. */
+/* Keeps code in the cache once the driver has accepted it. */
 static enum status make(struct cuda *c, const struct kernel *kernel, const char *options, struct cuda_variant *v)
 {
     struct buffer entry = {0};

@@ -1,6 +1,6 @@
 /* Copies between the host and a CUDA device. What is written goes through a ring of two pinned buffers, each guarded by an event,
- * so that the host fills one while the other is on its way, and never waits for the commands themselves. What is read for later
- * lands in two more, and its event tells when it is there. */
+ * so that the host fills one while the other is on its way, and never waits for the commands themselves. Reads that do not wait
+ * land in two more, and their events tell when they are done. */
 #include "device/cuda.h"
 
 #include "base/number.h"
@@ -32,7 +32,7 @@ void cuda_copy_close(struct cuda *c)
     }
 }
 
-/* Waits for an event, which is not to wait for what is behind it on the stream. */
+/* Waits for an event, and not for what follows it on the stream. */
 static enum status wait_for(struct cuda *c, CUevent event)
 {
     CUresult code = cu.cuEventQuery(event);
@@ -43,7 +43,7 @@ static enum status wait_for(struct cuda *c, CUevent event)
     return cuda_check(code, "waiting for a copy");
 }
 
-/* The pinned buffer that is free next, once what was written from it has left. */
+/* The next pinned buffer, once its last copy is done. */
 static enum status next_pinned(struct cuda *c, int *slot)
 {
     *slot = c->next_pinned;

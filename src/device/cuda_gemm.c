@@ -1,8 +1,8 @@
-/* Products by cuBLAS. Its matrices have columns where ours have rows, so that it is given the transposes: Cᵀ = op(B)ᵀ · op(A)ᵀ.
+/* Matmuls by cuBLAS. Its matrices are column-major and ours row-major, so it is given the transposes: Cᵀ = op(B)ᵀ · op(A)ᵀ.
  *
  * Sums are float32: 16-bit inputs go to the tensor cores that add in float32, float32 ones are multiplied as such unless the
- * product permits TF32. The handle belongs to the stream and has a workspace of its own from the start, so that nothing is
- * allocated later and a captured product finds it at every replay.
+ * matmul permits TF32. The handle belongs to the stream and has a workspace of its own from the start, so that nothing is
+ * allocated later and a captured matmul finds it at every replay.
  */
 #include "base/log.h"
 #include "device/cuda.h"
@@ -35,7 +35,7 @@ enum status cuda_gemm_open(struct cuda *c)
     c->device.counters.allocations++;
     TRY(check(cu.cublasCreate_v2(&c->cublas), "starting"));
     TRY(check(cu.cublasSetStream_v2(c->cublas, c->stream), "binding to the stream"));
-    /* after the stream, because setting that one resets it */
+    /* after the stream, because setting the stream resets it */
     TRY(check(cu.cublasSetWorkspace_v2(c->cublas, (void *)(uintptr_t)c->workspace, (size_t)workspace_bytes(c)),
               "setting the workspace"));
     return check(cu.cublasSetMathMode(c->cublas, CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
@@ -56,7 +56,7 @@ static int type_of(enum dtype dtype)
     return dtype == DTYPE_F32 ? CUDA_R_32F : dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_F16 ? CUDA_R_16F : -1;
 }
 
-/* Devices before 8.0 know no bfloat16. */
+/* Devices before 8.0 have no bfloat16. */
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *g)
 {
     return c->cublas && (g->a != DTYPE_BF16 || c->target >= 80) && g->a == g->b && (g->c == g->a || g->c == DTYPE_F32) &&
@@ -91,7 +91,7 @@ enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step)
         if (same(&c->products[i], &step->gemm))
             return OK;
     if (c->device.sealed)
-        return fail(ERR_INTERNAL, "a product of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,
+        return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,
                     (long long)step->gemm.n, (long long)step->gemm.k);
     TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
     TRY(cuda_wait_all(c)); /* it may load code: never while there is work */

@@ -43,7 +43,7 @@ static void give_reason(char text[TEXT_MAX], int chosen)
                        kinds[i].library);
 }
 
-/* The best that is there. One that is there and cannot be used is an error: what was paid for should not idle in silence. */
+/* Opens the best device of this machine. One that is present but unusable is an error: a card should not idle unnoticed. */
 static enum status open_best(struct device **out)
 {
     int chosen = 0;
@@ -52,7 +52,7 @@ static enum status open_best(struct device **out)
             continue;
         enum status status = kinds[chosen].class->open(out, DEVICE_AUTO);
         if (status != OK)
-            return fail_at(status, "there is a device for %s, but it cannot be used (--device cpu would go on without it): ",
+            return fail_at(status, "there is a device for %s, but it cannot be used (--device cpu runs without it): ",
                            kinds[chosen].class->name);
         if (*out)
             break;
@@ -87,7 +87,7 @@ static enum status read_number(const struct kind *kind, const char *name, const 
         return fail(ERR_ARGUMENT, "there is no device '%s': there is one %s, which takes no number", name, kind->class->name);
     long value = rest[1] >= '0' && rest[1] <= '9' ? strtol(rest + 1, &end, 10) : -1;
     if (value < 0 || value > NUMBER_MAX || *end)
-        return fail(ERR_ARGUMENT, "there is no device '%s': a number from 0 on stands after the colon, as in %s:1", name,
+        return fail(ERR_ARGUMENT, "there is no device '%s': after the colon comes a number from 0, as in %s:1", name,
                     kind->class->name);
     *number = (int)value;
     return OK;
@@ -140,7 +140,7 @@ enum status device_alloc(struct device *device, int64_t bytes, int32_t *block)
 enum status device_map(struct device *device, const void *host, int64_t bytes, int32_t *block)
 {
     if (!device->class->map)
-        return fail(ERR_INTERNAL, "%s does not use the host's memory in place", device->class->name);
+        return fail(ERR_INTERNAL, "%s cannot use the host's memory in place", device->class->name);
     return device->class->map(device, host, bytes, block);
 }
 

@@ -1,7 +1,7 @@
-/* A device: allocates blocks, copies, multiplies matrices, runs lists of commands. It knows no ops and no programs.
+/* A device: allocates blocks, copies, multiplies matrices, runs lists of commands. It knows nothing of ops and programs.
  *
  * Everything a command touches is an operand {block, offset}; a block is one allocation, known by a number. Commands are
- * prepared once (every kernel loaded, every product made ready, every address fixed) and then run any number of times:
+ * prepared once (every kernel loaded, every matmul set up, every address fixed) and then run any number of times:
  * a run allocates nothing and loads nothing, and the counters prove it.
  *
  *     device_open → device_alloc blocks → device_prepare(commands) → upload → { device_write, device_run, device_read } …
@@ -21,7 +21,7 @@ enum {
     NUMBERS = 8,
     DEVICE_LATER = 2,      /* reads that may be under way at once */
     DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
-    DEVICE_AUTO = -2,      /* the same, but OK and no device where it is not worth while */
+    DEVICE_AUTO = -2,      /* the same, but OK and no device where it would not be worthwhile */
 };
 
 struct operand {
@@ -42,21 +42,21 @@ struct call {
  *
  *     {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1}
  *
- * SIGNATURE_<name> is name, file, operands, sizes and numbers, as the build reads them in the text (cmake/signatures.cmake:
+ * SIGNATURE_<name> is name, file, operands, sizes and numbers, as the build reads them from the text (cmake/signatures.cmake:
  * device/kernel_signatures.h). A kernel without a text runs on the host alone. */
 struct kernel {
     const char *name;
     void (*host)(const struct call *call, int64_t begin, int64_t end);
     const char *file;
-    int operands;       /* that are passed to the function, from the first on */
-    int sizes, numbers; /* the same of the launch's dims and numbers */
+    int operands;       /* those passed to the function, from the first */
+    int sizes, numbers; /* the same for the launch's dims and numbers */
     int group, rows;    /* work-items of a work-group, and how many rows of the grid it takes */
     bool has_width;     /* the text knows the dim of this index, rounded up, as WIDTH */
     int width;
-    const char *defines; /* what else the text must know, made by DEFINE; NULL: nothing */
+    const char *defines; /* further constants for the text, made by DEFINE; NULL: none */
 };
 
-/* A constant of the host's source in the text of a kernel: #define TILE 32 there is DEFINE(TILE) here. */
+/* Passes a constant of the host's source to the text of a kernel: #define TILE 32 there is DEFINE(TILE) here. */
 #define DEFINE(name) " -D" #name "=" DEFINE_TEXT(name)
 #define DEFINE_TEXT(value) #value
 
@@ -68,8 +68,8 @@ struct launch {
     int64_t rows, block; /* the grid, and how many rows of it make one piece of work */
 };
 
-/* C (m, n) = op(A) (m, k) · op(B) (k, n), or C += with `accumulate`. Rows are contiguous; op transposes what is stored as its
- * transpose. Sums are float32 (double for float64). */
+/* A matmul, or product: C (m, n) = op(A) (m, k) · op(B) (k, n), or C += with `accumulate`. Rows are contiguous; op transposes
+ * what is stored as its transpose. Sums are float32 (double for float64). */
 struct gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
@@ -98,28 +98,28 @@ struct device_info {
     int64_t max_block;           /* bytes of the largest single allocation */
     bool host_memory;            /* device_map works: host memory can be used in place */
     bool bf16;                   /* multiplies bfloat16 matrices in hardware */
-    bool stand_in;               /* its driver is one for tests: what it computes counts, its times mean nothing */
+    bool stand_in;               /* its driver is one for tests: results are right, times mean nothing */
     int threads;
 };
 
-/* What a device takes beside blocks. Where only the driver knows it, an estimate. */
+/* What a device takes besides blocks. Where only the driver knows it, an estimate. */
 struct device_costs {
     int64_t context, workspace; /* the driver's own state and that of its libraries: taken when the device is opened */
     int64_t modules, graphs;    /* what kernels and captured lists take once they are prepared */
 };
 
-/* What has happened since the device was opened. After prepare, only `runs` and what is behind `bytes` changes. */
+/* What has happened since the device was opened. After prepare, only `runs` and the members after `bytes` change. */
 struct device_counters {
-    int64_t allocations, gemms, kernels, prepared, runs; /* kernels: launches made ready */
+    int64_t allocations, gemms, kernels, prepared, runs; /* kernels: launches prepared */
     int64_t compiled, loaded;                            /* kernels made from their text, and taken from the cache on disk */
     int64_t bytes;                                       /* allocated now */
     int64_t launches, graph_launches;                    /* commands issued one by one, and lists issued as one */
     int64_t writes, written, reads, read;                /* copies in and out, and their bytes */
     int64_t syncs; /* times that the host waited until the device had nothing left to do, as a read does */
-    int64_t waits; /* times that it waited for a single copy, with commands left behind it */
+    int64_t waits; /* times that it waited for a single copy, with commands still enqueued after it */
 };
 
-/* What a user may choose of a device, as the options of the same names. */
+/* What a user may choose about a device: the options of the same names. */
 enum device_code { DEVICE_CODE_AUTO, DEVICE_CODE_CUBIN, DEVICE_CODE_PTX };
 enum device_graph { DEVICE_GRAPH_AUTO, DEVICE_GRAPH_ON, DEVICE_GRAPH_OFF };
 
@@ -158,8 +158,8 @@ struct device {
     const struct device_class *class;
     struct device_counters counters;
     struct device_options options; /* may be set between device_open and the first device_prepare */
-    int gemm_tile;                 /* of the tiled product kernel, set as early; 0: what device/kernel.h says */
-    bool sealed;                   /* all is prepared: whatever would have to be compiled from now on is an error */
+    int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
+    bool sealed;                   /* all is prepared: compiling anything from now on is an error */
     bool one_by_one;               /* lists run command by command even where they could be issued as one */
 };
 
@@ -174,12 +174,12 @@ enum status device_open(struct device **out, const char *name);
 /* The names that a user may choose, the best device first; NULL after the last. */
 const char *device_choice(int index);
 
-/* For devices: ERR_DEVICE, because there are only so many. */
+/* For devices: ERR_DEVICE, for a number that is too large. */
 enum status device_no_such_number(const struct device_class *class, int number, int count);
 void device_close(struct device *device); /* NULL is fine */
 void device_info(struct device *device, struct device_info *info);
 
-/* For this many kernels, and commands of all prepared lists together. */
+/* For this many kernels, and this many commands in all prepared lists together. */
 void device_costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block); /* zeroed */
@@ -187,25 +187,25 @@ enum status device_map(struct device *device, const void *host, int64_t bytes,
                        int32_t *block); /* read-only; must outlive the block */
 void device_release(struct device *device, int32_t block);
 
-/* For devices: converts by all threads. ERR_UNSUPPORTED where there is no such conversion. */
+/* For devices: converts on all threads. ERR_UNSUPPORTED if there is no such conversion. */
 enum status device_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);
 
-/* Copies `count` elements in, converted to the type they have there. */
+/* Copies `count` elements in, converted to their type on the device. */
 enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count);
 enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes); /* waits for the runs before it */
 
-/* Reads that do not wait. device_later_open makes room for DEVICE_LATER of them, each of so many bytes. device_read_later starts
- * one behind the runs before it; device_read_wait waits for it, not for the runs behind it, and tells where its bytes are until
- * the next read of the slot. */
+/* Reads that do not wait. device_later_open makes room for DEVICE_LATER of them, each of so many bytes. device_read_later
+ * enqueues one after the runs so far; device_read_wait waits for it, not for later runs, and returns the address of its bytes,
+ * valid until the next read of the slot. */
 enum status device_later_open(struct device *device, int64_t bytes);
 enum status device_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
 enum status device_read_wait(struct device *device, int slot, const void **data);
 
-/* How many bytes of workspace a product needs; needs no memory of the device. */
+/* How many bytes of workspace a matmul needs; takes no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
 
-/* All blocks must have been allocated and still hold zeros: products may be run once on them. The commands are copied. */
+/* All blocks must have been allocated and still hold zeros: matmuls may be run once on them. The commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
 enum status device_run(struct device *device, struct prepared *prepared);
 void device_discard(struct device *device, struct prepared *prepared); /* NULL is fine */

@@ -1,7 +1,7 @@
 /* The language of kernels: what a .kl file may use beside plain C99 arithmetic, in OpenCL C 1.2 and in CUDA C (NVRTC, no
  * headers).
  *
- * This text stands in front of every .kl file. A compilation makes one kernel: ONLY_<name> chooses it, GROUP is the size of its
+ * This text is put before every .kl file. A compilation makes one kernel: ONLY_<name> chooses it, GROUP is the size of its
  * work-groups, TYPE_i and HAS_i are the element type of its operand i and whether it is there (device/kernel.h).
  *
  *     #ifdef ONLY_add
@@ -72,8 +72,8 @@ typedef unsigned short u16;
 
 #define GLOBAL_ID (GROUP_ID * GROUP + LOCAL_ID)
 
-/* Before a loop: unrolled, so that arrays which it indexes stay in registers (a processor has none to spare, and compiles it for
- * minutes); or left as it is, so that registers are not used up. */
+/* Before a loop: unrolled, so that arrays which it indexes stay in registers (a CPU has none to spare, and would compile it for
+ * minutes); or left as it is, to save registers. */
 #ifdef ON_PROCESSOR
 #define UNROLL
 #define ROLL
@@ -145,8 +145,8 @@ HELPER f16 store_f16(float v)
 #define LOAD(n, name, i) PASTE(load_, TYPE_##n)(ELEMENT(name, i))
 #define STORE(n, name, i, value) (ELEMENT(name, i) = PASTE(store_, TYPE_##n)(value))
 
-/* A loop over [begin, end) that the work-items of a group share. Its rounds are the same for all of them, and what is beyond the end
- * is left out inside: PoCL 3.1 miscompiles loops of which some work-items have no round. */
+/* A loop over [begin, end) that the work-items of a group share. All of them make the same number of rounds, and skip what is beyond
+ * the end: PoCL 3.1 miscompiles loops in which some work-items have no round. */
 #define SHARE(i, begin, end)                                                   \
     for (i64 i##_round = (begin); i##_round < (end); i##_round += GROUP)       \
         for (i64 i = i##_round + LOCAL_ID, i##_once = 1; i##_once && i < (end); i##_once = 0)

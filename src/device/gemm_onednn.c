@@ -1,10 +1,10 @@
-/* Matrix products by oneDNN, the only file that knows it: Debian's 2.6 and the 3.x API, told apart by the version macro.
+/* Matmuls by oneDNN, in the only file that knows it: Debian's 2.6 and the 3.x API, told apart by the version macro.
  *
  * A plan is a list of matmul primitives with their memory objects; a run only sets their addresses. The scratchpad is ours, so
  * that the memory plan knows every byte.
  *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
- * cost four digits. So float32 products are cut along k into pieces that add to C one after the other.
+ * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other.
  */
 #include <dnnl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ struct state {
 };
 
 enum { CHAIN = 128, PIECES = 3 }; /* the first piece, those in the middle, and the last, which may be shorter */
-enum { ROWS_MIN = 16 };           /* below, a product is as fast as B is read, and pieces of its rows are read badly */
+enum { ROWS_MIN = 16 };           /* below this, a matmul is as fast as B is read, and reading pieces of its rows is slow */
 
 struct piece {
     dnnl_primitive_t primitive;          /* NULL: there is no such piece */
@@ -73,7 +73,7 @@ static dnnl_data_type_t data_type(enum dtype dtype)
     return dtype == DTYPE_F32 ? dnnl_f32 : dtype == DTYPE_BF16 ? dnnl_bf16 : dtype == DTYPE_F16 ? dnnl_f16 : dnnl_data_type_undef;
 }
 
-/* The two APIs differ in how a matrix is described and a product is made. */
+/* The two APIs differ in how a matrix is described and a matmul is made. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef const_dnnl_memory_desc_t desc_view;
 #define VIEW(desc) (desc)
@@ -157,7 +157,7 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, bool a
     return code;
 }
 
-/* The primitive and the memory objects of a product that has been chosen. */
+/* The primitive and the memory objects of a matmul. */
 static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl_primitive_desc_t pd,
                             const dnnl_memory_desc_t desc[3], int64_t *workspace)
 {
@@ -172,7 +172,7 @@ static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl
     return code;
 }
 
-/* A product over `k` of the g->k columns of A and rows of B. */
+/* A matmul over `k` of the g->k columns of A and rows of B. */
 static dnnl_status_t create_piece(const struct state *state, const struct gemm *g, int64_t k, bool accumulate,
                                   struct piece *piece, int64_t *workspace)
 {
@@ -222,7 +222,7 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     if (code != dnnl_success) {
         destroy(plan);
         char what[160];
-        snprintf(what, sizeof what, "a product of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n, (long long)g->k,
+        snprintf(what, sizeof what, "a matmul of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n, (long long)g->k,
                  dtype_name(g->a), dtype_name(g->b));
         return translate(code, what);
     }
@@ -241,7 +241,7 @@ static enum status run_piece(const struct gemm_plan *plan, const struct piece *p
     int count = piece->memory[GEMM_WORKSPACE] ? 4 : 3;
     for (int i = 0; i < count; i++)
         dnnl_memory_set_data_handle(piece->memory[i], address[i]);
-    return translate(dnnl_primitive_execute(piece->primitive, plan->state->stream, count, args), "running a product");
+    return translate(dnnl_primitive_execute(piece->primitive, plan->state->stream, count, args), "running a matmul");
 }
 
 static enum status run(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace)

@@ -35,7 +35,7 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
             width *= 2;
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);
     }
-    for (int i = 0; i < kernel->operands; i++) /* 12 operands at most, 24 bytes each: they fit */
+    for (int i = 0; i < kernel->operands; i++) /* at most 12 operands, 24 bytes each: they fit */
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DTYPE_%d=%s -DHAS_%d=%d", i, type_name(launch->dtype[i]), i,
                        command->operand[i].block >= 0);
     snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), "%s", kernel->defines ? kernel->defines : "");
@@ -46,8 +46,8 @@ int64_t kernel_groups(const struct launch *launch)
     return divide_up(launch->rows, launch->kernel->rows);
 }
 
-/* A work-group makes DOWN x ACROSS squares of TILE x TILE results, and has a work-item for each place in a square; gemm.kl is
- * told. Few rows for products with few of them: decoding, and gradients of low-rank factors. */
+/* A work-group computes DOWN x ACROSS squares of TILE x TILE results, with a work-item for each place in a square; both numbers
+ * are constants of gemm.kl. DOWN is small for matmuls with few rows: decoding, and gradients of low-rank factors. */
 #define ACROSS 4
 #define GEMM(name, tile, down)                                                                                                   \
     {                                                                                                                            \

@@ -20,9 +20,9 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *launch);
 /* Work-groups of a launch. */
 int64_t kernel_groups(const struct launch *launch);
 
-/* The launch of the tiled kernel that a product is where there is no library for it: gemm, or gemm_processor on a processor. Its
- * tile is one number, 8, 16 or 32 (0: KERNEL_TILE), from which follow the variant that is compiled, its work-groups and the grid
- * that is launched. */
+/* The launch of the tiled kernel that computes a matmul where no library does: gemm, or gemm_processor on a CPU. Its tile is one
+ * number, 8, 16 or 32 (0: KERNEL_TILE), which decides the variant that is compiled, its work-groups and the grid that is
+ * launched. */
 void kernel_of_gemm(struct command *launch, const struct command *gemm, int tile, bool processor);
 
 #endif

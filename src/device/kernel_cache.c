@@ -1,4 +1,4 @@
-/* An entry is a header and the bytes behind it. */
+/* An entry is a header and the bytes after it. */
 #include "device/kernel_cache.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ enum { ENTRY_MAX = 64 << 20 };
 
 struct header {
     char magic[8];
-    struct digest key, content; /* content: the hash of what is behind the header */
+    struct digest key, content; /* content: the hash of what follows the header */
     int64_t count;
 };
 

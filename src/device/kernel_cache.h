@@ -1,7 +1,7 @@
 /* Compiled kernels on disk: one file each, <cache directory>/kernels/<32 hexadecimal digits>.kernel.
  *
- * The name is a hash of all that decides the content, and the content carries its own, so an entry is either right or not used. A
- * cache never stops a run: what is damaged is warned of and made anew, what cannot be written is warned of.
+ * The name is a hash of all that decides the content, and the entry has a hash of the content, so an entry is either right or not
+ * used. A cache never stops a run: a damaged entry is logged and made again, and so is one that cannot be written.
  */
 #ifndef DEVICE_KERNEL_CACHE_H
 #define DEVICE_KERNEL_CACHE_H
@@ -18,10 +18,10 @@ struct kernel_cache {
 enum status kernel_cache_open(struct kernel_cache *cache, const char *dir);
 void kernel_cache_close(struct kernel_cache *cache);
 
-/* The hash of texts, each with its end. */
+/* The hash of texts, each with its zero byte. */
 struct digest kernel_cache_key(const char *const *texts, int count);
 
-/* What is there, in the buffer. Not found, or damaged, is no error. */
+/* Reads an entry into the buffer. A missing or damaged one is not an error. */
 enum status kernel_cache_read(const struct kernel_cache *cache, struct digest key, struct buffer *bytes, bool *found);
 
 void kernel_cache_write(const struct kernel_cache *cache, struct digest key, const void *bytes, int64_t count);

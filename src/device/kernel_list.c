@@ -1,4 +1,4 @@
-/* Blocks are numbers that nothing stands behind. */
+/* Blocks are numbers without memory. */
 #include "device/kernel_list.h"
 
 struct lister {
@@ -49,7 +49,7 @@ static void close_lister(struct device *device)
     memory_free(device);
 }
 
-/* As much as anybody asks for. */
+/* Memory without a limit. */
 static void info(struct device *device, struct device_info *out)
 {
     (void)device;

@@ -1,7 +1,7 @@
-/* A device that computes nothing: preparing programs on it collects the variants of kernels that a device which compiles would
+/* A device that computes nothing: preparing programs on it collects the variants of kernels that a compiling device would
  * need for them. It has no memory, so that programs of any size can be prepared anywhere. device_open knows it as "kernels".
  *
- * Products are listed as launches of the tiled kernel: where a library multiplies they are not needed.
+ * Matmuls are listed as launches of the tiled kernel, which are not needed where a library multiplies.
  */
 #ifndef DEVICE_KERNEL_LIST_H
 #define DEVICE_KERNEL_LIST_H
@@ -19,7 +19,7 @@ struct kernel_list {
     int64_t count, capacity;
 };
 
-/* What has been prepared on such a device. */
+/* The kernels of everything that was prepared on such a device. */
 const struct kernel_list *kernel_list_of(const struct device *device);
 
 /* Adds what is not there yet. */

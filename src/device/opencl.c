@@ -1,5 +1,5 @@
-/* The OpenCL device: blocks are buffers, a prepared list is kernels with the values of their arguments, a run puts it all into
- * one in-order queue and waits for nothing. Products are CLBlast's or launches of the tiled kernel.
+/* The OpenCL device: blocks are buffers, a prepared list is kernels with the values of their arguments, a run enqueues it all on
+ * one in-order queue and waits for nothing. Matmuls are CLBlast's or launches of the tiled kernel.
  */
 #include "device/opencl.h"
 
@@ -163,7 +163,7 @@ static void info(struct device *device, struct device_info *out)
 
 /* --- memory ------------------------------------------------------------------------------------------------------------- */
 
-/* Zeros in pieces as wide as where they lie permits. */
+/* Fills with zeros in pieces as wide as the alignment permits. */
 static enum status fill(struct opencl *o, cl_mem to, int64_t offset, int64_t bytes)
 {
     static const char zeros[16];
@@ -209,7 +209,7 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
     return OK;
 }
 
-/* Waits for a copy, if it is still on its way, and not for what is behind it in the queue. */
+/* Waits for a copy that is still under way, and not for what follows it in the queue. */
 static enum status wait_for(struct opencl *o, cl_event *copy)
 {
     cl_event event = *copy;
@@ -222,7 +222,7 @@ static enum status wait_for(struct opencl *o, cl_event *copy)
     return opencl_check(code, "waiting for a copy");
 }
 
-/* The staging that is free next, once what was written from it has arrived. */
+/* The next staging buffer, once its last copy is done. */
 static enum status next_staging(struct opencl *o, int *slot)
 {
     *slot = o->next_staging;

@@ -76,11 +76,11 @@ struct opencl {
     char *staging[2];    /* what is being written, in turn */
     cl_event written[2]; /* NULL: the staging is free */
     int next_staging;
-    int64_t clblast_from;  /* products of at least so many multiplications are CLBlast's */
+    int64_t clblast_from;  /* matmuls of at least so many multiplications are CLBlast's */
     int64_t alignment;     /* bytes, of buffers within blocks */
-    struct gemm *products; /* of CLBlast that have run once */
+    struct gemm *products; /* CLBlast's matmuls that have run once */
     int64_t product_count, product_capacity;
-    char *later[DEVICE_LATER];      /* what is being read for later */
+    char *later[DEVICE_LATER];      /* what device_read_later is reading */
     cl_event arrived[DEVICE_LATER]; /* NULL: it is there */
 };
 
@@ -92,11 +92,11 @@ enum status opencl_find(cl_device_id *id, int number);
 enum status opencl_check(cl_int code, const char *what);
 
 /* The kernel of a launch, compiled or from the cache at its first use, and run once over no rows so that nothing is left to
- * do. Once the device is sealed only what is there already: anything else is ERR_INTERNAL with the kernel's name. */
+ * do. Once the device is sealed, a kernel that is not there yet is ERR_INTERNAL with its name. */
 enum status opencl_variant(struct opencl *o, const struct command *launch, int64_t *index);
 void opencl_forget_variants(struct opencl *o);
 
-/* --- opencl_gemm.c: products by CLBlast --- */
+/* --- opencl_gemm.c: matmuls by CLBlast --- */
 
 struct opencl_operand {
     cl_mem block;
@@ -109,13 +109,13 @@ struct opencl_product {
     cl_mem workspace; /* a part of the block that the plan gave it; NULL: none is needed */
 };
 
-void opencl_gemm_open(struct opencl *o); /* without CLBlast nothing is taken */
+void opencl_gemm_open(struct opencl *o); /* without CLBlast it takes nothing */
 void opencl_gemm_close(struct opencl *o);
 
-/* Whether CLBlast takes a product, and the workspace that it then needs. */
+/* Whether CLBlast takes a matmul, and the workspace that it then needs. */
 enum status opencl_gemm_query(struct opencl *o, const struct gemm *gemm, bool *takes, int64_t *workspace);
 
-/* Also runs a product once if none of its shape has run. Its blocks hold zeros. */
+/* Also runs a matmul once if none of its shape has run. Its blocks hold zeros. */
 enum status opencl_gemm_prepare(struct opencl *o, const struct command *command, struct opencl_product *p);
 void opencl_gemm_discard(struct opencl_product *p);
 enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p);

@@ -1,8 +1,8 @@
-/* Large float32 products by CLBlast, where it is installed; the tiled kernel does all others.
+/* Large float32 matmuls by CLBlast, where it is installed; the tiled kernel does all others.
  *
- * CLBlast works on copies of operands that it pads and turns. Their memory is the product's workspace, a value of the plan like
- * any other, of which it is given a buffer: it allocates nothing. It compiles its kernels when they are first used, so that each
- * shape is run once while a list is prepared.
+ * CLBlast works on copies of operands that it pads and transposes. Their memory is the matmul's workspace, a value of the plan
+ * like any other, passed to it as a buffer: it allocates nothing. It compiles its kernels at their first use, so each shape is
+ * run once while a list is prepared.
  */
 #include "device/opencl.h"
 
@@ -13,8 +13,8 @@
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, CL_BUFFER_CREATE_TYPE_REGION = 0x1220 };
 
-/* Below FROM multiplications the tiled kernel is as fast. A workspace beyond WORKSPACE_MAX would cost more than it brings. Longer
- * sums than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one go, the tiled kernel in pieces. */
+/* Below FROM multiplications the tiled kernel is as fast. A workspace beyond WORKSPACE_MAX would cost more than it gains. Longer sums
+ * than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one chain, the tiled kernel in pieces. */
 enum { FROM = 1 << 22, WORKSPACE_MAX = 256 << 20, LONGEST = 1 << 15 };
 
 static struct {
@@ -55,14 +55,14 @@ void opencl_gemm_close(struct opencl *o)
     memory_free(o->products);
 }
 
-/* Operands seldom begin where their block does, and only with an offset all copies are made: this is the most that is needed. */
+/* Asks with an offset, as nearly all operands have one: only then are all copies made, so this is the max that is needed. */
 static enum status ask_workspace(struct opencl *o, const struct gemm *g, int64_t *bytes)
 {
     size_t needed = 0;
     TRY(check(clblast.workspace(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN, (size_t)g->m,
                                 (size_t)g->n, (size_t)g->k, 1, (size_t)(g->transpose_a ? g->m : g->k), 1,
                                 (size_t)(g->transpose_b ? g->k : g->n), 1, (size_t)g->n, &o->queue, &needed),
-              "asking for a product's workspace"));
+              "asking for a matmul's workspace"));
     *bytes = needed > WORKSPACE_MAX ? -1 : needed ? (int64_t)needed + o->alignment : 0;
     return OK;
 }
@@ -120,7 +120,7 @@ enum status opencl_gemm_prepare(struct opencl *o, const struct command *command,
         int64_t begin = round_up(at.offset, o->alignment);
         size_t region[] = {(size_t)begin, (size_t)(at.offset + bytes - begin)};
         p->workspace = cl.clCreateSubBuffer(o->blocks[at.block], CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, region, &code);
-        TRY(opencl_check(code, "a product's workspace"));
+        TRY(opencl_check(code, "a matmul's workspace"));
     }
     return warm_up(o, p);
 }
@@ -139,5 +139,5 @@ enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
                                  (size_t)(g->transpose_a ? g->m : g->k), p->b.block, p->b.offset,
                                  (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block, p->c.offset,
                                  (size_t)g->n, &o->queue, NULL, p->workspace),
-                 "a product");
+                 "a matmul");
 }

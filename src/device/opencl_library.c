@@ -66,7 +66,7 @@ static enum status load(void)
     return OK;
 }
 
-/* A card has a node in /dev. Without one nothing is opened: a driver for processors may bring a whole compiler along. */
+/* A card has a node in /dev. Without one nothing is opened: a driver for CPUs may load a whole compiler. */
 static bool may_have_gpu(void)
 {
     static const char *const nodes[] = {"/dev/dri/renderD128", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg",
@@ -84,7 +84,7 @@ static bool is_gpu(cl_device_id device)
     return type & CL_DEVICE_TYPE_GPU;
 }
 
-/* The devices of all platforms, one after the other: the order of their numbers. */
+/* The devices of all platforms in sequence: the order of their numbers. */
 static int list_devices(cl_device_id devices[DEVICES])
 {
     cl_platform_id platforms[PLATFORMS];
@@ -98,7 +98,7 @@ static int list_devices(cl_device_id devices[DEVICES])
     return count;
 }
 
-/* The first GPU; else, if that will do, the first device. */
+/* The first GPU; else, if allowed, the first device. */
 static cl_device_id choose(const cl_device_id *devices, int count, bool gpu_only)
 {
     for (int i = 0; i < count; i++)

@@ -8,7 +8,7 @@
 
 static const char *const own_options = " -cl-std=CL1.2", *const on_processor = " -DON_PROCESSOR";
 
-enum { LOG_MAX = 1500 }; /* of the compiler's words */
+enum { LOG_MAX = 1500 }; /* of the compiler's log */
 
 static void forget(struct variant *v)
 {
@@ -54,7 +54,7 @@ static enum status from_source(struct opencl *o, const struct kernel *kernel, co
     return opencl_check(code, kernel->name);
 }
 
-/* False where the driver does not take the binary: then it is made again. */
+/* False if the driver refuses the binary: it is then made again. */
 static bool from_binary(struct opencl *o, const struct kernel *kernel, const char *options, const struct buffer *binary,
                         struct variant *v)
 {
@@ -86,7 +86,7 @@ static void keep(struct opencl *o, const struct variant *v, struct digest key)
 }
 
 /* One group over no rows: it touches nothing, and drivers that finish compiling at the first launch have done so. Operands are
- * there nevertheless, because compilers may read ahead. */
+ * passed nevertheless, because compiled code may read ahead. */
 static enum status warm_up(struct opencl *o, const struct kernel *kernel, const struct variant *v)
 {
     static const int64_t zero;

@@ -118,7 +118,7 @@ static void sift(int32_t *order, int64_t at, int64_t count, const int32_t *id)
     }
 }
 
-/* Slots by id, equal ids by slot: a heap sort, because a step allocates nothing. */
+/* Sorts slots by id, equal ids by slot: a heap sort, because a step allocates nothing. */
 static void sort_slots(int32_t *order, const int32_t *id, int64_t count)
 {
     for (int64_t t = 0; t < count; t++)
@@ -133,7 +133,7 @@ static void sort_slots(int32_t *order, const int32_t *id, int64_t count)
     }
 }
 
-/* An empty slot is a sequence of one token that nobody asks about. */
+/* An empty slot is a sequence of one token whose result is not used. */
 void batch_end(struct writer *w)
 {
     const struct net *n = w->n;

@@ -1,4 +1,4 @@
-/* Micro-batches: sequences side by side in T token slots, and what a program needs to know of them. */
+/* Micro-batches: sequences side by side in T token slots, and what a program needs to know about them. */
 #ifndef RUN_BATCH_H
 #define RUN_BATCH_H
 
@@ -6,13 +6,13 @@
 #include "models/net.h"
 #include "tensor/engine.h"
 
-/* Rows [first, first + count) of a data set, in file order. Starts as {0}, before the first one. */
+/* Rows [first, first + count) of a data set, in file order. Starts as {0}, before the first row. */
 struct batch {
     int64_t first, count;
     int64_t tokens, trained;
 };
 
-/* The rows behind those of a batch, as many as `slots` tokens hold; each row must fit. False: there are none left. */
+/* The next rows after a batch, as many as `slots` tokens hold; each row must fit. False: none are left. */
 bool batch_next(const struct data *data, int64_t slots, struct batch *batch);
 
 /* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */
@@ -21,7 +21,7 @@ int64_t batch_rows(int64_t T, int64_t trained);
 /* A sequence, and which of its tokens are targets: those that are marked (data/token_cache.h), each counting 1, or with weights
  * those whose weight is not 0, or all. */
 struct sequence {
-    const int32_t *ids; /* TOKEN_ID of them, where they are marked */
+    const int32_t *ids; /* read by TOKEN_ID where they are marked */
     const float *weights;
     const float *old_logprobs, *advantages; /* of each token, for losses that ask for them (ops/loss.h); else NULL */
     bool marked;
@@ -31,7 +31,7 @@ struct sequence {
 
 struct sequence batch_sequence(const struct data *data, int64_t row, int64_t number);
 
-/* How much token i counts as a target; 0 of the first, which nothing predicts. */
+/* The weight of token i as a target; 0 for the first, which nothing predicts. */
 float sequence_weight(const struct sequence *s, int64_t i);
 
 /* A program's inputs being written: batch_put for each sequence, then batch_end. */
@@ -47,7 +47,7 @@ void batch_place(struct writer *w, const struct sequence *s);
 /* The same, and asks for the losses of its targets. */
 void batch_put(struct writer *w, const struct sequence *s);
 
-/* Fills the slots and rows that are left with what changes nothing. */
+/* Fills the remaining slots and rows with padding that changes nothing. */
 void batch_end(struct writer *w);
 
 /* A whole batch into a loss program. */

@@ -19,8 +19,8 @@ enum status eval_add(struct session *s, int64_t slots, int64_t *largest)
     return session_add(s, NET_LOSS, slots, slots, 0, largest);
 }
 
-/* The smallest of four token buckets that holds the batch, and its loss rows: a new program before session_prepare, and the same
- * one whenever it is asked for again. */
+/* The program of the smallest of four token buckets that holds the batch and its loss rows: a new one before session_prepare,
+ * and the same one whenever it is asked for again. */
 static enum status find_program(struct session *s, int64_t slots, const struct batch *batch, int64_t *index)
 {
     int64_t T = slots;
@@ -29,7 +29,7 @@ static enum status find_program(struct session *s, int64_t slots, const struct b
     return session_add(s, NET_LOSS, T, batch_rows(T, batch->trained), 0, index);
 }
 
-/* Sums the losses of a batch; one that is no number is an error that names the row it came from. */
+/* Sums the losses of a batch; one that is not finite is an error that names its row. */
 static enum status add_losses(const struct data *data, const struct batch *batch, const float *losses, double *sum)
 {
     int64_t at = 0;

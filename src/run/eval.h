@@ -16,10 +16,11 @@ struct evaluation {
 /* Told after every batch; false stops with ERR_STOPPED. */
 typedef bool eval_progress(void *context, int64_t batches_done, int64_t batches, int64_t tokens_done, double seconds);
 
-/* The token slots of a micro-batch: what was asked for, or 1,024, or more where a row needs it. */
+/* The token slots of a micro-batch: the option's value, or 1,024, or more where a row needs it. */
 int64_t eval_slots(int64_t asked, int64_t longest);
 
-/* The programs of an evaluation with this many slots: always the largest one, so that the plan depends on the slots alone. */
+/* The programs of an evaluation with this many slots: always includes the largest one, so that the plan depends on the slots
+ * alone. */
 enum status eval_add(struct session *s, int64_t slots, int64_t *largest);
 
 /* Adds the programs that the batches need; then session_plan, session_prepare, and any number of runs. */

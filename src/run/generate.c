@@ -48,7 +48,7 @@ static enum status feed(struct generator *g, int64_t program, const int32_t *ids
 enum status generate_feed(struct generator *g, const int32_t *ids, int64_t count)
 {
     if (count < 1 || g->used + count > g->slots)
-        return fail(ERR_ARGUMENT, "%lld more tokens do not fit behind %lld of %lld", (long long)count, (long long)g->used,
+        return fail(ERR_ARGUMENT, "%lld more tokens do not fit after %lld of %lld", (long long)count, (long long)g->used,
                     (long long)g->slots);
     int64_t max_tokens = g->session->nets[g->prefill]->T;
     while (count > 0) {

@@ -14,9 +14,9 @@ struct session {
     enum run_type run;
     struct engine engine;
     struct tuning tuning; /* of all programs: set it before the first session_add */
-    struct net **nets;    /* by program number; NULL: a program that is no net */
+    struct net **nets;    /* by program number; NULL: a program that is not a net */
     int64_t net_count;
-    int64_t process_bytes; /* resident before the blocks were touched: what a run takes beside them */
+    int64_t process_bytes; /* resident before the blocks were touched: what a run takes besides them */
     bool opened;
 };
 
@@ -27,7 +27,7 @@ struct session_options {
     int run;             /* an enum run_type, or RUN_AUTO */
     const char *adapter; /* a directory in PEFT's layout, or NULL */
     bool weights;        /* false: only to plan */
-    bool tf32;           /* products of the forward pass may round float32 to TF32 */
+    bool tf32;           /* matmuls of the forward pass may round float32 to TF32 */
     struct device_options on_device;
 };
 
@@ -40,7 +40,7 @@ enum status session_add(struct session *s, enum net_goal goal, int64_t T, int64_
 /* The same unless it would need more activations than program `largest`: then *index is -1 and nothing is added. */
 enum status session_add_within(struct session *s, enum net_goal goal, int64_t T, int64_t R, int64_t largest, int64_t *index);
 
-/* Takes back the net that was added last; before session_plan. */
+/* Removes the net that was added last; before session_plan. */
 void session_drop(struct session *s);
 
 /* A program of the caller's, which must outlive the session. */
@@ -49,21 +49,21 @@ enum status session_add_program(struct session *s, struct program *p, int64_t *i
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);
 
-/* What the device takes beside blocks, for the programs that were added; before session_shrink. */
+/* What the device takes besides blocks, for the programs that were added; before session_shrink. */
 void session_costs(const struct session *s, struct device_costs *costs);
 
-/* How much of `bytes` and of costs that are still to come the device has: negative where it has less. A device that does not tell
- * how much of its memory is free is taken at its whole. INT64_MAX: it tells nothing. */
+/* The free memory of the device less `bytes` and the costs still to come: negative if it has too little. A device that does not
+ * say how much memory is free is taken to have all of it. INT64_MAX: it says nothing. */
 int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs);
 
-/* Gives back what building the programs took; returns what the process still has. For a session that only plans, and for
+/* Frees what building the programs took; returns what the process still has. For a session that only plans, and for
  * session_prepare. */
 int64_t session_shrink(struct session *s);
 
 /* Checks that it fits, allocates, prepares every program, uploads the weights. */
 enum status session_prepare(struct session *s);
 
-/* What the plan says: by lifetime, and what stays in mapped files. The sum of all is what the device needs. */
+/* The plan's bytes by lifetime, and those that stay in mapped files. The sum of all is what the device needs. */
 int64_t session_bytes(const struct session *s, int64_t bytes[LIFE_COUNT], int64_t *mapped);
 
 const char *session_dtype(const struct session *s);

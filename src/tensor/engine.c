@@ -63,7 +63,7 @@ static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t b
     return OK;
 }
 
-/* Tensors of one lifetime lie in as few blocks as the device's largest allocation permits. */
+/* Tensors of one lifetime share as few blocks as the device's largest allocation permits. */
 static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
 {
     int32_t open = -1;
@@ -88,7 +88,7 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
     return OK;
 }
 
-/* Inputs and outputs of all programs move behind those of the one that leads. */
+/* Inputs and outputs of all other programs are placed after those of the leading one. */
 static void make_way(struct engine *e)
 {
     for (int64_t i = 0; i < e->program_count && e->lead >= 0; i++) {

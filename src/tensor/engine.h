@@ -5,15 +5,15 @@
  * Blocks are shared: activations, inputs and outputs are as large as the largest program needs. A run copies its inputs in one
  * piece, runs the prepared commands, and allocates nothing.
  *
- * One program may lead: its inputs and outputs lie before those of all others. A run of another program then brings its inputs
- * along, and one read has the outputs of both: a training step of two programs is one copy in and one copy out.
+ * One program may lead: its inputs and outputs lie before those of all others. A run of another program then copies its inputs
+ * too, and one read has the outputs of both: a training step of two programs is one copy in and one copy out.
  */
 #ifndef TENSOR_ENGINE_H
 #define TENSOR_ENGINE_H
 
 #include "tensor/plan.h"
 
-struct engine_op { /* what a program's nodes of one op became */
+struct engine_op { /* what a program's nodes of one op were lowered to */
     const struct op *op;
     int64_t launches, products, fills;
     int64_t bytes; /* of their operands */
@@ -45,7 +45,7 @@ struct engine {
     int64_t block_count, block_capacity;
     int32_t life_block[LIFE_COUNT]; /* the block of each lifetime of values */
     char *staging;                  /* the inputs of the next run */
-    int64_t lead;                   /* the program that leads; -1: none */
+    int64_t lead;                   /* the leading program; -1: none */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);
@@ -57,7 +57,7 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index);
 /* Forgets the program that was added last; before engine_place. */
 void engine_drop(struct engine *e);
 
-/* Makes a program the one that leads; before engine_place. */
+/* Makes a program the leading one; before engine_place. */
 void engine_lead(struct engine *e, int64_t index);
 
 /* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
@@ -69,11 +69,11 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
 /* Allocates the blocks, zeroed, and prepares all programs. */
 enum status engine_prepare(struct engine *e);
 
-/* The row of an op in a list, which gets one if it has none. */
+/* The row of an op in a list, added if missing. */
 enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity,
                            struct engine_op **out);
 
-/* After engine_prepare: gives back what only building and planning needed. Values other than inputs and outputs are gone. */
+/* After engine_prepare: frees what only building and planning needed. Only inputs and outputs remain of the values. */
 void engine_shrink(struct engine *e);
 
 /* Fills a tensor from the host, converting. */
@@ -87,12 +87,12 @@ void *engine_input(struct engine *e, const struct value *input);
 enum status engine_run(struct engine *e, int64_t index);
 enum status engine_read(struct engine *e, const struct value *output, void *to);
 
-/* Runs the program that leads on the inputs that the run before it has copied. */
+/* Runs the leading program on the inputs that the previous run has copied. */
 enum status engine_run_lead(struct engine *e);
 
 /* Reads that do not wait (device_read_later): engine_later_open makes room for those of a program, once all is prepared.
- * engine_read_later starts one of all outputs up to this one; engine_read_wait tells where they are, and engine_output where in
- * them one is. */
+ * engine_read_later starts one of all outputs up to this one. engine_read_wait returns their address, and engine_output that of
+ * one among them. */
 enum status engine_later_open(struct engine *e, int64_t index);
 enum status engine_read_later(struct engine *e, int slot, const struct value *output);
 enum status engine_read_wait(struct engine *e, int slot, const void **outputs);

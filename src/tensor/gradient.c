@@ -1,10 +1,10 @@
-/* Differentiation: walks the nodes backwards and lets each op add the nodes of its way back.
+/* Differentiation: walks the nodes backwards and lets each op add the nodes of its backward pass.
  *
  * A value's gradient lives at its root, in the root's shape. Weights have sums that ops add into in place, so that
  * accumulation over micro-batches and tied weights need nothing special.
  *
- * With recompute, the nodes of a segment are added once more before its way back, which then reads those: the first ones' values
- * die in the forward pass, because liveness follows who reads them.
+ * With recompute, the nodes of a segment are added again before its backward pass, which then reads those: the values of the
+ * first ones die in the forward pass, because liveness follows the readers.
  */
 #include <string.h>
 
@@ -37,7 +37,7 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
     if (root->tensor)
         return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it",
                     root->tensor->name);
-    if (gradient->dtype != root->dtype) /* 16-bit activations beside a wider residual stream */
+    if (gradient->dtype != root->dtype) /* 16-bit activations with a wider residual stream */
         gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){gradient, root}, 0, NULL);
     if (!gradient)
         return program_status(p);
@@ -60,7 +60,7 @@ static enum status differentiate(struct program *p, const struct node *n)
 
 /* --- recompute ---------------------------------------------------------------------------------------------------------- */
 
-/* What stands for a value in the second making of its segment. */
+/* The recomputed value of a segment, or the value itself. */
 static struct value *again(struct program *p, struct value *v)
 {
     if (!v || v->again)
@@ -69,7 +69,7 @@ static struct value *again(struct program *p, struct value *v)
     return root->again ? program_view_like(p, root->again, v) : v;
 }
 
-/* A node as the way back shall see it: made once more, or the one that ran, with inputs that were made once more. */
+/* A node as the backward pass sees it: recomputed, or the original with recomputed inputs. */
 static struct node *second(struct program *p, struct node *n)
 {
     struct value *in[NODE_INPUTS] = {0};
@@ -81,7 +81,7 @@ static struct node *second(struct program *p, struct node *n)
         struct node *copy = program_repeat(p, n, in);
         for (int o = 0; copy && o < n->out_count; o++) {
             n->out[o]->again = copy->out[o];
-            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient; /* of readers behind the segment */
+            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient; /* from readers after the segment */
         }
         return copy;
     }
@@ -93,7 +93,7 @@ static struct node *second(struct program *p, struct node *n)
     return shadow;
 }
 
-/* The way back of the segment that ends with `last`, from its inputs. */
+/* Recomputes the segment that ends with `last` from its inputs, then adds its backward pass. */
 static enum status differentiate_segment(struct program *p, struct node *first, struct node *last)
 {
     int64_t count = 1, done = 0;

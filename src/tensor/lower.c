@@ -58,7 +58,7 @@ enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_
     return lower_launch(l, kernel, count, values, n->size, n->number, rows, block);
 }
 
-/* Rows of the matrix that a value is: all dimensions but the last. */
+/* A value as a matrix: all dimensions but the last are its rows. */
 static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
 {
     *columns = v->shape[v->rank - 1];
@@ -86,7 +86,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         .tf32 = l->program->tf32 && l->node->op->gradient,
     };
     if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
-        return fail(ERR_INTERNAL, "%s: a product of matrices that do not fit", l->node->op->name);
+        return fail(ERR_INTERNAL, "%s: a matmul of matrices that do not fit", l->node->op->name);
     int64_t workspace = 0;
     TRY(device_gemm_query(l->device, &gemm, &workspace));
     struct value *scratch = NULL;

@@ -5,7 +5,7 @@
 #include "tensor/program.h"
 
 struct lowered {
-    struct command command; /* its operands are filled in from `value` once there are places */
+    struct command command; /* its operands are filled in from `value` once places are known */
     struct value *value[OPERANDS];
     const struct node *node;
 };
@@ -26,7 +26,8 @@ void lower_free(struct lowering *l);
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block);
 
-/* A launch on all the node has, as ops without a `lower` get it: the inputs, then the outputs that have memory of their own. */
+/* A launch on all of the node's values, as for ops without a `lower`: the inputs, then the outputs that have memory of their own.
+ */
 enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_t rows, int64_t block);
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
                        bool accumulate);

@@ -1,4 +1,4 @@
-/* Liveness over commands, then one pass that takes the best-fitting free range for what is born and returns what dies. */
+/* Liveness over commands, then one pass that gives what is born the best-fitting free range and frees what dies. */
 #include "tensor/plan.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ struct range {
 
 struct pool { /* free ranges in order of address, never touching each other */
     struct range *range;
-    int64_t count, capacity, size; /* size: bytes used at the worst moment */
+    int64_t count, capacity, size; /* size: bytes at the peak */
 };
 
 static enum status pool_insert(struct pool *pool, int64_t at, struct range range)

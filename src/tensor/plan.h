@@ -1,7 +1,7 @@
 /* The planner: gives every value of a lowered program its place {lifetime's block, offset}, from shapes alone.
  *
- * Activations share memory once they are dead; inputs and outputs lie side by side. The sizes that come out are exact: they are
- * what is allocated.
+ * Dead activations give their memory to later ones; inputs and outputs lie side by side. The sizes are exact: they are what is
+ * allocated.
  */
 #ifndef TENSOR_PLAN_H
 #define TENSOR_PLAN_H

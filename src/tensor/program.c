@@ -18,7 +18,7 @@ const enum dtype run_types[RUN_COUNT][ROLE_COUNT] = {
     [RUN_FLOAT64] = {F64, F64, F64, F64, F64, I32},
 };
 
-/* Float16 ends at 65504: with 2^-3 a gradient of 1e5 keeps a distance from that, and one of 1e-4 most of its digits. */
+/* Float16 ends at 65504: with 2^-3 a gradient of 1e5 stays well below that, and one of 1e-4 keeps most of its digits. */
 const double run_gradient_scale[RUN_COUNT] = {[RUN_FLOAT32] = 1, [RUN_BFLOAT16] = 1, [RUN_FLOAT16] = 0x1p-3, [RUN_FLOAT64] = 1};
 
 void program_init(struct program *p, const struct op *const *ops, enum run_type run)
@@ -132,7 +132,7 @@ struct value *program_input(struct program *p, const char *name, enum role role,
 struct value *program_tensor(struct program *p, struct tensor *tensor)
 {
     if (!tensor)
-        return program_fail(p, fail(ERR_INTERNAL, "a value on a tensor that is not there"));
+        return program_fail(p, fail(ERR_INTERNAL, "a value on a missing tensor"));
     int64_t length = (int64_t)strlen(tensor->name), there = p->tensors.capacity ? map_get(&p->tensors, tensor->name, length) : -1;
     if (there >= 0)
         return (struct value *)(intptr_t)there;
@@ -208,7 +208,7 @@ static void take_out(struct program *p, struct node *n)
     *(n->next ? &n->next->previous : &p->last) = n->previous;
 }
 
-/* What lives longer than the run is read by somebody; all else only if a later node that stays reads it. */
+/* What outlives the run counts as read; anything else only if a later node that stays reads it. */
 void program_prune(struct program *p)
 {
     for (struct node *n = p->last; n; n = n->previous) {

@@ -1,8 +1,8 @@
 /* A program: ops on values, in the order they run. Built once, then differentiated, lowered to commands, planned and prepared.
  *
  * Values are what ops read and write. A value stands on a tensor (weights, caches), is written by the host (inputs), or is made
- * by a node. A view shares the memory of its base. Building cannot fail half-way: after the first failure every further
- * constructor returns NULL, and program_status tells what it was. All memory is the program's arena.
+ * by a node. A view shares the memory of its base. Builders need not check each step: after the first failure every
+ * constructor returns NULL, and program_status says what it was. All memory is the program's arena.
  */
 #ifndef TENSOR_PROGRAM_H
 #define TENSOR_PROGRAM_H
@@ -31,11 +31,11 @@ enum run_type { RUN_FLOAT32, RUN_BFLOAT16, RUN_FLOAT16, RUN_FLOAT64, RUN_COUNT }
 extern const enum dtype run_types[RUN_COUNT][ROLE_COUNT];
 
 /* What all gradients of a run are multiplied by, so that they fit into its types: a power of two, which changes no digit. The
- * way back begins with it, and the step that uses the sums divides by it in float32. */
+ * backward pass begins with it, and the step that uses the sums divides by it in float32. */
 extern const double run_gradient_scale[RUN_COUNT];
 
-/* What the way back does about values of a segment (a layer) that it needs: keep all of them, make those of cheap ops again, or
- * make the whole segment again from its inputs. The numbers are the same bytes. */
+/* What to do about values of a segment (a layer) that the backward pass needs: keep all of them, recompute those of cheap ops,
+ * or recompute the whole segment from its inputs. The results are the same, byte for byte. */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_COUNT };
 
 struct node;
@@ -56,14 +56,14 @@ struct value {
     const struct node *producer;
     struct value *gradient;
     bool wants_gradient;
-    struct value *again;  /* its second making, while the way back of its segment is being built */
+    struct value *again;  /* its recomputed value, while the backward pass of its segment is being built */
     bool needed;          /* by a node that stays; program_prune's */
     struct value *next;   /* roots of a program, in order of creation */
     int64_t born, dies;   /* commands; the planner's */
     struct operand place; /* set by the planner */
 };
 
-/* An op: what a program must know of it. ops/ has one file for each. */
+/* An op: what a program must know about it. ops/ has one file for each. */
 struct op {
     const char *name, *formula;
     const char *inputs[NODE_INPUTS + 1], *outputs[NODE_OUTPUTS + 1];  /* an optional input ends with '?' */
@@ -74,7 +74,7 @@ struct op {
     int64_t block; /* rows that one piece of work takes */
     bool in_place; /* output 0 may take input 0's memory */
     int constants; /* the last so many inputs get no gradient */
-    bool cheap;    /* recompute: selective makes its outputs again */
+    bool cheap;    /* selective recomputation makes its outputs again */
     double (*flops)(const struct node *n);
     const struct op_example *examples; /* cases of the op tests */
 };
@@ -96,14 +96,14 @@ struct program {
     double gradient_scale;       /* run_gradient_scale[...] */
     struct arena arena;
     struct arena kept;     /* inputs and outputs, which the host needs as long as the program runs */
-    struct value *outputs; /* the list of those */
+    struct value *outputs; /* the list of outputs */
     enum status status;
     struct node *first, *last;
     struct value *values, *values_end;
     struct map tensors;       /* the value on each tensor, by its name */
     int64_t segment;          /* of nodes that are added now; 0: none */
     enum recompute recompute; /* of program_gradient */
-    bool tf32;                /* ops that have a gradient, the way forward, may multiply in TF32 */
+    bool tf32;                /* ops of the forward pass, those with a gradient, may multiply in TF32 */
 };
 
 void program_init(struct program *p, const struct op *const *ops, enum run_type run);
@@ -116,14 +116,14 @@ struct value *program_input(struct program *p, const char *name, enum role role,
 struct value *program_tensor(struct program *p, struct tensor *tensor);
 struct value *program_weight(struct program *p, const struct weight *weight, int64_t rows, int64_t columns);
 
-/* A node; `inputs` may hold NULL for optional ones. Its first output, the others are in ->producer->out. */
+/* Adds a node and returns its first output; the others are in ->producer->out. `inputs` may hold NULL for optional ones. */
 struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
                            const double *numbers);
 
-/* The same node once more, with other inputs. */
+/* Adds the same node again, with other inputs. */
 struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs);
 
-/* Takes out the nodes whose results nobody reads. */
+/* Removes the nodes whose results are not read. */
 void program_prune(struct program *p);
 
 /* The same elements in another shape; dimensions as int64_t. */
@@ -139,27 +139,27 @@ struct value *program_scratch(struct program *p, enum dtype dtype, int rank, con
 /* Rows [begin, begin + count) of the first dimension. */
 struct value *program_rows(struct program *p, struct value *v, int64_t begin, int64_t count);
 
-/* Keeps a value for the host to read: what is returned is for engine_read. */
+/* Keeps a value for the host to read: the result is for engine_read. */
 struct value *program_output(struct program *p, struct value *v, const char *name);
 
-/* Once the program is prepared: gives back all memory but that of inputs and outputs. It can only be run from then on. */
+/* Once the program is prepared: frees all memory but that of inputs and outputs. From then on it can only be run. */
 void program_shrink(struct program *p);
 
 struct value *value_root(struct value *v);
 int64_t value_elements(const struct value *v);
 int64_t value_bytes(const struct value *v);
 
-/* For op->shape: makes an output, or lets it stand for an input's memory that the op adds to. */
+/* For op->shape: makes an output, or lets it share the memory of an input that the op adds to. */
 struct value *node_output(struct program *p, struct node *n, int index, enum dtype dtype, int rank, const int64_t *shape);
 struct value *node_alias(struct program *p, struct node *n, int index, int input);
 enum status node_expect(const struct node *n, int input, int rank, const int64_t *shape); /* a dimension of -1 is free */
 
 /* --- gradients ---------------------------------------------------------------------------------------------------------- */
 
-/* Marks what gradients must reach: this value, and all that is made from it afterwards. */
+/* Marks what gradients must reach: this value, and all values made from it afterwards. */
 void program_want(struct program *p, struct value *v);
 
-/* Adds the nodes of the way back from the values `of`, whose gradients are `cotangents`, to every value that wants one. */
+/* Adds the nodes of the backward pass from the values `of`, whose gradients are `cotangents`, to every value that wants one. */
 enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count);
 
 /* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. */

@@ -1,4 +1,4 @@
-/* Case and category from utf8proc's tables, with a table of our own for what is newer than they are. */
+/* Case and category from utf8proc's tables, with our own table for newer characters. */
 #include "text/unicode.h"
 
 #include <utf8proc.h>

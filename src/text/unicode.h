@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Classes of code points, as bits. All general categories are told apart that patterns of tokenizers ask for. */
+/* Classes of code points, as bits. They tell apart all general categories that tokenizers' patterns use. */
 enum {
     UNICODE_UPPER = 1 << 0,           /* Lu */
     UNICODE_LOWER = 1 << 1,           /* Ll */
@@ -31,7 +31,7 @@ bool unicode_is_new(uint32_t code);
 /* The ranges that unicode_class has beyond Unicode 14: range i, false after the last. */
 bool unicode_new(int i, uint32_t *first, uint32_t *last, unsigned *classes);
 
-/* Whether two neighbours are of two characters as a reader sees them (grapheme clusters). *state starts as 0 and goes with the
+/* Whether a grapheme cluster, a character as a reader sees it, ends between two neighbours. *state starts as 0 and follows the
  * text. */
 bool unicode_breaks(uint32_t left, uint32_t right, int32_t *state);
 
@@ -42,7 +42,7 @@ int32_t unicode_title(int32_t code);
 /* Not a control, format, surrogate, private, unassigned or separator code: what Python's repr shows as it is. */
 bool unicode_printable(int32_t code);
 
-/* The version of the library whose tables these are, for those who keep what came of them. */
+/* The version of the library with these tables, for the keys of caches. */
 const char *unicode_library(void);
 
 #endif

@@ -45,7 +45,7 @@ static cublasStatus see_product(cublasHandle handle, int operation_a, int operat
                                 ldc, compute, algorithm);
 }
 
-/* Setting the stream would reset the workspace; the simulator refuses products that are captured without one, or on
+/* Setting the stream would reset the workspace; the simulator refuses matmuls that are captured without one, or on
  * another stream. Seen to fail with cublasSetStream after cublasSetWorkspace in cuda_gemm_open, and without it: both times
  * the warning "no CUDA graph (cuBLAS: a matrix product: error 13)". */
 static void every_captured_product_has_the_workspace_and_the_stream(void **state)
@@ -76,7 +76,7 @@ static void every_captured_product_has_the_workspace_and_the_stream(void **state
 
 enum { STEPS = 50 };
 
-/* A step on sequences whose number and lengths, and so the programs, are another each time; so is the learning rate. */
+/* A step on sequences whose number and lengths, and so the programs, change each time; so does the learning rate. */
 static struct trainer_step changing_step(struct trainer *t, int number)
 {
     struct sequence list[SEQUENCES];

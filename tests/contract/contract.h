@@ -3,7 +3,7 @@
  *
  *     contract-loading code-for-another-target-is-never-loaded
  *
- * The comment above a test says, where that was tried, what was removed from hone to see it fail and how it did.
+ * The comment above a test says, where that was tried, what was changed in hone to see it fail and how it did.
  */
 #ifndef TESTS_CONTRACT_CONTRACT_H
 #define TESTS_CONTRACT_CONTRACT_H

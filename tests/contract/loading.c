@@ -61,7 +61,7 @@ static struct digest only_entry(const struct cuda *c, struct buffer *content)
     return key;
 }
 
-/* Seen to fail with cuda_check_target always OK: 0 kernels were compiled in place of the strange one, "0 != 0x1". */
+/* Seen to fail with cuda_check_target always OK: 0 kernels were compiled in place of the foreign one, "0 != 0x1". */
 static void an_entry_of_another_target_is_refused_by_name_and_made_anew(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static nvrtcResult only_sm_52(int *targets)
     return 0;
 }
 
-/* Never a lower target instead. Seen to fail with 8.0 assumed in read_capability where the driver does not tell:
+/* Never a lower target instead. Seen to fail with 8.0 assumed in read_capability where the driver does not report it:
  * "device_open: status 0". */
 static void a_device_that_cannot_be_compiled_for_is_refused(void **state)
 {
@@ -258,7 +258,7 @@ static void nothing_is_left_to_compile_for_nf4(void **state)
     }
 }
 
-/* --- Compiles are told by name, and are errors once all is prepared --------------------------------------------------------- */
+/* --- Compiles are logged by name, and are errors once all is prepared ------------------------------------------------------- */
 
 static int64_t told;
 static char told_of[64];
@@ -271,7 +271,7 @@ static void count_compiles(void *context, enum log_level level, const char *mess
 }
 
 /* Seen to fail without the check of `sealed` in cuda_variant or in opencl_variant ("device_prepare: status 0"), and
- * without log_message in compile or in opencl's make (none told, "0 != 0x1"). */
+ * without log_message in compile or in opencl's make (none logged, "0 != 0x1"). */
 static void a_compile_is_told_by_name_and_after_prepare_it_is_an_error(void **state)
 {
     (void)state;
@@ -317,7 +317,7 @@ static void modules_load_without_options_and_while_the_device_is_idle(void **sta
     struct command other = launch_add(s.block, 0, 4 * SUMS, 8 * SUMS);
     other.launch.dtype[2] = DTYPE_BF16;
     assert_ok(device_write(s.device, (struct operand){s.block, 0}, DTYPE_F32, x, DTYPE_F32, 2 * SUMS));
-    assert_ok(device_run(s.device, s.prepared)); /* nobody waits for it */
+    assert_ok(device_run(s.device, s.prepared)); /* nothing waits for it */
     long long modules = simulator_count("modules");
     assert_ok(device_prepare(s.device, &other, 1, &more));
     assert_int_equal(simulator_count("modules"), modules + 1);
@@ -344,7 +344,7 @@ static void modules_load_while_no_other_device_of_the_process_works(void **state
     drop_sums(&other);
 }
 
-/* --- Sizes of a program are no part of a kernel ----------------------------------------------------------------------------- */
+/* --- Sizes of a program are not part of a kernel ---------------------------------------------------------------------------- */
 
 /* Seen to fail with launch->dim[0] among the options of kernel_options: 105 kernels where 20 are enough,
  * "0x69 != 0x14". */

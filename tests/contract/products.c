@@ -101,13 +101,13 @@ static void with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same(
     }
     setenv("HONE_CUBLAS_LIBRARY", library, 1);
     free(library);
-    assert_int_equal(got[0].kernels, 0); /* all of it is products and zeros */
+    assert_int_equal(got[0].kernels, 0); /* all of it is matmuls and zeros */
     assert_true(got[1].kernels > 0);
     assert_memory_equal(got[0].y, got[1].y, sizeof got[0].y);
     assert_memory_equal(got[0].dw, got[1].dw, sizeof got[0].dw);
 }
 
-/* Quantised products are ours with cuBLAS too. */
+/* Quantised matmuls are ours even with cuBLAS. */
 static void with_cublas_quantised_products_stay(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void accumulating_equals_the_sum_of_two_products(void **state)
 
 /* --- Fused matmuls of quantised weights ------------------------------------------------------------------------------------- */
 
-/* One program with the pair and the two products by themselves. */
+/* One program with the pair and the two matmuls by themselves. */
 static void check_pair(const char *device, enum run_type type, int64_t T, int64_t in, int64_t out1, int64_t out2)
 {
     struct run r;

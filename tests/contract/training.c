@@ -136,7 +136,7 @@ static float *gamma_gradient(const char *device)
     return result;
 }
 
-/* The simulator runs the blocks of a grid in one order and in the other; PoCL as its threads come. Seen to fail
+/* The simulator runs the blocks of a grid in one order and in the other; PoCL in the order of its threads. Seen to fail
  * with rmsnorm_bwd_g adding into the first group's part in place of its own, as atomics would: "difference at offset 0". */
 static void gradients_of_gamma_are_the_same_bytes(void **state)
 {
@@ -165,7 +165,7 @@ struct trained {
     double loss;
 };
 
-/* Gradients of a sequence whose losses all weigh so much. */
+/* Gradients of a sequence whose losses all have this weight. */
 static struct trained train_with(const char *device, const char *dtype, float loss_weight)
 {
     struct rig r;
@@ -319,7 +319,7 @@ static void see_all(const struct trainer *t)
     cu.cuEventSynchronize = see_event_wait;
 }
 
-/* Seen to fail with a cuda_wait in front of clip in issue_step: "difference at offset 1", a W in "sWca". */
+/* Seen to fail with a cuda_wait before clip in issue_step: "difference at offset 1", a W in "sWca". */
 static void between_gradients_and_optimizer_nothing_is_read_or_waited_for(void **state)
 {
     (void)state;

@@ -1,6 +1,8 @@
 /* One start of a process that needs two kernels: for tests/device/cache_race.py, which starts many at once on one cache.
- * cache-start DEVICE      opens the device, waits for the end of its input, compiles or loads, checks a result  Prints how
- * many kernels it compiled and loaded. Fails where a result is wrong, or anything is warned of: a torn entry, for example. */
+ *
+ *     cache-start DEVICE      opens the device, waits for the end of its input, compiles or loads, checks a result
+ *
+ * Prints how many kernels it compiled and loaded. Fails if a result is wrong, or on any warning: of a torn entry, for example. */
 #include "cuda_rig.h"
 
 static const char *device_name;

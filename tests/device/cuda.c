@@ -145,7 +145,7 @@ static void writes_larger_than_the_ring_arrive_whole(void **state)
     device_close(device);
 }
 
-/* The value of the run before the read, although another one is queued behind it; and nothing waits for that one. Seen to fail
+/* The value of the run before the read, although another one is enqueued after it; and nothing waits for that one. Seen to fail
  * with one pinned buffer for both slots, and with cuda_wait in cuda_read_wait. */
 static void a_read_for_later_is_of_the_run_before_it(void **state)
 {

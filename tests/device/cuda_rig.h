@@ -17,7 +17,7 @@
 #include "ops/ops.h"
 #include "test.h"
 
-/* Of the simulator, which this program is linked with: how often something happened. Its header has the driver's names too. */
+/* A counter of the simulator, which this program is linked with. Its header is not used: it declares the driver's names too. */
 long long cudasim_count(const char *what);
 
 static inline long long simulator_count(const char *what)
@@ -85,7 +85,7 @@ static inline int end(void **state)
     if (loaded)
         cu = genuine;
     drop_cache();
-    return simulator_count("faults") != 0; /* whatever a test does, the simulator has nothing to say */
+    return simulator_count("faults") != 0; /* whatever a test does, the simulator must not complain */
 }
 
 static inline struct device *open_device(void)

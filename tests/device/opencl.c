@@ -1,4 +1,4 @@
-/* The OpenCL device below the ops: products of all shapes, element types, places beyond 2^31, the cache of compiled kernels.
+/* The OpenCL device below the ops: matmuls of all shapes, element types, places beyond 2^31, the cache of compiled kernels.
  *
  *     opencl-device [large]
  */
@@ -41,7 +41,7 @@ static void run_one(const struct command *command)
     device_discard(device, prepared);
 }
 
-/* --- products ----------------------------------------------------------------------------------------------------------- */
+/* --- matmuls ------------------------------------------------------------------------------------------------------------ */
 
 static void products_of_all_shapes_are_right(void **state)
 {
@@ -65,7 +65,7 @@ static void products_of_all_shapes_are_right(void **state)
     print_message("worst NMSE: float32 %.1e, bfloat16 %.1e, bfloat16 into float32 %.1e\n", worst[0], worst[1], worst[2]);
 }
 
-/* CLBlast's, where it is installed: padded and turned copies in our workspace, or none. Seen to fail with beta 0 in
+/* CLBlast's, where it is installed: padded and transposed copies in our workspace, or none. Seen to fail with beta 0 in
  * opencl_gemm_run, and with the row length of A's transpose there. */
 static void large_products_of_all_forms_are_right(void **state)
 {
@@ -236,7 +236,7 @@ static void count_warnings(void *context, enum log_level level, const char *mess
     warnings += level == LOG_WARNING;
 }
 
-/* Opens the device anew, casts a few numbers, and tells how many kernels were compiled and loaded for it. */
+/* Opens the device again, casts a few numbers, and returns how many kernels were compiled and loaded for it. */
 static void cast_once(int64_t *compiled, int64_t *loaded)
 {
     float x[] = {1, 2, 3}, y[3];

@@ -1,4 +1,4 @@
-/* A product on a device, held against sums in double. */
+/* A matmul on a device, compared with sums in double. */
 #ifndef DEVICE_PRODUCT_H
 #define DEVICE_PRODUCT_H
 
@@ -19,7 +19,7 @@ static float *product_numbers(int64_t count, uint64_t key, enum dtype dtype)
     return x;
 }
 
-/* The normalised mean square error of c, which holds other numbers before. */
+/* The normalised mean square error of c, which holds other numbers before the run. */
 static double product_nmse(struct device *device, const struct gemm *g)
 {
     int64_t count[] = {g->m * g->k, g->k * g->n, g->m * g->n};

@@ -15,7 +15,7 @@ import time
 
 from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, run
 
-# What Llama-2-70B and Llama-3-70B say of themselves.
+# The configs of Llama-2-70B and Llama-3-70B.
 SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
                num_attention_heads=64, num_key_value_heads=8, vocab_size=128256, max_position_embeddings=131072, rms_norm_eps=1e-5,
                rope_theta=500000.0, torch_dtype="bfloat16", tie_word_embeddings=False, hidden_act="silu")
@@ -143,7 +143,7 @@ class Tiny(Case):
         known = {row[0].strip("| `") for row in rows if row[4] == "all" or row[4].startswith("train")}
         given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
         self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
-                         {"eval_dataset_path", "init_adapter", "config", "help"})     # what excludes the others, and what is no setting
+                         {"eval_dataset_path", "init_adapter", "config", "help"})     # what excludes the others, and what is not a setting
 
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"

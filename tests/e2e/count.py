@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training step makes a device do, as `hone bench --count` says it: held as exact numbers.
+"""What a training step makes a device do, as `hone bench --count` prints it: fixed as exact numbers.
 
     count.py HONE ASSETS DATA cpu|opencl|cuda
 
@@ -13,7 +13,7 @@ from case import TINY, Case, main
 
 DEVICE = sys.argv[4]
 
-# Launches of a decoder layer of LoRA on its 7 modules, forward and backward, matrix products among them. Fewer is better: lower it.
+# Launches of a decoder layer of LoRA on its 7 modules, forward and backward, including matmuls. Fewer is better: lower it.
 LAYER_LAUNCHES = 98
 
 
@@ -34,7 +34,7 @@ class Count(Case):
         self.assertEqual((report["tokens"], report["micro_batch_tokens"]), (64, 64))
         self.assertEqual((step["copies_in"], step["copies_out"], step["runs"]), (1, 1, 2))
         self.assertEqual((step["bytes_in"], step["bytes_out"]), (2816, 512))
-        if DEVICE == "cuda":                            # the loss of the step before, and nothing else
+        if DEVICE == "cuda":                            # the loss of the previous step, and nothing else
             self.assertEqual((step["waits"], step["graph_launches"], step["launches"]), (1, 2, 0))
         else:
             self.assertEqual((step["graph_launches"], step["launches"]), (0, 196))

@@ -54,7 +54,7 @@ class Cuda(devices.Tiny):
     def test_the_plan_has_what_a_card_takes_beside_blocks_and_is_held_against_what_is_free(self):
         plan = json.loads(self.ok("plan", "--model", TINY, "--device", "cuda", "--json"))
         rows = {row["block"]: row["bytes"] for row in plan["table"]}
-        for name in ("context (estimate)", "kernels (estimate)", "workspace of products", "graphs (estimate)"):
+        for name in ("context (estimate)", "kernels (estimate)", "workspace of matmuls", "graphs (estimate)"):
             self.assertGreater(rows[name], 0, name)
         self.assertEqual(plan["peak_bytes"], sum(rows.values()))
         self.assertEqual((plan["memory_bytes"], plan["fits"]), (24 << 30, True))

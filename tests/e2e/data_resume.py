@@ -50,11 +50,11 @@ class Run:
                                          "--device", "cpu", "--json"], stdout=subprocess.PIPE, stderr=self.errors)
 
     def logged(self):
-        """The bytes of the log of what is being made."""
+        """The bytes of the log of the cache being written."""
         return sum(log.stat().st_size for log in self.cache.glob("tokens/*.part/log"))
 
     def kill_after(self, logged):
-        """It runs for some milliseconds at a time and stands still while its log is looked at: a busy machine that comes late to look
+        """It runs for some milliseconds at a time and is stopped while its log is read: a busy machine that reads it late
         finds it where it was, and not over."""
         while True:
             self.process.send_signal(signal.SIGSTOP)
@@ -72,7 +72,7 @@ class Run:
         return self.errors.read()
 
     def end(self, code=0):
-        """Seconds, and the most memory that it had."""
+        """Seconds, and its peak memory."""
         out = self.process.stdout.read()
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
@@ -108,7 +108,7 @@ def main(folder):
         Run(data, killed).kill_after((part + 0.05 + 0.4 * rng.random()) * log)
     run = Run(data, killed)
     if not run.logged():
-        sys.exit("nothing was left to go on from")
+        sys.exit("nothing was left to resume from")
     run.end()
     if run.report["data"] != account:
         sys.exit(f"the accounts differ: {account}, {run.report['data']}")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hone kernels: what is made ahead is all that a machine without a compiler needs.
+"""hone kernels: what is compiled ahead is all that a machine without a compiler needs.
 
     kernels.py HONE ASSETS DATA
 
@@ -83,7 +83,7 @@ class Kernels(devices.DeviceCase):
         self.build("--dtype", "float32")
         after = json.loads(self.ok(*asked, "--target", TARGET, "--json"))["kernels"]
         self.assertEqual({k["cached"][TARGET] for k in after}, {True})
-        self.assertIn(f"{len(after)} kernels", self.ok(*asked))         # of the card that is here
+        self.assertIn(f"{len(after)} kernels", self.ok(*asked))         # for this machine's card
         self.assertNotIn("not cached", self.ok(*asked))
 
     def test_an_adapter_with_dropout_and_norms_needs_more(self):

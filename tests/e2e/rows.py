@@ -32,7 +32,7 @@ def dump(row):
 
 
 def broken():
-    """Two tables, of broken JSON and of JSON that is no usable row: name -> (a row's bytes from random numbers, what is said)"""
+    """Two tables, of broken JSON and of JSON that is not a usable row: name -> (a row's bytes from random numbers, the message)"""
     def chat(*messages):
         return dump({"messages": list(messages)}).encode()
 
@@ -48,7 +48,7 @@ def broken():
     bad_json = {
         "not JSON": (lambda r: word(r).strip().encode() or b"x", "broken JSON"),
         "cut in the middle": (lambda r: chat(*pair(r))[:r.randint(1, 60)], "broken JSON"),
-        "more behind it": (lambda r: chat(*pair(r)) + b" {}", "end of file expected"),
+        "more after it": (lambda r: chat(*pair(r)) + b" {}", "end of file expected"),
         "invalid UTF-8": (lambda r: chat(*pair(r)).replace(b"assistant", b"assis\xfftant"), "unable to decode byte 0xff"),
         "overlong UTF-8": (lambda r: chat(*pair(r)).replace(b"assistant", b"assis\xc0\xaf"), "unable to decode byte 0xc0"),
         "lone surrogate": (lambda r: chat(*pair(r)).replace(b"assistant", rb"\ud800"), "invalid Unicode"),
@@ -77,7 +77,7 @@ def broken():
                               '"content" of message 1 (user) is a number'),
         "an image": (lambda r: chat({"role": "user", "content": [{"type": "image", "url": "x"}]}, ANSWER),
                      "part 1 of message 1 is not"),
-        "no assistant": (lambda r: chat(user(r)), "no message of the assistant: not one token to train"),
+        "no assistant": (lambda r: chat(user(r)), "no message of the assistant: no token to train"),
         "two kinds": (lambda r: dump({"text": word(r), **CHAT}).encode(), 'messages by "messages", and text by "text"'),
         "unknown keys": (lambda r: dump({"question": word(r), "answer": word(r)}).encode(), 'its keys are "question", "answer"'),
         "half a kind": (lambda r: dump({"prompt": word(r), "response": word(r)}).encode(), 'it has "prompt" but no "completion"'),
@@ -227,7 +227,7 @@ class Rows(Case):
         path = self.write("double.jsonl", CHAT, {"text": "<|im_start|><|im_start|>user"})
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "twice", "line 2"])
         path = self.write("none.jsonl", {"text": "<|im_end|>"})
-        self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "not one token to train"])
+        self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "no token to train"])
         path = self.write("empty.jsonl", "")
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["no rows"])
 

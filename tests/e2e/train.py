@@ -57,7 +57,7 @@ class TrainCase(Case):
         self.valid = self.write("valid.jsonl", *map(chat, range(50, 54)))
 
     def command(self, out, *args):
-        """Flags that are given twice: the last one counts."""
+        """For flags that are given twice the last one counts."""
         return ["train", "--model", TINY, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps", 6,
                 "--per-device-train-batch-size", 4, "--learning-rate", 0.01, *args]
 
@@ -121,7 +121,7 @@ class Tiny(TrainCase):
         try:
             while piece := os.read(master, 4096):
                 seen += piece
-        except OSError:                                 # how a terminal says that nobody writes to it any more
+        except OSError:                                 # how a terminal says that its writer has gone
             pass
         os.close(master)
         json.loads(process.communicate()[0])
@@ -173,7 +173,7 @@ class Tiny(TrainCase):
         r = self.train("cut", *args)
         self.assertEqual((r["resumed_from"], r["resumed_step"]), (str(self.dir / "cut" / f"checkpoint-{step}"), step))
         self.assertEqual(self.result("cut", full), self.result("whole", full))
-        # Steps that were lost and done again may stand twice: the last one counts.
+        # Steps that were lost and repeated may occur twice: the last one counts.
         whole, cut = ({s["step"]: s["loss"] for s in metrics(self.dir / name)[1]} for name in ("whole", "cut"))
         self.assertEqual(cut, whole)
         whole, cut = ({e["step"]: e["eval_loss"] for e in metrics(self.dir / name)[2]} for name in ("whole", "cut"))
@@ -246,7 +246,7 @@ class Tiny(TrainCase):
         self.assertEqual((r["eval_loss"], r["best_eval_loss"], metrics(self.dir / "none")[2]), (None, None, []))
 
     def test_the_best_checkpoint_is_kept(self):
-        # It learns one answer by heart, so that it finds another one ever less likely.
+        # It learns one answer by heart, so another one becomes ever less likely.
         self.data = self.write("one.jsonl", CHAT)
         other = self.write("other.jsonl", {"messages": [CHAT["messages"][0], {"role": "assistant", "content": "I will not say that to you, ever."}]})
         r = self.train("out", "--finetuning-type", "full", "--max-steps", 40, "--per-device-train-batch-size", 1, "--learning-rate", 0.003, "--lr-scheduler-type",
@@ -303,7 +303,7 @@ class Tiny(TrainCase):
         self.train("plain", "--lora-target-modules", "q_proj,v_proj", "--lora-r", 8)
         self.train("rslora", "--lora-target-modules", "q_proj,v_proj", "--lora-r", 8, "--use-rslora")
         plain, scaled = losses(self.dir / "plain"), losses(self.dir / "rslora")
-        self.assertEqual(plain[0], scaled[0])           # an adapter begins as nothing
+        self.assertEqual(plain[0], scaled[0])           # an adapter begins as zero
         self.assertNotEqual(plain[1:], scaled[1:])
 
     def test_training_goes_on_from_an_adapter(self):

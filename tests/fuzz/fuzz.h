@@ -1,4 +1,4 @@
-/* What a fuzz target is: one function that gives a parser foreign bytes and checks what it promised.
+/* A fuzz target: one function that gives a parser arbitrary bytes and checks its promises.
  *
  * With clang the function is driven by libFuzzer (./run SECONDS); with any compiler replay.c drives it over the files of
  * corpus/NAME/, which is the test fuzz-NAME. A file that once broke a parser is added to the corpus and stays.

@@ -1,4 +1,4 @@
-/* The input is an adapter_config.json and, behind a zero byte, an option with patterns. What can be read can be written, and
+/* The input is an adapter_config.json and, after a zero byte, an option with patterns. What can be read can be written, and
  * reading that again gives the same answers. */
 #include <math.h>
 #include <string.h>

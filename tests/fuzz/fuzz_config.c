@@ -1,4 +1,4 @@
-/* The input is a config.json and, behind a zero byte, a generation_config.json. */
+/* The input is a config.json and, after a zero byte, a generation_config.json. */
 #include <string.h>
 
 #include "format/hf_config.h"

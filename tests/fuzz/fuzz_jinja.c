@@ -1,4 +1,4 @@
-/* The input is a chat template and, behind a zero byte, the JSON of its context. */
+/* The input is a chat template and, after a zero byte, the JSON of its context. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* The input is a line of a data set. What is read without a tree must be read alike with one. */
+/* The input is a line of a data set. What is read without a tree must be read the same with one. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* The input is a data file: lines or an array, packed or not. Blocks of any size give the same rows, and so does going on from
+/* The input is a data file: lines or an array, packed or not. Blocks of any size give the same rows, and so does resuming from
  * any of them; the quick parser gives what Jansson gives; a row that can be encoded has a mask, and one that cannot a message
  * that can be printed. */
 #include <ctype.h>
@@ -84,7 +84,7 @@ static void add_row(struct hash *hash, const struct source_row *row)
     hash_add(hash, row->text, row->length);
 }
 
-/* All rows in blocks of so many bytes, going on by seeking if asked to. */
+/* All rows in blocks of so many bytes, resuming by seeking if asked to. */
 static enum status walk(const char *path, int64_t bytes, bool seek, struct hash *hash, bool each)
 {
     struct source *source;

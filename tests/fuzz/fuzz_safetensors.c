@@ -1,5 +1,5 @@
-/* The input is a model.safetensors; or, if it begins with '{', a header and, behind a zero byte, the data, so that a mutation
- * of the header need not guess the length in front of it. */
+/* The input is a model.safetensors; or, if it begins with '{', a header and, after a zero byte, the data, so that a mutation
+ * of the header need not guess the length before it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The input is a tokenizer.json and, behind a zero byte, a text to encode. */
+/* The input is a tokenizer.json and, after a zero byte, a text to encode. */
 #include <stdio.h>
 #include <string.h>
 

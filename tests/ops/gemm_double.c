@@ -1,4 +1,4 @@
-/* Matrix products in double precision by three loops: the reference. */
+/* Matmuls in double precision by three loops: the reference. */
 #include "case.h"
 
 struct gemm_plan {

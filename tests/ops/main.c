@@ -7,9 +7,9 @@
  *     ops perf [--device NAME] [OP]        the time of each op's largest case
  *     ops docs                             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
  *
- * --pairs, before OP, takes as many cases as it needs to have any two values of two axes together once, instead of every
- * combination: 985 instead of 1517. They use the same 141 variants of kernels. What is left out is an edge that needs three
- * certain sizes at once.
+ * --pairs, before OP, takes only as many cases as cover every pair of values of two axes, instead of every combination: 985
+ * instead of 1517. They use the same 141 variants of kernels. It misses only edges that need three certain sizes at
+ * once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +38,12 @@ static void print_case(FILE *to, int op, const struct op_example *e, const int64
         fprintf(to, " %s=%lld", e->axes[a].name, (long long)d[a]);
 }
 
-/* The pairs of values, of two axes each, that came together before. An axis beside itself is a pair too. */
+/* The pairs of values, of two axes each, that were covered so far. An axis with itself is a pair too. */
 struct pairs {
     bool seen[EXAMPLE_AXES][EXAMPLE_VALUES][EXAMPLE_AXES][EXAMPLE_VALUES];
 };
 
-/* Whether a case, by the places of its values, brings a pair that is new. */
+/* Whether a case, by the places of its values, adds a new pair. */
 static bool pairs_add(struct pairs *p, const struct op_example *e, const int *at)
 {
     bool added = !e->axes[0].name;
@@ -125,7 +125,7 @@ static enum status add_value(struct op_case *c, const struct value *v, struct op
         status = case_read(ref, r, &want);
     for (int64_t i = 0; status == OK && i < value_elements(v); i++) {
         sums->error += (got[i] - want[i]) * (got[i] - want[i]);
-        sums->size += want[i] * want[i] + 1e-20; /* what is zero but for rounding */
+        sums->size += want[i] * want[i] + 1e-20; /* what is zero except for rounding */
         sums->largest = fabs(want[i]) > sums->largest ? fabs(want[i]) : sums->largest;
     }
     memory_free(got);
@@ -235,7 +235,7 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
     if (status == OK)
         status = loss_at(c, v, at, direction, -gradient_step, cotangent, &down);
     if (status == OK) {
-        size += 1e-6 * (fabs(up) + fabs(down)); /* a gradient that is zero but for rounding */
+        size += 1e-6 * (fabs(up) + fabs(down)); /* a gradient that is zero except for rounding */
         double error = fabs((up - down) / (2 * gradient_step) - along) / (size + 1e-300);
         gradient_checks++;
         if (error > worst_gradient)
@@ -250,7 +250,7 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
     return status;
 }
 
-/* The case with the way back from a random cotangent, which is its last input. */
+/* The case with the backward pass from a random cotangent, which is its last input. */
 static enum status build_gradient(struct op_case *c, int op, const struct op_example *e, const int64_t *d,
                                   const struct op *const *table, enum run_type run)
 {
@@ -310,7 +310,7 @@ static enum status compare_gradients(struct op_case *c, struct op_case *ref, str
 }
 
 /* NMSE of a gradient. Where its squares are 1e-5 of those that flow in or less (the softmax of one key, the norm of one channel),
- * it is the rounding of larger terms that cancel, on every device: it is measured by those. */
+ * it is the rounding of larger terms that cancel, on every device: it is measured relative to those. */
 static double gradient_nmse(const struct op_case *c, const struct sums *sums, int k)
 {
     int last = c->input_count - 1;
@@ -338,7 +338,7 @@ static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
     return status;
 }
 
-/* Devices have no doubles to take differences in: their gradients are held against the reference's, which has. */
+/* Devices have no doubles to take differences in: their gradients are compared with those of the reference, which has. */
 static enum status device_gradient_case(int op, const struct op_example *e, const int64_t *d)
 {
     if (!ops_table[op]->gradient || e->forward_only)

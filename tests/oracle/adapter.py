@@ -1,10 +1,10 @@
-"""adapter_config.json against PEFT, on adapters that PEFT made of the tiny llama.
+"""adapter_config.json against PEFT, on adapters that PEFT made for the tiny llama.
 
     adapter.py TOOL ASSETS
 
 Each adapter has random weights and is saved by PEFT; some files are then edited, to say what PEFT reads but does not write. The
 truth is PeftModel.from_pretrained of the directory: which modules got a pair, their rank and scale, and which are stored whole
-must be what TOOL says of every module. Then TOOL writes the config to another directory, and PEFT must load it without a new
+must be what TOOL says about every module. Then TOOL writes the config to another directory, and PEFT must load it without a new
 warning and compute the same logits. What hone cannot compute must be refused with the key's name.
 """
 import contextlib

@@ -1,4 +1,4 @@
-"""Conversations to render templates with: all that published templates tell apart, and what they were not made for.
+"""Conversations to render templates with: all cases that published templates distinguish, and what they were not made for.
 
 CONVERSATIONS maps a name to (messages, tools). NOW is the time that strftime_now shows on both sides.
 """

@@ -72,7 +72,7 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* One token behind `position`, whatever stood there before. */
+/* One token after `position`, whatever was there before. */
 static enum status time_at(struct generator *g, int64_t position, double *time)
 {
     int32_t id = 100;

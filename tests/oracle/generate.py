@@ -3,7 +3,7 @@
     generate.py HONE ASSETS DATA CACHE
 
 The truth is greedy in float64, so a tie that float32 decides either way has one answer. It is found as float32's text that
-one pass in float64 confirms: where the pass prefers another token, that one is taken and float32 goes on from there. The
+one pass in float64 confirms: where the pass prefers another token, that one is taken and float32 continues from there. The
 smallest lead of a token over the next is printed, as a part of the range of the logits: it says how near to a tie the
 prompts come, and a difference with a lead far above float32's error (logits.py) is a fault of the program.
 """

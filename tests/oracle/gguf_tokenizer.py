@@ -1,5 +1,5 @@
-"""Compares the tokenizers that hone reads out of GGUF files with llama.cpp's own test vectors, with llama.cpp, and with Hugging
-Face's tokenizers where the same vocabulary is there as tokenizer.json.
+"""Compares the tokenizers that hone reads from GGUF files with llama.cpp's own test vectors, with llama.cpp, and with Hugging
+Face's tokenizers where the same vocabulary exists as tokenizer.json.
 
     gguf_tokenizer.py TOKENIZE ASSETS DATA [--strings N]
 
@@ -20,7 +20,7 @@ import tokenizer_texts as corpus
 import tokenizer_tool as hone
 
 UNSUPPORTED = {"bert-bge": "bert", "nomic-bert-moe": "t5"}
-# llama.cpp takes the first for special whatever the file says, and takes off the space behind Phi-3's special tokens.
+# llama.cpp takes the first for special whatever the file says, and strips the space after Phi-3's special tokens.
 OVERRIDDEN = {"": ["</s>"], "phi-3": ["<|end|>", "<|user|>", "<|endoftext|>"]}
 SHOWN = 3
 

@@ -5,12 +5,12 @@
 Every template becomes a model's directory with a tokenizer that has one token for a byte and one for each marker of the template.
 hone encodes every conversation; jinja2, as transformers sets it up, says which bytes must be trained and which must not:
 
-    own     bytes that change when an assistant's content, thoughts or arguments change are trained
+    own     bytes that change when an assistant's content, reasoning or arguments change are trained
     others  bytes that change when another message's content changes are not
-    prompt  where the text up to a turn is what the template gives when asked for that answer, training begins exactly behind it
+    prompt  where the text up to a turn is what the template gives when asked for that answer, training begins exactly after it
     end     the token that ends the turn is trained, and nothing between it and the next turn
     blocks  of a template with {% generation %}, exactly the bytes that transformers' assistant mask has
-    typed   no special token comes out of what a user, a system prompt or a tool wrote
+    typed   no special token results from what a user, a system prompt or a tool wrote
 
 What cannot be compared is counted by its reason.
 """
@@ -30,7 +30,7 @@ from transformers.utils.chat_template_utils import _render_with_assistant_indice
 MARKER = re.compile(r"<\|?[^<>\s{}'\"%|+~()]{1,40}\|?>|<｜[^<>\s{}'\"%]{1,40}｜>|\[/?[A-Z_]{3,30}\]|\]<\]|\[>\[")
 KEPT = re.compile(r"<[^>]*>|\[[^\]]*\]|\{\{.*?\}\}|\{%.*?%\}")
 SPECIALS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-# What ends generation where that is not the marker behind an answer, as the models' own generation_config.json has it.
+# What ends generation where that is not the marker after an answer, as the models' own generation_config.json has it.
 ENDS = {"GLM-4": ["<|user|>", "<|observation|>"], "openai-gpt-oss": ["<|return|>", "<|call|>", "<|end|>"],
         "google-gemma-4": ["<turn|>", "<|tool_response>"], "upstage-Solar": ["<|end|>", "<|calls|>"], "Kimi-K3": ["<|end_of_msg|>"],
         "MiniMax-M2": ["[e~["], "MiniMax-M3": ["[e~["]}
@@ -217,7 +217,7 @@ class Checker:
             at = min(markers)[0] + last + 1
             self.counts["end"] += 1
             if trained[last + 1:at + 1] != b"\1" * (at - last) and at + 1 < len(text):
-                self.fail(name, "end", f"message {i}: no marker behind it: {text[last:at + 20]!r}")
+                self.fail(name, "end", f"message {i}: no marker after it: {text[last:at + 20]!r}")
             return
         at, end = min(ends)
         at += last + 1
@@ -225,12 +225,12 @@ class Checker:
         if trained[last + 1:stop] != b"\1" * (stop - last - 1):
             self.fail(name, "end", f"message {i}: {text[last:stop]!r} trained {bytes(trained[last:stop]).hex()}")
         elif trained[stop:stop + 1] == b"\1" and not (following and min(following) == stop) and messages[i + 1:i + 2] != []:
-            self.fail(name, "end", f"message {i}: trained behind the end: {text[at:stop + 20]!r}")
+            self.fail(name, "end", f"message {i}: trained after the end: {text[at:stop + 20]!r}")
         self.counts["end"] += 1
 
 
 def find_ends(template):
-    """What ends an assistant's turn: the first marker behind its text; for tool calls too."""
+    """What ends an assistant's turn: the first marker after its text; also for tool calls."""
     ends = []
     for name in ("short", "tools"):
         messages, tools = CONVERSATIONS[name]

@@ -42,7 +42,7 @@ def messages(line):
 
 def choose_chats(data, count=16):
     """Chats from the short to the long: sorted by length and cut into `count` equal parts, the middle of each part. They come
-    in the order of the file, so lengths are mixed as they are in life."""
+    in the order of the file, so lengths are mixed as in real data."""
     lines = read_lines(data)
     order = sorted(range(len(lines)), key=lambda i: (sum(len(m["content"]) for m in messages(lines[i])), i))
     middles = [order[(2 * i + 1) * len(order) // (2 * count)] for i in range(count)]
@@ -166,8 +166,8 @@ def cache_key(model, inputs, make):
 
 
 def cached(cache, kind, model, inputs, make, load):
-    """load(folder) of the folder that make(folder, model, inputs) filled, now or in an earlier run. Whoever comes while it is
-    being made waits; a result takes the place of an older one of its kind."""
+    """load(folder) of the folder that make(folder, model, inputs) filled, now or in an earlier run. A process that comes while it is
+    being made waits; a result replaces an older one of its kind."""
     os.makedirs(cache, exist_ok=True)
     prefix = f"{kind}-{os.path.basename(os.path.normpath(model))}-"
     folder = os.path.join(cache, prefix + cache_key(model, inputs, make))
@@ -195,7 +195,7 @@ def run(*command):
 
 
 class Checks:
-    """Prints a line for each check; end() is the exit status. What is not a number passes nothing."""
+    """Prints a line for each check; end() is the exit status. A NaN passes no check."""
 
     def __init__(self):
         self.made = self.failed = 0

@@ -10,7 +10,7 @@
  *     render --time-template FILE SECONDS     rendering rows that are parsed already, by one thread
  *     render --time-rows MODEL_DIR SECONDS    lines to ids and mask, by all threads
  *
- * and prints {"rows", "bytes", "seconds", "cpu"}: what was done, and how long it took by the clock and of the processors' time.
+ * and prints {"rows", "bytes", "seconds", "cpu"}: what was done, and how long it took by the clock and in CPU time.
  */
 #include <stdio.h>
 #include <stdlib.h>

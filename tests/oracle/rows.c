@@ -1,4 +1,4 @@
-/* The rows of a data set as a filter, for the tests that compare them with TRL and that break them.
+/* The rows of a data set as a filter, for the tests that compare them with TRL and the tests that break them.
  *
  *     rows MODEL_DIR PATHS         {"file", "line", "kind", "ids", "mask"} for each row on stdout, or {"file", "line", "error"}
  *     rows MODEL_DIR PATHS time    rows a second of one thread's time: read, then parsed too, then recognised, rendered, encoded

@@ -3,7 +3,7 @@
 
     rows.py TOOL MODEL
 
-Ids must be the same. Of plain text the mask must be too; of conversations TRL trains every byte behind the prompt, hone the
+Ids must be the same. For plain text so must the mask. In conversations TRL trains every byte after the prompt, hone the
 answer and its end of turn, so there hone's mask must lie inside TRL's and what it leaves out must be white space.
 """
 import json

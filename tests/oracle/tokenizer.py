@@ -63,7 +63,7 @@ def show(counts, text, what, got, expected):
 
 
 def check_offsets(counts, tool, path, texts, encodings, decoded):
-    """Hugging Face loses count behind a byte that the vocabulary lacks, and counts only one of the characters that a normalizer
+    """Hugging Face loses count after a byte that the vocabulary lacks, and counts only one of the characters that a normalizer
     joined; where its own decoding gives the text, its offsets are exact."""
     for text, mine, encoding, back in zip(texts, hone.encode(tool, path, texts, "offsets"), encodings, decoded):
         if back != text or isinstance(mine, hone.Failed):

@@ -49,7 +49,7 @@ def variant(adapter, folder, alpha, b):
     return folder
 
 
-# Both sides: for the chats one behind the other, ids and logits at every position.
+# Both sides: for the chats one after another, ids and logits at every position.
 
 def hone_logits(tool, model, lines, V, adapter):
     with oracle.rows_file(lines) as rows, tempfile.TemporaryDirectory() as folder:
@@ -98,7 +98,7 @@ def merge(model, adapter, folder):
 # Checks.
 
 def check_file(checks, label, adapter, net, norms):
-    """PEFT ignores tensors that it does not know and makes up those that it misses, so its own are compared with the file's."""
+    """PEFT ignores tensors that it does not know and initialises those that are missing, so its own are compared with the file's."""
     import peft
     from safetensors.numpy import load_file
     file = load_file(os.path.join(adapter, WEIGHTS))

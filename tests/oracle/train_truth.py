@@ -1,4 +1,4 @@
-"""The truth about training, from PyTorch and PEFT: the gradients of the first step, and the losses of the steps behind it.
+"""The truth about training, from PyTorch and PEFT: the gradients of the first step, and the losses of the later steps.
 
 A step takes four chats in the order of the file; those that are too long for the model are left out. Its loss is the sum of
 -log p over their trained tokens, divided by the number of those tokens in the step. Each chat goes through the model alone and
@@ -103,7 +103,7 @@ def gradients(net, chats, exact_loss=False):
 # The models.
 
 def make_adapter(folder, model):
-    """An adapter as PEFT makes it, but for B: zero there would mean a gradient of zero for A."""
+    """An adapter as PEFT makes it, except B: zero there would mean a gradient of zero for A."""
     import torch
     from peft import LoraConfig, get_peft_model
     torch.manual_seed(SEED)

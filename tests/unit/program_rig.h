@@ -1,4 +1,4 @@
-/* One program on one device: inputs put in, run, results read. */
+/* One program on one device: inputs written, run, results read. */
 #ifndef TESTS_UNIT_PROGRAM_RIG_H
 #define TESTS_UNIT_PROGRAM_RIG_H
 

@@ -1,4 +1,4 @@
-/* format/adapter: what an adapter_config.json says of a module, what is refused, and that what is written is read again. */
+/* format/adapter: what an adapter_config.json says about a module, what is refused, and that what is written is read again. */
 #include "test.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static enum status open_text(struct adapter_config *config, const char *text)
     return adapter_config_open(config, dir);
 }
 
-/* A config of these members, with a type and targets in front. */
+/* A config of these members, after a type and targets. */
 static enum status open_members(struct adapter_config *config, const char *members)
 {
     char text[1024];

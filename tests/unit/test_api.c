@@ -84,7 +84,7 @@ static void sampling_follows_the_seed(void **state)
     assert_string_equal(greedy, again);
 }
 
-/* Open and close in turns: what the process holds does not grow. */
+/* Open and close in turns: the process's memory does not grow. */
 static void handles_leak_nothing(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static hone_status eval_with(const hone_options *o, int64_t fail_after)
     return status;
 }
 
-/* Every allocation of an evaluation fails once: each time it ends in order, with its own code. */
+/* Every allocation of an evaluation fails once: each time it ends cleanly, with its own code. */
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;

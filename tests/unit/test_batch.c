@@ -28,7 +28,7 @@ static int32_t id_of(int s, int64_t i)
     return (int32_t)((s * 31 + i * 17) % TINY_VOCABULARY);
 }
 
-/* Writes these sequences, numbered from 5 on, into the program's inputs, which held something else. */
+/* Writes these sequences, numbered from 5, into the program's inputs, which held other values. */
 static void write_all(struct rig *r, const struct net *n, const int64_t *lengths, int count)
 {
     struct engine *e = &r->t.session.engine;
@@ -68,7 +68,7 @@ static void each_token_sees_its_own_sequence_up_to_itself(void **state)
                 assert_int_equal(ints(&r, n->rows)[row], slot - 1); /* the token before predicts it */
                 assert_int_equal(ints(&r, n->targets)[row++], id_of(s, i));
             }
-        for (; slot < SLOTS; slot++) { /* an empty slot sees itself and nobody asks about it */
+        for (; slot < SLOTS; slot++) { /* an empty slot sees itself, and its result is not used */
             assert_int_equal(ints(&r, n->ids)[slot], 0);
             assert_int_equal(ints(&r, n->positions)[slot], 0);
             assert_int_equal(ints(&r, n->first)[slot], slot);
@@ -85,7 +85,7 @@ static void each_token_sees_its_own_sequence_up_to_itself(void **state)
     close_rig(&r);
 }
 
-/* Of tokens that are marked, those with a weight, or all; never of the first, which nothing predicts. */
+/* Targets are the marked tokens, those with a weight, or all; never the first, which nothing predicts. */
 static void losses_are_asked_for_where_a_token_is_a_target(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Chat rows: the template and special tokens of a model's directory, the mask of trained tokens, and what is said about
+/* Chat rows: the template and special tokens of a model's directory, the mask of trained tokens, and the errors for
  * rows that cannot be used. The directory is made here, with a tokenizer that has one token for each ASCII character. */
 #include "test.h"
 
@@ -146,7 +146,7 @@ static void the_mask_covers_assistants_and_their_end(void **state)
            "<|im_start|>a<|im_end|><|im_start|>[bt<|im_end|>]");
 }
 
-/* What stands between the prompt and the message's own bytes, and between those, the model has to say. */
+/* What lies between the prompt and the message's own bytes, and between those, the model must generate. */
 static const char *const TOOLS =
     "{% for m in messages %}{{ '<|im_start|>' ~ m.role ~ '\n' }}{% if m.thinking %}<t>{{ m.thinking }}</t>{% endif %}{{ "
     "m.content }}"
@@ -164,7 +164,7 @@ static void the_mask_covers_what_the_model_has_to_say(void **state)
            "<|im_start|>tool\nr<|im_end|>\n<|im_start|>assistant\n[d<|im_end|>]\n");
     expect(CHATML, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}",
            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[<|im_end|>]\n");
-    /* The name of the tool came from the assistant's message, but it stands in the tool's turn. */
+    /* The name of the tool came from the assistant's message, but it is in the tool's turn. */
     expect("{% for m in messages %}{{ bos_token }}{% if m.role == 'tool' %}{{ messages[0].tool_calls[0].name }}:{% endif %}"
            "{{ m.content ~ eos_token }}{% endfor %}",
            "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{\"name\": \"f\"}]}, "
@@ -211,7 +211,7 @@ static void a_message_may_be_no_target(void **state)
            "{\"role\": \"user\", \"content\": \"a\"}");
 }
 
-/* How often an id stands in a row. */
+/* How often an id occurs in a row. */
 static int64_t count_id(const char *template, const char *row, int32_t id)
 {
     struct chat *chat;

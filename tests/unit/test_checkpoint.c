@@ -1,4 +1,4 @@
-/* Checkpoints: going on from them, what is refused, which are kept; and memory that runs out between opening and saving. */
+/* Checkpoints: resuming from them, what is refused, which are kept; and running out of memory between opening and saving. */
 #include "test.h"
 
 #include "train/checkpoint.h"
@@ -84,7 +84,7 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
     close_rig(&wrong);
 }
 
-/* Loading fails in both ways, and the trainer that failed to load is as it was. */
+/* Loading fails in both ways, and leaves the trainer unchanged. */
 static void assert_refused(struct rig *loads, struct rig *like)
 {
     struct rig finds;
@@ -170,7 +170,7 @@ static void a_damaged_checkpoint_is_an_error(void **state)
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
     assert_refused(&loads, &saved);
     tensors.data[7] = 0;
-    replace(tensors.data + 8, "moment2", "moment3"); /* the last one that is looked for but one */
+    replace(tensors.data + 8, "moment2", "moment3"); /* the last but one that is looked up */
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
     assert_refused(&loads, &saved);
     replace(tensors.data + 8, "moment3", "moment2");
@@ -222,7 +222,7 @@ static enum status train_and_save(struct rig *r, unsigned ready_for, int64_t fai
     return status;
 }
 
-/* Each allocation fails once. What succeeds all the same has left nothing out. */
+/* Each allocation fails once. What still succeeds has left nothing out. */
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;

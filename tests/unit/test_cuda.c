@@ -1,4 +1,4 @@
-/* What of the CUDA device needs no CUDA: which code it takes, and what it says where nothing is installed. */
+/* The parts of the CUDA device that need no CUDA: which code it accepts, and its errors if nothing is installed. */
 #include <stdlib.h>
 
 #include "device/cuda.h"

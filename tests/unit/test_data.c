@@ -1,4 +1,4 @@
-/* Data sets: encoding by all cores, rows that cannot be used or are too long, splitting. */
+/* Data sets: encoding on all cores, rows that cannot be used or are too long, splitting. */
 #include "test.h"
 
 #include <ftw.h>
@@ -78,7 +78,7 @@ static void check_same(const struct data *a, const struct data *b)
         assert_memory_equal(a->marked + a->rows[r].begin, b->marked + b->rows[r].begin, (size_t)a->rows[r].count * 4);
 }
 
-/* What the counters say is what the rows are. */
+/* The counters agree with the rows. */
 static void check_counters(struct data *data)
 {
     int64_t tokens = 0, trained = 0, longest = 0, line = 0, untrained = 0;
@@ -212,7 +212,7 @@ static void a_row_that_is_too_long_is_an_error_that_names_it(void **state)
     chat_close(chat);
 }
 
-/* The windows of a split row are the row: each begins with the last token of the one before, and all targets are there. */
+/* The windows of a split row are the row: each begins with the last token of the one before, and no target is lost. */
 static void check_windows(const struct data *whole, const struct data *split, int64_t max_tokens, int64_t emptied)
 {
     int64_t at = 0, left_out = 0;
@@ -322,7 +322,7 @@ static void bad_rows_are_skipped_on_request_and_named(void **state)
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "chats.jsonl:9: ");
     limits.skip_bad = true;
     assert_ok(file_replace(chats, "{}\n[]\n", 6));
-    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "not one of the 2 rows can be used");
+    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "none of the 2 rows can be used");
     chat_close(chat);
 }
 
@@ -368,7 +368,7 @@ static void the_first_bad_line_is_the_one_that_is_named(void **state)
     assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "no rows");
     const char *user = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
     assert_ok(file_replace(chats, user, (int64_t)strlen(user)));
-    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "not one token to train");
+    assert_fails(data_open(&data, chats, &chat, &limits), ERR_DATA, "no token to train");
     chat_close(chat);
 }
 
@@ -521,7 +521,7 @@ static int remove_model(void **state)
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
-/* A table of rows that is in a file, so that its pages really go. */
+/* A table of rows that is in a file, so that its pages are really released. */
 static void a_walk_meets_each_row_once_and_loses_none(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Finding a device by its name and number, as far as any machine has one. */
+/* Finding a device by its name and number, on any machine. */
 #include "test.h"
 
 #include "device/device.h"
@@ -14,7 +14,7 @@ static void a_device_is_a_name_with_an_optional_number(void **state)
         {"auto:0", "there is no device 'auto:0': use cuda"},
         {"cud", "there is no device 'cud'"},
         {"cuda1", "there is no device 'cuda1'"},
-        {"cuda:", "a number from 0 on stands after the colon, as in cuda:1"},
+        {"cuda:", "after the colon comes a number from 0, as in cuda:1"},
         {"cuda:x", "there is no device 'cuda:x'"},
         {"cuda:-1", "there is no device 'cuda:-1'"},
         {"cuda: 1", "there is no device 'cuda: 1'"},

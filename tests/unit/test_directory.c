@@ -134,7 +134,7 @@ static void a_directory_is_replaced_whole(void **state)
     assert_content("r/run/file", "new");
     put("r/plain", "x");
     assert_ok(directory_make(at("r/run.part")));
-    assert_fails(directory_replace(at("r/run.part"), at("r/plain")), ERR_IO, "r/plain: is there and is not a directory");
+    assert_fails(directory_replace(at("r/run.part"), at("r/plain")), ERR_IO, "r/plain: exists and is not a directory");
     assert_fails(directory_replace(at("r/run.part"), at("no/run")), ERR_IO, "no/run: cannot replace: No such file");
     assert_fails(directory_replace(at("r"), at("r/run")), ERR_IO, "r/run: cannot replace");
     assert_content("r/run/file", "new");

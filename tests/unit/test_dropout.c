@@ -1,4 +1,4 @@
-/* What dropout draws: the numbers of philox, the same for a token wherever it lies, as many as are asked for. */
+/* What dropout draws: the numbers of philox, the same for a token wherever it is placed, as many as asked for. */
 #include "test.h"
 
 #include "base/parallel.h"

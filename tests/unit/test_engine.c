@@ -1,4 +1,4 @@
-/* The engine: blocks that programs share, one copy in, a program that leads, tensors there and back, nothing new in a run. */
+/* The engine: blocks that programs share, one copy in, a leading program, tensors in and out, no allocation in a run. */
 #include "test.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void parts_close(struct parts *a)
     device_close(a->device);
 }
 
-/* The second one leads, so that its inputs lie in front of those of the first. */
+/* The second one leads, so that its inputs lie before those of the first. */
 static void parts_prepare(struct parts *a, bool lead)
 {
     parts_open(a);
@@ -109,7 +109,7 @@ static void the_inputs_of_the_program_that_leads_come_along(void **state)
     struct parts a;
     parts_prepare(&a, true);
     struct device_counters before = a.device->counters;
-    write_inputs(&a, &a.part[1], 70); /* neither is in the other's way */
+    write_inputs(&a, &a.part[1], 70); /* they do not overlap */
     write_inputs(&a, &a.part[0], 40);
     assert_ok(engine_run(&a.engine, a.part[0].index));
     assert_ok(engine_run_lead(&a.engine));
@@ -159,7 +159,7 @@ static void a_run_after_prepare_allocates_nothing(void **state)
     for (int round = 0; round < 5; round++) {
         const void *outputs;
         write_inputs(&a, &a.part[1], 3);
-        write_inputs(&a, &a.part[0], round); /* inputs and outputs outlive what building took */
+        write_inputs(&a, &a.part[0], round); /* inputs and outputs outlive the memory of building */
         assert_ok(engine_run(&a.engine, a.part[0].index));
         assert_ok(engine_run_lead(&a.engine));
         assert_ok(engine_read_later(&a.engine, round % DEVICE_LATER, a.part[0].y));
@@ -226,7 +226,7 @@ static void small_info(struct device *device, struct device_info *info)
     info->max_block = 20000;
 }
 
-/* A device with a small largest allocation gets tensors in several blocks; what is larger than that alone is refused. */
+/* A device with a small largest allocation gets tensors in several blocks; a larger tensor is refused. */
 static void blocks_respect_the_largest_allocation(void **state)
 {
     (void)state;

@@ -65,7 +65,7 @@ static void a_value_that_is_used_often_gets_the_sum_of_its_gradients(void **stat
     run_free(&r);
 }
 
-/* Of two values that gradients start from, with a view between. */
+/* Gradients that start from two values, with a view between them. */
 static void gradients_start_from_several_values_and_pass_views(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void gradients_start_from_several_values_and_pass_views(void **state)
     run_free(&r);
 }
 
-/* A bias that is added twice gets twice the column sums; a second run adds the same once more. */
+/* A bias that is added twice gets twice the column sums; a second run adds the same again. */
 static void the_sum_of_a_weight_adds_up_over_uses_and_runs(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void nodes_that_nobody_reads_are_taken_out(void **state)
     struct tensor *b = make_tensor(&r, "b", 1, true);
     struct value *x = row_input(&r, "x");
     struct value *kept = scale(p, scale(p, x, 2), 3);
-    scale(p, scale(p, kept, 4), 5);                       /* two that end in nothing, the second reads the first */
+    scale(p, scale(p, kept, 4), 5);                       /* two whose results are not used, the second reads the first */
     NODE(p, bias_bwd, x, program_tensor(p, b->gradient)); /* its result outlives the run */
     program_output(p, kept, "kept");
     scale(p, x, 6); /* the very last */
@@ -293,8 +293,8 @@ static void every_way_of_recomputing_gives_the_same_gradients(void **state)
         run_free(&all[mode].run);
 }
 
-/* Selective makes what is cheap again, full all that the way back reads; what it does not read (down's product, the add) is
- * not made a second time. */
+/* Selective recomputes what is cheap, full everything that the backward pass reads; what it does not read (down's matmul, the
+ * add) is not computed again. */
 static void recompute_makes_again_what_it_says_and_no_more(void **state)
 {
     (void)state;
@@ -319,7 +319,7 @@ static void recompute_makes_again_what_it_says_and_no_more(void **state)
 
 /* --- both types ------------------------------------------------------------------------------------------------------------ */
 
-/* A layer in small, forward and back: a norm, a product with a bias, the residual add, a tied table as embedding and head. */
+/* A small layer, forward and backward: a norm, a matmul with a bias, the residual add, a tied table as embedding and head. */
 static void chain_gradients(enum run_type run, float *table, float *weight)
 {
     enum { N = 2 * T, V = 24 };

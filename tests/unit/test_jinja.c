@@ -1,5 +1,5 @@
-/* The Jinja interpreter: its results are those that jinja2 gives, every byte keeps its message, and no template gets
- * beyond its budget. */
+/* The Jinja interpreter: its results are those that jinja2 gives, every byte keeps its message, and no template exceeds
+ * its budget. */
 #include "test.h"
 
 #include <stdio.h>
@@ -293,7 +293,7 @@ static void budgets_end_what_would_not_end(void **state)
     jinja_output_free(&out);
 }
 
-/* What takes as long as a string is long costs steps for it. */
+/* Work that grows with a string's length costs as many steps. */
 static void long_strings_cost_steps(void **state)
 {
     (void)state;

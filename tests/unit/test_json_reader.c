@@ -1,4 +1,4 @@
-/* The JSON reader, piece by piece and at every end that a text may have. */
+/* The JSON reader, piece by piece and cut at every possible end. */
 #include "test.h"
 
 #include "base/json_reader.h"

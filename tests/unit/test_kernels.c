@@ -1,4 +1,4 @@
-/* The list of kernels that programs need, as hone kernels tells it. */
+/* The list of kernels that programs need, as hone kernels shows it. */
 #include "test.h"
 
 #include "device/kernel_list.h"
@@ -77,7 +77,7 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     device_close(device);
 }
 
-/* The row of a product for a processor, which has vectors, and of one for a GPU. */
+/* The row of a matmul for a CPU, which has vectors, and of one for a GPU. */
 static void a_processor_has_its_own_product(void **state)
 {
     (void)state;

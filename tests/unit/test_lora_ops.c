@@ -1,4 +1,4 @@
-/* The way back through a low-rank adapter and a head with wide logits, in both types of run. */
+/* The backward pass through a low-rank adapter and a head with wide logits, in both run types. */
 #include "test.h"
 
 #include "base/rng.h"

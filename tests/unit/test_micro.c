@@ -1,4 +1,4 @@
-/* Micro-batches of a trainer: their sizes and programs for given data, and that the cut of a step changes nothing. */
+/* Micro-batches of a trainer: their sizes and programs for given data, and that dividing a step changes nothing. */
 #include "test.h"
 
 #include "train/micro.h"
@@ -103,7 +103,7 @@ static void a_sequence_that_does_not_fit_is_refused_and_nothing_is_added(void **
     close_rig(&r);
 }
 
-/* The size of a micro-batch, too, follows what the device allocates in one piece. */
+/* The size of a micro-batch also follows the device's largest allocation. */
 static void micro_batches_respect_the_largest_allocation(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* config: options from defaults, the command line and YAML files, and the text that is made of the table. */
+/* config: options from defaults, the command line and YAML files, and the text made from the table. */
 #include "test.h"
 
 #include <stdio.h>
@@ -206,7 +206,7 @@ static void bad_values_say_what_is_allowed(void **state)
     assert_int_equal(options.seed, INT64_MAX);
 }
 
-/* A device may have a number that only the machine can judge: device_open does. */
+/* A device may have a number, which only device_open can check. */
 static void devices_are_not_judged_here(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void choices_are_numbers_and_words(void **state)
     assert_int_equal(options_choice(OPTION_seed, "1"), -1);
 }
 
-/* Those that are easily got wrong. That a checkpoint compares what decides is tested in unit-checkpoint. */
+/* Those that are easy to get wrong. That a checkpoint compares what decides is tested in unit-checkpoint. */
 static void a_row_says_whether_numbers_depend_on_it(void **state)
 {
     (void)state;

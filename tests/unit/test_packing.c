@@ -135,7 +135,7 @@ static void windows_in_order_begin_with_ascending_rows(void **state)
     packing_free(&anyhow);
 }
 
-/* Twice the same, and windows can be asked for in any order without an allocation. */
+/* The same result twice, and windows can be asked for in any order without an allocation. */
 static void equal_rows_give_equal_windows(void **state)
 {
     (void)state;

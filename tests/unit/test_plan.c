@@ -1,4 +1,4 @@
-/* The planner: what values hold is theirs until their last reader is done, and not a byte longer than it must. */
+/* The planner: a value keeps its memory until its last reader is done, and no longer. */
 #include "test.h"
 
 #include "ops/ops.h"
@@ -47,7 +47,7 @@ static bool handed_over(const struct lowered *c, const struct life *from, const 
            from->root->place.offset == to->root->place.offset && value_bytes(from->root) == value_bytes(to->root);
 }
 
-/* Walks through the commands and keeps, for every piece of ALIGNMENT bytes, whose it is. */
+/* Walks through the commands and keeps the owner of every piece of ALIGNMENT bytes. */
 static void check_plan(const struct lowering *l, const int64_t bytes[LIFE_COUNT])
 {
     static struct life lives[LIVES];
@@ -134,7 +134,7 @@ static void plan_close(struct plan *p)
     device_close(p->device);
 }
 
-/* What an op gives that does not work in place. */
+/* The output of an op that does not work in place. */
 static struct value *fresh(struct plan *p, struct value *x)
 {
     return rmsnorm(&p->program, x, p->norm, 1e-5);
@@ -305,7 +305,7 @@ static void every_allocation_may_fail(void **state)
     for (int i = 0; i < 20; i++)
         list[i] = scale(&p.program, p.x, i);
     for (int i = 0; i < 20; i++)
-        sum = add(&p.program, sum, list[i * 7 % 20]); /* they die in another order than they lie in */
+        sum = add(&p.program, sum, list[i * 7 % 20]); /* they die in another order than they are placed in */
     program_output(&p.program, sum, "sum");
     assert_ok(lower_program(&p.lowering, &p.program, p.device));
     int64_t failures = 0;

@@ -1,4 +1,4 @@
-/* text: patterns, and the scanners that stand for the published ones. */
+/* text: patterns, and the scanners that replace the published ones. */
 #include "test.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void patterns_mean_what_oniguruma_means(void **state)
     regex_search_free(search);
 }
 
-/* Random text of what the patterns tell apart: both ways must find the same matches. */
+/* Random text of the classes in patterns: scanner and pattern must find the same matches. */
 static int64_t make_text(uint64_t seed, char *text, int64_t max_length)
 {
     static const char *const PIECES[] = {

@@ -1,5 +1,5 @@
 /* Rows of every kind as tokens and mask, the quick parser against Jansson, and what the checks count. The model has one token for
- * each byte, so that the text can be read off the ids. */
+ * each byte, so that ids show the text. */
 #include "test.h"
 
 #include "tiny_model.h"
@@ -29,7 +29,7 @@ static int tear_down(void **state)
     return directory_remove(model.dir) == OK ? 0 : -1;
 }
 
-/* The row's text with what is trained in brackets. */
+/* The row's text with the trained parts in brackets. */
 static void expect(const char *row, enum row_kind kind, const char *text)
 {
     struct chat_row made = {0};
@@ -116,7 +116,7 @@ static void keys_say_the_kind_before_a_row_is_read(void **state)
     outline("{\"id\": {\"text\": \"}\\\"\"}, \"conversations\": 1}", ROW_SHAREGPT, false, false);
     outline("{\"rejected\": 0, \"prompt\": \"a\", \"chosen\": 0}", ROW_PREFERENCE, false, false);
     outline("{\"\\u0074ext\": \"a\", \"messages\": null}", ROW_TEXT, true, false);
-    outline("{\"text\": \"a\", \"x\": 1 2}", ROW_TEXT, false, false); /* keys alone: who reads the row will refuse it */
+    outline("{\"text\": \"a\", \"x\": 1 2}", ROW_TEXT, false, false); /* only keys are read: the row's reader will refuse it */
 }
 
 static void refuse(const char *row, const char *says)
@@ -211,7 +211,7 @@ static void make_value(struct buffer *out, int depth)
 static bool same_as_jansson(const struct buffer *text)
 {
     json_error_t error;
-    char *exact = malloc((size_t)text->size + 1); /* a read past the end is seen by the sanitizer */
+    char *exact = malloc((size_t)text->size + 1); /* so that the sanitizer sees a read past the end */
     memcpy(exact, text->data, (size_t)text->size);
     json_t *quick = parse_quickly(exact, text->size);
     json_t *judge = json_loadb(exact, (size_t)text->size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
@@ -355,7 +355,7 @@ static void what_stops_a_run_is_said(void **state)
     struct check_result untrained = {.found = 1u << CHECK_UNTRAINED, .key = 1}, fine = {.key = 2},
                         twice = {.found = 1u << CHECK_DOUBLE_BOS};
     assert_ok(check_add(&s, &untrained, &(struct check_place){1, 0, 1}));
-    assert_fails(check_verdict(&s), ERR_DATA, "not one token to train in 1 rows");
+    assert_fails(check_verdict(&s), ERR_DATA, "no token to train in 1 rows");
     assert_ok(check_add(&s, &fine, &(struct check_place){2, 0, 2}));
     assert_ok(check_verdict(&s));
     assert_ok(check_add(&s, &twice, &(struct check_place){3, 0, 5}));

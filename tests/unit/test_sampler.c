@@ -61,7 +61,7 @@ static void permute_differs_by_seed_and_stream(void **state)
     assert_true(same_seed < 10 && same_stream < 10 && fixed < 10);
 }
 
-/* Each of the 24 orders of four things comes about equally often, and an element of ten comes to each place. */
+/* Each of the 24 orders of four things occurs about equally often, and so does an element of ten in each place. */
 static void permute_favours_no_order(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void permute_favours_no_order(void **state)
     assert_true(chi < 49.7 && chi_first < 27.9); /* one in a thousand, with 23 and with 9 degrees of freedom */
 }
 
-/* Walks through two epochs; returns how many rows came at another place in the second. */
+/* Walks through two epochs; returns how many rows have another place in the second. */
 static int64_t walk(const struct data *data, bool shuffle, int64_t window, int64_t units_per_step)
 {
     struct sampler s;
@@ -182,7 +182,7 @@ static void a_step_does_not_depend_on_those_before(void **state)
     sampler_free(&a);
 }
 
-/* How often each row comes in an epoch. */
+/* How often each row occurs in an epoch. */
 static void count_epoch(struct sampler *s, int64_t epoch, int *times)
 {
     memset(times, 0, ROWS * sizeof *times);

@@ -18,7 +18,7 @@ static void open_tiny(struct session *s, const struct tiny_model *m, const char 
     assert_ok(session_open(s, &options));
 }
 
-/* The planner's sum is what the device has allocated, at two batch sizes and in both types. */
+/* The planner's sum equals what the device has allocated, at two batch sizes and in both types. */
 static void the_plan_is_what_is_allocated(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void wrong_files_are_named(void **state)
     tiny_model_remove(&m);
 }
 
-/* A weight that is no number: the error names the row, and no figure comes out. */
+/* A weight that is NaN: the error names the row, and there is no result. */
 static void a_loss_that_is_not_finite_is_an_error(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Data files: the same rows from every form and packing, in blocks of any size, from any place; and what is said of files that
- * are no data. */
+/* Data files: the same rows from every form and packing, in blocks of any size, from any place; and the errors for files that
+ * are not data. */
 #include "test.h"
 
 #include <stdio.h>
@@ -129,7 +129,7 @@ static void put_zstd(const char *name, const struct buffer *text)
     struct buffer out = {0};
     size_t half = (size_t)text->size / 2, rest = (size_t)text->size - half;
     assert_ok(buffer_reserve(&out, 2 * text->size + 1000));
-    memcpy(out.data, "\x50\x2a\x4d\x18\4\0\0\0zzzz", 12); /* a part without content, as pzstd puts in front */
+    memcpy(out.data, "\x50\x2a\x4d\x18\4\0\0\0zzzz", 12); /* a part without content, as pzstd writes first */
     size_t n = 12 + ZSTD_compress(out.data + 12, (size_t)out.capacity - 12, text->data, half, 3);
     n += ZSTD_compress(out.data + n, (size_t)out.capacity - n, text->data + half, rest, 19);
     put(name, out.data, (int64_t)n);
@@ -269,8 +269,8 @@ static void broken_arrays_name_the_line(void **state)
     fails_with("[{}\n{}]", ERR_FORMAT, "bad.json:2: between two rows there must be a comma, but here is \"{}]\"");
     fails_with("[{},\n\n]", ERR_FORMAT, "bad.json:3: a row was expected");
     fails_with("[,{}]", ERR_FORMAT, "bad.json:1: a row was expected");
-    fails_with("[{}\n]\n{}", ERR_FORMAT, "bad.json:3: nothing may stand after");
-    fails_with("[\n{\"a\": [1}]", ERR_FORMAT, "bad.json:2: brackets do not fit");
+    fails_with("[{}\n]\n{}", ERR_FORMAT, "bad.json:3: nothing may follow");
+    fails_with("[\n{\"a\": [1}]", ERR_FORMAT, "bad.json:2: brackets do not match");
     fails_with("[{},\n{\"a\": \"", ERR_FORMAT, "bad.json:2: the row that begins here does not end");
     fails_with("[{}, 12", ERR_FORMAT, "bad.json:1: the row that begins here does not end");
     fails_with("[{}\n", ERR_FORMAT, "bad.json:2: the array of rows does not end, but here is its end");

@@ -53,7 +53,7 @@ static void what_cannot_be_is_an_error(void **state)
     assert_fails(table_open(&table, NULL, -1, 8), ERR_MEMORY, "a table of");
 }
 
-/* The files have no name, so that nothing is left behind however the process ends. */
+/* The files have no name, so that nothing remains however the process ends. */
 static void nothing_is_left_in_the_directory(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The cache of tokens: damage, a run that was killed, two at once, and what nobody has used for long. */
+/* The cache of tokens: damage, a run that was killed, two runs at once, and caches not used for long. */
 #include "test.h"
 
 #include <fcntl.h>
@@ -151,8 +151,8 @@ static void forged_files_are_written_anew(void **state)
     keep_files(&f);
     struct buffer *log = &f.content[3];
     int64_t size = log->size / 2, numbers = (int64_t)offsetof(struct token_totals, kinds) / 8; /* one block, and the end */
-    for (int64_t i = 3; i < numbers; i++) { /* behind the place in the source */
-        if (i == 9)                         /* of skipped rows only people are told */
+    for (int64_t i = 3; i < numbers; i++) {                                                    /* after the place in the source */
+        if (i == 9) /* skipped rows are only reported */
             continue;
         struct buffer copy = {0};
         struct hash hash;
@@ -195,7 +195,7 @@ static void a_damaged_row_is_found_when_it_is_used(void **state)
 
 /* --- resuming ------------------------------------------------------------------------------------------------------------ */
 
-/* A cache in blocks of a few rows, as a long run would leave it, appended to until `stop` blocks are there. */
+/* A cache in blocks of a few rows, as a long run would leave it, appended to until it has `stop` blocks. */
 static void encode_blocks(struct token_cache *c, struct source *source, const struct chat *chat, int64_t stop)
 {
     struct source_block block = {0};
@@ -321,7 +321,7 @@ static void two_processes_do_not_write_the_same_cache(void **state)
         if (pids[i] == 0) {
             struct data data;
             struct chat *chat = NULL;
-            parallel_set_threads(1); /* a child of a process with threads has none of them */
+            parallel_set_threads(1); /* a forked child has none of its parent's threads */
             bool good = data_open(&data, chats, &chat, &limits) == OK && data.row_count == ROWS;
             for (int64_t r = 0; r < ROWS && good; r++)
                 good = data_use(&data, r) == OK;

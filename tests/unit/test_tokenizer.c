@@ -119,7 +119,7 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     check((struct parts){0}, "", "");
 }
 
-/* Words above the length where the heap takes over give what the simple way gives. */
+/* Words long enough for the heap give the same as the simple algorithm. */
 static void long_words_merge_like_short_ones(void **state)
 {
     (void)state;
@@ -431,12 +431,12 @@ static void broken_files_are_refused(void **state)
         {"", ERR_FORMAT, "t.json"},
         {"[]", ERR_FORMAT, "an object is expected"},
         {"{\"model\":{}]", ERR_FORMAT, "comma"},
-        {"{\"model\":{},\"model\":{}}", ERR_FORMAT, "twice"},
-        {"{\"decoder\":null,\"decoder\":null}", ERR_FORMAT, "twice"},
+        {"{\"model\":{},\"model\":{}}", ERR_FORMAT, "a repeated member"},
+        {"{\"decoder\":null,\"decoder\":null}", ERR_FORMAT, "a repeated member"},
         {"{\"a\":1} x", ERR_FORMAT, "after the end"},
         {"{\"a\":[1}", ERR_FORMAT, "brackets"},
         {"{\"\xff\":1}", ERR_FORMAT, "byte 2"},
-        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}", "[]"), ERR_FORMAT, "there twice"},
+        {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}", "[]"), ERR_FORMAT, "occurs twice"},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"\\ud800x\":0},\"merges\":[]}", "[]"), ERR_FORMAT, "surrogate"},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"\\q\":0},\"merges\":[]}", "[]"), ERR_FORMAT, "escape"},
         {WHOLE("{\"type\":\"BPE\",\"vocab\":{\"a\":0,},\"merges\":[]}", "[]"), ERR_FORMAT, "string is expected"},

@@ -1,4 +1,4 @@
-/* text: tokenizers that are not byte-level, decoders, post-processors, and tokenizers out of plain lists. */
+/* text: tokenizers that are not byte-level, decoders, post-processors, and tokenizers from plain lists. */
 #include "test.h"
 
 #include <stdio.h>
@@ -238,7 +238,7 @@ static void a_table_replaces_text(void **state)
             base64[k++] = DIGITS[three >> shift & 63];
         base64[k] = 0;
     }
-    base64[(BYTES * 8 + 5) / 6] = 0; /* what is left over of the last three bytes */
+    base64[(BYTES * 8 + 5) / 6] = 0; /* the rest of the last three bytes */
     struct buffer file = {0};
     assert_ok(buffer_format(
         &file, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}," UNIGRAM("\"unk_id\":0,") "}",
@@ -249,7 +249,7 @@ static void a_table_replaces_text(void **state)
     check(t, "A\u0301c", "2:0-3 5:3-4"); /* a short cluster is replaced as a whole */
     tokenizer_close(t);
     assert_fails(open_text(&t, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," UNIGRAM("") "}"),
-                 ERR_FORMAT, "cut off");
+                 ERR_FORMAT, "truncated");
     assert_fails(open_text(&t, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A*AA\"}," UNIGRAM("") "}"),
                  ERR_FORMAT, "base64");
     buffer_free(&file);

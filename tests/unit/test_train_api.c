@@ -1,4 +1,4 @@
-/* Training through hone.h alone, as an embedding program does it. */
+/* Training through hone.h alone, as an embedding program uses it. */
 #include "test.h"
 
 #include <malloc.h>
@@ -58,7 +58,7 @@ static const char *const plain[] = {"lora_alpha", "16", NULL};
 static int32_t ids[SEQUENCES][LENGTH];
 static float weights[SEQUENCES][LENGTH];
 
-/* Sequences that repeat themselves; every token counts `weight`, or if it is 0 each its own. */
+/* Sequences that repeat themselves; every token has this `weight`, or its own if it is 0. */
 static const hone_sequence *sequences(float weight)
 {
     static hone_sequence list[SEQUENCES];
@@ -178,7 +178,7 @@ static int stop(void *context, int64_t sequence, int64_t first, int64_t rows, in
     return 1;
 }
 
-/* All twice as much is the same step; some more than others is not. */
+/* Doubling all weights gives the same step; raising only some does not. */
 static void weights_count_by_token(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ static int count_text(const char *text, const char *part)
     return count;
 }
 
-/* One run is never stopped; one goes on with the same trainer, one with another. All three leave the same bytes. */
+/* One run is never stopped; one resumes with the same trainer, one with another. All three leave the same bytes. */
 static void a_stopped_run_goes_on(void **state)
 {
     (void)state;

@@ -22,7 +22,7 @@ static void assert_nothing_new(const struct trainer *t, const struct counts *bef
     assert_true(now->runs > then->runs);
 }
 
-/* From the very first step on. */
+/* From the very first step. */
 static void a_step_allocates_nothing(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static double loss_at(struct trainer *t, const float *w, const float *d, double 
     return add_all(t);
 }
 
-/* The slope of the loss along d is the gradient's part of it. `size` is what the slope is measured by. */
+/* The slope of the loss along d is the gradient's component along d. `size` is the scale for the comparison. */
 static void check_slope(struct trainer *t, const float *w, const float *g, const float *d, double size)
 {
     double slope = 0, norm = 0;
@@ -241,7 +241,7 @@ static void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
     assert_int_equal(count[1], skipped);
 }
 
-/* A trainer that had a bad step in between goes on as one that never had it. */
+/* A trainer that had a bad step continues like one that never had it. */
 static void a_gradient_that_is_not_finite_skips_the_step(void **state)
 {
     (void)state;
@@ -289,7 +289,7 @@ static void schedules_warm_up_and_go_down(void **state)
         struct schedule s = {(enum choice_lr_scheduler_type)kind, 2, 4, 8};
         for (int i = 0; i < 4; i++)
             assert_true(fabs(schedule_rate(&s, 1 + i) - up[i]) < 1e-12);
-        for (int i = 0; i < 5; i++) /* the last one is behind the end of the run */
+        for (int i = 0; i < 5; i++) /* the last one is after the end of the run */
             assert_true(fabs(schedule_rate(&s, 5 + i) - after[kind][i]) < 1e-12);
         assert_true(fabs(schedule_rate(&s, 1000) - after[kind][4]) < 1e-12);
         s = (struct schedule){(enum choice_lr_scheduler_type)kind, 2, 0, 4};

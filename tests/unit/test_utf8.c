@@ -1,4 +1,4 @@
-/* The characters under tokenizers: UTF-8 by the standard's table, and the alphabet of bytes. */
+/* The characters below tokenizers: UTF-8 by the standard's table, and the alphabet of bytes. */
 #include "test.h"
 
 #include "base/memory.h"
@@ -54,7 +54,7 @@ static void alphabet_is_one_to_one(void **state)
     assert_memory_equal(space, "Ġ", 2);
 }
 
-/* The start of a character that the text cuts off is neither whole nor wrong. */
+/* The start of a truncated character is neither whole nor wrong. */
 static void a_cut_character_is_neither_whole_nor_wrong(void **state)
 {
     (void)state;

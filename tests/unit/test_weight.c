@@ -1,4 +1,4 @@
-/* Weights that are stored in parts, of every type: what is computed with one is what is computed with its numbers. */
+/* Weights that are stored in parts, of every type: results are the same as with its numbers. */
 #include "test.h"
 
 #include "format/q8_0.h"
@@ -145,7 +145,7 @@ static void run_all(const char *device, const struct stored *s, enum weight_id t
     run_free(&r);
 }
 
-/* On the CPU a product is the engine's with the panel, the same bits; fused kernels sum in their own order. */
+/* On the CPU a matmul is the engine's with the panel, the same bits; fused kernels sum in their own order. */
 static void check_ops(const char *device, enum weight_id type)
 {
     struct stored s;

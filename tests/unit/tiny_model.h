@@ -1,4 +1,4 @@
-/* A model directory made on the spot: a random llama of two layers with a byte-level tokenizer and a ChatML template. */
+/* A model directory made by the test: a random llama of two layers with a byte-level tokenizer and a ChatML template. */
 #ifndef TESTS_UNIT_TINY_MODEL_H
 #define TESTS_UNIT_TINY_MODEL_H
 

@@ -12,7 +12,7 @@ enum { ROWS = 12, SEQUENCES = 4 };
 static struct tiny_model tied, untied;
 static char data_path[128], output_dir[128], checkpoint_dir[128];
 
-/* A trainer with the options that it needs as long as it lives. */
+/* A trainer with its options, which must outlive it. */
 struct rig {
     struct arena arena;
     struct options options;
@@ -51,7 +51,7 @@ static inline void close_rig(struct rig *r)
 
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* What most tests look at: pairs with dropout, and all weights. */
+/* What most tests use: pairs with dropout, and all weights. */
 static const char *const *const methods[] = {SETTINGS("lora_dropout", "0.1"), SETTINGS("finetuning_type", "full")};
 enum { METHODS = 2 };
 

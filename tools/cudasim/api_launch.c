@@ -1,4 +1,4 @@
-/* The driver's launches and graphs. A launch copies its arguments when it is given; a graph keeps them, with every address, as
+/* The driver's launches and graphs. A launch copies its arguments when it is enqueued; a graph keeps them, with every address, as
  * they were when it was captured. */
 #include "queue.h"
 

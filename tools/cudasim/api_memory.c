@@ -1,5 +1,5 @@
-/* The driver's memory, copies and memsets. A copy from pageable memory is staged when it is given and one to pageable memory is
- * waited for, as the driver documents; with pinned memory both happen when the stream runs them. */
+/* The driver's memory, copies and memsets. A copy from pageable memory is staged when it is enqueued and one to pageable memory
+ * is waited for, as the driver documents; with pinned memory both happen when the stream runs them. */
 #include "queue.h"
 
 #include <stdlib.h>
@@ -70,7 +70,7 @@ CUresult cuMemFreeHost(void *pointer)
         LEAVE_WITH(bad);
     struct allocation *a = memory_pinned(pointer, 1);
     if (!a || a->host != pointer)
-        LEAVE_WITH(state_report(CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost of what is no pinned allocation"));
+        LEAVE_WITH(state_report(CUDA_ERROR_INVALID_VALUE, "cuMemFreeHost of what is not a pinned allocation"));
     memory_release(a);
     LEAVE_WITH(CUDA_SUCCESS);
 }
@@ -172,7 +172,7 @@ static CUresult fill(CUdeviceptr to, uint32_t value, int element, size_t count, 
     if (!bad)
         bad = range_check(to, count * (size_t)element, call);
     if (!bad && to % (unsigned)element)
-        bad = state_report(CUDA_ERROR_INVALID_VALUE, "%s: 0x%llx is no multiple of %d", call, to, element);
+        bad = state_report(CUDA_ERROR_INVALID_VALUE, "%s: 0x%llx is not a multiple of %d", call, to, element);
     if (bad)
         return bad;
     struct op *op = op_new(OP_MEMSET);

@@ -1,5 +1,5 @@
-/* The driver's modules and functions. A module is PTX text. An ELF file (a cubin) is only looked at for its target: one for
- * another device is refused as the driver does it, and one for this device because the simulator executes PTX alone. */
+/* The driver's modules and functions. A module is PTX text. Of an ELF file (a cubin) only the target is read: one for
+ * another device is refused as in the driver, and one for this device because the simulator executes only PTX. */
 #include "queue.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static CUresult elf(const unsigned char *image)
     memcpy(&flags, image + 48, sizeof flags);
     int machine = image[18] | image[19] << 8, target = (int)(image[8] >= 8 ? flags >> 8 & 255 : flags & 255);
     if (machine != 190)
-        return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: an ELF file for machine %d is no cubin", machine);
+        return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: an ELF file for machine %d is not a cubin", machine);
     if (target != state_capability())
         return state_report(CUDA_ERROR_NO_BINARY_FOR_GPU, "cuModuleLoadData: a cubin for sm_%d on a device of sm_%d", target,
                             state_capability());

@@ -1,5 +1,5 @@
-/* The driver's streams, events and captures. A query answers "not ready" once before it lets the work run, so that a caller who
- * does not look at the answer is seen, and one who polls gets on. */
+/* The driver's streams, events and captures. A query answers "not ready" once before it lets the work run, so that a caller that
+ * ignores the answer is caught, and one that polls gets through. */
 #include "queue.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ CUresult cuStreamDestroy_v2(CUstream stream)
         LEAVE_WITH(no_stream("cuStreamDestroy"));
     CUresult bad = capture_forbids_stream(s, "cuStreamDestroy");
     if (!bad)
-        s->object.live = false; /* its work still runs, when all is waited for */
+        s->object.live = false; /* its work still runs when everything is waited for */
     LEAVE_WITH(bad);
 }
 
@@ -166,7 +166,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent from, CUevent to)
     return cuEventElapsedTime(milliseconds, from, to);
 }
 
-/* The stream joins the event's capture, or the origin takes the other stream's work in. */
+/* The stream joins the event's capture, or the origin takes over the other stream's work. */
 static CUresult wait_captured(CUstream s, CUevent event)
 {
     struct capture *own = s->capture, *theirs = event->stream->capture;

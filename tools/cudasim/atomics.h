@@ -1,6 +1,6 @@
 /* The operations of atom and red: the decoder's names and the executor's order of them are one list. */
-#ifndef TESTS_CUDASIM_ATOMICS_H
-#define TESTS_CUDASIM_ATOMICS_H
+#ifndef TOOLS_CUDASIM_ATOMICS_H
+#define TOOLS_CUDASIM_ATOMICS_H
 
 #include "ptx.h"
 

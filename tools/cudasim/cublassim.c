@@ -1,8 +1,8 @@
 /* cuBLAS's stand-in: GEMMs with float32 sums over the simulated device. C = alpha op(A) op(B) + beta C, column-major.
  *
- * A GEMM is work of the handle's stream like any other: it runs late, is captured and replayed. While it runs it overwrites its
- * workspace, as the real one may. Captured without a workspace, or given to another stream than the one that captures, it is
- * refused: there the real library would allocate, or leave the work out of the graph. */
+ * A GEMM is work of the handle's stream like any other: it runs late, and can be captured and replayed. While it runs it
+ * overwrites its workspace, as the real one may. Captured without a workspace, or enqueued on another stream than the capturing
+ * one, it is refused: there the real library would allocate, or leave the work out of the graph. */
 #include "cublassim.h"
 
 #include <stdlib.h>

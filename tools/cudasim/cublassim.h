@@ -1,6 +1,6 @@
 /* cuBLAS as the simulator provides it: names, values and signatures of the real library. */
-#ifndef TESTS_CUDASIM_CUBLAS_H
-#define TESTS_CUDASIM_CUBLAS_H
+#ifndef TOOLS_CUDASIM_CUBLAS_H
+#define TOOLS_CUDASIM_CUBLAS_H
 
 #include "cudasim.h"
 
@@ -33,7 +33,7 @@ CUDASIM_EXPORT cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 CUDASIM_EXPORT cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version);
 CUDASIM_EXPORT const char *cublasGetStatusString(cublasStatus_t status);
 CUDASIM_EXPORT const char *cublasGetStatusName(cublasStatus_t status);
-/* Also takes the workspace away, as the real one does. */
+/* Also resets the workspace, as the real one does. */
 CUDASIM_EXPORT cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, CUstream stream);
 CUDASIM_EXPORT cublasStatus_t cublasGetStream_v2(cublasHandle_t handle, CUstream *stream);
 CUDASIM_EXPORT cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes);

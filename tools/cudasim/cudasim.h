@@ -1,7 +1,7 @@
 /* The CUDA driver API as the simulator provides it, and what a test may ask of the simulator itself. The names, values and
  * signatures of the upper part are those of the real driver; the lower part (cudasim_) exists only here. */
-#ifndef TESTS_CUDASIM_H
-#define TESTS_CUDASIM_H
+#ifndef TOOLS_CUDASIM_H
+#define TOOLS_CUDASIM_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -83,11 +83,11 @@ enum {
 #include "functions.def"
 #undef F
 
-/* Clears the simulator: all objects are freed, counters are 0, the environment is read anew, the device is as after start. */
+/* Clears the simulator: all objects are freed, counters are 0, the environment is read again, the device is as at the start. */
 CUDASIM_EXPORT void cudasim_reset(void);
 /* The last message of a check that failed since the last reset, or "". Stays valid until the next message. */
 CUDASIM_EXPORT const char *cudasim_last_error(void);
-/* A counter, or -1 if there is none of this name. README.md lists them. */
+/* A counter, or -1 if there is none with this name. README.md lists them. */
 CUDASIM_EXPORT long long cudasim_count(const char *what);
 /* Instructions executed, each counted once for every thread that took part. */
 CUDASIM_EXPORT long long cudasim_lane_instructions(void);
@@ -96,9 +96,9 @@ CUDASIM_EXPORT long long cudasim_lane_instructions(void);
  * the copy. A stream that is capturing records it. `what` names it in messages. */
 CUDASIM_EXPORT CUresult cudasim_enqueue(CUstream stream, void (*run)(const void *args), const void *args, size_t size,
                                         const char *what);
-/* For run: the memory behind a device pointer, or null after a report, if [pointer, pointer + bytes) is not live. */
+/* For run: the host memory of a device pointer, or null after a report, if [pointer, pointer + bytes) is not live. */
 CUDASIM_EXPORT void *cudasim_memory(CUdeviceptr pointer, size_t bytes, const char *what);
-/* Whether this stream is capturing (1), another capture of this thread runs meanwhile (2), or neither (0). */
+/* Whether this stream is capturing (1), this thread has another open capture (2), or neither (0). */
 CUDASIM_EXPORT int cudasim_capturing(CUstream stream);
 /* Reports a broken rule: logged, counted as a fault, and a capture that is running on this thread becomes invalid. */
 CUDASIM_EXPORT void cudasim_rule(const char *message);

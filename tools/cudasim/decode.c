@@ -2,7 +2,7 @@
  *
  * Most instructions are a row of a table (ptx.h); what needs more is in decode_memory.c and decode_warp.c. Modifiers that change
  * a number but not the operation (.ftz, .sat, a negated predicate operand) become instructions of their own before or after, so
- * that no handler has to know them. An instruction that is in no table fails the module by name. */
+ * that no handler needs to know them. An unknown instruction fails the module by name. */
 #include "decode.h"
 
 #include <stdio.h>

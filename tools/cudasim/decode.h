@@ -1,6 +1,6 @@
 /* One instruction while it is decoded, shared by decode.c, decode_memory.c and decode_warp.c. */
-#ifndef TESTS_CUDASIM_DECODE_H
-#define TESTS_CUDASIM_DECODE_H
+#ifndef TOOLS_CUDASIM_DECODE_H
+#define TOOLS_CUDASIM_DECODE_H
 
 #include "parser.h"
 

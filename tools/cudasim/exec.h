@@ -1,7 +1,7 @@
 /* A block of threads in execution. All its lanes run one instruction before any runs the next, the lowest program counter first,
- * so that branches come together again and barriers need nothing but a count. */
-#ifndef TESTS_CUDASIM_EXEC_H
-#define TESTS_CUDASIM_EXEC_H
+ * so that branches reconverge and barriers need only a count. */
+#ifndef TOOLS_CUDASIM_EXEC_H
+#define TOOLS_CUDASIM_EXEC_H
 
 #include "cudasim.h"
 #include "ptx.h"
@@ -12,7 +12,7 @@ struct range {
     int begin, end;
 };
 
-/* Who touched some bytes of shared memory last, and between which barriers. */
+/* Which lanes last touched some bytes of shared memory, and between which barriers. */
 struct cell {
     uint32_t write_epoch, read_epoch;
     uint16_t write_warp_epoch, read_warp_epoch;
@@ -55,7 +55,7 @@ struct block {
     int64_t steps;
     CUresult fault;
     char message[512];
-    const void *memory_cache;      /* the allocation that was found last */
+    const void *memory_cache;       /* the last allocation found */
     uint64_t addresses[LANES_MAX]; /* of the present access, by lane: in its space, then in the host */
     uint8_t *pointers[LANES_MAX];
 };
@@ -70,7 +70,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
 uint8_t *shared_access(struct block *b, const struct insn *n, int lane, uint64_t offset, uint32_t bytes, int write);
 /* The check of races alone, of b->addresses[begin..end-1], which are within bounds and aligned. */
 bool shared_track(struct block *b, const struct insn *n, int begin, int end, uint32_t bytes, int write);
-/* Global memory of the device: the host's bytes behind an address, or null after a fault. */
+/* Global memory of the device: the host's bytes for an address, or null after a fault. */
 uint8_t *global_access(struct block *b, const struct insn *n, int lane, uint64_t address, uint32_t bytes, int write);
 int16_t lane_xyz(const struct block *b, int lane, int axis);
 

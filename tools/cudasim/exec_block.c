@@ -1,8 +1,8 @@
 /* Runs the blocks of a launch, one after another.
  *
  * The lanes at the lowest program counter run; when their counter reaches that of other lanes, they join. Lanes at a barrier wait
- * until all that have not left are there; lanes at an instruction of the warp wait until its members are there. If nobody can run
- * and nobody waits for a complete barrier, the threads wait for each other forever, and that is reported. */
+ * until all that have not left have arrived; lanes at a warp instruction wait until its members have arrived. If no lane can run
+ * and no barrier is complete, the threads wait for each other forever, which is reported. */
 #include "handler.h"
 
 #include <fenv.h>
@@ -169,7 +169,7 @@ static uint32_t left_of_warp(const struct block *b, int warp)
     return gone;
 }
 
-/* Nobody can run: if all wait at one barrier, they go on. */
+/* No lane can run: if all wait at one barrier, they continue. */
 static void release(struct block *b)
 {
     const struct insn *code = b->kernel->code, *at = NULL;

@@ -154,7 +154,8 @@ static void narrow(const union wide *w, uint8_t *to, int width, enum type type, 
         NARROW(uint64_t, uint64_t)
 }
 
-/* One double as a float type. A double that is no float32 is first rounded to one, which only cvt from f64 to 16 bits can see. */
+/* One double as a float type. A double that is not a float32 is first rounded to one, which only cvt from f64 to 16 bits can see.
+ */
 static void store_float(double v, uint8_t *to, const struct insn *n, enum type type)
 {
     if (n->saturate)

@@ -1,5 +1,5 @@
 /* Arithmetic of float32 and float64. What the hardware approximates (ex2, lg2, sin, cos, tanh, rcp, sqrt, rsqrt, div.approx) is
- * computed as well as the host can: the simulator's results are those of an unusually good device. */
+ * computed as exactly as the host can: the simulator's results are those of an unusually good device. */
 #include "handler.h"
 
 #include <math.h>

@@ -241,7 +241,7 @@ static uint64_t atomic_integer(enum atomic op, uint64_t old, uint64_t x, uint64_
     }
 }
 
-/* One lane after the other, so that it is atomic in itself. Operands: address, x, y, what was there before. */
+/* One lane after another, so that it is atomic. Operands: address, x, y, what was there before. */
 void run_atomic(struct block *b, const struct insn *n, int begin, int end)
 {
     bool row;
@@ -291,7 +291,7 @@ void run_copy_async(struct block *b, const struct insn *n, int begin, int end)
     }
 }
 
-/* cvta: the window of the space is added or taken off. */
+/* cvta: the window of the space is added or subtracted. */
 void run_window(struct block *b, const struct insn *n, int begin, int end)
 {
     if (n->width[0] == 8) {

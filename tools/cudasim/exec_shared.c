@@ -1,4 +1,4 @@
-/* Shared memory and its checks. Of every granule it is known who wrote and who read it since the last barrier: two lanes that
+/* Shared memory and its checks. Every granule records which lanes wrote and read it since the last barrier: two lanes that
  * touch the same one, at least one of them writing, with no barrier between, are a race, whether or not it did harm this time.
  * Lanes of one warp are also ordered by bar.warp.sync. */
 #include "exec.h"

@@ -1,6 +1,6 @@
 /* 16-bit floats and TF32, to and from float32, rounded to the nearest even or towards zero. */
-#ifndef TESTS_CUDASIM_HALF_H
-#define TESTS_CUDASIM_HALF_H
+#ifndef TOOLS_CUDASIM_HALF_H
+#define TOOLS_CUDASIM_HALF_H
 
 #include <math.h>
 #include <stdint.h>

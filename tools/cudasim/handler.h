@@ -1,7 +1,7 @@
 /* How a handler of an instruction is written: one loop over the lanes begin..end-1, in terms of X, Y and Z, the lane's operands.
  */
-#ifndef TESTS_CUDASIM_HANDLER_H
-#define TESTS_CUDASIM_HANDLER_H
+#ifndef TOOLS_CUDASIM_HANDLER_H
+#define TOOLS_CUDASIM_HANDLER_H
 
 #include "exec.h"
 

@@ -10,8 +10,8 @@
 #include "state.h"
 
 #define FIRST_ADDRESS 0x0000200000000000ull
-#define GAP 65536                /* between allocations, so that a step too far hits none */
-#define FILLED_MAX (64ull << 20) /* what is larger stays unfilled (zeros), so that it costs no memory until used */
+#define GAP 65536                 /* between allocations, so that an access out of bounds hits none */
+#define FILLED_MAX (64ull << 20)  /* what is larger stays unfilled (zeros), so that it costs no memory until used */
 
 static struct allocation **allocations; /* of the device, by rising address */
 static size_t count, room;
@@ -139,7 +139,7 @@ uint8_t *global_access(struct block *b, const struct insn *n, int lane, uint64_t
         b->memory_cache = a;
     }
     if (address & (bytes - 1) && (bytes & (bytes - 1)) == 0) {
-        block_fault(b, n, lane, CUDA_ERROR_MISALIGNED_ADDRESS, "%s of %u bytes at 0x%llx, which is no multiple of %u",
+        block_fault(b, n, lane, CUDA_ERROR_MISALIGNED_ADDRESS, "%s of %u bytes at 0x%llx, which is not a multiple of %u",
                     write ? "a write" : "a read", bytes, (unsigned long long)address, bytes);
         return NULL;
     }

@@ -1,5 +1,5 @@
 /* Work that a stream or a graph runs: kernels, copies, memsets and calls of libraries. Everything is checked when it runs,
- * because memory may have been freed, and pinned sources changed, since it was given. */
+ * because memory may have been freed, and pinned sources changed, since it was enqueued. */
 #include "queue.h"
 
 #include <stdio.h>
@@ -151,8 +151,7 @@ CUresult op_run(struct op *op)
         CUresult result = run_one(op->list->ops[i], op->checksums[i]);
         if (result) {
             char replay[900];
-            snprintf(replay, sizeof replay, "%s (node %zu of %zu of a graph that is replayed)", cudasim_last_error(), i,
-                     op->list->count);
+            snprintf(replay, sizeof replay, "%s (node %zu of %zu of a replayed graph)", cudasim_last_error(), i, op->list->count);
             return state_report(result, "%s", replay);
         }
     }

@@ -104,7 +104,7 @@ static struct symbol *declaration(struct parser *p, enum symbol_kind kind, uint6
         const struct token *t = next(p);
         if (token_is(t, ".align")) {
             uint64_t bytes = strtoull(next(p)->text, NULL, 10);
-            *align = type && kind == SYMBOL_PARAM ? *align : bytes; /* .ptr .align speaks of what is pointed at */
+            *align = type && kind == SYMBOL_PARAM ? *align : bytes; /* .ptr .align is that of the target */
         } else if (type_named(t->text, t->length)) {
             type = type_named(t->text, t->length);
         } else if (!token_is(t, ".ptr") && !token_is(t, ".global") && !token_is(t, ".const") && !token_is(t, ".shared") &&

@@ -1,7 +1,7 @@
 /* What the two halves of the PTX reader share: parse.c reads declarations and operands, decode.c turns one instruction into code.
  */
-#ifndef TESTS_CUDASIM_PARSER_H
-#define TESTS_CUDASIM_PARSER_H
+#ifndef TOOLS_CUDASIM_PARSER_H
+#define TOOLS_CUDASIM_PARSER_H
 
 #include "ptx.h"
 
@@ -12,7 +12,7 @@ struct token {
     uint32_t length;
     int line;
 };
-/* All tokens of a text; the last is TOKEN_END. The caller frees them. Null if memory is out. */
+/* All tokens of a text; the last is TOKEN_END. The caller frees them. Null if out of memory. */
 struct token *lex(const char *text);
 
 enum operand_kind { OPERAND_REGISTER, OPERAND_NUMBER, OPERAND_ADDRESS, OPERAND_VECTOR, OPERAND_NAME, OPERAND_DISCARD };
@@ -101,10 +101,10 @@ const struct token *next(struct parser *p);
 int64_t parse_number(struct parser *p, bool *floating, uint8_t *float_bytes);
 /* The newest symbol of this name or null; *index is which one of a family %r<n> of registers. */
 const struct symbol *lookup(const struct parser *p, const struct token *t, int64_t *index);
-/* The register behind a word that stands as an operand. */
+/* The register that a word means as an operand. */
 void operand_word(struct parser *p, const struct token *t, struct operand *o);
 enum type type_named(const char *text, size_t length);
-/* Reads the instruction at p->at after its predicate up to and with its semicolon. */
+/* Reads the instruction at p->at after its predicate, including its semicolon. */
 void decode(struct parser *p, bool predicated, bool negated, uint32_t predicate);
 /* Operands up to the semicolon (which is taken); at most OPERANDS_MAX + 4. Returns their number. */
 int parse_operands(struct parser *p, struct operand *operands);

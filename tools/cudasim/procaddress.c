@@ -1,4 +1,4 @@
-/* cuGetProcAddress: base names without _v2, of which the version that is asked for picks the variant. */
+/* cuGetProcAddress: base names without _v2, where the requested version picks the variant. */
 #include <string.h>
 
 #include "state.h"

@@ -27,7 +27,7 @@ void *grown(void *array, uint32_t count, size_t size)
     uint32_t room = count ? count * 2 : 16;
     void *more = realloc(array, room * size);
     if (!more)
-        abort(); /* a test tool: there is nothing to save */
+        abort(); /* a test tool has nothing to save */
     return more;
 }
 

@@ -3,8 +3,8 @@
  * A register is an array with one element for each thread (lane) of a block, so that an instruction is one loop over arrays.
  * An operand is the register's place in the file in bytes a lane: its array begins at place * lanes. Constants and special
  * registers are registers that are filled before a block runs; no instruction has any other kind of operand. */
-#ifndef TESTS_CUDASIM_PTX_H
-#define TESTS_CUDASIM_PTX_H
+#ifndef TOOLS_CUDASIM_PTX_H
+#define TOOLS_CUDASIM_PTX_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ typedef void (*run_fn)(struct block *block, const struct insn *insn, int begin, 
 struct insn {
     run_fn run;
     uint32_t operand[OPERANDS_MAX];
-    uint8_t width[OPERANDS_MAX]; /* bytes a lane of the register behind the operand */
+    uint8_t width[OPERANDS_MAX]; /* bytes a lane of the operand's register */
     uint8_t count;
     uint8_t control;               /* enum control */
     uint8_t rounding;              /* enum rounding */
@@ -94,7 +94,7 @@ struct insn {
     uint8_t write;                 /* of a memory access: 0 reads, 1 writes, 2 both at once (atomic) */
     bool integral, saturate, relu; /* of conversions */
     bool predicated, negated;
-    int8_t member;  /* WARP: the operand that holds the mask of members; -1 all of the warp; -2 whoever is here */
+    int8_t member;  /* WARP: the operand that holds the mask of members; -1 all of the warp; -2 the lanes that are here */
     uint8_t select; /* a variant of the instruction */
     uint32_t predicate;
     uint32_t target; /* BRANCH: an index of code; TABLE: an index of tables, whose length is in offset */
@@ -158,12 +158,12 @@ typedef uint64_t (*variable_fn)(uint64_t size, uint64_t align, void **host);
 /* Reads a module. On failure returns null with a message in error. ptx_free takes null. */
 struct ptx *ptx_parse(const char *text, variable_fn variable, char *error, size_t error_size);
 void ptx_free(struct ptx *ptx);
-/* Only .version and .target of the text; false if they are not there. */
+/* Only .version and .target of the text; false if they are missing. */
 bool ptx_target(const char *text, int *version, int *target, char *suffix);
 /* Copies one line of a module's text without its indentation. */
 void ptx_line(const struct ptx *ptx, int line, char *to, size_t size);
 
-/* A row of the tables of instructions (instructions_*): the name without what only hints, one or two types, and a letter for each
+/* A row of the tables of instructions (instructions_*): the name without hints, one or two types, and a letter for each
  * operand: t the first type's width, 2 the second's, w twice the first's, p a predicate, 4 or 8 so many bytes, * any width. */
 struct row {
     const char *name;
@@ -177,7 +177,7 @@ extern const struct row instructions_integer[], instructions_bits[], instruction
 int type_bytes(enum type type);
 int special_width(enum special which);
 
-/* Handlers that the decoder gives out itself. */
+/* Handlers that the decoder chooses itself. */
 void run_convert(struct block *block, const struct insn *insn, int begin, int end);
 void run_flush(struct block *block, const struct insn *insn, int begin, int end);
 void run_saturate(struct block *block, const struct insn *insn, int begin, int end);

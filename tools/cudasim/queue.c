@@ -1,5 +1,5 @@
-/* Objects and the order of work. A stream is a list of work; waiting runs as much of it as must have run. The legacy stream and
- * the blocking ones wait for each other by the numbers of their work, as the driver documents. */
+/* Objects and the order of work. A stream is a list of work; waiting runs only as much of it as must have run. The legacy stream
+ * and the blocking ones wait for each other by the numbers of their work, as the driver documents. */
 #include "queue.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Streams, events, captures and the work in them. Work is kept until something must wait for it: it runs as late as is legal. */
-#ifndef TESTS_CUDASIM_QUEUE_H
-#define TESTS_CUDASIM_QUEUE_H
+#ifndef TOOLS_CUDASIM_QUEUE_H
+#define TOOLS_CUDASIM_QUEUE_H
 
 #include "exec.h"
 #include "memory.h"
@@ -18,11 +18,11 @@ struct op {
     void *host;
     uint64_t bytes;
     const struct allocation *pinned; /* of host; null: pageable */
-    uint64_t checksum;               /* of what a pinned source held when the copy was given */
+    uint64_t checksum;               /* of a pinned source when the copy was enqueued */
     uint32_t value;
     uint8_t element;
     CUevent event;   /* RECORD */
-    CUstream stream; /* WAIT: until this stream has run what has at most this number */
+    CUstream stream; /* WAIT: until this stream has run its work up to this number */
     uint64_t until;
     void (*run)(const void *args); /* CALL */
     const char *what;
@@ -57,7 +57,7 @@ struct CUstream_st {
     bool legacy, blocking;
     struct op *head, *tail;
     struct capture *capture; /* null: not capturing */
-    uint64_t last;           /* sequence of what was given last */
+    uint64_t last;           /* sequence number of the last work */
     int refused;             /* queries answered with "not ready" in a row */
     bool joined;             /* a captured stream other than the origin, whose work the origin waits for */
 };
@@ -66,7 +66,7 @@ struct CUevent_st {
     struct object object;
     CUstream stream; /* of the last record; null: never recorded */
     uint64_t sequence;
-    int capture_serial; /* the capture that has the last record; 0: none has */
+    int capture_serial; /* the capture with the last record; 0: none */
     int refused;
     double time;
 };
@@ -99,23 +99,23 @@ bool object_is(const void *handle, char kind);
 void object_each(char kind, void (*visit)(void *object, void *data), void *data);
 void object_clear(void);
 
-/* The stream behind a handle (null and CU_STREAM_LEGACY are the legacy one), or null if it is none. */
+/* The stream of a handle (null and CU_STREAM_LEGACY are the legacy one), or null if it is not a stream. */
 CUstream stream_of(CUstream handle);
 struct op *op_new(enum op_kind kind);
 void op_free(struct op *op);
 void list_release(struct op_list *list);
-/* Gives work to a stream, or to the capture in it; op is taken over, also on failure. */
+/* Enqueues work on a stream, or on its capture; takes ownership of op, also on failure. */
 CUresult queue_add(CUstream stream, struct op *op);
-/* Runs what a stream was given up to this number, and what that waits for. Returns the first fault. */
+/* Runs a stream's work up to this number, and what that waits for. Returns the first fault. */
 CUresult queue_run(CUstream stream, uint64_t until);
 CUresult queue_run_all(void);
 bool queue_pending(void);
-/* Counts work that the device gets: each op of a launched graph too. */
+/* Counts the device's work, including each op of a launched graph. */
 void op_count(const struct op *op);
 uint64_t op_checksum(const void *bytes, uint64_t size);
 /* Executes one op. */
 CUresult op_run(struct op *op);
-/* Copies in flight whose source the device itself has just written take its bytes as the right ones. */
+/* Copies in flight whose source the device itself has just written take its new bytes as right. */
 void queue_rewritten(const uint8_t *begin, const uint8_t *end);
 
 uint64_t thread_id(void);

@@ -1,6 +1,6 @@
-/* The simulator's own state: one lock, options from the environment, counters, and the log of what went wrong. */
-#ifndef TESTS_CUDASIM_STATE_H
-#define TESTS_CUDASIM_STATE_H
+/* The simulator's own state: one lock, options from the environment, counters, and the log of errors. */
+#ifndef TOOLS_CUDASIM_STATE_H
+#define TOOLS_CUDASIM_STATE_H
 
 #include <stdbool.h>
 

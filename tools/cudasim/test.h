@@ -1,6 +1,6 @@
-/* What the simulator's own tests share: cmocka, a device made anew for every test, and PTX of kernels/ loaded by name. */
-#ifndef TESTS_CUDASIM_TEST_H
-#define TESTS_CUDASIM_TEST_H
+/* What the simulator's own tests share: cmocka, a new device for every test, and PTX of kernels/ loaded by name. */
+#ifndef TOOLS_CUDASIM_TEST_H
+#define TOOLS_CUDASIM_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Each check of the simulator is seen to catch its fault, and to let the same thing pass when it is done right. */
+/* Each check of the simulator catches its fault, and passes the same thing done right. */
 #include "test.h"
 
 #include <pthread.h>
@@ -42,7 +42,7 @@ static void memory_that_was_freed_is_recognised(void **unused)
     assert_ok(add(f, c, a, b, 100));
     assert_ok(cuMemFree_v2(b));
     CUdeviceptr other = device_new(NULL, 400);
-    assert_true(other != b); /* no address is given out twice */
+    assert_true(other != b); /* no address is used twice */
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_said("which was freed");
 }
@@ -62,7 +62,7 @@ static void a_misaligned_access_is_named(void **unused)
     CUdeviceptr a = device_new(NULL, 1024), c = device_new(NULL, 1024);
     assert_ok(add(kernel("vector_add", "vector_add"), c, a + 2, a, 8));
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_MISALIGNED_ADDRESS);
-    assert_said("no multiple of 4");
+    assert_said("not a multiple of 4");
 }
 
 static void a_vector_load_needs_the_alignment_of_the_vector(void **unused)
@@ -72,7 +72,7 @@ static void a_vector_load_needs_the_alignment_of_the_vector(void **unused)
     int n = 4;
     assert_ok(launch(kernel("gemm", "copy4"), 1, 32, ARGS(&c, &shifted, &n)));
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_MISALIGNED_ADDRESS);
-    assert_said("no multiple of 16");
+    assert_said("not a multiple of 16");
 }
 
 static void a_missing_barrier_is_a_race(void **unused)
@@ -370,7 +370,7 @@ static void work_runs_as_late_as_is_legal(void **unused)
     assert_true(pinned[0] == 2.0f);
     assert_ok(add(f, c, a, c, 4));
     assert_ok(cuEventRecord(event, stream));
-    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY); /* once, then polling gets on */
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY); /* once, then polling gets through */
     assert_ok(cuEventQuery(event));
     assert_ok(cuEventSynchronize(event));
     assert_ok(cuMemcpyDtoH_v2(out, c, 16));
@@ -451,7 +451,7 @@ static void a_stale_pointer_is_found_at_replay(void **unused)
     assert_ok(cuGraphLaunch(exec, stream));
     assert_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_said("which was freed");
-    assert_said("node 2 of 3 of a graph that is replayed");
+    assert_said("node 2 of 3 of a replayed graph");
 }
 
 static void streams_join_a_capture_by_events(void **unused)

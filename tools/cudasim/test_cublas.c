@@ -1,4 +1,4 @@
-/* cuBLAS's stand-in: products in all layouts, math modes that can be seen, and the rules of streams and workspaces. */
+/* cuBLAS's stand-in: matmuls in all layouts, visible math modes, and the rules of streams and workspaces. */
 #include "cublassim.h"
 #include "test.h"
 
@@ -159,7 +159,7 @@ static void a_capture_needs_a_workspace(void **unused)
     assert_said("captured without a workspace");
     assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_blas(cublasSetWorkspace_v2(handle, P(workspace), 4096), CUBLAS_STATUS_SUCCESS);
-    assert_blas(cublasSetStream_v2(handle, stream), CUBLAS_STATUS_SUCCESS); /* takes it away again */
+    assert_blas(cublasSetStream_v2(handle, stream), CUBLAS_STATUS_SUCCESS); /* resets it again */
     assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     assert_blas(product(a, c), CUBLAS_STATUS_EXECUTION_FAILED);
     assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
@@ -192,7 +192,7 @@ static void a_product_on_the_wrong_stream_is_found(void **unused)
         assert_blas(product(a, c), CUBLAS_STATUS_SUCCESS);
         assert_ok(cuMemcpyDtoHAsync_v2(pinned, c, 16, stream));
         assert_ok(cuStreamSynchronize(stream));
-        assert_true(pinned[3] == (bound ? 9.0f : 0.0f)); /* on another stream the product had not to be there yet */
+        assert_true(pinned[3] == (bound ? 9.0f : 0.0f)); /* on another stream the matmul need not have run yet */
         assert_ok(cuCtxSynchronize());
     }
     assert_blas(cublasSetStream_v2(handle, NULL), CUBLAS_STATUS_SUCCESS);

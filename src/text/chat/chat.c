@@ -1,8 +1,8 @@
 /* Chat rows through the template and the tokenizer.
  *
  * The idea: the row becomes the template's variables with the names transformers gives them; the renderer returns the text
- * with the message each byte came from; the tokenizer returns ids with the bytes each covers, and takes no special token from
- * bytes that a user, a system prompt or a tool wrote. The mask is where the two meet.
+ * with the message each byte came from; the tokenizer returns ids with the bytes each covers, and finds no special token in
+ * bytes that a user, a system prompt or a tool wrote. The mask combines the two.
  */
 #include <string.h>
 
@@ -50,7 +50,7 @@ static enum status check_message(const json_t *message, size_t i, struct chat_me
     const char *name;
     json_t *item;
     json_object_foreach((json_t *)(uintptr_t)message, name, item)
-    { /* one walk: a search for each costs more */
+    { /* one pass: a lookup for each costs more */
         if (name[0] == 'r' && strcmp(name, "role") == 0)
             role = item;
         else if (name[0] == 'c' && strcmp(name, "content") == 0)
@@ -70,7 +70,7 @@ static enum status check_message(const json_t *message, size_t i, struct chat_me
     return train ? check_train(train, json_string_value(role), i) : OK;
 }
 
-/* What a row has that is used. */
+/* The members of a row that are used. */
 struct row {
     const json_t *messages, *tools;
 };
@@ -84,7 +84,7 @@ static enum status no_messages(const json_t *row)
                 key ? "\"" : "", key ? key : "no key", key ? "\"" : "");
 }
 
-/* `made` (may be NULL) gets who speaks in the messages. */
+/* `made` (may be NULL) gets the roles of the messages. */
 static enum status check_row(const json_t *json, struct row *row, struct chat_row *made)
 {
     if (!json_is_object(json))
@@ -118,7 +118,7 @@ enum status chat_need_template(const struct chat *chat)
     return chat->plain.jinja
                ? OK
                : fail(ERR_UNSUPPORTED, "the model has no chat template, neither in chat_template.jinja nor in "
-                                       "tokenizer_config.json: take a model that was tuned for conversations, or put a template "
+                                       "tokenizer_config.json: use a model that was tuned for conversations, or put a template "
                                        "there");
 }
 
@@ -163,7 +163,7 @@ void chat_row_free(struct chat_row *row)
     *row = (struct chat_row){0};
 }
 
-/* Bytes that were typed, but for the assistant's: what a model is to say may hold special tokens on purpose. */
+/* Bytes that were typed, except the assistant's: an answer may hold special tokens on purpose. */
 static enum status find_plain(struct chat_row *row, int64_t *count)
 {
     *count = 0;

@@ -1,13 +1,13 @@
 /* Conversations as a model's own chat template writes them: rows to text, to ids, and to the mask of trained tokens.
  *
- * What is trained. Of every assistant message that is a target, the text from the end of the prompt (what the template would have
- * put there if asked for an answer: the header of the turn) to the token that ends the turn, inclusive: its content, thoughts and
- * tool calls as the template writes them, and what the template writes between and after them, which the model must say too. A
- * template with {% generation %} blocks decides itself: exactly what they hold is trained. The mask comes from the renderer: it
- * knows the bytes that each message gave and in whose turn they stand. A message with "train": false is not a target.
+ * What is trained. In every assistant message that is a target, the text from the end of the prompt (what the template writes
+ * when asked for an answer: the header of the turn) to the token that ends the turn, inclusive: its content, reasoning and tool
+ * calls as the template writes them, and what the template writes between and after them, which the model must generate too. A
+ * template with {% generation %} blocks decides itself: exactly what they hold is trained. The mask comes from the renderer,
+ * which knows the message and the turn of every byte. A message with "train": false is not a target.
  *
  * What is typed stays text. Bytes of a user's, system's or tool's message and of tool definitions never become special tokens.
- * In an assistant's message special tokens are recognised, as in transformers: who wrote the answer wrote the target.
+ * In an assistant's message special tokens are recognised, as in transformers: the answer is the target.
  *
  * An open chat is never written to: any number of threads may encode with it, each into its own struct chat_row.
  */
@@ -21,54 +21,55 @@
 struct chat;
 
 /* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
- * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template only rows cannot be rendered. */
+ * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template everything works but rendering
+ * rows. */
 enum status chat_open(struct chat **out, const char *model_dir);
 void chat_close(struct chat *chat); /* NULL is fine */
 
-/* Adds to the hash what decides how a row becomes tokens and mask, but for hone's own sources: the files that chat_open reads, by
- * name and content, the libraries below tokenizers, and today's date where a file asks for it. Far cheaper than opening. */
+/* Adds to the hash what decides how a row becomes tokens and mask, except hone's own sources: the files that chat_open reads, by
+ * name and content, the libraries that tokenizers use, and today's date if a file asks for it. Far cheaper than opening. */
 enum status chat_fingerprint(const char *model_dir, struct hash *hash);
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);
 
-/* Fails where the model has no template to render rows with. */
+/* Fails if the model has no template to render rows with. */
 enum status chat_need_template(const struct chat *chat);
 
 /* The ids that end the assistant's turn in generation. They belong to the chat. */
 const int32_t *chat_eos(const struct chat *chat, int64_t *count);
 
-/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}; one that is used again
+/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}; when reused it
  * keeps its memory. */
 struct chat_row {
     struct tokens tokens;
     uint8_t *mask;
     int64_t mask_capacity;
-    int64_t trained;          /* how many tokens are */
+    int64_t trained;          /* number of trained tokens */
     struct jinja_output text; /* what was rendered, and where its bytes came from */
     struct text_range *plain; /* the bytes that were typed */
     int64_t plain_capacity;
-    struct chat_message *message; /* who speaks in each message */
+    struct chat_message *message; /* the role of each message */
     int64_t messages, message_capacity;
 };
 
 void chat_row_free(struct chat_row *row);
 
 /* The text of a row {"messages": [{"role", "content", "train", ...}, ...], "tools": [...]}; "train" may be missing. A row that
- * cannot be used is ERR_DATA with the cause; the caller puts the file and line in front. */
+ * cannot be used is ERR_DATA with the cause; the caller adds file and line before it. */
 enum status chat_render(const struct chat *chat, const json_t *row, bool generation_prompt, struct jinja_output *out);
 
 /* The row for training; what `out` held before is replaced. */
 enum status chat_encode(const struct chat *chat, const json_t *row, struct chat_row *out);
 
-/* The same for the JSON text of a row, without a tree of it. It takes rows with "messages" alone, whose contents are texts of the
- * system, users, tools and at least one assistant; false: not this one, and json_parse and chat_encode have to say what it is. */
+/* The same for the JSON text of a row, without a tree of it. It takes rows that have only "messages", whose contents are texts of
+ * the system, users, tools and at least one assistant. False: it cannot take this row, and json_parse and chat_encode must. */
 bool chat_encode_line(const struct chat *chat, const char *text, int64_t length, struct chat_row *out);
 
-/* The row as the model is asked to go on from it: with the prompt of the assistant's turn, nothing trained. */
+/* The row for generation: it ends with the prompt of the assistant's turn, and nothing is trained. */
 enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out);
 
-/* Plain text for training: no chat template, and what is trained is all after a prompt. Replaces `out` by the ids of prompt and
- * rest as one text. Trained are the tokens with bytes of the rest, and of an empty prompt's text all.
+/* Plain text for training: no chat template, and everything after a prompt is trained. Replaces `out` by the ids of prompt and
+ * rest as one text. Tokens with bytes of the rest are trained; with an empty prompt, all are.
  *
  * The ids are those that Hugging Face's tokenizers give for the whole text, so text that spells a special token is that token.
  * The end-of-text token is appended unless the text ends with it, as TRL does. */

@@ -10,7 +10,7 @@ struct piece {
     int64_t size;
 };
 
-/* A template and how it opens the assistant's turn when it is asked for an answer: the text after the last byte of a user's or a
+/* A template and how it opens the assistant's turn when asked for an answer: the text after the last byte of a user's or a
  * tool's message, and the part of the first that is there only because an answer was asked for. */
 struct chat_template {
     struct jinja *jinja;                        /* NULL: there is none */
@@ -21,24 +21,24 @@ struct chat_template {
 struct chat {
     struct arena arena;
     struct tokenizer *tokenizer;
-    struct chat_template plain, tools; /* the second: for rows with tools, if the model has one for them */
+    struct chat_template plain, tools; /* the second is for rows with tools, if the model has one */
     json_t *special;                   /* bos_token, eos_token, ... as strings */
     int32_t *eos;
     int64_t eos_count;
     int32_t bos; /* -1: none */
 };
 
-/* Who speaks in a message, as far as it matters here. */
+/* The role of a message, as far as it matters here. */
 enum speaker { SPEAKER_OTHER, SPEAKER_USER, SPEAKER_TOOL, SPEAKER_ASSISTANT };
 
 struct chat_message {
     enum speaker speaker;
-    bool target; /* an assistant's that is to be trained */
+    bool target; /* an assistant's message that is trained */
 };
 
 enum speaker speaker_of(const char *role, int64_t length);
 
-/* What a template is given, under transformers' names. Messages of NULL are left out; tools of NULL are none. */
+/* What a template is given, under transformers' names. Messages that are NULL are left out; tools that are NULL are none. */
 enum { CHAT_VARIABLES = 4 };
 void chat_variables(const struct chat_template *template, const json_t *messages, const json_t *tools, bool generation_prompt,
                     struct jinja_variable out[static CHAT_VARIABLES]);
@@ -50,11 +50,11 @@ enum status chat_run(const struct chat_template *template, const json_t *message
 /* The ids of row->text, and for a row to train its mask; row->message is filled in. */
 enum status chat_finish(const struct chat *chat, const struct chat_template *template, bool prompt, struct chat_row *row);
 
-/* prompt.c: fills in what the templates put in front of an answer. What a template refuses to render stays empty. */
+/* prompt.c: fills in what the templates put before an answer. What a template refuses to render stays empty. */
 enum status prompt_learn(struct chat *chat);
 
-/* Where the prompt of an assistant's turn ends in a rendered text. `anchor`: the end of the last message before it, and who
- * speaks in that one; `turn`: where the turn itself begins, if that is known, else the anchor; `first`: its first own byte. The
+/* Where the prompt of an assistant's turn ends in a rendered text. `anchor`: the end of the last message before it, and its
+ * role; `turn`: where the turn itself begins, if that is known, else the anchor; `first`: its first own byte. The
  * prompt may end after `first`, where the message repeats its last words. -1: there is none. */
 int64_t prompt_end(const struct chat_template *template, const struct buffer *text, int64_t anchor, int64_t turn, int64_t first,
                    enum speaker before);

@@ -1,5 +1,5 @@
-/* Lines of a data set to ids and mask without a JSON tree. Only conversations of plain texts are taken, and become what chat.c
- * makes of them; all else is left to it. */
+/* Lines of a data set to ids and mask without a JSON tree. It takes only conversations of plain texts, with the same result as
+ * chat.c; everything else is left to chat.c. */
 #include <string.h>
 
 #include "text/chat/inside.h"
@@ -9,7 +9,7 @@ static bool is_system(const struct jinja_message *message)
     return message->role_length == 6 && memcmp(message->role, "system", 6) == 0;
 }
 
-/* At least one message has to be the assistant's, and every speaker a known one. */
+/* At least one message must be the assistant's, and every role a known one. */
 static bool take_messages(void *context, const struct jinja_message *messages, int64_t count)
 {
     struct chat_row *out = context;

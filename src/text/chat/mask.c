@@ -1,9 +1,9 @@
 /* The mask of trained tokens.
  *
- * The renderer says which bytes came from which message and in whose turn they were written. A turn that is a target is trained
+ * The renderer says which message each byte came from and in which turn it was written. A turn that is a target is trained
  * from the end of the prompt (prompt.c) to the token that ends it: the message's bytes and all that the template writes
- * between and around them, which the model has to say as well. It goes by position: the same id may be trained in one place and
- * not in another. Where the template has {% generation %} blocks, they decide instead.
+ * between and around them, which the model must generate too. The mask goes by position: the same id may be trained in one place
+ * and not in another. Where the template has {% generation %} blocks, they decide instead.
  */
 #include <string.h>
 
@@ -16,11 +16,11 @@ struct turn {
     bool target;
 };
 
-/* Bytes of a turn that belong together: [begin, end) is the assistant's, what the template writes in the turn goes on to `tail`,
- * and what it writes before the next message to `beyond`. */
+/* Bytes of a turn that belong together: [begin, end) is the assistant's, what the template writes in the turn ends at `tail`,
+ * and what it writes before the next message at `beyond`. */
 struct stretch {
     int64_t begin, end, tail, beyond;
-    bool known; /* the renderer could tell whose turn it was */
+    bool known; /* the renderer knows the turn */
 };
 
 struct masker {
@@ -44,7 +44,7 @@ static int64_t token_at(const struct tokens *tokens, int64_t byte)
     return low;
 }
 
-/* Every token that has a byte of the range, so one that reaches over its edge too. */
+/* Every token that has a byte of the range, also one that reaches over its edge. */
 static void train(struct chat_row *row, int64_t begin, int64_t end)
 {
     const struct tokens *tokens = &row->tokens;
@@ -75,8 +75,8 @@ static bool white(const char *text, int64_t begin, int64_t end)
 }
 
 /* Where a turn ends: with the first token that ends generation; else with the last special one that the template writes in the
- * turn; else, where it writes plain text only, with that. The token may also stand after the turn, white space between: some
- * templates close a turn where they open the next, or take the next header for the end. */
+ * turn; else, if it writes only plain text, with that. The token may also come after the turn and white space: some templates
+ * close a turn where they open the next, or use the next header as the end. */
 static int64_t end_of(const struct masker *m, const struct stretch *s)
 {
     const struct tokens *tokens = &m->row->tokens;
@@ -100,7 +100,7 @@ static int64_t end_of(const struct masker *m, const struct stretch *s)
     return end;
 }
 
-/* The assistant's bytes, cut where another message's are written in between: a tool's answer inside the turn. */
+/* The assistant's bytes, split where another message is written in between, as a tool's answer inside the turn. */
 static void train_turn(const struct masker *m, int64_t message, const struct turn *turn, int64_t begin)
 {
     const struct jinja_output *text = m->text;
@@ -128,7 +128,7 @@ static void train_turn(const struct masker *m, int64_t message, const struct tur
         train(m->row, s.begin, end_of(m, &s));
 }
 
-/* Where the assistant begins to speak: after the prompt, and not before its turn. -1: it says nothing that could be found. */
+/* Where the assistant's text begins: after the prompt, and not before its turn. -1: not found. */
 static int64_t begin_of(const struct masker *m, int64_t message, const struct turn *turn)
 {
     const struct jinja_output *text = m->text;

@@ -1,4 +1,4 @@
-/* A model's directory as its chat: the tokenizer, the special tokens, the templates, what ends a turn. */
+/* Opening a chat from a model's directory: the tokenizer, the special tokens, the templates, what ends a turn. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ static enum status out_of_memory(void)
     return fail(ERR_MEMORY, "out of memory: a JSON value");
 }
 
-/* Takes the special tokens that templates may name, a string or an object with its content, unless there already. */
+/* Adds the special tokens that templates may name, a string or an object with its content, unless known already. */
 static enum status take_specials(struct chat *chat, const json_t *config)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -36,7 +36,7 @@ static enum status parse_json_template(struct jinja **out, const json_t *text, c
     if (!json_is_string(text))
         return fail(ERR_FORMAT, "%s: \"chat_template\" must be a string or a list of {\"name\", \"template\"}", path);
     if (json_string_length(text) > TEMPLATE_BYTES_MAX)
-        return fail(ERR_FORMAT, "%s: \"chat_template\" is longer than any template", path);
+        return fail(ERR_FORMAT, "%s: \"chat_template\" is too long for a template", path);
     return jinja_parse(out, json_string_value(text), (int64_t)json_string_length(text), path);
 }
 
@@ -124,7 +124,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
     return status;
 }
 
-/* A file with the names of special tokens, if it is there. *config is the caller's, also after an error. */
+/* A file with the names of special tokens, if it is there. The caller owns *config, also after an error. */
 static enum status read_config(struct chat *chat, const char *path, json_t **config)
 {
     if (!path)
@@ -148,7 +148,7 @@ static enum status read_files(struct chat *chat, const char *dir, json_t **confi
     return tokenizer_open_with(&chat->tokenizer, path, *config, config_path);
 }
 
-/* What a template's variables are in every row: the special tokens. */
+/* The variables of a template that are the same in every row: the special tokens. */
 static enum status bind(struct chat *chat, struct chat_template *template)
 {
     const char *name;

@@ -1,9 +1,9 @@
 /* Where the prompt of an assistant's turn ends.
  *
- * What a template puts in front of an answer is asked of the template itself, once: it renders a small conversation with
- * add_generation_prompt, and the text after the last message is the prompt; a template that ignores it is given an answer, and
- * the text between the two is. In a row, the text in front of an assistant's own
- * bytes begins with the same prompt; what follows it, such as the mark of a tool call or of thoughts, the model has to say.
+ * The template itself shows, once, what it puts before an answer: it renders a small conversation with add_generation_prompt, and
+ * the text after the last message is the prompt. A template that ignores add_generation_prompt is given an answer, and the prompt
+ * is the text between the two. In a row, the text before an assistant's own bytes begins with the same prompt; what follows it,
+ * such as the mark of a tool call or of reasoning, the model must generate.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
     "\"function\": {\"name\": \"f\", \"arguments\": " arguments "}}]}, {\"role\": \"tool\", \"name\": \"f\", "                   \
     "\"tool_call_id\": \"call00001\", \"content\": \"y\"}"
 
-/* Questions, and what follows where a template has no prompt: the answer itself. */
+/* Questions, and the answer for templates without a prompt. */
 static const char ANSWER[] = "{\"role\": \"assistant\", \"content\": \"z\"}", AFTER_USER[] = "[" USER "]",
                   AFTER_OBJECT[] = "[" USER ", " CALL("{\"a\": \"b\"}") "]",
                   AFTER_TEXT[] = "[" USER ", " CALL("\"{\\\"a\\\": \\\"b\\\"}\"") "]",
@@ -31,7 +31,7 @@ static enum status keep(struct chat *chat, const char *text, int64_t size, struc
     return out->text ? OK : ERR_MEMORY;
 }
 
-/* Where two texts part is often inside a marker, as in <think> and <tool_call>; the marker belongs to what follows. */
+/* Two texts often begin to differ inside a marker, as in <think> and <tool_call>; the marker belongs to what follows. */
 static int64_t whole_markers(const char *text, int64_t size)
 {
     int64_t cut = size;
@@ -39,7 +39,7 @@ static int64_t whole_markers(const char *text, int64_t size)
         if (text[at] == '<' || text[at] == '[')
             cut = at;
     while (cut > 0 && cut == size && ((unsigned char)text[cut - 1] & 0xc0) == 0x80)
-        cut--, size--; /* nor inside a character */
+        cut--, size--; /* not inside a character */
     return cut;
 }
 
@@ -51,7 +51,7 @@ static int64_t common(const char *text, int64_t size, const struct piece *prompt
     return n < end ? whole_markers(text, n) : n;
 }
 
-/* The text after the last byte of a message, up to the next message's first. Without bytes of it: nothing. */
+/* The text after the last byte of a message, up to the next message's first. Empty if the message has no bytes. */
 static struct piece text_after(const struct jinja_output *out, int32_t message)
 {
     int64_t s = out->span_count - 1, end = out->text.size;
@@ -61,7 +61,7 @@ static struct piece text_after(const struct jinja_output *out, int32_t message)
     return s < 0 ? (struct piece){0} : (struct piece){out->text.data + out->span[s].end, end - out->span[s].end};
 }
 
-/* What the template writes after the messages when it is asked for an answer, and what of that is there for this reason. */
+/* What the template writes after the messages when asked for an answer, and which part is there only because of that. */
 static enum status ask(struct chat *chat, const struct chat_template *template, json_t *messages, const json_t *tools,
                        struct jinja_output out[2], struct piece *after, struct piece *added)
 {
@@ -70,7 +70,7 @@ static enum status ask(struct chat *chat, const struct chat_template *template, 
     struct piece without = text_after(&out[0], last);
     for (int way = 0; way < 2 && !added->size; way++) {
         json_t *answer = NULL;
-        if (way) /* there is no prompt to ask for: an answer shows what stands in front of one */
+        if (way) /* the template has no prompt: an answer shows what comes before one */
             TRY(json_parse(&answer, ANSWER, (int64_t)sizeof ANSWER - 1, "sample"));
         if (answer && json_array_append_new(messages, answer) != 0)
             return fail(ERR_MEMORY, "out of memory: a JSON value");
@@ -104,7 +104,7 @@ static enum status learn(struct chat *chat, const struct chat_template *template
     json_decref(definitions);
     jinja_output_free(&out[0]);
     jinja_output_free(&out[1]);
-    return status == ERR_MEMORY ? status : OK; /* what it refuses to render it cannot be asked for */
+    return status == ERR_MEMORY ? status : OK; /* a template that refuses to render has no prompt */
 }
 
 static enum status learn_all(struct chat *chat, struct chat_template *template, bool tools)

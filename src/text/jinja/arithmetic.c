@@ -1,5 +1,5 @@
 /* a op b with Python's rules: whole numbers stay whole, // and % round down, strings and lists add and repeat. Whole numbers
- * are of 64 bits; beyond that it is an error, never a wrong number. */
+ * have 64 bits; an overflow is an error, never a wrong number. */
 #include <math.h>
 
 #include "text/jinja/run.h"
@@ -52,7 +52,7 @@ static enum status integers(struct render *render, enum operator op, int64_t a, 
             if (__builtin_mul_overflow(result, a, &result))
                 return too_large(render);
         break;
-    default: return render_fail(render, ERR_INTERNAL, "an operator that is none");
+    default: return render_fail(render, ERR_INTERNAL, "an unknown operator");
     }
     *out = value_int(result);
     return OK;

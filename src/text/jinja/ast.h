@@ -132,7 +132,7 @@ struct jinja {
     struct value *global;           /* by number: the function of that name, a constant, or undefined */
     int64_t global_count, messages; /* messages: the number of that name, -1: not used */
     int32_t frame;                  /* slots of the outermost frame */
-    bool markup;                    /* some filter makes strings that + would escape for */
+    bool markup;                    /* some filter makes strings to which + adds escaped text */
     bool generation;                /* it has {% generation %} blocks */
 };
 
@@ -153,7 +153,7 @@ bool parse_at(const struct parser *parser, enum token_kind kind, const char *tex
 bool parse_skip(struct parser *parser, enum token_kind kind, const char *text);
 enum status parse_expect(struct parser *parser, enum token_kind kind, const char *text);
 
-/* expression.c. `choice`: whether `a if b else c` may stand at the top, which a for's iterable must leave alone. */
+/* expression.c. `choice`: whether `a if b else c` may be at the top: not in a for's iterable. */
 enum status parse_expression(struct parser *parser, bool choice, struct node **out);
 enum status parse_tuple(struct parser *parser, bool choice, struct node **out);
 enum status parse_filters(struct parser *parser, struct node *self, struct node **out);

@@ -149,7 +149,7 @@ static enum status global_namespace(struct render *render, struct value self, co
     for (int64_t i = 0; i < out->dict->count; i++) {
         struct value key = out->dict->entry[i].key;
         if (key.kind == VALUE_TEXT && key.text->size && key.text->data[0] == '_')
-            return render_fail(render, ERR_DATA, "a namespace cannot store names with an underscore in front");
+            return render_fail(render, ERR_DATA, "a namespace cannot store names that begin with an underscore");
     }
     return OK;
 }

@@ -1,8 +1,8 @@
-/* A template's variables out of JSON. Everything inside a message carries the message's number, but for the role and the keys
- * that the format gives; lists and objects of other variables, such as tools, carry that they are data.
+/* A template's variables from JSON. Everything inside a message carries the message's number, except the role and the keys of the
+ * format; lists and objects of other variables, such as tools, are marked as data.
  *
- * Messages are handed over as transformers hands them over: what was thought stands under the names that templates look for. The
- * key "train" is hone's own and is not shown. */
+ * Templates see messages as transformers shows them, with reasoning under the names that templates look for. The key "train" is
+ * hone's own and is not shown. */
 #include <string.h>
 
 #include "text/jinja/ast.h"
@@ -63,10 +63,10 @@ static enum status convert(struct render *render, const json_t *json, int32_t or
 
 static bool same(const char *a, const char *b)
 {
-    return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0; /* the names here have two letters at least */
+    return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0; /* the names here have at least two letters */
 }
 
-/* What a message thought goes by three names; templates get it by the first two, the older one in front. */
+/* A message's reasoning has three names; templates get it under the first two, the older one first. */
 static const json_t *reasoning_of(const json_t *message)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};

@@ -16,7 +16,7 @@ static inline struct value lookup(const struct render *render, const struct fram
     return render->global[node->global];
 }
 
-/* A node: what is most frequent, constants and names, without a call. */
+/* A node: the most frequent ones, constants and names, without a call. */
 static inline enum status eval(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     if (node && node->kind == NODE_CONST) {
@@ -257,7 +257,7 @@ static enum status eval_item(struct render *render, struct frame *frame, const s
     return value_item(render, self, key, out);
 }
 
-/* A method is called where it stands, without a value that holds it. */
+/* A method is called directly, without making a value for it. */
 static enum status eval_call(struct render *render, struct frame *frame, const struct node *node, struct value *out)
 {
     struct call call;
@@ -375,7 +375,7 @@ static enum status print_sum(struct render *render, struct frame *frame, const s
     return value_add(render, *left, b, left);
 }
 
-/* Writes without building the whole first. A render that fails drops its output, so what is written early does no harm. */
+/* Writes without building the whole first. A render that fails drops its output, so early writes do no harm. */
 enum status eval_print(struct render *render, struct frame *frame, const struct node *node, struct builder *out)
 {
     struct value value;

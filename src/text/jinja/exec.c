@@ -18,7 +18,7 @@ static void open_scope(struct frame *frame, const struct nodes *body)
         memset(&frame->slot[body->first_slot], 0, (size_t)body->slots * sizeof *frame->slot);
 }
 
-/* Where the value is a message, its turn begins. */
+/* If the value is a message, its turn begins. */
 static void take_turn(struct render *render, struct value value)
 {
     if (value.kind == VALUE_DICT && value.dict->message)
@@ -33,7 +33,7 @@ static enum status exec_assign_attribute(struct render *render, struct frame *fr
     if (space.kind != VALUE_NAMESPACE)
         return render_fail(render, ERR_DATA, "cannot assign attribute on non-namespace object");
     if (target->name[0] == '_')
-        return render_fail(render, ERR_DATA, "a namespace cannot store %s: names with an underscore in front are reserved",
+        return render_fail(render, ERR_DATA, "a namespace cannot store %s: names that begin with an underscore are reserved",
                            target->name);
     return dict_set(render, space.dict, target->value, value);
 }
@@ -164,7 +164,7 @@ static enum status run_with(struct render *render, struct frame *frame, const st
     return exec_nodes(render, frame, &node->body[0], out, flow);
 }
 
-/* In a loop over numbers, the turn of a message begins where the message is taken out of the list. */
+/* In a loop over numbers, the turn of a message begins where the message is read from the list. */
 static enum status run_set(struct render *render, struct frame *frame, const struct node *node)
 {
     struct value value;

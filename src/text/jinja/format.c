@@ -111,7 +111,7 @@ enum status format_percent(struct render *render, const struct text *format, str
             TRY(text_slice(render, format, name, at, &key));
             TRY(dict_get(render, values.dict, key, &found));
             if (!found || at++ == format->size)
-                return render_fail(render, ERR_DATA, "the format names a key that is not there");
+                return render_fail(render, ERR_DATA, "the format names a missing key");
             value = *found;
             list.count = used = 0;
         }

@@ -19,7 +19,7 @@ struct jinja_budget {
     int64_t steps;  /* expressions and statements evaluated */
     int64_t depth;  /* of nested expressions, blocks and macro calls: it bounds the C stack */
     int64_t output; /* bytes of rendered text */
-    int64_t memory; /* bytes of all values made on the way, never returned until the end */
+    int64_t memory; /* bytes of all values, none of which is freed before the end */
 };
 
 extern const struct jinja_budget jinja_budget_default;
@@ -32,7 +32,7 @@ struct jinja_span {
     bool generation; /* inside {% generation %} */
 };
 
-/* Starts as {0}. The spans are in order, do not overlap and cover the text. One that is used again keeps its memory. */
+/* Starts as {0}. The spans are in order, do not overlap and cover the text. When reused it keeps its memory. */
 struct jinja_output {
     struct buffer text;
     struct jinja_span *span;
@@ -47,12 +47,12 @@ void jinja_output_free(struct jinja_output *output);
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where);
 void jinja_free(struct jinja *jinja); /* NULL is fine */
 
-/* Whether it has {% generation %} blocks, which say themselves what the assistant is to learn. */
+/* Whether it has {% generation %} blocks, which themselves say what is trained. */
 bool jinja_marks_generation(const struct jinja *jinja);
 
 /* Renders with the members of `context`, an object, as variables; what the output held before is replaced. Everything in
- * context["messages"][i] is tagged with i, but for the role. What a message thought (reasoning_content, thinking or reasoning) is
- * shown under the names that transformers shows it under; a message's "train" is not shown. The budget may be NULL.
+ * context["messages"][i] is tagged with i, except the role. A message's reasoning (reasoning_content, thinking or reasoning) is
+ * shown under the same names as in transformers; a message's "train" is not shown. The budget may be NULL.
  *
  * raise_exception() and Python's errors (an undefined value used, wrong types) are ERR_DATA; a filter, test or method
  * that hone does not know is ERR_UNSUPPORTED when it is reached. */
@@ -70,10 +70,10 @@ int64_t jinja_number(const struct jinja *jinja, const char *name);
 enum status jinja_render_with(const struct jinja *jinja, const struct jinja_variable *variables, int64_t count,
                               const json_t *context, const struct jinja_budget *budget, struct jinja_output *out);
 
-/* The same for the text of a row of a data set, without a JSON tree of it: {"messages": [...]} of which each message has a role
- * and a content that are texts, and no tool calls. Before it is rendered, `accept` sees who speaks in it and may refuse. False:
- * the row was refused, is another kind of row, broken, or too rare for this way, or rendering it failed; jinja_render_with has to
- * say what it is. */
+/* The same for the text of a row of a data set, without a JSON tree of it: {"messages": [...]} where each message has a role
+ * and a content that are texts, and no tool calls. Before it is rendered, `accept` sees its roles and may refuse. False: the row
+ * was refused, is of another kind, is broken or too unusual, or rendering it failed; jinja_render_with must then take it or say
+ * what is wrong. */
 struct jinja_message {
     const char *role;
     int64_t role_length;

@@ -1,8 +1,8 @@
 /* Cuts a template into tokens, as jinja2's lexer does with trim_blocks and lstrip_blocks.
  *
- * The idea: outside of tags everything is data up to the next {{, {% or {#. Whitespace is taken away on both sides of a
- * tag here and nowhere else: "-" takes all of it, a block or comment takes the blanks of its line in front (unless "+")
- * and one newline after (unless "+").
+ * The idea: outside of tags everything is data up to the next {{, {% or {#. Only this file removes whitespace on both
+ * sides of a tag: "-" removes all of it, a block or comment removes the blanks before it on its line (unless "+") and
+ * one newline after it (unless "+").
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct lexer {
     const char *source;
     int64_t size, at;
     int line;
-    bool line_start; /* the tag before ended with a newline, or there was none */
+    bool line_start; /* the previous tag ended with a newline, or there was none */
     struct token *token;
     int64_t count, capacity;
 };
@@ -90,7 +90,7 @@ static enum status push_data(struct lexer *lexer, int64_t end, char sign, bool i
     return OK;
 }
 
-/* If a tag ends at `at`, where it ends with the whitespace it takes along; -1 if not. */
+/* If a tag ends at `at`, its end including the whitespace it removes; -1 if not. */
 static int64_t tag_end(const struct lexer *lexer, int64_t at, const char *close, bool plus, bool newline)
 {
     if (starts(lexer, at, "-") && starts(lexer, at + 1, close))
@@ -185,7 +185,7 @@ static enum status unescape(const struct lexer *lexer, const char *in, int64_t s
             code = code << 4 | (uint32_t)h;
         }
         if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-            return broken(lexer, "a string with an escape that is no character");
+            return broken(lexer, "a string with an escape that is not a character");
     } else if (c == 'N') {
         return fail(ERR_UNSUPPORTED, "%s:%d: strings with \\N{name} escapes", lexer->jinja->where, lexer->line);
     } else {

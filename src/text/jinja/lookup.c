@@ -1,5 +1,5 @@
 /* value.name, value[key] and value[a:b:c], with the sandbox's rules: an attribute is looked for among the methods first
- * and then among the items, a subscript the other way round; what is not there is undefined, not an error. */
+ * and then among the items, a subscript the other way round; what is missing is undefined, not an error. */
 #include <string.h>
 
 #include "base/number.h"

@@ -1,6 +1,6 @@
-/* Methods of strings, dicts and lists. The tables hold all that Python has, so that `x.name is defined` answers as there;
- * those without a function are refused when they are called. What changes a value in place is refused by the sandbox in
- * transformers too. */
+/* Methods of strings, dicts and lists. The tables hold all of Python's, so that `x.name is defined` gives the same answer;
+ * those without a function are refused when called. The sandbox in transformers also refuses methods that change a value in
+ * place. */
 #include <string.h>
 
 #include "text/jinja/value.h"

@@ -207,7 +207,7 @@ static enum status tag_call(struct parser *parser, struct node **out)
 static enum status tag_filter(struct parser *parser, struct node **out)
 {
     TRY(parse_node(parser, NODE_FILTER_BLOCK, out));
-    struct token *before = parser->token - 1; /* the word "filter" stands where a "|" would */
+    struct token *before = parser->token - 1; /* the word "filter" takes the place of a "|" */
     *before = (struct token){.kind = TOKEN_OPERATOR, .line = before->line, .text = "|", .size = 1};
     parser->token = before;
     TRY(parse_filters(parser, NULL, &(*out)->b));

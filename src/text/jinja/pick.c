@@ -1,4 +1,4 @@
-/* map, select, reject and their kin: a filter or a test, given by name, on every item of a list. They give generators. */
+/* map, select, reject and similar filters: a filter or a test, given by name, on every item of a list. They give generators. */
 #include "text/jinja/pick.h"
 
 #include <string.h>
@@ -112,7 +112,7 @@ enum status filter_attr(struct render *render, struct value self, const struct a
     TRY(render_alloc(render, 64, 1, &name)); /* an undefined value keeps it */
     TRY(name_of(render, value, name, 64));
     if (self.kind == VALUE_DICT && !method_find(self, name)) {
-        *out = value_undefined("attr"); /* items of a dict are no attributes */
+        *out = value_undefined("attr"); /* items of a dict are not attributes */
         return OK;
     }
     return value_attribute(render, self, name, out);

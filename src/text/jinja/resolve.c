@@ -2,7 +2,7 @@
  *
  * A frame is the variables of the template's own body or of one call of a macro: an array of slots. Loops and blocks have a
  * scope each, which is a part of the frame that is emptied when the scope is entered. A name is bound to all slots that could
- * hold it, the innermost scope first; at run time the first one that has been set counts, and after them the context.
+ * hold it, the innermost scope first; at run time the first one that is set counts, and last the context.
  */
 #include <string.h>
 

@@ -1,9 +1,8 @@
-/* The text of a row straight to a template's values, in one walk and without a JSON tree: most of the time of an ordinary row
- * would be spent on the tree.
+/* The text of a row straight to a template's values, in one pass and without a JSON tree, which would take most of an ordinary
+ * row's time.
  *
- * It is the fast way for ordinary conversations, not a second opinion: what is rare in them (a name twice, a NUL, deep nesting, a
- * message with "train") is declined, and the caller renders the tree of the row. The rules are those of context.c. Strings
- * without escapes are not copied.
+ * It is a fast path for ordinary conversations with the rules of context.c: anything rare (a repeated name, a NUL, deep nesting,
+ * a message with "train") is declined, and the caller renders the tree of the row. Strings without escapes are not copied.
  */
 #include <string.h>
 
@@ -91,7 +90,7 @@ static int64_t find(const struct entry *entries, int64_t count, const char *name
     return count;
 }
 
-/* What a message thought, under the names that templates look for: as convert_message of context.c has it. */
+/* A message's reasoning, under the names that templates look for, as in convert_message of context.c. */
 static enum status alias_thoughts(struct row_reader *r, struct entry **entries, int64_t *count)
 {
     int64_t newer = find(*entries, *count, "reasoning_content"), older = find(*entries, *count, "thinking"), n = 0;
@@ -162,7 +161,7 @@ static enum status read_object(struct row_reader *r, int32_t origin, bool messag
     return OK;
 }
 
-/* Of messages each is an object, and its number is the origin of what it holds. */
+/* Each message is an object, and its number is the origin of what it holds. */
 static enum status read_list(struct row_reader *r, int32_t origin, bool messages, struct value *out)
 {
     struct value few[FEW_ITEMS], *items = few;
@@ -231,7 +230,7 @@ static enum status read_row(struct row_reader *r, struct value *messages)
     return messages->kind == VALUE_LIST ? json_reader_end(&r->json) : decline(r);
 }
 
-/* What the caller has to know of the messages. */
+/* What the caller must know about the messages. */
 static enum status describe(struct render *render, const struct list *list, const struct jinja_message **out)
 {
     struct jinja_message *made;

@@ -41,7 +41,7 @@ enum status eval_filters(struct render *render, struct frame *frame, const struc
 enum status eval_args(struct render *render, struct frame *frame, const struct node *node, struct call *out);
 enum status eval_binary(struct render *render, enum operator op, struct value a, struct value b, struct value *out);
 
-/* A body in the scope around it, or in the scope of its own. */
+/* A body in the scope around it, or in its own scope. */
 enum status exec_nodes(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
                        enum flow *flow);
 enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
@@ -54,7 +54,7 @@ void render_begin(struct render *render, const struct jinja_budget *budget, stru
 enum status render_use(struct render *render, const struct jinja *jinja);
 enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context);
 enum status render_body(struct render *render, struct jinja_output *out);
-enum status render_end(enum status status, struct jinja_output *out); /* gives the status back */
+enum status render_end(enum status status, struct jinja_output *out); /* returns the status */
 
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 

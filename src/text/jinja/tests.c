@@ -1,4 +1,4 @@
-/* Tests: what stands after `is`. */
+/* Tests: what follows `is`. */
 #include <string.h>
 
 #include "text/jinja/value.h"

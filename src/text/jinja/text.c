@@ -1,7 +1,7 @@
 /* Strings that remember where their bytes came from: builders, slices, and the UTF-8 they need.
  *
  * Runs are kept in a builder and shared by the texts made from it. A text never writes; an owner that has not grown
- * since may be appended to in place, which a text of before does not notice, because it stops at its own size.
+ * since may be appended to in place, which an earlier text does not notice, because it stops at its own size.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Making, comparing and iterating values. Everything that could run long or grow large is charged to the budget here. */
+/* Making, comparing and iterating values. Everything that could take long or grow large is charged to the budget here. */
 #include "text/jinja/value.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The values of a running template, and the strings that remember where their bytes came from.
  *
- * All of it lives in the render's arena and is dropped at once. Strings are immutable views: a slice shares bytes and
+ * All of it lives in the render's arena and is freed at once. Strings are immutable views: a slice shares bytes and
  * runs with the string it was cut from. New strings are made by a builder, which is the only place that writes bytes
- * and origins; a string whose builder has grown no further can be extended in place, so that `x = x + y` in a loop
+ * and origins; a string whose builder has not grown since can be extended in place, so that `x = x + y` in a loop
  * copies nothing twice.
  */
 #ifndef TEXT_JINJA_VALUE_H
@@ -25,7 +25,7 @@ enum value_kind {
     VALUE_TUPLE,
     VALUE_RANGE,
     VALUE_VIEW,      /* dict.keys(), .values(), .items(): iterated, not indexed */
-    VALUE_GENERATOR, /* what map, select and others give: iterated once */
+    VALUE_GENERATOR, /* the result of map, select and others: iterated once */
     VALUE_DICT,
     VALUE_NAMESPACE,
     VALUE_LOOP,
@@ -60,8 +60,8 @@ struct run {
     int32_t origin, place;
 };
 
-/* Where in the conversation a template stands when it writes: twice one more than the message whose turn it is (0: none), and 1
- * more inside a generation block. */
+/* Where in the conversation a template is when it writes: 2 * (message + 1) for the message whose turn it is (0: none), plus 1
+ * inside a generation block. */
 enum { PLACE_GENERATION = 1, PLACE_TURN = 2 };
 
 struct text {
@@ -88,7 +88,7 @@ struct entry {
 struct dict {
     struct entry *entry;
     int64_t count, capacity;
-    bool message; /* one of the conversation's messages, not something made of it */
+    bool message; /* one of the conversation's messages, not derived from one */
 };
 
 struct builder {
@@ -109,7 +109,7 @@ struct render {
     struct value *global; /* the context's variables by the number of their name, and the functions */
     int line;             /* of the node being evaluated */
     int32_t place;
-    bool counting;            /* the innermost loop goes over numbers, so a turn begins where a message is set */
+    bool counting;            /* the innermost loop is over numbers, so a turn begins where a message is set */
     struct jinja_budget left; /* what remains */
 };
 
@@ -145,7 +145,7 @@ struct methods {
 
 /* --- value.c: making and reading values --- */
 
-/* Fails with "where:line: " in front. */
+/* Fails with "where:line: " before the message. */
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum status render_too_long(struct render *render);
 enum status render_too_deep(struct render *render);
@@ -225,7 +225,7 @@ enum status value_contains(struct render *render, struct value container, struct
 enum status value_items(struct render *render, struct value value, struct list *out);
 enum status value_length(struct render *render, struct value value, int64_t *out);
 
-/* Binds arguments to the names of a space-separated list; the first `need` must be there, others stay VALUE_ABSENT. */
+/* Binds arguments to the names of a space-separated list; the first `need` must be given, others stay VALUE_ABSENT. */
 enum status args_bind(struct render *render, const struct args *args, const char *what, const char *names, int need,
                       struct value *out);
 

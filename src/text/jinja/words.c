@@ -49,7 +49,7 @@ static enum status strip(struct render *render, struct value self, const struct 
         TRY(need_text(render, chars, "strip"));
     const struct text *text = self.text, *set = chars.kind == VALUE_TEXT ? chars.text : NULL;
     int64_t begin = 0, end = text->size;
-    int64_t cost = 0; /* texts are far below 2^31 bytes: the budget of memory sees to it */
+    int64_t cost = 0; /* texts are far below 2^31 bytes: the budget of memory ensures it */
     if (__builtin_mul_overflow(text->size, set ? set->size + 1 : 1, &cost))
         cost = INT64_MAX;
     TRY(render_step(render, cost / 256));
@@ -168,7 +168,7 @@ static enum status split_spaces(struct render *render, const struct text *text, 
         int64_t begin = at;
         while (at < text->size && !unicode_space((next = char_next(text->data, text->size, at, &code), code)))
             at = next;
-        if (max_splits-- == 0) { /* the rest, with the space at its end, as Python leaves it */
+        if (max_splits-- == 0) { /* the rest, with its trailing space, as in Python */
             TRY(add_piece(render, &pieces, text, begin, text->size));
             break;
         }

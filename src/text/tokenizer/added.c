@@ -1,7 +1,7 @@
 /* Added tokens. A set is a sorted list; looking for the longest token at a place narrows the list byte by byte.
  *
- * The order of checks, and that a token which is refused (single_word) still hides the tokens inside it, is that of Hugging
- * Face's tokenizers.
+ * The order of checks is that of Hugging Face's tokenizers, and so is that a refused token (single_word) still hides the tokens
+ * inside it.
  */
 #include "text/tokenizer/added.h"
 
@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "base/utf8.h"
 
-/* A longer token would let a small file make the search slow. */
+/* With longer tokens a small file could make the search slow. */
 enum { TOKEN_BYTES_MAX = 4096 };
 
 /* Whether any byte of [from, to) of the view came from a guarded range. */
@@ -29,7 +29,7 @@ static bool is_guarded(const struct view *view, struct added_guard guard, int64_
     return low < guard.count && guard.plain[low].begin < end;
 }
 
-/* The longest token of the set that may be at this place of the text, or NULL. */
+/* The longest token of the set that is allowed at this place of the text, or NULL. */
 static const struct added_token *longest(const struct added_set *set, const struct view *view, int64_t at,
                                          struct added_guard guard)
 {
@@ -130,7 +130,7 @@ enum status added_split(const struct added *added, const struct added_set *set, 
                 end += n;
         if (done < begin)
             TRY(sink(context, NULL, done, begin));
-        if (begin >= end) /* made of space that the token in front has taken */
+        if (begin >= end) /* only space that the previous token has taken */
             continue;
         TRY(sink(context, token, begin, end));
         done = end;
@@ -190,7 +190,7 @@ enum status added_add(struct added *added, const struct added_token *token, cons
         index = added->count++;
         TRY(map_put(&added->index, t.content, t.length, index, NULL));
     }
-    added->tokens[index] = t; /* of a token that is there twice, the last counts */
+    added->tokens[index] = t; /* of a repeated token, the last counts */
     return OK;
 }
 
@@ -258,7 +258,7 @@ enum status added_read_config(struct added *added, const json_t *json, const cha
     return status;
 }
 
-/* Hugging Face's tokenizers take the id from the vocabulary, or number the others after it, whatever the file says. */
+/* Hugging Face's tokenizers take the id from the vocabulary, or number new tokens after it, whatever the file says. */
 static enum status check_ids(struct added *added, const struct vocabulary *vocabulary, const char *where)
 {
     int64_t next = vocabulary->count;

@@ -33,16 +33,16 @@ struct added {
 };
 
 /* First tokens are added, then the sets are built. `added` starts as {0}; on failure added_close still has to be called.
- * Only the content, the id and the flags of a token are looked at; an empty one is left out, and one whose content is there
- * already takes its place. */
+ * Only the content, the id and the flags of a token are used; an empty one is left out, and one with known content replaces the
+ * earlier one. */
 enum status added_add(struct added *added, const struct added_token *token, const char *where);
 
-/* The "added_tokens" of a tokenizer.json, or the "added_tokens_decoder" of a tokenizer_config.json, of which only those are taken
- * whose content is not there. json may be NULL. */
+/* The "added_tokens" of a tokenizer.json, or the "added_tokens_decoder" of a tokenizer_config.json, of which only those with
+ * new content are taken. json may be NULL. */
 enum status added_read(struct added *added, const json_t *json, const char *where);
 enum status added_read_config(struct added *added, const json_t *json, const char *where);
 
-/* Ids must be those of the vocabulary, or the ones after it, in order. */
+/* Ids must be those of the vocabulary, or follow it in order. */
 enum status added_build(struct added *added, const struct vocabulary *vocabulary, const struct normalizer *normalizer,
                         const char *where);
 void added_close(struct added *added);
@@ -50,14 +50,14 @@ void added_close(struct added *added);
 /* Gets the text in order: a token and where it was found, or NULL and the text between tokens. */
 typedef enum status added_sink(void *context, const struct added_token *token, int64_t begin, int64_t end);
 
-/* Bytes of the original text in which no special token may be found, ascending and apart. */
+/* Bytes of the original text in which no special token may be found, ascending and disjoint. */
 struct added_guard {
     const struct text_range *plain;
     int64_t count;
 };
 
-/* The longest token at the leftmost place, again and again. A special token of which any byte came from a guarded range is not
- * there: the next longest is taken. */
+/* The longest token at the leftmost place, again and again. A special token with any byte from a guarded range does not
+ * count: the next longest is taken. */
 enum status added_split(const struct added *added, const struct added_set *set, struct regex_search *search, struct view text,
                         struct added_guard guard, added_sink *sink, void *context);
 

@@ -9,7 +9,7 @@ struct text_range {
     int64_t begin, end;
 };
 
-/* A piece of text, owned by someone else. Byte i came from [begin[i], end[i]) of the original; begin == NULL: the text is
+/* A piece of text that is owned elsewhere. Byte i came from [begin[i], end[i]) of the original; begin == NULL: the text is
  * the original's own bytes from `base` on. */
 struct view {
     const char *text;

@@ -85,7 +85,7 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
 {
     struct word_symbol *s = w->symbols;
     int64_t pairs = 0;
-    TRY(memory_grow(&w->heap, &w->heap_capacity, 3 * w->count, (int64_t)sizeof *w->heap)); /* a merge pushes two at most */
+    TRY(memory_grow(&w->heap, &w->heap_capacity, 3 * w->count, (int64_t)sizeof *w->heap)); /* a merge pushes at most two */
     for (int64_t i = 0; i < w->count; i++) {
         s[i].prev = (int32_t)(i - 1);
         s[i].next = i + 1 < w->count ? (int32_t)(i + 1) : -1;
@@ -95,7 +95,7 @@ static enum status merge_long(const struct bpe *bpe, struct word *w)
     while (pairs) {
         uint64_t top = pop(w->heap, &pairs);
         int64_t i = (int64_t)(uint32_t)top;
-        if (s[i].rank != (int32_t)(top >> 32)) /* the pair was changed since; a joined symbol has the rank NONE */
+        if (s[i].rank != (int32_t)(top >> 32)) /* the pair has changed since; a joined symbol has the rank NONE */
             continue;
         int64_t gone = s[i].next, next = s[gone].next, prev = s[i].prev;
         s[i].id = s[i].merged;
@@ -135,7 +135,7 @@ static enum status find_whole(const struct bpe *bpe, const char *text, int64_t l
     return OK;
 }
 
-/* What has no token and waits to be joined by more of its kind. */
+/* Text without a token, waiting for more of its kind. */
 struct unknown {
     bool waiting;
     int64_t begin, end;
@@ -159,7 +159,7 @@ static bool add_bytes(const struct bpe *bpe, struct word *w, const char *text, i
 }
 
 /* The symbols that merging starts with. An unknown character waits until one with a token comes, as in Hugging Face's
- * tokenizers; bytes of a character without a token go in front of it. */
+ * tokenizers; bytes of a character without a token go before it. */
 static void add_symbols(const struct bpe *bpe, const char *text, int64_t length, struct word *w)
 {
     struct unknown u = {0};

@@ -9,8 +9,8 @@ struct bpe_options {
     bool bytes;         /* words are bytes, and the vocabulary is written in the byte alphabet */
     bool byte_fallback; /* a character without a token becomes the tokens <0x..> of its bytes */
     bool fuse_unknown, ignore_merges;
-    int32_t unknown; /* stands for what has no token; -1: it is left out */
-    bool gaps;       /* what is left out keeps its neighbours apart, as in llama.cpp; else they may merge */
+    int32_t unknown; /* the token for unknown text; -1: it is left out */
+    bool gaps;       /* neighbours of what is left out never merge, as in llama.cpp; else they may */
 };
 
 struct bpe {
@@ -35,7 +35,7 @@ struct bpe_pair {
 enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options,
                      const struct bpe_pair *pairs, int64_t count, const char *where);
 
-/* The merges of a SentencePiece vocabulary: two tokens are joined if their text is a token, that of the highest score first. */
+/* The merges of a SentencePiece vocabulary: two tokens are joined if their text is a token, the highest score first. */
 enum status bpe_init_scores(struct bpe *bpe, const struct vocabulary *vocabulary, struct bpe_options options, const float *scores,
                             const char *where);
 
@@ -47,8 +47,8 @@ void bpe_close(struct bpe *bpe);
 /* Leaves the tokens of a text in the word. */
 enum status bpe_encode(const struct bpe *bpe, const char *text, int64_t length, struct word *word);
 
-/* Where the piece that begins at `from` of a word ends: characters that are side by side in no token. No merge can reach across
- * the ends of pieces, so that they may be encoded one by one. Without bpe->cut that is the whole word. */
+/* The end of the piece of a word that begins at `from`: it lies between characters that no token has side by side. No merge can
+ * reach across the end of a piece, so pieces may be encoded one by one. Without bpe->cut the piece is the whole word. */
 int64_t bpe_cut(const struct bpe *bpe, const char *text, int64_t length, int64_t from);
 
 /* The table of merges, which bpe_load.c fills: linear probing from bpe_slot(key). */

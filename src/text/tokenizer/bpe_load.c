@@ -8,7 +8,7 @@
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/bpe.h"
 
-/* Every cut of a token is looked up, so a long one would take quadratic time. */
+/* Every split of a token is looked up, so a long one would take quadratic time. */
 enum { SCORED_BYTES_MAX = 1024 };
 
 #define SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
@@ -20,7 +20,7 @@ static void put_merge(struct bpe *bpe, int32_t left, int32_t right, int32_t rank
         struct bpe_merge *m = &bpe->merges[i & bpe->mask];
         if (m->key && m->key != key)
             continue;
-        *m = (struct bpe_merge){key, rank, id}; /* of a pair that is there twice, the last counts */
+        *m = (struct bpe_merge){key, rank, id}; /* of a repeated pair, the last counts */
         return;
     }
 }
@@ -113,7 +113,7 @@ enum status bpe_init(struct bpe *bpe, const struct vocabulary *vocabulary, struc
     return status;
 }
 
-/* A merge is "left right" or ["left", "right"]. What has escapes is kept in the arena. */
+/* A merge is "left right" or ["left", "right"]. Strings with escapes are kept in the arena. */
 static enum status read_pair(struct json_reader *r, struct arena *arena, struct bpe_pair *pair, int64_t number)
 {
     struct json_span text[2];
@@ -195,7 +195,7 @@ static int higher_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Every way to make a token out of two. */
+/* Every way to make a token from two. */
 static enum status find_scored(const struct vocabulary *v, const float *scores, struct scored **found, int64_t *count,
                                const char *where)
 {

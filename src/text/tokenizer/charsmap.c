@@ -1,4 +1,4 @@
-/* A double array from a file: no unit is read that is not there, so that a broken table can only give wrong text. */
+/* A double array from a file: every index is checked, so a broken table can only give wrong text. */
 #include "text/tokenizer/charsmap.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static enum status split(struct charsmap *map, const struct buffer *blob, const 
     if (blob->size >= 4)
         memcpy(&size, blob->data, 4);
     if (blob->size < 4 || size % 4 || size > blob->size - 4)
-        return fail(ERR_FORMAT, "%s: precompiled_charsmap is cut off or broken", where);
+        return fail(ERR_FORMAT, "%s: precompiled_charsmap is truncated or broken", where);
     map->unit_count = size / 4;
     map->text_bytes = blob->size - 4 - size;
     map->units = memory_alloc(size);

@@ -1,4 +1,4 @@
-/* SentencePiece's table of normalisations, the "precompiled_charsmap" of a tokenizer: what text is replaced by what.
+/* SentencePiece's table of normalisations, the "precompiled_charsmap" of a tokenizer: which text is replaced by which.
  *
  *     4 bytes    the size of the trie in bytes, little-endian
  *     the trie   units of 4 bytes, a double array: a unit's offset leads to its children, which are told apart by their label
@@ -20,7 +20,7 @@ struct charsmap {
 enum status charsmap_open(struct charsmap *map, const char *base64, int64_t length, const char *where);
 void charsmap_close(struct charsmap *map);
 
-/* What the shortest entry that the text begins with is replaced by; NULL: there is none. */
+/* The replacement of the shortest entry that the text begins with; NULL: there is none. */
 const char *charsmap_find(const struct charsmap *map, const char *text, int64_t length, int64_t *found);
 
 #endif

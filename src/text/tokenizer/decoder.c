@@ -1,4 +1,4 @@
-/* Decoders: steps that rewrite the pieces one after the other. To add a kind, add a row to KINDS.
+/* Decoders: steps that rewrite the pieces in turn. To add a kind, add a row to KINDS.
  *
  * Bytes stay bytes, even where they are not UTF-8: a character may be cut in two, and its other half may come later.
  */
@@ -16,8 +16,8 @@ enum { STEPS_MAX = 16 };
 struct decode_step {
     enum status (*run)(const struct decode_step *step, const struct decode_pieces *in, bool first, struct decode_pieces *out);
     struct regex *pattern;
-    char *text;                  /* what is put in, or taken off */
-    int64_t length, start, stop; /* how often it is taken off at the start and at the end */
+    char *text;                  /* what is inserted, or stripped */
+    int64_t length, start, stop; /* how often it is stripped at the start and at the end */
     bool keep_first;             /* the first piece loses nothing */
 };
 

@@ -1,6 +1,6 @@
-/* Encoding: the text goes through once, each part handing what it finds to the next: added tokens of the raw text, the
- * normalizer, added tokens of the normalised text, the pre-tokenizer, the model. Views carry where their bytes came from, and
- * short words are looked up among those that this encoder has met before.
+/* Encoding: one pass over the text, in which each part passes what it finds to the next: added tokens of the raw text, the
+ * normalizer, added tokens of the normalised text, the pre-tokenizer, the model. Views carry the origin of their bytes, and
+ * short words are looked up among those that this encoder has seen before.
  */
 #include <stdatomic.h>
 
@@ -20,7 +20,7 @@ struct encoder {
     struct added_guard guard;
     struct view view; /* the text that added tokens are being looked for in */
     struct view part; /* what the pre-tokenizer got */
-    bool first;       /* the view stands at the very beginning */
+    bool first;       /* the view is at the very beginning */
 };
 
 enum status encoder_open(struct encoder **out, const struct tokenizer *t)
@@ -197,7 +197,7 @@ enum status encoder_encode(struct encoder *e, const char *text, int64_t length, 
     return status;
 }
 
-/* Encoders that wait for a thread: whoever takes one empties its slot. */
+/* Idle encoders: a thread that takes one empties its slot. */
 enum { SLOTS = 64 };
 
 struct encoder_pool {

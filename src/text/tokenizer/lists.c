@@ -1,5 +1,4 @@
-/* Tokenizers out of plain lists. Cuts, normalizers and decoders are written down as a tokenizer.json would have them, and read by
- * the same code.
+/* Tokenizers from plain lists. Cuts, normalizers and decoders are written as in a tokenizer.json, and read by the same code.
  */
 #include "text/tokenizer/tokenizer.h"
 
@@ -72,7 +71,7 @@ static enum status open_cut(struct tokenizer *t, const struct pre *pre, const ch
     return status;
 }
 
-/* Spaces become U+2581, with one in front of the text if `prefix`, and back. */
+/* Spaces become U+2581, with one before the text if `prefix`, and back. */
 static enum status open_spaces(struct tokenizer *t, bool prefix, const char *where)
 {
     static const char PREFIX[] = "{\"type\":\"Prepend\",\"prepend\":\"\u2581\"},";
@@ -113,7 +112,7 @@ static enum status copy_vocabulary(struct tokenizer *t, const struct tokenizer_l
     return vocabulary_init(&t->vocabulary, items, w->count, where);
 }
 
-/* "left right", the first of which may begin with a space. */
+/* "left right", where the first may begin with a space. */
 static enum status open_merges(struct tokenizer *t, const struct tokenizer_lists *w, struct bpe_options options,
                                struct arena *arena, const char *where)
 {
@@ -144,7 +143,7 @@ static enum status add_tokens(struct tokenizer *t, const struct tokenizer_lists 
     return added_build(&t->added, &t->vocabulary, &t->normalizer, where);
 }
 
-/* What surrounds a text. */
+/* The tokens around a text. */
 static enum status open_ends(struct tokenizer *t, const struct tokenizer_lists *w, bool begin, const char *where)
 {
     if (w->add_bos >= 0)

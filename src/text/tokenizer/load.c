@@ -1,5 +1,5 @@
-/* A tokenizer.json read: the vocabulary and the merges, which are nearly all of it, from front to back by json_reader; the rest
- * as a tree.
+/* Reading a tokenizer.json: the vocabulary and the merges, which are nearly all of it, front to back by json_reader; the rest as
+ * a tree.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static enum status take_member(struct json_reader *r, json_t *object, struct jso
     if (!name)
         return ERR_MEMORY;
     if (json_object_get(object, name))
-        return json_reader_fail(r, "a member that is there twice");
+        return json_reader_fail(r, "a repeated member");
     TRY(json_reader_value(r, &value));
     TRY(json_parse(&tree, value.text, value.length, r->where));
     return json_object_set_new(object, name, tree) == 0 ? OK : fail(ERR_MEMORY, "%s: out of memory", r->where);
@@ -41,7 +41,7 @@ static enum status split_model(struct json_reader *r, struct source *s, struct a
 {
     bool more;
     if (s->model)
-        return json_reader_fail(r, "a member that is there twice");
+        return json_reader_fail(r, "a repeated member");
     if (!(s->model = json_object()))
         return fail(ERR_MEMORY, "%s: out of memory", s->path);
     TRY(json_reader_enter(r, '{'));
@@ -53,7 +53,7 @@ static enum status split_model(struct json_reader *r, struct source *s, struct a
         TRY(json_reader_key(r, &key));
         struct json_span *kept = is(key, "vocab") ? &s->vocabulary : is(key, "merges") ? &s->merges : NULL;
         if (kept && kept->text)
-            return json_reader_fail(r, "a member that is there twice");
+            return json_reader_fail(r, "a repeated member");
         TRY(kept ? json_reader_value(r, kept) : take_member(r, s->model, key, arena));
     }
 }

@@ -13,7 +13,7 @@
 #include "text/tokenizer/sequence.h"
 #include "text/unicode.h"
 
-/* utf8proc sorts marks by exchanging neighbours, so a character with very many marks would take quadratic time. */
+/* utf8proc sorts marks by swapping neighbours, so a character with very many marks would take quadratic time. */
 enum { STEPS_MAX = 64, SEGMENT_BYTES_MAX = 4096, GROWTH_MAX = 32, GROWTH_EXTRA = 4096 };
 
 struct normalize_step {
@@ -26,7 +26,7 @@ struct normalize_step {
     struct charsmap map;
 };
 
-/* The scratch text that no view is in, emptied. */
+/* The scratch text that no view uses, emptied. */
 static struct aligned *target(struct normalize_scratch *scratch)
 {
     struct aligned *out = &scratch->text[scratch->turn];
@@ -57,7 +57,7 @@ static const struct {
 #undef LATE
 };
 
-/* Whether the character is younger than the tables that published tokenizers were made with: it stays as it is, and nothing is
+/* Whether the character is newer than the tables that published tokenizers were made with: it stays as it is, and nothing is
  * sorted or joined across it. */
 static bool is_late(uint32_t code)
 {
@@ -74,7 +74,7 @@ static bool is_late(uint32_t code)
     return (low < count && LATE_CODES[low].first <= code) || unicode_is_new(code);
 }
 
-/* Whether nothing in front of the character can change together with it. */
+/* Whether nothing before the character can change together with it. */
 static bool starts_segment(uint32_t code, utf8proc_option_t form)
 {
     if (code < 0x80)
@@ -222,8 +222,8 @@ static enum status run_replace(const struct normalize_step *step, struct normali
     return commit(scratch, view);
 }
 
-/* Text that a reader sees as one character is looked up as a whole if it is short, else by its code points: so does Hugging
- * Face's Precompiled, whatever SentencePiece does. */
+/* Text that a reader sees as one character is looked up as a whole if it is short, else by its code points: as Hugging
+ * Face's Precompiled does, whatever SentencePiece does. */
 static enum status map_cluster(const struct normalize_step *step, const struct view *view, int64_t from, int64_t to,
                                struct aligned *out)
 {

@@ -1,5 +1,5 @@
-/* How published tokenizers cut text into words, in the very words of their files. scanner.c knows these patterns by their text
- * and follows them without a regular expression; lists.c gives them to files that only name a tokenizer (pre.def).
+/* How published tokenizers cut text into words, with the exact patterns of their files. scanner.c knows these patterns by their
+ * text and follows them without a regular expression; lists.c gives them to files that only name a tokenizer (pre.def).
  */
 #ifndef TEXT_TOKENIZER_PATTERNS_H
 #define TEXT_TOKENIZER_PATTERNS_H
@@ -23,7 +23,7 @@
 #define CUT_DIGITS "\\p{N}{1,3}"
 
 #define CUT_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define CUT_LLAMA3 CUT_SUFFIX "|" CUT_WORD CUT_DIGITS CUT_REST /* GPT-4 in other words */
+#define CUT_LLAMA3 CUT_SUFFIX "|" CUT_WORD CUT_DIGITS CUT_REST /* GPT-4's pattern, written differently */
 #define CUT_QWEN2 CUT_SUFFIX "|" CUT_WORD CUT_DIGIT CUT_REST
 #define CUT_QWEN35 CUT_SUFFIX "|" CUT_MARKED_WORD CUT_DIGIT CUT_MARKED_REST
 #define CUT_O200K CUT_CASED(CUT_SUFFIX "?") CUT_DIGITS CUT_CASED_REST /* GPT-4o, gpt-oss, Llama 4 */

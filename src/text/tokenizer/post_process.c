@@ -1,4 +1,4 @@
-/* Post-processors, for one text: each puts tokens around what is there. To add a kind, add a row to KINDS. */
+/* Post-processors, for one text: each puts tokens around the text. To add a kind, add a row to KINDS. */
 #include "text/tokenizer/post_process.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static enum status open_template(struct post_process *post, const json_t *json, 
         if (special)
             TRY(add_special(post, json, name, text, limit, where));
         else if (strcmp(name, "A") != 0 || text)
-            return fail(ERR_UNSUPPORTED, "%s: a template that has its text twice, or another, is not supported", where);
+            return fail(ERR_UNSUPPORTED, "%s: a template with its text twice, or with a second text, is not supported", where);
         else
             text = true;
     }

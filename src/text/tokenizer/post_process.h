@@ -1,4 +1,4 @@
-/* The "post_processor" of a tokenizer.json: the tokens that belong before a text and after it. */
+/* The "post_processor" of a tokenizer.json: the tokens before and after a text. */
 #ifndef TEXT_TOKENIZER_POST_PROCESS_H
 #define TEXT_TOKENIZER_POST_PROCESS_H
 

@@ -1,4 +1,4 @@
-/* Pre-tokenizers. Every kind becomes steps of five sorts; a step hands its pieces to the next one as it finds them, so that
+/* Pre-tokenizers. Every kind becomes steps of five sorts; a step passes its pieces to the next one as it finds them, so that
  * words reach the sink without being stored. To add a kind, add a row to KINDS.
  *
  * ByteLevel also writes text in the byte alphabet. The model works on bytes, so this is done only where later steps would
@@ -22,13 +22,13 @@ enum { STEPS_MAX = 64, REPLACEMENT_MAX = 4 };
 
 enum sort {
     SPLIT,  /* at the matches of a pattern */
-    PREFIX, /* a space in front, unless there is one */
-    SPACES, /* another character for every space, and perhaps one more in front */
+    PREFIX, /* a space before the text, unless there is one */
+    SPACES, /* another character for every space, and perhaps one before the text */
     MAP,    /* bytes to characters of the byte alphabet */
     UNMAP,  /* and back */
 };
 
-/* Where SPACES puts its character if it is not there. */
+/* Where SPACES puts its character if it is missing. */
 enum scheme { NEVER, FIRST, ALWAYS };
 
 /* What happens to a match. */

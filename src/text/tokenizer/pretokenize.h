@@ -28,7 +28,7 @@ typedef enum status pretokenize_sink(void *context, struct view word);
 enum status pretokenizer_open(struct pretokenizer *pretokenizer, const json_t *json, bool bytes, const char *where);
 void pretokenizer_close(struct pretokenizer *pretokenizer);
 
-/* `first`: the text stands at the very beginning of what is encoded. */
+/* `first`: the text is at the very beginning of what is encoded. */
 enum status pretokenizer_run(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch, struct view text,
                              bool first, pretokenize_sink *sink, void *context);
 void pretokenize_scratch_free(const struct pretokenizer *pretokenizer, struct pretokenize_scratch *scratch); /* not the search */

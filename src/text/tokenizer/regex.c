@@ -1,5 +1,5 @@
-/* PCRE2, and nothing else knows it. Every match has a budget of steps that grows with the text only linearly, and all matches
- * of a search share a deadline that does too, so that a pattern from a file cannot hang the program. */
+/* PCRE2, in the only file that knows it. Every match has a budget of steps that grows with the text only linearly, and all
+ * matches of a search share a deadline that does too, so that a pattern from a file cannot hang the program. */
 #include "text/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -192,7 +192,7 @@ enum status regex_find(const struct regex *regex, struct regex_search *search, c
     return OK;
 }
 
-/* PCRE2 gives texts of a few digits and a date; with no place to write to it says how long they are. */
+/* PCRE2 gives texts of a few digits and a date; without a buffer it returns their lengths. */
 static int library_text(uint32_t what, char *out, int room)
 {
     int size = pcre2_config(what, NULL);

@@ -28,7 +28,7 @@ void regex_search_restart(struct regex_search *search); /* before another text: 
 enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
                        int64_t *begin, int64_t *end);
 
-/* The version of PCRE2 and of its Unicode tables, for those who keep what it found. Returns out. */
+/* The version of PCRE2 and of its Unicode tables, for the keys of caches. Returns out. */
 enum { REGEX_LIBRARY = 128 };
 const char *regex_library(char out[static REGEX_LIBRARY]);
 

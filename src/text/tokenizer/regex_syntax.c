@@ -1,6 +1,6 @@
-/* Patterns of Oniguruma in the words of PCRE2, read from left to right, one construct at a time.
+/* Translates Oniguruma's patterns into PCRE2's syntax, from left to right, one construct at a time.
  *
- * Most of the syntax is shared, but some of it means something else: \s has U+180E in PCRE2, \w lacks marks, \h is a hex
+ * Most of the syntax is shared, but some of it differs in meaning: \s has U+180E in PCRE2, \w lacks marks, \h is a hex
  * digit in Oniguruma, \v one character, ^ and $ hold at every line, \p{Han} is the script and not its extensions. So only
  * constructs listed here pass; everything else is refused.
  */
@@ -63,7 +63,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* \xHH, \x{H...} and \uHHHH as \x{...}; the reader stands after the letter. */
+/* \xHH, \x{H...} and \uHHHH as \x{...}; the reader is after the letter. */
 static enum status hex(struct reader *r, const char *from, int digits)
 {
     bool braces = digits == 2 && r->at < r->end && *r->at == '{';
@@ -122,7 +122,7 @@ static int find_property(const char *name, int length)
     return -1;
 }
 
-/* \d and \w, and what they are not; the reader stands after the letter. */
+/* \d and \w, and what they are not; the reader is after the letter. */
 static enum status shorthand(const struct reader *r, const char *from, char letter)
 {
     bool word = letter == 'w' || letter == 'W', negated = letter == 'D' || letter == 'W';
@@ -198,7 +198,7 @@ for (const char *first = r->at; r->at < r->end;)
 return refuse(r, from, "[ without ]");
 }
 
-/* What may stand after "(?". An option without ":" reaches over | in Oniguruma, so it passes only in front of everything. */
+/* What may follow "(?". An option without ":" reaches over | in Oniguruma, so it is accepted only at the very beginning. */
 static enum status group(struct reader *r)
 {
     static const char *const KINDS[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};

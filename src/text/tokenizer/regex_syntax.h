@@ -1,10 +1,10 @@
-/* Patterns of Oniguruma (what Hugging Face's tokenizers run) in the words of PCRE2. */
+/* Patterns of Oniguruma (what Hugging Face's tokenizers run) in the syntax of PCRE2. */
 #ifndef TEXT_TOKENIZER_REGEX_SYNTAX_H
 #define TEXT_TOKENIZER_REGEX_SYNTAX_H
 
 #include "base/memory.h"
 
-/* Appends the pattern that means the same under PCRE2_UTF | PCRE2_UCP. What has no such pattern is ERR_UNSUPPORTED. */
+/* Appends the pattern that means the same under PCRE2_UTF | PCRE2_UCP. ERR_UNSUPPORTED if there is no such pattern. */
 enum status regex_translate(const char *pattern, int64_t length, struct buffer *out, const char *where);
 
 #endif

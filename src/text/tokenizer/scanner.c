@@ -1,5 +1,5 @@
-/* The published patterns are variations of one: contractions, words with one character in front, numbers, other characters, and
- * space, of which the last one goes to the word after it. The variations are a row of PATTERNS; a new one is a new row.
+/* The published patterns are variations of one: contractions, words with one character before them, numbers, other characters,
+ * and spaces, the last of which goes to the next word. The variations are a row of PATTERNS; a new one is a new row.
  *
  * A class is looked up in a table for ASCII, and by unicode_class for the rest.
  */
@@ -20,10 +20,10 @@ enum only { ALL, DEEPSEEK, NUMBERS, HAN_AND_KANA, RUST_NUMBERS, RUST_PUNCTUATION
 struct scanner {
     const char *pattern;
     enum contractions contractions; /* 's 't 're 've 'm 'll 'd */
-    bool any_in_front;              /* of a word: any character that is no newline, letter or number; else a space */
+    bool any_in_front;              /* of a word: any character that is not a newline, letter or number; else a space */
     bool marks_in_words;            /* [\p{L}\p{M}]+ is a word; else \p{L}+, and marks are other characters */
     bool cased;                     /* words end where small letters end and capitals begin; contractions belong to them */
-    int digits;                     /* of a number at most; 0: any, and a space in front belongs to it */
+    int digits;                     /* max of a number; 0: any, and a space before it belongs to it */
     bool lines;                     /* [\r\n]* after other characters, and \s*[\r\n]+ */
     bool slashes;                   /* [\r\n/]* there */
     enum only only;                 /* all the above, DeepSeek's words, or characters of one kind and nothing else */
@@ -116,7 +116,7 @@ static inline enum class class_in(const struct scanner *s, const char *text, int
                                                                          : OTHER;
 }
 
-/* The end of a run of one class that goes on at `at`, of `max_count` characters (negative: any). */
+/* The end of a run of one class that continues at `at`, of at most `max_count` characters (negative: any). */
 static int64_t run_end(const struct scanner *s, const char *text, int64_t length, int64_t at, enum class class, int max_count)
 {
     int n;
@@ -142,7 +142,7 @@ static int contraction(enum contractions kind, const char *text, int64_t length)
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* Space from `at` on: up to the last newline if lines count; else all of it, but for the last character if something follows. */
+/* Space from `at` on: up to the last newline if lines count; else all of it, except the last character if something follows. */
 static int64_t space_end(const struct scanner *s, const char *text, int64_t length, int64_t at)
 {
     int64_t end = at, last = at, newline = -1;
@@ -201,7 +201,7 @@ static int64_t cased_end(const char *text, int64_t length, int64_t at, bool *sma
     return both >= 0 ? both : i > at ? i : -1;
 }
 
-/* A cased word at `at`, or -1: with the character in front, without it (a mark can be either), then the same for words of
+/* A cased word at `at`, or -1: with the character before it, without it (a mark can be either), then the same for words of
  * capitals alone. */
 static int64_t cased_word(const struct scanner *s, const char *text, int64_t length, int64_t at)
 {
@@ -269,7 +269,7 @@ static int64_t bits_end(const char *text, int64_t length, int64_t at, unsigned b
 }
 
 /* The end of the match of DeepSeek's pattern that begins at `at`, or -1: it leaves out numbers and characters without a class,
- * unless they stand in front of a word. */
+ * unless they come before a word. */
 static int64_t deepseek_end(const struct scanner *s, const char *text, int64_t length, int64_t at)
 {
     enum { WORD_BITS = UNICODE_LETTER | UNICODE_MARK, SIGNS = UNICODE_PUNCTUATION | UNICODE_SYMBOL };

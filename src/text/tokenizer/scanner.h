@@ -7,7 +7,7 @@
 
 struct scanner;
 
-/* The scanner of a pattern, by its exact text; NULL: it has none, and a regex has to do it. */
+/* The scanner of a pattern, by its exact text; NULL: it has none, and a regex is needed. */
 const struct scanner *scanner_find(const char *pattern, int64_t length);
 
 /* What the Digits and Punctuation of Hugging Face's tokenizers find, which are not patterns: one character a match. */

@@ -1,4 +1,4 @@
-/* Tokenizers: tables by id, decoding, and the end. load.c and lists.c build them, encoder.c encodes. */
+/* Tokenizers: tables by id, decoding, and closing. load.c and lists.c build them, encoder.c encodes. */
 #include "text/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static enum status collect(const struct tokenizer *t, const int32_t *ids, int64_
         int32_t id = ids[i];
         if (id >= 0 && id < t->limit && t->added_index[id] >= 0) {
             const struct added_token *token = &t->added.tokens[t->added_index[id]];
-            if (with_special || !token->special) /* of a normalised token the normalised form, as Hugging Face has it */
+            if (with_special || !token->special) /* a normalised token in its normalised form, as in Hugging Face */
                 TRY(decode_pieces_add(pieces, token->pattern, token->pattern_length, true));
             continue;
         }

@@ -1,7 +1,7 @@
 /* Tokenizers as tokenizer.json describes them: text to ids and back.
  *
- * Any number of threads may use an open tokenizer, each with its own struct tokens. Whoever encodes many texts in one thread may
- * hold an encoder; tokenizer_encode borrows one.
+ * Any number of threads may use an open tokenizer, each with its own struct tokens. A thread that encodes many texts may hold an
+ * encoder; tokenizer_encode borrows one.
  */
 #ifndef TEXT_TOKENIZER_TOKENIZER_H
 #define TEXT_TOKENIZER_TOKENIZER_H
@@ -40,16 +40,17 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, const char *text
 
 /* The same where some bytes were typed by a user: `count` ranges of the text, ascending and not overlapping, or ERR_ARGUMENT. A
  * special token of which any byte is in such a range is not recognised, so that what a user types never becomes one; a special
- * token that touches a range from outside is. All else is as without ranges: words and merges reach across their borders. */
+ * token that touches a range from outside is. Everything else is as without ranges: words and merges reach across their borders.
+ */
 enum status tokenizer_encode_guarded(const struct tokenizer *tokenizer, const char *text, int64_t length,
                                      const struct text_range *plain, int64_t count, struct tokens *tokens);
 
-/* The same with the tokens in front and after that the file's post_processor adds, as Hugging Face's add_special_tokens=True
+/* The same with the tokens before and after it that the file's post_processor adds, as Hugging Face's add_special_tokens=True
  * does; they cover no bytes. */
 enum status tokenizer_encode_surrounded(const struct tokenizer *tokenizer, const char *text, int64_t length,
                                         struct tokens *tokens);
 
-/* What one thread needs to encode, with the words that it met before. The tokenizer must outlive it. */
+/* What one thread needs to encode, with the words that it has seen before. The tokenizer must outlive it. */
 struct encoder;
 enum status encoder_open(struct encoder **out, const struct tokenizer *tokenizer);
 void encoder_close(struct encoder *encoder); /* NULL is fine */
@@ -63,7 +64,7 @@ enum status encoder_encode(struct encoder *encoder, const char *text, int64_t le
 enum status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,
                              struct buffer *text);
 
-/* The same for ids that go on where others ended (`first` false): what a tokenizer takes off the beginning of a text, as a space
+/* The same for ids that continue others (`first` false): what a tokenizer strips from the beginning of a text, such as a space
  * that it put there, stays. */
 enum status tokenizer_decode_more(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, bool with_special,
                                   bool first, struct buffer *text);
@@ -77,7 +78,7 @@ int32_t tokenizer_id(const struct tokenizer *tokenizer, const char *text, int64_
 bool tokenizer_is_added(const struct tokenizer *tokenizer, int32_t id);   /* one of the file's added tokens */
 bool tokenizer_is_special(const struct tokenizer *tokenizer, int32_t id); /* an added token marked special */
 
-/* --- out of plain lists, as a GGUF file has them: tokens, merges or scores, and the name of how text is cut ------------- */
+/* --- from plain lists, as a GGUF file has them: tokens, merges or scores, and the name of how text is cut ------------- */
 
 /* Numbered as in the file. */
 enum tokenizer_word_type { WORD_NORMAL = 1, WORD_UNKNOWN, WORD_CONTROL, WORD_USER, WORD_UNUSED, WORD_BYTE };
@@ -89,7 +90,7 @@ struct tokenizer_text {
 
 struct tokenizer_lists {
     const char *model;                   /* "gpt2": byte-level BPE; "llama": SentencePiece's BPE; "gemma4": BPE over characters */
-    const char *pre;                     /* how gpt2's text is cut; NULL: not said */
+    const char *pre;                     /* how gpt2's text is cut; NULL: unknown */
     const struct tokenizer_text *tokens; /* by id */
     const int32_t *types;                /* by id; NULL: all are normal */
     const float *scores;                 /* by id, for llama */
@@ -97,7 +98,7 @@ struct tokenizer_lists {
     const struct tokenizer_text *merges; /* "left right", for gpt2 and gemma4 */
     int64_t merge_count;
     int64_t unknown, bos, eos;          /* ids; -1: none */
-    int add_bos, add_eos, space_prefix; /* -1: not said */
+    int add_bos, add_eos, space_prefix; /* -1: unknown */
 };
 
 /* Nothing of the lists is kept. `where` names them in messages. A model or a cut that hone cannot follow is ERR_UNSUPPORTED.

@@ -16,7 +16,7 @@
 
 static const double UNKNOWN_PENALTY = 10;
 
-/* All tokens are tried at every byte of a text, so a long one would let a small file make that slow. */
+/* All tokens are tried at every byte of a text, so with long ones a small file could make that slow. */
 enum { TOKEN_BYTES_MAX = 4096 };
 
 /* The ids of [low, high) whose content has the byte at this depth; contents are at least so long. */
@@ -47,7 +47,7 @@ static void reach(struct word_path *path, double score, int64_t from, int32_t id
         *path = (struct word_path){score, (int32_t)from, id};
 }
 
-/* Tries all tokens that start at a byte; whether one of them is the single character there. */
+/* Tries all tokens that start at a byte; returns whether one of them is the single character there. */
 static bool try_tokens(const struct unigram *u, const char *text, int64_t length, int64_t at, int character,
                        struct word_path *paths)
 {
@@ -94,7 +94,7 @@ static void add_unknown(const struct unigram *u, struct word *w, const char *tex
         bytes = u->byte_id[(uint8_t)text[i]] >= 0;
     if (!bytes)
         word_add(w, id >= 0 ? id : u->unknown, begin, end);
-    for (int64_t i = end - 1; i >= begin && bytes; i--) /* the word is made from its end */
+    for (int64_t i = end - 1; i >= begin && bytes; i--) /* the word is built from its end */
         word_add(w, u->byte_id[(uint8_t)text[i]], i, i + 1);
 }
 

@@ -20,7 +20,7 @@ struct unigram {
 enum status unigram_init(struct unigram *unigram, const struct vocabulary *vocabulary, const double *scores, int32_t unknown,
                          bool byte_fallback, const char *where);
 
-/* Reads [["token", score], ...]: a token's id is its place. Fills the vocabulary, too. */
+/* Reads [["token", score], ...]: a token's id is its place. Also fills the vocabulary. */
 enum status unigram_read(struct unigram *unigram, struct vocabulary *vocabulary, struct json_span json, int32_t unknown,
                          bool byte_fallback, const char *where);
 void unigram_close(struct unigram *unigram);

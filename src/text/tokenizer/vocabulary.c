@@ -6,7 +6,7 @@
 
 #include "base/number.h"
 
-/* Ids may have holes, but the tables are as long as the largest id: it may not be absurd for the size of the file. */
+/* Ids may have holes, but the tables are as long as the largest id: it must be plausible for the size of the file. */
 enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 8 };
 
 static enum status check_ids(struct vocabulary *v, const struct vocabulary_item *items, int64_t count, const char *where)
@@ -43,7 +43,7 @@ enum status vocabulary_init(struct vocabulary *v, const struct vocabulary_item *
         *token = (struct vocabulary_token){text, items[i].length};
         TRY(map_put(&v->ids, text, items[i].length, items[i].id, &old));
         if (old >= 0)
-            return fail(ERR_FORMAT, "%s: token \"%.60s\" is there twice, with the ids %lld and %lld", where, text, (long long)old,
+            return fail(ERR_FORMAT, "%s: token \"%.60s\" occurs twice, with the ids %lld and %lld", where, text, (long long)old,
                         (long long)items[i].id);
         text += items[i].length + 1;
     }

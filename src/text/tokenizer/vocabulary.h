@@ -18,7 +18,7 @@ struct vocabulary {
     int64_t limit, count;            /* limit: one more than the largest id */
 };
 
-/* A token as a file has it, before ids are known to be sound. */
+/* A token as in the file, before its id is checked. */
 struct vocabulary_item {
     const char *text;
     int64_t length, id;

@@ -16,7 +16,7 @@ struct word_path {
     int32_t from, id; /* where the last token begins; -1: nothing ends here */
 };
 
-/* Starts as {0}, is used again and again, and belongs to one thread. */
+/* Starts as {0}, is reused, and belongs to one thread. */
 struct word {
     struct word_symbol *symbols;
     int64_t count, capacity;

@@ -1,5 +1,5 @@
-/* A table without chains: a word has two places, side by side. A new word takes the first, the one that was there moves to the
- * second, and what was there is put out. */
+/* A table without chains: a word has two places, side by side. A new word takes the first, whose old word moves to the second,
+ * whose old word is evicted. */
 #include "text/tokenizer/word_cache.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static void load(uint64_t key[WORDS], const char *text, int64_t length, int64_t 
         memcpy(key, text, (size_t)length);
         return;
     }
-    memcpy(key, text, WORD_CACHE_BYTES); /* faster than so many bytes as there are */
+    memcpy(key, text, WORD_CACHE_BYTES); /* faster than only its own bytes */
     for (int64_t i = 0; i < WORDS; i++) {
         int64_t bytes = length - 8 * i;
         key[i] &= bytes >= 8 ? UINT64_MAX : bytes <= 0 ? 0 : UINT64_MAX >> (64 - 8 * bytes);

@@ -1,4 +1,4 @@
-/* Words that were encoded before, of one thread: most words of a text are a few thousand that come again and again. */
+/* Words that a thread has encoded before: most of a text is a few thousand words that recur. */
 #ifndef TEXT_TOKENIZER_WORD_CACHE_H
 #define TEXT_TOKENIZER_WORD_CACHE_H
 
@@ -24,8 +24,8 @@ struct word_cache {
 enum status word_cache_init(struct word_cache *cache);
 void word_cache_free(struct word_cache *cache);
 
-/* The word's place, where `length` is from 1 to WORD_CACHE_BYTES. If its count is -1 it was not there, another word may have been
- * put out, and the caller fills it in, or sets length to 0. `left` are the bytes that may be read from `text` on. */
+/* The word's place, where `length` is from 1 to WORD_CACHE_BYTES. If its count is -1 it is new, another word may have been
+ * evicted, and the caller fills it in, or sets length to 0. `left` bytes may be read from `text` on. */
 struct word_cached *word_cache_find(struct word_cache *cache, const char *text, int64_t length, int64_t left);
 
 #endif

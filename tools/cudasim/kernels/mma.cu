@@ -42,7 +42,7 @@ extern "C" __global__ void mma_tf32(float *d, const float *a, const float *b, co
           "f"(c[g * 8 + t * 2 + 1]), "f"(c[(g + 8) * 8 + t * 2]), "f"(c[(g + 8) * 8 + t * 2 + 1]));
     STORE;
 }
-/* The same A by ldmatrix out of shared memory, B by its transposed form. */
+/* The same A by ldmatrix from shared memory, B by its transposed form. */
 extern "C" __global__ void mma_ldmatrix(float *d, const unsigned short *a, const unsigned short *b, const float *c)
 {
     __shared__ __align__(16) unsigned short as[16 * 16], bs[16 * 8];

@@ -1,4 +1,4 @@
-/* The sum of a row by a fixed tree in shared memory; and the same with its barrier lost, which the simulator must see. */
+/* The sum of a row by a fixed tree in shared memory; and the same without its barrier, which the simulator must detect. */
 #define TREE(name, barrier)                                                              \
     extern "C" __global__ void __launch_bounds__(256) name(float *y, const float *x, int C) \
     {                                                                                    \
