@@ -17,6 +17,8 @@ SOURCES = [
     "tests/contract/*.[ch]",
     "tests/device/tile.c",
     "src/train/*",
+    "src/models/*",
+    "src/format/*",
 ]
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.

@@ -272,7 +272,7 @@ static void write_settings(const struct trainer *t, const struct net *n)
 enum status trainer_check(const struct trainer *t, const struct sequence *s)
 {
     if (s->count < 1 || s->count > t->place.slots)
-        return fail(ERR_ARGUMENT, "a sequence has %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
+        return fail(ERR_ARGUMENT, "a sequence of %lld tokens, a micro-batch holds 1 to %lld: set micro_batch_tokens",
                     (long long)s->count, (long long)t->place.slots);
     const struct loss *loss = loss_of(t->session.tuning.loss);
     if (loss->op >= 0 && (!s->old_logprobs || !s->advantages))
