@@ -19,6 +19,7 @@ SOURCES = [
     "src/train/*",
     "src/models/*",
     "src/format/*",
+    "src/ops/*",
 ]
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.
