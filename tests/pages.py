@@ -16,10 +16,12 @@ COLUMNS = 100
 SOURCES = [
     "tests/contract/*.[ch]",
     "tests/device/tile.c",
-    "src/train/*",
-    "src/models/*",
-    "src/format/*",
-    "src/ops/*",
+    "src/train/*.*",
+    "src/models/*.*",
+    "src/format/*.*",
+    "src/ops/*.*",
+    "examples/*.c",
+    "bench/*.py",
 ]
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.
