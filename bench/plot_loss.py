@@ -10,7 +10,7 @@ import math
 import sys
 
 WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 58, 18, 46, 48  # margins of the field
+LEFT, RIGHT, TOP, BOTTOM = 58, 18, 46, 48  # margins of the plot
 PAPER, INK, QUIET, GRID = "#fcfcfb", "#1f2328", "#656d76", "#e4e6e8"
 TRAIN, VALID = "#4c83c3", "#d1572b"
 DOTTED = 'stroke-width="1.2" stroke-linecap="round" stroke-dasharray="1 4"'
@@ -25,7 +25,7 @@ def read(path):
 
 
 def running_mean(points):
-    """Of each step and those around it, as many on either side, so that a falling loss is not shown late."""
+    """The mean of each step and as many before it as after it, so that a falling loss is not shown late."""
     means = []
     for i, (step, _) in enumerate(points):
         reach = min(REACH, i, len(points) - 1 - i)
@@ -70,7 +70,7 @@ class Drawing:
                               f' stroke-width="1.5"/>')
 
     def axes(self):
-        places = max(0, -math.floor(math.log10(self.ys[1] - self.ys[0]) + 1e-9))  # that tell one tick from the next
+        places = max(0, -math.floor(math.log10(self.ys[1] - self.ys[0]) + 1e-9))  # enough to tell one tick from the next
         for tick in self.ys:
             y = self.y(tick)
             self.parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>')

@@ -1,14 +1,14 @@
-"""How fast chat templates are rendered, and rows become ids and masks, beside the Python libraries.
+"""How fast chat templates are rendered, and rows become ids and masks, compared with the Python libraries.
 
     templates.py RENDER ASSETS DATA [--all] [--floor RENDERED ENCODED]      RENDER: the program built from tests/oracle/render.c
 
-    rendering   models/smollm2's template over the data set, one thread each, in processor time; jinja2 is given the compiled
-                template (jinja2) or called as apply_chat_template calls it (transformers)
-    rows        lines of JSON to ids and mask on all cores, by the clock, beside datasets.map with apply_chat_template(tokenize=True)
+    rendering   models/smollm2's template over the data set, one thread each, in CPU time; jinja2 gets the compiled template
+                (jinja2) or is called as apply_chat_template calls it (transformers)
+    rows        lines of JSON to ids and mask on all cores, in wall time; datasets.map runs apply_chat_template(tokenize=True)
     --all       rendering with every template of the assets, 300 rows each
-    --floor     fails where the ratio to jinja2, or that to datasets.map, is below these
+    --floor     fails if the ratio to jinja2, or the ratio to datasets.map, is below these
 
-Both sides take turns, and the ratio is the median of the turns'.
+Both sides alternate, and the ratio is the median over the rounds.
 """
 import argparse
 import glob
@@ -29,7 +29,7 @@ def hone(options, lines, mode, path, seconds):
 
 
 def jinja2_rate(template, conversations, seconds):
-    """Bytes a second of processor time."""
+    """Bytes per second of CPU time."""
     size, start = 0, time.process_time()
     while time.process_time() - start < seconds:
         for messages in conversations:
@@ -69,8 +69,8 @@ def all_templates(options, lines):
         except Exception:
             continue
     ranked = sorted(ratios, key=ratios.get)
-    print(f"{len(ratios)} templates, times jinja2: least {ratios[ranked[0]]:.1f} ({ranked[0]}), median {statistics.median(ratios.values()):.1f}, "
-          f"most {ratios[ranked[-1]]:.1f} ({ranked[-1]})")
+    print(f"{len(ratios)} templates, times jinja2: min {ratios[ranked[0]]:.1f} ({ranked[0]}), median {statistics.median(ratios.values()):.1f}, "
+          f"max {ratios[ranked[-1]]:.1f} ({ranked[-1]})")
 
 
 def encoding(options, model, path, turns):
@@ -104,7 +104,7 @@ def main():
     if options.all:
         all_templates(options, lines[:300])
     rows, mapped, times = encoding(options, model, path, 3)
-    print(f"rows: hone {rows:.0f} a second, datasets.map {mapped:.0f} a second ({times:.1f} times)")
+    print(f"rows: hone {rows:.0f} per second, datasets.map {mapped:.0f} per second ({times:.1f} times)")
     sys.exit(ratio < options.floor[0] or times < options.floor[1])
 
 

@@ -3,7 +3,7 @@
     tokenizer_speed.py TOKENIZE ASSETS DATA [NAME ...] [--threads 2] [--rounds 7] [--min-ratio RATIO]
 
 TOKENIZE is the program built from tests/oracle/tokenize.c, ASSETS the folder of test models and tokenizers, DATA a folder of chats
-(*.jsonl), of which every message is one text. NAME is a folder of ASSETS with a tokenizer.json. Prints medians in MB/s and their
+(*.jsonl) in which every message is one text. NAME is a folder of ASSETS with a tokenizer.json. Prints medians in MB/s and their
 ratio, and the time to open; exits with 1 if a ratio is below RATIO.
 """
 
@@ -66,12 +66,12 @@ def main():
             theirs.encode_batch(texts, add_special_tokens=False)
             pairs.append((mine, time.perf_counter() - start))
         ours.close()
-        pairs = pairs[1:]                               # the first round warms both up
+        pairs = pairs[1:]                               # the first round is a warmup
         ratio = statistics.median(b / a for a, b in pairs)
         worst = min(worst, ratio)
         print(f"{name:<26} {size / statistics.median(a for a, _ in pairs):>10.1f} {size / statistics.median(b for _, b in pairs):>9.2f} "
               f"{ratio:>7.1f} {ours.opened * 1e3:>8.1f} ms {their_open * 1e3:>7.0f} ms", flush=True)
-    print(f"the smallest ratio is {worst:.1f}")
+    print(f"min ratio: {worst:.1f}")
     return 1 if worst < arguments.min_ratio else 0
 
 

@@ -1,9 +1,9 @@
-/* Training inside another program: it brings its own tokens, decides on every step, and saves the adapter.
+/* Training inside another program, which brings its own tokens, takes each step itself, and saves the adapter.
  *
  *     embed MODEL_DIR OUTPUT_DIR
  *
- * The model learns to count: eight sequences, each from another number on. A real program would bring the tokens of its texts,
- * and weights where not every token is to be learned. */
+ * The model learns to count: eight sequences, each starting at another number. A real program would bring the tokens of its
+ * texts, and weights if some tokens are not to be learned. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
         hone_loss loss = {.size = sizeof loss};
         hone_step step = {.size = sizeof step};
         check(hone_trainer_forward_backward(trainer, sequences, SEQUENCES, &loss)); /* sums gradients */
-        check(hone_trainer_optim_step(trainer, 0.01, &step));                       /* uses them up, at this rate */
+        check(hone_trainer_optim_step(trainer, 0.01, &step)); /* applies and clears them, at this learning rate */
         last = loss.sum / loss.weight;
         first = i ? first : last;
         printf("step %d: loss %.4f, gradient norm %.4f\n", i + 1, last, step.grad_norm);

@@ -191,7 +191,7 @@ typedef struct hone_step {
     int applied; /* 0: the gradient's norm was not finite, so nothing was changed */
 } hone_step;
 
-/* Divides, clips, steps AdamW, and clears the sums. A negative learning rate means the schedule's. */
+/* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. */
 HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learning_rate, hone_step *step);
 
 /* The mean loss over the validation data of the options. */

@@ -15,7 +15,7 @@ import tokenize
 COLUMNS = 100
 # Only the words of these are checked: in Python those of comments and strings, elsewhere all.
 SOURCES = [f"{folder}/**/*.{ending}" for ending in ("c", "h", "def", "kl", "cu", "py") for folder in
-           [f"src/{area}" for area in "base text data device tensor config cli api run".split()] + ["include", "tools/cudasim"] +
+           ["src", "include", "tools/cudasim", "examples", "bench"] +
            [f"tests/{kind}" for kind in "unit oracle fuzz e2e device ops contract".split()]]
 PAGES = ["*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/*.md", "tools/**/*.md"]
 # Made from tables elsewhere, whose lines may be long; the rest of the rules holds for them too.

@@ -1,4 +1,4 @@
-/* Reading adapter_config.json: every key is looked up in adapter.def, so that nothing that changes the result is passed over. */
+/* Reading adapter_config.json: every key is looked up in adapter.def, so that nothing that changes the result is ignored. */
 #include "format/adapter.h"
 
 #include <ctype.h>
@@ -52,7 +52,7 @@ static enum status check_key(const char *key, const json_t *value, const char *p
     return OK;
 }
 
-/* A text of the tree as a copy in the arena; one that is empty or has a zero byte inside is refused. */
+/* Copies a text of the tree into the arena; refuses one that is empty or has a zero byte inside. */
 static enum status keep_name(struct arena *arena, const json_t *value, const char *key, const char *path, const char **out)
 {
     size_t n = json_string_length(value);
@@ -144,7 +144,7 @@ static enum status read_patterns(struct arena *arena, const json_t *tree, const 
     return OK;
 }
 
-/* The ways to begin that also change the base model's weights, and again at every loading. */
+/* The initialisations that also change the base model's weights, at every loading. */
 static enum status check_init(const json_t *tree, const char *path)
 {
     static const char *const CHANGING[] = {"pissa", "corda", "olora", "loftq"};
@@ -167,7 +167,7 @@ static enum status read_tree(struct adapter_config *config, json_t *tree, const 
     if (!json_is_object(tree))
         return fail(ERR_FORMAT, "%s: the file must hold a JSON object", path);
     if (!json_is_string(json_object_get(tree, "peft_type")))
-        return fail(ERR_FORMAT, "%s: \"peft_type\" is missing, so this is not an adapter of PEFT", path);
+        return fail(ERR_FORMAT, "%s: \"peft_type\" is missing, so this is not a PEFT adapter", path);
     for (void *at = json_object_iter(tree); at; at = json_object_iter_next(tree, at))
         TRY(check_key(json_object_iter_key(at), json_object_iter_value(at), path));
     TRY(check_init(tree, path));

@@ -4,7 +4,7 @@
  * PEFT 0.21 to the letter, where three lists match in three ways:
  *
  *     target_modules              a whole name, or its end at a dot; letter by letter
- *     rank_pattern, alpha_pattern the same, but a dot stands for any character, '^' in front asks for the whole name, and the
+ *     rank_pattern, alpha_pattern the same, but a dot stands for any character, a leading '^' asks for the whole name, and the
  *                                 first of the list that matches wins
  *     modules_to_save             any end of a name, dot or not: "norm" means "input_layernorm" too
  *
@@ -24,7 +24,7 @@
 enum { ADAPTER_RANK_MAX = 65536 };
 
 struct adapter_pattern {
-    const char *module; /* letters, digits and "_.-", with '^' in front or not */
+    const char *module; /* letters, digits and "_.-", perhaps after a '^' */
     double value;
 };
 
@@ -44,23 +44,23 @@ struct adapter_config {
     int64_t saved_count;
 };
 
-/* Reads dir/adapter_config.json. What PEFT can do and hone cannot is ERR_UNSUPPORTED with the key's name; keys that no PEFT
- * known here has are said as a warning. A missing key has PEFT's default. */
+/* Reads dir/adapter_config.json. What PEFT supports and hone does not is ERR_UNSUPPORTED with the key's name; unknown keys are a
+ * warning. A missing key has PEFT's default. */
 enum status adapter_config_open(struct adapter_config *config, const char *dir);
 void adapter_config_free(struct adapter_config *config);
 
-/* Writes dir/adapter_config.json, old or new content and never a part. Patterns keep their order, for the first match wins. */
+/* Writes dir/adapter_config.json, whole or not at all. Patterns keep their order, since the first match wins. */
 enum status adapter_config_write(const struct adapter_config *config, const char *dir);
 
-/* Ranks are whole and from 1 to ADAPTER_RANK_MAX, alphas finite, the dropout in [0, 1), and something is targeted. For a config
- * that was filled from options; open and write check it too. Fails with `code`, and `where` in front. */
+/* Checks that ranks are whole numbers from 1 to ADAPTER_RANK_MAX, alphas finite, the dropout in [0, 1), and a module targeted.
+ * For a config made from options; open and write check it too. Fails with `code`, the message beginning with `where`. */
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where);
 
-/* Whether a linear module has a LoRA pair; `head` is the name of the model's head. One that modules_to_save means, or that lies
- * below such a one, has none. */
+/* Whether a linear module has a LoRA pair; `head` is the name of the model's head. One that modules_to_save names, or that is
+ * inside such a module, has none. */
 bool adapter_targets(const struct adapter_config *config, const char *module, const char *head);
 
-/* Whether a module is stored whole, because modules_to_save means it. */
+/* Whether a module is stored whole, because modules_to_save names it. */
 bool adapter_saves(const struct adapter_config *config, const char *module);
 
 int64_t adapter_rank(const struct adapter_config *config, const char *module);
@@ -70,7 +70,7 @@ double adapter_scale(const struct adapter_config *config, const char *module); /
 enum status adapter_parse_patterns(struct arena *arena, const char *text, const char *option, struct adapter_pattern **out,
                                    int64_t *count);
 
-/* "all-linear" in any case, or names with commas between them: sets the targets, in the config's arena. */
+/* "all-linear" in any case, or names separated by commas: sets the targets, in the config's arena. */
 enum status adapter_parse_targets(struct adapter_config *config, const char *text, const char *option);
 
 #endif

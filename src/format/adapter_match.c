@@ -1,5 +1,5 @@
-/* Which names mean which modules, and the options that give such names. PEFT matches patterns as regular expressions; of names
- * without special characters only the dot is left of that, and it stands for any character. */
+/* Matching names to modules, and parsing the options that give such names. PEFT matches patterns as regular expressions; hone
+ * takes names whose only special character is the dot, which stands for any character. */
 #include "format/adapter_match.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ bool adapter_is_all_linear(const char *text)
     return !ALL[n] && !text[n];
 }
 
-/* The first n characters of both, where a dot of the pattern stands for any. */
+/* Compares the first n characters; a dot of the pattern matches any. */
 static bool alike(const char *pattern, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -115,7 +115,7 @@ static int64_t count_pieces(const char *text)
     return n;
 }
 
-/* The piece up to the next comma, without the spaces around it, as a copy; *text moves behind the comma, or becomes NULL. */
+/* Copies the piece up to the next comma, without the spaces around it; *text moves past the comma, or becomes NULL. */
 static char *next_piece(struct arena *arena, const char **text)
 {
     const char *begin = *text, *end = strchr(begin, ',');

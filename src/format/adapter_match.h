@@ -1,10 +1,11 @@
-/* The tests of names that reading an adapter's file and reading its options share. */
+/* Tests of module names, shared by the readers of adapter files and of options. */
 #ifndef FORMAT_ADAPTER_MATCH_H
 #define FORMAT_ADAPTER_MATCH_H
 
 #include <stdbool.h>
 
-/* Letters, digits and "_.-", one at least: as a regular expression special in nothing but the dot. `caret`: '^' may lead. */
+/* Only letters, digits and "_.-", at least one: a regular expression in which only the dot is special. `caret` allows a leading
+ * '^'. */
 bool adapter_is_plain(const char *name, bool caret);
 
 bool adapter_is_all_linear(const char *text); /* "all-linear" in any case, as in PEFT */

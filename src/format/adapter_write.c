@@ -1,5 +1,5 @@
-/* Writing adapter_config.json as Python's json.dumps(..., indent=2, sort_keys=True) lays it out, but for the patterns: sorted,
- * they could match in another order than the adapter was trained with. */
+/* Writing adapter_config.json in the layout of Python's json.dumps(..., indent=2, sort_keys=True), except that patterns are not
+ * sorted: their order decides which one matches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "base/json.h"
 #include "format/adapter.h"
 
-/* Takes over `value`; NULL is text that is not UTF-8, or no memory. */
+/* Takes ownership of `value`; NULL means text that is not UTF-8, or no memory. */
 static enum status put_json(struct buffer *out, json_t *value, size_t flags)
 {
     char *text = value ? json_dumps(value, flags | JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
     json_decref(value);
     enum status status = text ? buffer_append(out, text, (int64_t)strlen(text))
-                              : fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8, or memory is short");
+                              : fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8, or memory ran out");
     free(text);
     return status;
 }
@@ -24,7 +24,7 @@ static enum status put_text(struct buffer *out, const char *text)
     return put_json(out, json_string(text), 0);
 }
 
-/* Through Jansson both ways, which has a decimal point in every locale. */
+/* Jansson writes and reads a decimal point in every locale. */
 static bool is_exact(double number, size_t digits)
 {
     json_t *value = json_real(number);

@@ -1,4 +1,4 @@
-/* Reading GGUF: one cursor goes through the file once, and nothing is taken from it that it has not seen to be inside. */
+/* Reading GGUF: one cursor reads the file once, and checks that each item is inside the file before reading it. */
 #include "format/gguf.h"
 
 #include <string.h>
@@ -149,7 +149,7 @@ static enum status tensor_bytes(struct gguf_tensor *t, const char *path)
                 t->name.text, t->type);
 }
 
-/* `begin` is where the tensor has to lie in the data; it is moved behind it. */
+/* `begin` is where the tensor has to begin in the data; it is moved to the tensor's end. */
 static enum status read_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t *offset)
 {
     uint32_t rank = 0;
@@ -177,7 +177,7 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
     int64_t alignment = ALIGNMENT, end = 0;
     TRY(gguf_get_int(file, "general.alignment", &alignment));
     if (alignment < 1 || alignment > ALIGNMENT_MAX || (alignment & (alignment - 1)))
-        return fail(ERR_FORMAT, "%s: general.alignment is %lld, which is no power of two, or too large", c->path,
+        return fail(ERR_FORMAT, "%s: general.alignment is %lld, which is not a power of two, or too large", c->path,
                     (long long)alignment);
     int64_t base = round_up(c->at, alignment);
     for (int64_t i = 0; i < file->tensor_count; i++) {
@@ -292,7 +292,7 @@ const struct gguf_value *gguf_value_find(const struct gguf *file, const char *ke
     return i < 0 ? NULL : &file->values[i];
 }
 
-/* Item i of a whole-number type; false: another type, or too large for an int64_t. */
+/* Item i of an integer type; false: another type, or too large for an int64_t. */
 static bool int_at(const struct gguf_value *value, int64_t i, int64_t *out)
 {
     union {

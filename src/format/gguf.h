@@ -9,7 +9,7 @@
  *     padding    to the alignment: general.alignment, or 32
  *     data       offsets count from here; each tensor begins where the one before ended, padded to the alignment
  *
- *     text       length (u64) and so many bytes, not ended by zero
+ *     text       length (u64) and that many bytes, without a zero at the end
  *     array      item type (u32), count (u64), items
  *
  * The file is mapped and never copied. Everything is checked at opening: afterwards every text, item and tensor lies inside the
@@ -47,7 +47,7 @@ struct gguf_value {
     struct gguf_text key;
     enum gguf_type type; /* of the items, if it is an array */
     bool array;
-    int64_t count; /* of items; 1 if it is no array */
+    int64_t count; /* of items; 1 if it is not an array */
     const uint8_t *data;
 };
 
@@ -57,16 +57,16 @@ struct gguf_tensor {
     struct gguf_text name;
     uint32_t type; /* ggml's number: see gguf.def */
     int rank;
-    int64_t shape[GGUF_RANK_MAX]; /* the fastest dimension first; 1 behind the rank */
+    int64_t shape[GGUF_RANK_MAX]; /* the fastest dimension first; 1 after the last */
     const uint8_t *data;
     int64_t bytes;
 };
 
 struct gguf;
 
-/* Nothing of the data is read. A tensor of a type that gguf.def does not list is ERR_UNSUPPORTED. */
+/* Does not read the tensors' data. A tensor of a type that gguf.def does not list is ERR_UNSUPPORTED. */
 enum status gguf_open(struct gguf **out, const char *path);
-void gguf_close(struct gguf *file); /* values and tensors go with it; NULL is fine */
+void gguf_close(struct gguf *file); /* frees values and tensors too; NULL is fine */
 
 int64_t gguf_tensor_count(const struct gguf *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *file, int64_t i);
@@ -76,8 +76,8 @@ int64_t gguf_value_count(const struct gguf *file);
 const struct gguf_value *gguf_value_at(const struct gguf *file, int64_t i);
 const struct gguf_value *gguf_value_find(const struct gguf *file, const char *key); /* or NULL */
 
-/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Any type of whole number is
- * an int. */
+/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Integers of any size are ints.
+ */
 enum status gguf_get_int(const struct gguf *file, const char *key, int64_t *out);
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out);
 enum status gguf_get_text(const struct gguf *file, const char *key, struct gguf_text *out);

@@ -1,4 +1,4 @@
-/* config.json and generation_config.json. What a key means and which wins follows transformers. */
+/* Reading config.json and generation_config.json. What keys mean, and which one wins, follows transformers. */
 #include "format/hf_config.h"
 
 #include <math.h>
@@ -22,19 +22,19 @@ static enum status token_id(const json_t *value, int64_t *out, const char *key, 
 {
     int64_t id = json_integer_value(value);
     if (!json_is_integer(value) || id > INT32_MAX)
-        return fail(ERR_FORMAT, "%s: \"%s\" is not a token's number", path, key);
+        return fail(ERR_FORMAT, "%s: \"%s\" is not a token id", path, key);
     *out = id < 0 ? -1 : id; /* some configs say -1 for none */
     return OK;
 }
 
-/* One number or a list; a missing or empty one leaves what is there. */
+/* One id or a list of them; a missing or empty one leaves the config as it is. */
 static enum status read_eos(struct hf_config *config, const json_t *tree, const char *path)
 {
     const char *key = "eos_token_id";
     const json_t *value = json_object_get(tree, key);
     size_t n = json_is_array(value) ? json_array_size(value) : value && !json_is_null(value);
     if (n > HF_CONFIG_EOS_MAX)
-        return fail(ERR_UNSUPPORTED, "%s: %zu numbers in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_EOS_MAX);
+        return fail(ERR_UNSUPPORTED, "%s: %zu token ids in \"%s\", at most %d are supported", path, n, key, HF_CONFIG_EOS_MAX);
     int64_t ids[HF_CONFIG_EOS_MAX];
     int count = 0;
     for (size_t i = 0; i < n; i++) {
@@ -145,7 +145,7 @@ enum status hf_config_text(const struct hf_config *config, const char *key, cons
     return json_get_text(config->tree, key, out, config->path);
 }
 
-/* On an error *out stays as it was, so that no caller goes on with a size that was refused. */
+/* On an error *out stays as it was, so that no caller uses a size that was refused. */
 static enum status get_size(const json_t *object, const char *key, int64_t *out, const char *path)
 {
     int64_t size = 1;

@@ -1,5 +1,5 @@
-/* A Hugging Face model directory's config.json (and generation_config.json): the JSON tree, what every family needs
- * already read out, and getters with checked types and ranges for the rest.
+/* A Hugging Face model directory's config.json (and generation_config.json): the JSON tree, the values that every family needs,
+ * and getters with checked types and ranges for the rest.
  *
  *     struct hf_config config;
  *     TRY(hf_config_open(&config, dir));
@@ -23,14 +23,14 @@ struct hf_config {
     const char *architecture;       /* the first of "architectures", or NULL */
     const char *dtype;              /* "bfloat16", from "dtype" or else "torch_dtype", or NULL */
     const char *quantization;       /* quantization_config's quant_method ("" if it has none), or NULL: plain weights */
-    int64_t eos[HF_CONFIG_EOS_MAX]; /* generation stops at any; generation_config.json's where that has them */
-    int eos_count;                  /* 0: not said */
-    int64_t bos, pad;               /* -1: not said */
+    int64_t eos[HF_CONFIG_EOS_MAX]; /* generation stops at any; from generation_config.json if it has them */
+    int eos_count;                  /* 0: not given */
+    int64_t bos, pad;               /* -1: not given */
     struct arena arena;
 };
 
 enum status hf_config_open(struct hf_config *config, const char *dir);
-void hf_config_close(struct hf_config *config); /* all strings go with it */
+void hf_config_close(struct hf_config *config); /* frees all strings too */
 
 /* A missing key or null leaves *out as it is; a wrong type is an error that names the file and the key. */
 enum status hf_config_int(const struct hf_config *config, const char *key, int64_t *out);

@@ -36,7 +36,7 @@ int64_t nf4_scales(int64_t count)
     return 1 + (count / NF4_BLOCK + NF4_GROUP - 1) / NF4_GROUP;
 }
 
-/* The i-th of `steps` points from 0.1 to 1, counted from the nearer end and rounded once: so does torch.linspace. */
+/* The i-th of `steps` points from 0.1 to 1, computed from the nearer end and rounded once, as in torch.linspace. */
 static float point(int i, int steps)
 {
     float step = (1.0f - 0.1f) / (float)(steps - 1);
@@ -59,7 +59,7 @@ void nf4_map(float map[NF4_MAP])
     map[at] = 1;
 }
 
-/* The index of the nearest of rising values; the lower one of two as near. */
+/* The index of the nearest of ascending values; the lower one if two are equally near. */
 static int nearest(const float *values, int count, float x)
 {
     int low = 0, high = count - 1;
@@ -96,7 +96,7 @@ static void quantise_block(const float *w, float max_abs, int32_t *packed)
     }
 }
 
-/* absmax is used up. */
+/* Overwrites absmax. */
 static void quantise_absmax(float *absmax, int64_t blocks, struct nf4 *out)
 {
     float map[NF4_MAP];
@@ -122,10 +122,11 @@ enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out)
 {
     *out = (struct nf4){.count = count};
     if (count < 1 || count % NF4_BLOCK)
-        return fail(ERR_ARGUMENT, "NF4 takes blocks of %d values, and %lld is no multiple of that", NF4_BLOCK, (long long)count);
+        return fail(ERR_ARGUMENT, "NF4 takes blocks of %d values, and %lld is not a multiple of that", NF4_BLOCK,
+                    (long long)count);
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(w[i]))
-            return fail(ERR_DATA, "value %lld of a weight that is to be NF4 is not a finite number", (long long)i);
+            return fail(ERR_DATA, "value %lld of a weight to quantise to NF4 is not finite", (long long)i);
     int64_t blocks = count / NF4_BLOCK;
     float *absmax = memory_alloc(blocks * 4);
     out->packed = memory_alloc(count / 8 * 4);

@@ -2,12 +2,12 @@
  *
  *     w[i] = nf4_values[code i] · absmax[i / 64]                absmax[b] = map[byte b] · scales[1 + b / 256] + scales[0]
  *
- * A block is 64 values, along the flattened matrix. Its absmax is itself one byte, a code of a map of 256 values (double
- * quantisation): blocks are taken 256 at a time, and the mean of all absmax is stored apart, in scales[0].
+ * A block is 64 values of the flattened matrix. Its absmax is stored as one byte, a code of a map of 256 values (double
+ * quantisation): 256 blocks share a scale, and the mean of all absmax is in scales[0].
  *
- * All arrays are of 32-bit words. Bytes lie in them in the order of memory of a little-endian machine, so that a file's bytes are
- * taken as they are: byte b is bits 8·(b % 4) … of word b / 4. A byte of `packed` holds the codes of two values, the first one in
- * its high half: value i is bits 4·((i % 8) ^ 1) … of word i / 8.
+ * All arrays are of 32-bit words. Bytes are in them in little-endian order, so that a file's bytes can be used unchanged: byte b
+ * is bits 8·(b % 4) … of word b / 4. A byte of `packed` holds the codes of two values, the first in its high half: value i is
+ * bits 4·((i % 8) ^ 1) … of word i / 8.
  */
 #ifndef FORMAT_NF4_H
 #define FORMAT_NF4_H
@@ -30,10 +30,11 @@ struct nf4 {
 int64_t nf4_code_words(int64_t count);
 int64_t nf4_scales(int64_t count);
 
-/* The map of absmax: bitsandbytes' signed dynamic one, in rising order. */
+/* The map of absmax: bitsandbytes' signed dynamic map, in ascending order. */
 void nf4_map(float map[NF4_MAP]);
 
-/* Quantises `count` values; out is freed with nf4_free. ERR_ARGUMENT: no multiple of 64; ERR_DATA: a value that is not finite. */
+/* Quantises `count` values; out is freed with nf4_free. ERR_ARGUMENT: not a multiple of 64; ERR_DATA: a value that is not finite.
+ */
 enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out);
 void nf4_dequantise(const int32_t *packed, const int32_t *codes, const float *scales, const float *map, int64_t count, float *w);
 void nf4_free(struct nf4 *nf4);

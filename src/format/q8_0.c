@@ -1,4 +1,4 @@
-/* Q8_0 as numbers. */
+/* Q8_0 blocks to floats. */
 #include "format/q8_0.h"
 
 #include "base/dtype.h"

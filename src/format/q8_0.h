@@ -1,5 +1,5 @@
 /* Q8_0 of GGUF: weights as signed bytes, w[i] = scale · byte i. A block is 32 elements in 34 bytes: the scale as a little-endian
- * float16, then the bytes. Blocks lie one after the other along the flattened matrix. */
+ * float16, then the bytes. Blocks follow one another along the flattened matrix. */
 #ifndef FORMAT_Q8_0_H
 #define FORMAT_Q8_0_H
 

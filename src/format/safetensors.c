@@ -1,5 +1,5 @@
-/* Reading safetensors. A header's tensors are sorted as their bytes lie; then "no hole, no overlap, all covered" is one
- * comparison a tensor: each begins where the one before ended. */
+/* Reading safetensors. A header's tensors are sorted by offset; then "no hole, no overlap, all covered" is one comparison a
+ * tensor: each begins where the previous one ended. */
 #include "format/safetensors.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ int safetensors_dtype_bits(enum safetensors_dtype dtype)
     return DTYPES[dtype].bits;
 }
 
-/* A string without zero bytes, which would cut it short, or NULL. */
+/* A string, or NULL if it has zero bytes, which would cut it short. */
 static const char *plain_text(const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -92,7 +92,7 @@ static enum status read_shape(struct safetensors_tensor *t, const json_t *info, 
     return OK;
 }
 
-/* `data` is where the file's data begin: everything behind it belongs to tensors. */
+/* `data` is where the file's data begin: everything after it belongs to tensors. */
 static enum status read_range(struct safetensors_tensor *t, const json_t *info, int64_t data, const char *path)
 {
     const json_t *range = json_object_get(info, "data_offsets");
@@ -101,7 +101,7 @@ static enum status read_range(struct safetensors_tensor *t, const json_t *info, 
         return fail(ERR_FORMAT, "%s: tensor %s: \"data_offsets\" must be two whole numbers", path, t->name);
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin)
-        return fail(ERR_FORMAT, "%s: tensor %s: data_offsets %lld to %lld are no range", path, t->name, (long long)begin,
+        return fail(ERR_FORMAT, "%s: tensor %s: data_offsets %lld to %lld are not a range", path, t->name, (long long)begin,
                     (long long)end);
     if (end > t->map->size - data)
         return fail(ERR_FORMAT, "%s: tensor %s ends beyond the file, which may be incomplete: download it again", path, t->name);
@@ -226,7 +226,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The distinct shards of a weight map, sorted; the strings are the tree's. */
+/* The distinct shards of a weight map, sorted; the tree owns the strings. */
 static enum status list_shards(struct arena *scratch, const json_t *weights, const char ***names, int64_t *count,
                                const char *path)
 {

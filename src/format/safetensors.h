@@ -8,8 +8,8 @@
  *
  *     model.safetensors.index.json: {"metadata": {...}, "weight_map": {"name": "model-00001-of-00002.safetensors", ...}}
  *
- * Files are mapped and never copied. Everything in a file is checked at opening: afterwards each tensor's bytes lie inside
- * its mapping and fit its shape. They may lie at any address: the format does not align them.
+ * Files are mapped and never copied. Everything in a file is checked at opening: afterwards each tensor's bytes are inside
+ * its mapping and fit its shape. They may be at any address: the format does not align them.
  */
 #ifndef FORMAT_SAFETENSORS_H
 #define FORMAT_SAFETENSORS_H
@@ -18,7 +18,7 @@
 
 #include "base/file.h"
 
-/* The file's types, in the order in which writers of the format lay tensors out (the last first). */
+/* The file's types. Writers of the format sort tensors by them, the last first. */
 enum safetensors_dtype {
 #define DTYPE(name, bits) SAFETENSORS_##name,
 #include "format/safetensors.def"
@@ -42,20 +42,20 @@ struct safetensors_tensor {
 struct safetensors;
 
 /* A directory with model.safetensors or, if that is not there, model.safetensors.index.json; or the path of one file.
- * Tensors that a shard holds but the index does not name are there too, as in transformers. */
+ * Tensors that a shard holds but the index does not name are included, as in transformers. */
 enum status safetensors_open(struct safetensors **out, const char *path);
-void safetensors_close(struct safetensors *file); /* tensors, names and metadata go with it; NULL is fine */
+void safetensors_close(struct safetensors *file); /* frees tensors, names and metadata too; NULL is fine */
 
 int64_t safetensors_count(const struct safetensors *file);
-const struct safetensors_tensor *safetensors_at(const struct safetensors *file, int64_t i); /* shard by shard, as the bytes lie */
+const struct safetensors_tensor *safetensors_at(const struct safetensors *file, int64_t i); /* shard by shard, in file order */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name); /* or NULL */
 const char *safetensors_metadata(const struct safetensors *file, const char *key); /* of the first shard that has it, or NULL */
 
 const char *safetensors_dtype_name(enum safetensors_dtype dtype); /* "BF16" */
 int safetensors_dtype_bits(enum safetensors_dtype dtype);         /* of one element */
 
-/* Writes one file, replacing the old one only when complete. Of the tensors name, dtype, rank, shape, data and bytes are
- * read; metadata is key, value, key, value, ..., NULL, or NULL. The layout is that of the format's own library: larger
+/* Writes one file, replacing the old one only when complete. It reads the tensors' name, dtype, rank, shape, data and
+ * bytes; metadata is key, value, key, value, ..., NULL, or NULL. The layout is that of the format's own library: larger
  * types first, then by name, so that every tensor is aligned for its type and the same tensors give the same bytes. */
 enum status safetensors_write(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                               const char *const *metadata);

@@ -30,7 +30,7 @@ static enum status check(const struct safetensors_tensor *t, const char *path)
     return OK;
 }
 
-/* Takes over `value`, which may be NULL (out of memory, or text that is not UTF-8). */
+/* Takes ownership of `value`, which may be NULL (out of memory, or text that is not UTF-8). */
 static enum status put(json_t *object, const char *key, json_t *value, const char *path)
 {
     if (json_object_get(object, key)) {
@@ -38,7 +38,7 @@ static enum status put(json_t *object, const char *key, json_t *value, const cha
         return fail(ERR_ARGUMENT, "%s: \"%s\" would be in the file twice", path, key);
     }
     if (json_object_set_new(object, key, value) != 0)
-        return fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8, or memory is short", path, key);
+        return fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8, or memory ran out", path, key);
     return OK;
 }
 

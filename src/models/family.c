@@ -1,4 +1,4 @@
-/* The table of families, and config.json by a family's rows. */
+/* The table of families, and reading config.json by a family's rows. */
 #include "models/family.h"
 
 #include <string.h>
@@ -77,9 +77,10 @@ enum status family_read(const struct family **family, struct model_config *confi
         TRY(read_row(row, config, hf));
     if (!config->head_size) {
         if (config->channels % config->heads)
-            return fail(ERR_FORMAT,
-                        "%s: \"hidden_size\" %lld is no multiple of \"num_attention_heads\" %lld, and there is no \"head_dim\"",
-                        hf->path, (long long)config->channels, (long long)config->heads);
+            return fail(
+                ERR_FORMAT,
+                "%s: \"hidden_size\" %lld is not a multiple of \"num_attention_heads\" %lld, and there is no \"head_dim\"",
+                hf->path, (long long)config->channels, (long long)config->heads);
         config->head_size = config->channels / config->heads;
     }
     if (config->layers > LAYERS_MAX)

@@ -1,8 +1,7 @@
-/* Families of models: how config.json is read and how the forward pass is written. A family is one file and one line in
- * models.def.
+/* Families of models: how config.json is read, and the forward pass. A family is one file and one line in models.def.
  *
- * A net is one program in the making: a family's forward pass for T token slots, with the inputs that every program has.
- * Weights are named as in the model's files, and come into being by being used.
+ * A forward pass is built in a net (net.h), which is one program for T token slots with its inputs. Weights are named as in the
+ * model's files; the first use of a name makes the tensor.
  */
 #ifndef MODELS_FAMILY_H
 #define MODELS_FAMILY_H
@@ -16,20 +15,20 @@ struct net;
 
 struct model_config {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
-    int64_t window;  /* the most positions the model was made for */
+    int64_t window;  /* the maximum number of positions */
     int64_t padding; /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     bool tied, attention_bias, mlp_bias;
     struct rope_config rope;
 };
 
-/* Where a number stands in config.json: the key, the field, and what holds without it. */
+/* A number of config.json: its key, its field, and its default. */
 struct config_row {
     const char *key;
     enum { CONFIG_SIZE, CONFIG_REAL, CONFIG_BOOL } kind;
     size_t field;
     int64_t same_as;  /* the offset of a field that was read before; -1: none */
-    double otherwise; /* 0 without same_as: the key is needed, but for a bool */
+    double otherwise; /* 0 without same_as: the key is required, except for a bool */
 };
 
 #define CONFIG(field) offsetof(struct model_config, field)
@@ -42,7 +41,7 @@ struct family {
     const char *layer; /* what the names of a layer's modules begin with: "model.layers.%d." */
     const char *embedding, *norm, *head;
     const struct config_row *config; /* ends with key NULL */
-    double rope_theta;               /* where config.json says none */
+    double rope_theta;               /* if config.json has none */
     enum status (*check)(const struct hf_config *hf,
                          const struct model_config *config); /* refuses what the forward pass would get wrong */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
@@ -60,7 +59,7 @@ extern const struct family *const families[FAMILIES];
 /* The module whose weight is the head: a tied model's is its embedding. */
 const char *family_head(const struct family *family, const struct model_config *config);
 
-/* Whether a tensor of the files is another one's again: a tied model's head. */
+/* Whether a tensor of the files is a copy of another: a tied model's head. */
 bool family_repeats(const struct family *family, const struct model_config *config, const char *tensor);
 
 /* Whether a tensor or module lies in a layer. */

@@ -1,4 +1,4 @@
-/* The keys of tokenizer.ggml.* as the lists that text/tokenizer/tokenizer.h takes. */
+/* Turns the keys tokenizer.ggml.* into the lists that text/tokenizer/tokenizer.h takes. */
 #include "models/gguf_tokenizer.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 
 enum status gguf_tokenizer_open(struct tokenizer **out, const struct gguf *file, const char *path);
 
-/* The same by the file's path; nothing of the file stays open. */
+/* The same from the file's path; the file is closed again. */
 enum status gguf_tokenizer_open_file(struct tokenizer **out, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* Llama: a pre-norm decoder with grouped-query attention, rotary positions and a SwiGLU feed-forward.
- * Carries Llama 2 and 3, SmolLM2, TinyLlama: whatever says "model_type": "llama" and has a tokenizer that hone reads.
+ * Covers Llama 2 and 3, SmolLM2 and TinyLlama: every model with "model_type": "llama" and a tokenizer that hone reads.
  *
  * Shapes: x (T, C) · q (T, H, D) · k, v (T, K, D) · feed-forward (T, F)
  */

@@ -1,4 +1,4 @@
-/* Pairs beside linear layers. */
+/* LoRA pairs: adding, initialising and checking them. */
 #include "models/lora.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ const char *lora_module_end(const struct tensor *t)
     return name_ends_with(t->name, a_part) ? t->name + strlen(t->name) - strlen(a_part) : NULL;
 }
 
-/* The same adapter for the same seed, whatever order or subset the tensors come in: the stream is the name's. */
+/* The stream depends on the name, so a seed gives the same adapter whatever the order or subset of tensors. */
 static void draw(float *to, const struct tensor *t, uint64_t seed)
 {
     struct hash hash;
@@ -70,7 +70,7 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
     return OK;
 }
 
-/* A target is a module's whole name or its end behind a dot. */
+/* A target is a module's whole name, or its end after a dot. */
 static bool is_target(const char *tensor, const char *target)
 {
     char name[NAME_SIZE + sizeof a_part];
@@ -104,7 +104,7 @@ enum status lora_check(const struct model *m, const struct adapter_config *confi
         char known[512];
         list_linear(m, known, sizeof known);
         if (!found)
-            return fail(ERR_ARGUMENT, "\"%s\" is no linear layer of this model for LoRA; it has %s (--lora-target-modules)",
+            return fail(ERR_ARGUMENT, "\"%s\" is not a linear layer of this model; it has %s (--lora-target-modules)",
                         config->targets[k], known);
     }
     return OK;

@@ -8,20 +8,20 @@
 
 #include "models/model.h"
 
-/* y with the pair's part added in place; x goes through dropout first, in training. */
+/* Adds the pair's product to y in place. In training x goes through dropout first. */
 struct value *lora_add(struct net *n, struct value *y, struct value *x, const char *module);
 
 bool lora_owns(const struct tensor *t);
 
-/* Where the module ends in the name of a pair's A; NULL: the tensor is none. */
+/* Where the module's name ends in the name of a pair's A; NULL: the tensor is not an A. */
 const char *lora_module_end(const struct tensor *t);
 
-/* After the upload: A at random by the seed and its name, as PEFT draws it (uniform up to 1 / sqrt(in)), B zero; for the pairs
- * that no adapter file has filled. */
+/* After the upload: initialises the pairs that no adapter file has filled. A is drawn by the seed and its name, uniform up to
+ * 1 / sqrt(in) as in PEFT; B is zero. */
 enum status lora_start(const struct model *m, struct engine *e, uint64_t seed);
 
-/* Fails, and names what there is, if a target of the configuration is no linear layer of the model. After the programs are
- * built. */
+/* After the programs are built: fails if a target of the configuration is not a linear layer of the model, and names those that
+ * are. */
 enum status lora_check(const struct model *m, const struct adapter_config *config);
 
 #endif

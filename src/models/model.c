@@ -1,4 +1,4 @@
-/* Model directories. */
+/* Opening a model directory, and finding and uploading its weights. */
 #include "models/model.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static enum status file_dtype(const struct model *m, const struct safetensors_te
             *dtype = types[i].dtype;
             return OK;
         }
-    return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is no plain weight", m->hf.path, t->name,
+    return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not a plain weight", m->hf.path, t->name,
                 safetensors_dtype_name(t->dtype));
 }
 
@@ -74,7 +74,7 @@ enum status model_dtype(const struct model *m, enum dtype *dtype)
     char embedded[NAME_SIZE];
     name_fill(embedded, m->family->embedding, 0, 0, ".weight");
     const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, embedded) : NULL;
-    if (embedding) /* what most weights are, whatever small buffers stand beside them */
+    if (embedding) /* the type of most weights, whatever small buffers have */
         return file_dtype(m, embedding, dtype);
     for (int i = 0; i < TYPES; i++)
         if (!strcmp(types[i].name, name)) {
@@ -157,20 +157,20 @@ static enum status attach(struct model *m, struct tensor *t, const struct device
     return OK;
 }
 
-/* An adapter of which a part is left out would be another adapter. */
+/* An adapter without one of its parts would be another adapter. */
 static enum status check_adapter(const struct model *m)
 {
     size_t prefix = strlen(ADAPTER_PREFIX);
     for (int64_t i = 0; m->adapter_files && i < safetensors_count(m->adapter_files); i++) {
         const char *name = safetensors_at(m->adapter_files, i)->name;
         if (strncmp(name, ADAPTER_PREFIX, prefix) != 0 || !store_find(&m->store, name + prefix))
-            return fail(ERR_FORMAT, "%s: tensor %s belongs to nothing in %s: was the adapter made for another model?",
+            return fail(ERR_FORMAT, "%s: tensor %s matches no module of %s: was the adapter made for another model?",
                         m->adapter_path, name, m->hf.path);
     }
     return OK;
 }
 
-/* Buffers that old files carry, and the head of a tied model, are known to be superfluous. */
+/* Buffers of old files and the head of a tied model are known to be redundant. */
 static void report_unused(const struct model *m)
 {
     int64_t unused = 0;

@@ -1,4 +1,4 @@
-/* A model directory, perhaps with an adapter: its numbers, its weights' files, and the tensors that programs made of it use. */
+/* A model directory, perhaps with an adapter: its configuration, its weight files, and the tensors that its programs use. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
@@ -23,14 +23,14 @@ struct model {
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights);
 void model_close(struct model *m);
 
-/* The element type that the weights have in their files, as config.json or the files say. */
+/* The element type of the weights in their files, from config.json or the files themselves. */
 enum status model_dtype(const struct model *m, enum dtype *dtype);
 
 /* Where a tensor's numbers come from: the adapter's file, the model's, or NULL for a new pair of LoRA. */
 const struct safetensors_tensor *model_source(const struct model *m, const struct tensor *t);
 
-/* After all programs are built: finds every weight in the files, checks its shape, and lets it stay there where it can be used in
- * place. Weights in the files that no program uses are reported; in an adapter's they are an error. */
+/* After all programs are built: finds every weight in the files, checks its shape, and leaves it mapped if it can be used in
+ * place. Weights that no program uses are reported; in an adapter's file they are an error. */
 enum status model_attach(struct model *m, const struct device_info *device);
 
 /* After engine_prepare: fills the weights that do not stay in their files, trained ones and their masters too. */

@@ -30,7 +30,7 @@ struct value *net_weight(struct net *n, const char *name, bool trained, int rank
     return status == OK ? program_tensor(p, t) : program_fail(p, status);
 }
 
-/* The name of a module below its layer's, or with NET_NO_LAYER by itself. */
+/* The full name of a module: after its layer's, or with NET_NO_LAYER as it is. */
 static const char *module_name(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer)
 {
     return layer < 0 ? name_fill(module, name, 0, 0, "") : name_fill(module, n->family->layer, layer, 0, name);
@@ -51,7 +51,7 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
     return x;
 }
 
-/* A part of a module, "weight" or "bias", of (rows, columns), or (rows) where columns are 0. */
+/* A module's "weight" or "bias" of shape (rows, columns), or (rows) if columns is 0. */
 static struct value *part_of(struct net *n, const char *module, const char *part, bool trained, int64_t rows, int64_t columns)
 {
     char name[NAME_SIZE];
@@ -131,8 +131,8 @@ struct value *net_add(struct net *n, struct value *x, struct value *d)
     return add(&n->program, x, d);
 }
 
-/* Llama 3 stretches slow rotations by `factor`, keeps fast ones, and goes over smoothly between. Steps are rounded to float32
- * where the models' own code rounds. */
+/* Llama 3 stretches slow rotations by `factor`, keeps fast ones, and interpolates between. Intermediate results are rounded to
+ * float32 where the models' own code rounds. */
 static float scaled(const struct rope_config *rope, float frequency)
 {
     if (rope->kind == ROPE_LINEAR)
@@ -195,7 +195,7 @@ static void make_inputs(struct net *n)
     n->dlogits = logits ? program_input(p, "dlogits", ROLE_STATISTIC, 2, n->R, n->config->vocabulary) : NULL;
 }
 
-/* From the gathered states x (R, C) and the head w to losses and, of training, all gradients. */
+/* From the gathered states x (R, C) and the head w to losses and, in training, all gradients. */
 static enum status finish(struct net *n, struct value *x, struct value *w)
 {
     struct program *p = &n->program;

@@ -1,4 +1,4 @@
-/* A net: one program of a model for T token slots, and the vocabulary that families write their forward pass in.
+/* A net: one program of a model for T token slots, and the functions that families write their forward pass with.
  *
  * Programs are keyed by (T, R, S): token slots, rows whose loss or logits are asked for, slots of the key/value cache (0: none).
  * Sequences lie packed in the slots; `first` and `last` bound the keys that each token sees, so that attention never crosses
@@ -11,17 +11,17 @@
 #include "models/family.h"
 #include "ops/loss.h"
 
-/* Of tokens: losses, or logits. Of training: losses and gradients, or gradients from the caller's own gradient of the logits. */
+/* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits. */
 enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
 
-/* What is added to a model, and what of it all is trained. */
+/* What is added to a model, and what is trained. */
 struct tuning {
     const struct adapter_config *lora; /* pairs beside linear layers; NULL: none */
-    bool train;                        /* the pairs, or without them all weights */
-    bool norms;                        /* the norms' weights too, beside the pairs */
+    bool train;                        /* the pairs, or all weights if there are none */
+    bool norms;                        /* the norms' weights besides the pairs */
     enum recompute recompute;
     enum loss_id loss; /* of NET_TRAIN */
-    bool tf32;         /* products of the way forward may round float32 to TF32 */
+    bool tf32;         /* matmuls of the forward pass may round float32 to TF32 */
 };
 
 struct net {
@@ -39,20 +39,20 @@ struct net {
     struct value *targets;         /* (R) of a loss; −1: none */
     struct value *until;           /* (T) of training: the last token that sees this one */
     struct value *order;           /* (T) of a trained embedding: slots sorted by id; else NULL */
-    struct loss_inputs of_loss; /* of NET_TRAIN: what the loss knows of each row (ops/loss.h); what it does not ask for is NULL */
-    struct value *dlogits;      /* (R, V) of NET_TRAIN_LOGITS */
+    struct loss_inputs of_loss;    /* of NET_TRAIN: the loss's inputs by row (ops/loss.h); NULL where it has none */
+    struct value *dlogits;         /* (R, V) of NET_TRAIN_LOGITS */
     struct value *sequence, *draw; /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
-    int64_t dropouts;              /* so far: each has its own random numbers */
+    int64_t dropouts;              /* so far: each draws its own random numbers */
     struct value *table;           /* rotary cosines and sines */
     struct value *result;          /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
-/* Builds the whole program. The net is at a fixed address from then on, until net_free. */
+/* Builds the whole program. From then on until net_free the net must not move. */
 enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
                       const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S);
 void net_free(struct net *n);
 
-/* What families use. A module's name stands below its layer's ("self_attn.q_proj"), or is whole with NET_NO_LAYER. */
+/* What families use. A module's name is relative to its layer ("self_attn.q_proj"), or whole with NET_NO_LAYER. */
 enum { NET_NO_LAYER = -1 };
 struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
 struct value *net_embedding(struct net *n);
@@ -64,10 +64,10 @@ struct value *net_attention(struct net *n, struct value *q, struct value *k, str
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d);
 
-/* A weight of this full name, in the run's type; `trained` ones get a gradient. For what is built beside families. */
+/* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 
-/* The tensor of rotary frequencies, and the numbers that belong in it (head_size / 2). */
+/* The tensor of rotary frequencies, and its head_size / 2 numbers. */
 #define NET_FREQUENCIES "rope.frequencies"
 void net_frequencies(const struct model_config *config, float *out);
 

@@ -4,7 +4,7 @@
  *     m = beta1 · m + (1 − beta1) · g',  v = beta2 · v + (1 − beta2) · g'²
  *     w −= lr / control[3] · m / (sqrt(v) / control[4] + eps),  copy = w,  g = 0
  *
- * ops/update.h says what the operands are.
+ * The operands are in ops/update.h.
  */
 #include "ops/update.h"
 

@@ -1,4 +1,4 @@
-/* add: y = x + d, in x's element type; the residual stream is wider than what is added to it in 16-bit runs. */
+/* add: y = x + d, in x's element type; in 16-bit runs the residual stream is wider than what is added to it. */
 #include "ops/op.h"
 
 enum { X, D, INPUTS };

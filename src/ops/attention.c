@@ -1,9 +1,9 @@
 /* attention: y[t] = Σ softmax(scale · q[t]·k[s]) · v[s] over the keys s = first[t] … last[t].
  *
  * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
- * h / (H / K). The T × S scores never exist: a tile of queries walks over tiles of keys, keeping the running maximum m, the
- * sum of exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the way back.
- * With few queries there is too little to share in a tile: decoding takes the way of attention_split.h.
+ * h / (H / K). The T × S scores are never stored: a tile of queries loops over tiles of keys, keeps the running maximum m, the
+ * sum of exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the backward
+ * pass. With few queries there is too little to share in a tile: decoding uses attention_split.h.
  */
 #include "ops/attention_split.h"
 #include "ops/attention_tile.h"
@@ -12,13 +12,13 @@ enum { Q, K, V, FIRST, LAST, UNTIL };
 enum { Y, LSE };
 enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_OPERANDS };
 
-struct rows { /* a tile of queries in work */
+struct rows { /* the tile of queries that is being computed */
     int64_t count, width;
     real q[TILE_Q * HEAD_MAX], y[TILE_Q * HEAD_MAX], score[TILE_Q * TILE_K];
     real max_score[TILE_Q], sum[TILE_Q];
 };
 
-/* Turns the scores of one query into weights relative to its running maximum; rescales what it has summed so far. */
+/* Turns the scores of one query into weights relative to its running maximum; rescales the sums so far. */
 static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, int64_t end)
 {
     real *score = rows->score + i * TILE_K, max_score = rows->max_score[i];

@@ -1,10 +1,9 @@
-/* attention_bwd: the way back through attention, for packed batches (keys and queries are the same tokens, last[t] = t).
+/* attention_bwd: the backward pass of attention, for packed batches (keys and queries are the same tokens, last[t] = t).
  *
- * With P = exp(scale · q·k − lse) remade tile by tile, and delta[t] = Σ dy·y of a query's head:
+ * With P = exp(scale · q·k − lse) recomputed tile by tile, and delta[t] = Σ dy·y of a query's head:
  *     dS = P · (dy·v − delta) · scale     dq = Σ dS · k     dk = Σ dS · q     dv = Σ P · dy
- * Three kernels: delta by query; dq by tiles of queries, walking over keys; dk and dv by tiles of keys, walking over the
- * queries that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one
- * order.
+ * Three kernels: delta by query; dq by tiles of queries, looping over keys; dk and dv by tiles of keys, looping over the queries
+ * that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
  */
 #include "ops/attention_tile.h"
 

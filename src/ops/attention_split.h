@@ -1,9 +1,8 @@
 /* Attention for a few queries over many keys: decoding.
  *
- * The keys are cut into parts of SPLIT_KEYS. One piece of work is one part for one query's heads that share a kv-head, so that
- * keys and values are read once and all cores have work; it leaves the maximum m, the sum of exponentials and the weighted sum
- * of values of its part. A second kernel puts the parts together in order. Which parts there are depends on the cache's size
- * alone.
+ * The keys are split into parts of SPLIT_KEYS. A row of the first kernel's grid is one part for the heads of one query that share
+ * a kv-head, so that keys and values are read once and all cores have work. It stores the part's maximum m, sum of exponentials
+ * and weighted sum of values. A second kernel joins the parts in order. The number of parts depends on the cache's size alone.
  */
 #ifndef OPS_ATTENTION_SPLIT_H
 #define OPS_ATTENTION_SPLIT_H
@@ -32,7 +31,7 @@ static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *k
                                        int64_t D, enum dtype dt)
 {
     int64_t whole = D / LANES * LANES, last = at + (count - 1) * step;
-    for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which nobody reads */
+    for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which is not read */
         int64_t k0 = at + j * step;
         int64_t k1 = min(k0 + step, last), k2 = min(k1 + step, last), k3 = min(k2 + step, last);
         vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
@@ -86,7 +85,7 @@ static ALWAYS_INLINE void split_values(real *y, const real *weight, const void *
     }
 }
 
-/* Turns scores into exp(score − m); returns their sum and m. */
+/* Turns scores into exp(score − m), m their maximum; returns their sum and m. */
 static ALWAYS_INLINE real split_soften(real *score, int64_t count, real *max_score)
 {
     real m = score[0], lane[LANES] = {0}, sum = 0;
@@ -144,7 +143,7 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
             max_score = part[p * rows * (D + 2) + D];
     for (int64_t p = 0; p < parts; p++) {
         const real *from = part + p * rows * (D + 2);
-        if (from[D + 1] == 0) /* not seen; a NaN passes on */
+        if (from[D + 1] == 0) /* not seen; a NaN is not skipped */
             continue;
         real weight = real_exp(from[D] - max_score);
         sum += weight * from[D + 1];
@@ -167,7 +166,7 @@ static const struct kernel split_kernel = {SIGNATURE_attention_split, .host = sp
 static const struct kernel join_kernel = {SIGNATURE_attention_join, .host = split_join_body, .group = 64, .rows = 1,
                                           .defines = DEFINE(SPLIT_KEYS)};
 
-/* Lowers an attention node. `split` is the first kernel's operands but for its parts, `join` the second's. */
+/* Lowers an attention node. `split` has the first kernel's operands, `join` the second's, both without the parts. */
 static inline enum status split_lower(struct lowering *l, const struct node *n, struct value *split[SPLIT_OPERANDS],
                                       struct value *join[JOIN_OPERANDS])
 {

@@ -1,4 +1,4 @@
-/* What attention's two directions share: tiles of queries and keys in fast memory, and the product of two tiles.
+/* What the forward and backward pass of attention share: tiles of queries and keys in fast memory, and the product of two tiles.
  *
  * Tiles are float (double in the reference) whatever the storage is; rows are padded with zeros to a whole number of vectors.
  */
@@ -34,7 +34,7 @@ static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, in
     }
 }
 
-/* The same, transposed: tile[d][i], TILE_K wide. */
+/* The same transposed: tile[d][i], TILE_K columns. */
 static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_t begin, int64_t count, int64_t heads,
                                                int64_t head, int64_t D, enum dtype dt)
 {

@@ -1,4 +1,4 @@
-/* bias: y = x + b, the same b (C) for every row. Way back: db += the sum of dy over rows, in row order. */
+/* bias: y = x + b, the same b (C) for every row. Backward: db += the sum of dy over rows, in row order. */
 #include "ops/op.h"
 
 enum { X, B, INPUTS };
@@ -70,7 +70,7 @@ const struct op OP(bias) = {
     .examples = examples,
 };
 
-/* --- the way back ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_DY, BWD_DB };
 enum { BWD_DB_AFTER };

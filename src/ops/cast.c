@@ -28,7 +28,7 @@ static enum status shape(struct program *p, struct node *n)
     return program_status(p);
 }
 
-/* `like` gives its type alone: it is no operand, and need not be alive. */
+/* Only the type of `like` is used: it is not an operand, and need not be alive. */
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct value *values[] = {[CAST_X] = n->in[X], [CAST_Y] = n->out[Y]};
@@ -37,7 +37,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, gradient_of(n, Y)); /* which casts it back */
+    return gradient_add(p, n, X, gradient_of(n, Y)); /* which casts to the type of x */
 }
 
 static struct value *build(struct program *p, const int64_t *d)

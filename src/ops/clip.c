@@ -1,11 +1,11 @@
-/* clip: what the optimizer does with the gradient sums of a step, decided where the sums are, so that the host need not wait.
+/* clip: the clipping factor and corrections of an optimizer step, computed on the device so that the host need not wait.
  *
  *     norm = sqrt(Σ parts) / divisor          of the divided gradient
  *     factor = min(1, most / (norm + 1e-6))   as PyTorch clips; 1 if most, the largest norm, is 0
  *     control = {factor / divisor, norm, 1, 1 − beta1^t, sqrt(1 − beta2^t)}, t = count[0] += 1
  *
  * A norm that is not finite, or a divisor that is not above 0, skips the step: control[0] and control[2] are 0 and count[1] += 1
- * instead. divisor, most and the betas' logarithms are in hyper (enum step_number). Nothing flows back.
+ * instead. divisor, most and the betas' logarithms are in hyper (enum step_number). The op has no gradient.
  */
 #include "ops/op.h"
 
@@ -13,7 +13,7 @@ enum { PARTS, HYPER, COUNT, INPUTS };
 enum { CONTROL, COUNT_AFTER };
 enum { P };
 
-/* Σ with the rounding errors carried along (Kahan): there may be many thousand parts. */
+/* Σ with compensated rounding errors (Kahan): there may be many thousand parts. */
 static ALWAYS_INLINE real careful_sum(const real *x, int64_t count)
 {
     real sum = 0, lost = 0;

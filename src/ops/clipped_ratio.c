@@ -4,7 +4,7 @@
  *     loss[r] = −min(ratio · A[r], clip(ratio, 1 − settings[0], 1 + settings[1]) · A[r])
  *     dnll[r] = 1 / n · Σ weights · A · ratio over the rows of the sequence that are not clipped, n of all its rows
  *
- * ops/loss.h says what the operands are.
+ * The operands are in ops/loss.h.
  */
 #include "ops/loss.h"
 #include "ops/op.h"
@@ -16,7 +16,7 @@ static ALWAYS_INLINE bool clips(real ratio, real advantage, const real *settings
     return advantage > 0 ? ratio > 1 + settings[1] : ratio < 1 - settings[0];
 }
 
-/* What the rows [first, end) have in common: their ratio, and dnll. */
+/* What the rows [first, end) share: their ratio, and dnll. */
 static ALWAYS_INLINE real find_ratio(const struct call *c, int64_t first, int64_t end, real *dnll)
 {
     const real *nll = c->data[LOSS_NLL], *old = c->data[LOSS_OLD], *advantages = c->data[LOSS_ADVANTAGES];
@@ -62,7 +62,7 @@ static enum status shape(struct program *p, struct node *n)
     return program_status(p);
 }
 
-/* The same op once more, with the gradient that arrives as weights. */
+/* The same op once more, with the incoming gradient as weights. */
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *in[LOSS_INPUTS];

@@ -1,8 +1,9 @@
-/* dropout: y[t, c] = x[t, c] / (1 − p) with probability 1 − p, else 0. Way back: the same op on dy.
+/* dropout: y[t, c] = x[t, c] / (1 − p) with probability 1 − p, else 0. Backward: the same op on dy.
  *
- * What is kept is a function of what an element is, not of where it lies: Philox with the key seed + id · 0x9E3779B97F4A7C15 and
- * the counter {c / 4, position, sequence, step} draws the channels c / 4 · 4 … + 3, and a channel stays iff its number in [0, 1)
- * is at least p. So a sequence gets the same draws in any micro-batch, for any number of threads, and when it is recomputed.
+ * Whether an element is kept depends on its token and channel, not on its place in memory: Philox with the key
+ * seed + id · 0x9E3779B97F4A7C15 and the counter {c / 4, position, sequence, step} draws the channels c / 4 · 4 … + 3, and a
+ * channel is kept iff its number in [0, 1) is at least p. So a sequence gets the same draws in any micro-batch, with any number
+ * of threads, and when it is recomputed.
  */
 #include "base/rng.h"
 #include "ops/op.h"

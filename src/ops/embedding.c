@@ -1,8 +1,8 @@
 /* embedding: y[t] = w[ids[t]], rows of a table.
  *
- * Way back: dw[v] += Σ dy[t] over the tokens t with ids[t] = v. `order` lists the slots sorted by id (equal ids in token order),
- * so that one row of the grid sums one id's run in a fixed order and no two write the same row. One id may be left out: models
- * that name a padding token are trained so elsewhere.
+ * Backward: dw[v] += Σ dy[t] over the tokens t with ids[t] = v. `order` lists the slots sorted by id (equal ids in token order),
+ * so that one row of the grid sums one id's run in a fixed order and no two write the same row. One id may get no gradient:
+ * PyTorch trains models with a padding token that way.
  */
 #include "ops/op.h"
 
@@ -71,7 +71,7 @@ static struct value *build_stored(struct program *p, const int64_t *d)
     return embedding(p, program_input(p, "ids", ROLE_INDEX, 1, d[0]), example_weight(p, d[3], d[2], d[1]), NULL, -1);
 }
 
-/* The order by counting: quadratic, and right by its shortness. */
+/* The order by counting: quadratic, but short enough to be clearly right. */
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
 {
     if (strcmp(input, "ids") != 0 && strcmp(input, "order") != 0) {
@@ -113,7 +113,7 @@ const struct op OP(embedding) = {
     .examples = examples,
 };
 
-/* --- the way back ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_IDS, BWD_ORDER, BWD_DY, BWD_DW };
 enum { BWD_DW_AFTER };

@@ -1,4 +1,4 @@
-/* expand: rows of a weight that is stored in parts, as numbers of the run's type. */
+/* expand: rows of a weight that is stored in parts, as numbers in the run's type. */
 #include "ops/op.h"
 
 enum { W };

@@ -1,6 +1,6 @@
 /* gather_rows: y[r] = x[rows[r]], and zeros where rows[r] is −1: the rows of a packed batch that have a loss.
  *
- * Way back (scatter_rows): dx is zero but for dx[rows[r]] = dy[r]; no row is named twice, so no two writes meet.
+ * Backward (scatter_rows): dx is zero except dx[rows[r]] = dy[r]; no row occurs twice, so no two writes collide.
  */
 #include "ops/op.h"
 
@@ -37,7 +37,7 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, X, NODE_WITH(p, scatter_rows, (double)n->size[T], gradient_of(n, Y), n->in[ROWS]));
 }
 
-/* Every third row, the last one absent where there is more than one. */
+/* Every third row; the last one is −1 if there is more than one. */
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
 {
     (void)input;
@@ -77,7 +77,7 @@ const struct op OP(gather_rows) = {
     .examples = examples,
 };
 
-/* --- the way back ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 enum { BWD_DY, BWD_ROWS, BWD_INPUTS };
 enum { BWD_DX };

@@ -1,7 +1,7 @@
-/* linear: y = x · wᵀ, x (T, in), w (out, in). Every product belongs to the device's engine, or to what w is stored in
- * (ops/weight.h).
+/* linear: y = x · wᵀ, x (T, in), w (out, in). The device's engine computes every product, or the kernels of the type that w is
+ * stored in (ops/weight.h).
  *
- * Way back: dx = dy · w and dw += dyᵀ · x, the latter only where w is trained: frozen weights cost one product, not two.
+ * Backward: dx = dy · w and dw += dyᵀ · x, the latter only if w is trained: frozen weights cost one product, not two.
  *
  * linear_add: y += x · wᵀ, in the memory of an activation that another op made.
  */
@@ -28,7 +28,7 @@ static enum status lower(struct lowering *l, const struct node *n)
     return lower_product(l, n->in[X], n->in[W], false, n->out[Y]);
 }
 
-/* The way back of a product of the inputs x and w, whose result's gradient is dy. */
+/* The gradients of a product of the inputs x and w, from its result's gradient dy. */
 static enum status add_gradients(struct program *p, const struct node *n, int x, int w, struct value *dy)
 {
     if (dy && dy->dtype != n->in[x]->dtype) /* wide results in a 16-bit run */
@@ -141,7 +141,7 @@ static enum status lower_add(struct lowering *l, const struct node *n)
     return lower_gemm(l, n->in[ADD_X], false, n->in[ADD_W], true, n->out[Y], true);
 }
 
-/* y before and y after are one value, and so are their gradients: nothing is added for y. */
+/* The old and the new y share one gradient: nothing is added for y. */
 static enum status gradient_of_add(struct program *p, const struct node *n)
 {
     return add_gradients(p, n, ADD_X, ADD_W, program_view_as(p, gradient_of(n, Y), 2, n->out[Y]->shape));

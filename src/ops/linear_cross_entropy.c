@@ -1,9 +1,10 @@
 /* linear_cross_entropy: loss[r] = log Σ exp(z) − z[target], z = x[r] · wᵀ over a vocabulary of V; 0 where the target is −1.
  *
- * The logits of all rows never exist: rows go through in chunks that share one piece of scratch. The way back keeps nothing of
- * the way there: it makes the logits of a chunk, lse and the loss, and dz = dloss · (exp(z − lse) − onehot), dx = dz · w,
- * dw += dzᵀ · x. Training, which knows dloss beforehand, runs it alone and so makes the logits once. linear_loss_bwd does the
- * same for any other loss by row (ops/loss.h): what it asks of the logits of a chunk, its op answers before they are used up.
+ * The logits of all rows never exist at once: rows are computed in chunks that share one piece of scratch. The backward pass
+ * keeps nothing from the forward pass: it computes the logits of a chunk, lse and the loss, then dz = dloss · (exp(z − lse) −
+ * onehot), dx = dz · w, dw += dzᵀ · x. Training knows dloss beforehand, so it runs the backward pass alone and computes the
+ * logits once. linear_loss_bwd does the same for any other loss by row (ops/loss.h), whose op runs on each chunk before its
+ * logits are overwritten.
  */
 #include "ops/loss.h"
 #include "ops/op.h"
@@ -36,8 +37,8 @@ static ALWAYS_INLINE real sum_block(const real *z, int64_t count)
     return sum;
 }
 
-/* The exponentials of the row's logits below the largest one go to `to`, block by block: where the logits are, or every block to
- * the same place. Returns their sum, in blocks: one float32 sum over a whole vocabulary would lose the small terms. */
+/* Writes exp(z − most) of a row's logits to `to`, block by block: in place of the logits, or every block to the same place.
+ * Returns the sum of the blocks' sums: one float32 sum over a whole vocabulary would lose the small terms. */
 static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real most, real *to, bool in_place)
 {
     real total = 0;
@@ -68,7 +69,7 @@ static ALWAYS_INLINE real largest(const real *z, int64_t count)
     return most;
 }
 
-/* One row of the grid is one row of logits, which stay as they are. */
+/* One row of the grid is one row of logits, which is not changed. */
 enum { ROW_Z, ROW_TARGETS, ROW_LOSS, ROW_OPERANDS };
 
 KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64_t begin, int64_t end)
@@ -182,15 +183,23 @@ const struct op OP(linear_cross_entropy) = {
     .examples = examples,
 };
 
-/* --- the way back ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
 
-enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW, BWD_OLD, BWD_ADVANTAGES, BWD_SETTINGS }; /* from old on: of another loss */
+enum {
+    BWD_X,
+    BWD_W,
+    BWD_TARGETS,
+    BWD_DLOSS,
+    BWD_DW,
+    BWD_OLD,
+    BWD_ADVANTAGES,
+    BWD_SETTINGS
+}; /* from old on: of linear_loss_bwd */
 enum { BWD_DX, BWD_LOSS };
-enum { BWD_OP }; /* number: which op makes that loss */
+enum { BWD_OP }; /* number: the loss's op */
 
 /* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit,
- * because what they add up to beyond it points the same way in every row and does not average out in the weights' gradients.
- * The logits are used up. */
+ * because the excess has the same sign in every row and does not average out in the weights' gradients. Overwrites the logits. */
 enum { ROW_BWD_Z, ROW_BWD_TARGETS, ROW_BWD_DLOSS, ROW_BWD_DZ, ROW_BWD_LOSS, ROW_BWD_OPERANDS };
 
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
@@ -201,7 +210,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
         real *z = (real *)c->data[ROW_BWD_Z] + r * vocabulary, most = largest(z, vocabulary);
-        real target = targets[r] < 0 ? 0 : z[targets[r]] - most; /* dz may lie where z does */
+        real target = targets[r] < 0 ? 0 : z[targets[r]] - most; /* dz may be in the memory of z */
         real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[ROW_BWD_DLOSS])[r];
         real total = exponentials(z, vocabulary, most, z, true), share = 1 / total;
         loss[r] = targets[r] < 0 ? 0 : real_log(total) - target;
@@ -240,7 +249,7 @@ static enum status shape_bwd(struct program *p, struct node *n)
     return program_status(p);
 }
 
-/* Another loss than nll itself, of the rows [r, r + rows), from nll and into dnll. */
+/* The loss's op on the rows [r, r + rows): from nll to the losses and dnll. */
 static enum status lower_loss(struct lowering *l, const struct node *n, int64_t r, int64_t rows, struct value *nll,
                               struct value *dnll)
 {
@@ -265,7 +274,7 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
     int64_t chunk = chunk_rows(n->size[R], n->size[V]);
     enum dtype type = p->types[ROLE_ACTIVATION];
     bool other = n->in_count > BWD_OLD;
-    struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, of another loss */
+    struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, if the loss has an op */
     for (int i = 0; i < 2 && other; i++)
         made[i] = program_scratch(p, p->types[ROLE_STATISTIC], 1, SHAPE(chunk));
     struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
@@ -312,7 +321,7 @@ static const struct op_example examples_bwd[] = {
     {0},
 };
 
-/* Ratios on both sides of where they are clipped. */
+/* Ratios on both sides of the clipping limits. */
 static double adjust_loss(const char *input, int64_t index, double random)
 {
     return !strcmp(input, "settings")  ? 0.2 + 0.1 * (double)index

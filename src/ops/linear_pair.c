@@ -1,6 +1,7 @@
-/* linear_pair: y1 = x · w1ᵀ and y2 = x · w2ᵀ: gate and up, K and V. Of weights in parts it may be one launch, which reads x once.
+/* linear_pair: y1 = x · w1ᵀ and y2 = x · w2ᵀ: gate and up, K and V. For weights in parts it may be one launch, which reads x
+ * once.
  *
- * Way back: the sum of both products' dx, and each one's dw where it is trained.
+ * Backward: the sum of both products' dx, and dw of each weight that is trained.
  */
 #include "ops/op.h"
 
@@ -49,7 +50,7 @@ static struct value *build(struct program *p, const int64_t *d)
     return linear_pair(p, x, example_weight(p, d[4], d[2], d[1]), example_weight(p, d[4], d[3], d[1]));
 }
 
-/* Both gradients reach x. */
+/* x gets the gradients of both products. */
 static struct value *sum_of(struct program *p, struct value *y)
 {
     return y ? add(p, y, y->producer->out[1]) : NULL;

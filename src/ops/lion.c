@@ -1,9 +1,9 @@
-/* lion: one step of Lion (Chen et al., 2023, arXiv 2302.06675), which goes by signs and keeps one mean:
+/* lion: one step of Lion (Chen et al., 2023, arXiv 2302.06675), which steps by signs and keeps one mean:
  *
  *     w −= lr · decay · w
  *     w −= lr · sign(beta1 · m + (1 − beta1) · g'),  m = beta2 · m + (1 − beta2) · g',  copy = w,  g = 0
  *
- * ops/update.h says what the operands are.
+ * The operands are in ops/update.h.
  */
 #include "ops/update.h"
 

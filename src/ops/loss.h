@@ -1,8 +1,8 @@
 /* Losses: the table of losses.def, and what their ops have in common.
  *
- * A loss's op gets, of each row, nll = −log p(target), how much its loss counts, the log-probability that its target had when it
- * was drawn or has in a reference, and an advantage; settings of the loss as a whole; and by sequence {first, end} of the rows
- * that belong together, of which a row is one. It gives the loss of each row and d(Σ weights · loss) / d nll.
+ * A loss's op gets, for each row, nll = −log p(target), the weight of its loss, the old log-probability of its target (when it
+ * was drawn, or of a reference model), and an advantage. It also gets the settings of the loss and, by sequence, the rows {first,
+ * end} of each row's sequence. It outputs the loss of each row and d(Σ weights · loss) / d nll.
  */
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
@@ -29,7 +29,7 @@ struct loss {
     int op; /* −1: none, the loss is nll itself */
 };
 
-/* By its number. */
+/* A loss by its id. */
 static inline const struct loss *loss_of(enum loss_id id)
 {
     enum { BY_ROW, BY_SEQUENCE, OP_ITSELF = -1 };
@@ -41,7 +41,7 @@ static inline const struct loss *loss_of(enum loss_id id)
     return &table[id];
 }
 
-/* By its name; fails if there is none. */
+/* A loss by its name; fails if there is none. */
 static inline enum status loss_find(const char *name, enum loss_id *id)
 {
     for (int i = 0; i < LOSS_COUNT; i++)
@@ -49,10 +49,10 @@ static inline enum status loss_find(const char *name, enum loss_id *id)
             *id = (enum loss_id)i;
             return OK;
         }
-    return fail(ERR_ARGUMENT, "there is no loss '%.60s': src/ops/losses.def has them all", name);
+    return fail(ERR_ARGUMENT, "there is no loss '%.60s': src/ops/losses.def lists them", name);
 }
 
-/* What is known of the rows beside their targets; only weights, where the loss has no op. */
+/* The inputs of rows besides their targets; only weights if the loss has no op. */
 struct loss_inputs {
     struct value *weights, *old, *advantages, *settings;
     struct value *rows; /* by sequence; else NULL */

@@ -5,7 +5,7 @@
 #include "format/nf4.h"
 #include "ops/op.h"
 
-#define TILE_N WEIGHT_TILE /* columns of a result that a work-group makes */
+#define TILE_N WEIGHT_TILE /* columns of a result that a work-group computes */
 
 #ifdef REAL_DOUBLE
 #define real_fma fma
@@ -15,7 +15,7 @@
 
 enum { PACKED, CODES, SCALES, MAP, PARTS };
 
-/* FMA with 0 is a product that is rounded before the sum is, as on every device and in bitsandbytes. */
+/* FMA with 0 rounds the product before the sum, as on every device and in bitsandbytes. */
 static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {
     const int32_t *ids = c->data[EXPAND_IDS];

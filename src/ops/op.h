@@ -1,15 +1,15 @@
 /* What every op file includes: programs, lowering, arithmetic, and the tables of examples that the tests run.
  *
- * Whatever an op finds by an index has a name in an enum at the top of its file, or of its part of the file:
+ * Every index that an op uses has a name in an enum at the top of its file, or of its part of the file:
  *
- *     enum { X, G, INPUTS };   inputs, as in op->inputs, and how many there are
- *     enum { Y, R };           outputs, as in op->outputs; what an input has become is X_AFTER
+ *     enum { X, G, INPUTS };   inputs, as in op->inputs, and their number
+ *     enum { Y, R };           outputs, as in op->outputs; an input updated in place is X_AFTER
  *     enum { T, C };           sizes: node->size, and dim of a call
  *     enum { EPS };            numbers: node->number, and number of a call
  *
- * The kernel of an op without `lower` has the node's operands: the inputs, then the outputs that have memory of their own. An
- * input is c->data[X] there, an output c->data[INPUTS + Y]. A kernel that gets other operands names all of them, with its
- * own prefix, in the order of its signature, and its launch is made with the same names:
+ * The kernel of an op without `lower` has the node's operands: the inputs, then the outputs that have their own memory. An input
+ * is c->data[X] there, an output c->data[INPUTS + Y]. A kernel with other operands names all of them, with its own prefix, in the
+ * order of its signature, and its launch uses the same names:
  *
  *     enum { SUM_PART, SUM_DG, SUM_OPERANDS };
  *     struct value *values[] = {[SUM_PART] = part, [SUM_DG] = n->in[BG_DG]};
@@ -38,8 +38,8 @@ enum { EXAMPLE_AXES = 6, EXAMPLE_VALUES = 12 };
 #define UPTO(n) (-(n))
 
 /* Cases of an op: every combination of the axes' values (each list ends with 0; {UPTO(n)} is 1 … n). `build` makes the op on
- * fresh inputs named as in op->inputs; float inputs get random numbers (those named w divided by the root of their last
- * dimension), which `adjust` may turn into what makes sense, whole numbers come from `fill`. */
+ * new inputs named as in op->inputs. Float inputs get random numbers (those named w divided by the root of their last dimension),
+ * which `adjust` may change into valid ones. Integers come from `fill`. */
 struct op_example {
     struct value *(*build)(struct program *p, const int64_t *d);
     void (*fill)(const char *input, int32_t *to, int64_t count, const int64_t *d);
@@ -48,7 +48,7 @@ struct op_example {
         const char *name;
         int64_t values[EXAMPLE_VALUES];
     } axes[EXAMPLE_AXES];
-    bool forward_only; /* no gradient to check, or too large for it */
+    bool forward_only; /* no gradient to check, or too large to check it */
     float scale;       /* of the random numbers; 0: 1 */
 };
 

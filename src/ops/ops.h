@@ -1,4 +1,4 @@
-/* The ops as functions on values: what models are written in. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
+/* The ops as functions on values, with which models are written. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
  * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. The w of
  * linear, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weight.h). */
 #ifndef OPS_OPS_H
@@ -58,13 +58,13 @@ static inline struct value *linear_wide(struct program *p, struct value *x, stru
     return NODE_WITH(p, linear, 1, x, w);
 }
 
-/* y + x · wᵀ in the memory of y (T, out), which must not be read for its old content afterwards. */
+/* y + x · wᵀ in the memory of y (T, out), whose old content must not be read afterwards. */
 static inline struct value *linear_add(struct program *p, struct value *y, struct value *x, struct value *w)
 {
     return NODE(p, linear_add, y, x, w);
 }
 
-/* x · w1ᵀ and x · w2ᵀ, whose numbers of rows may differ; the second result is ->producer->out[1]. */
+/* x · w1ᵀ and x · w2ᵀ, where w1 and w2 may differ in rows; the second result is ->producer->out[1]. */
 static inline struct value *linear_pair(struct program *p, struct value *x, struct value *w1, struct value *w2)
 {
     return NODE(p, linear_pair, x, w1, w2);
@@ -113,8 +113,9 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
     return NODE(p, swiglu, gate, up);
 }
 
-/* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T): what a token is;
- * draw (4): seed (low, high), step, unused; id: of this place in the program, below 2^31. Equal ones draw alike. */
+/* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T) identify a token;
+ * draw (4) is seed (low, high), step, unused; id, below 2^31, is this place in the program. The same of all these draw the same.
+ */
 static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
                                     struct value *draw, double probability, int64_t id)
 {
@@ -128,7 +129,7 @@ static inline struct value *gather_rows(struct program *p, struct value *x, stru
     return NODE(p, gather_rows, x, rows);
 }
 
-/* Puts the rows of x (T, K, D) at slots (T) of cache (S, K, D), which it returns. A slot of -1 is skipped. */
+/* Writes the rows of x (T, K, D) to slots (T) of cache (S, K, D), which it returns. A slot of -1 is skipped. */
 static inline struct value *cache_write(struct program *p, struct value *cache, struct value *x, struct value *slots)
 {
     return NODE(p, cache_write, cache, x, slots);
@@ -140,28 +141,28 @@ static inline struct value *linear_cross_entropy(struct program *p, struct value
     return NODE(p, linear_cross_entropy, x, w, targets);
 }
 
-/* Such losses and their gradients at once, for dloss (R): dx, whose producer's second output is the loss; adds to dw unless that
- * is NULL. */
+/* The same losses and their gradients for dloss (R) in one pass: returns dx, whose producer's second output is the loss, and adds
+ * to dw unless that is NULL. */
 static inline struct value *linear_cross_entropy_both(struct program *p, struct value *x, struct value *w, struct value *targets,
                                                       struct value *dloss, struct value *dw)
 {
     return NODE(p, linear_cross_entropy_bwd, x, w, targets, dloss, dw);
 }
 
-/* The sums of squares of each 16384 elements of g (N). */
+/* The sum of squares of every 16384 elements of g (N). */
 static inline struct value *squared_sum(struct program *p, struct value *g)
 {
     return NODE(p, squared_sum, g);
 }
 
-/* What an optimizer's step is told by the host, in memory of the device, so that each step can have others. */
+/* The numbers that the host gives an optimizer's step, in device memory, so that they can change from step to step. */
 enum step_number {
     STEP_DIVISOR,  /* the weight of all losses in the gradient sums */
     STEP_MAX_NORM, /* 0: no clipping */
     STEP_LOG_BETA1,
     STEP_LOG_BETA2,
     STEP_BETA1,
-    STEP_REST1, /* 1 − beta1, which float32 cannot take from a rounded beta1 */
+    STEP_REST1, /* 1 − beta1, rounded once: in float32, beta1 is rounded already */
     STEP_BETA2,
     STEP_REST2,
     STEP_EPSILON,
@@ -183,7 +184,7 @@ static inline void step_numbers(double to[STEP_NUMBERS], double divisor, double 
 }
 
 /* From parts (P), hyper (STEP_NUMBERS) and count = {updates, skipped steps}, which it advances: the control (5) of an optimizer's
- * op. Those are called by the table of optimizers (train/optimizer.c), all with the same inputs (ops/update.h). */
+ * op. The table of optimizers (train/optimizer.c) names those ops; all have the same inputs (ops/update.h). */
 static inline struct value *clip(struct program *p, struct value *parts, struct value *hyper, struct value *count)
 {
     return NODE(p, clip, parts, hyper, count);

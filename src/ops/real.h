@@ -1,5 +1,5 @@
 /* Arithmetic for op bodies. Each op file is built twice: once with float as `real` for the library, once with double
- * (REAL_DOUBLE) as the tests' reference. Elements are read and written as `real`, whatever they are stored as.
+ * (REAL_DOUBLE) as the tests' reference. Elements are read and written as `real`, whatever their storage type.
  *
  * A body is written once over an element type `dt` and forced inline; SPECIALISE calls it with that type as a constant, so
  * that the compiler makes one loop for each type. KERNEL_BODY makes a copy for each vector width of the processor.
@@ -15,7 +15,7 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* Before a loop whose rounds are independent although its arrays may be the same ones (an op in place). */
+/* Before a loop whose iterations are independent although its arrays may be the same (an op in place). */
 #ifdef HONE_SANITIZED
 #define INDEPENDENT
 #elif defined(__clang__)
@@ -110,7 +110,7 @@ static ALWAYS_INLINE real real_exp(real x)
 
 #endif
 
-/* A few numbers side by side; the compiler maps them to the vector registers that there are. */
+/* A vector of numbers; the compiler maps it to the vector registers of the processor. */
 enum { LANES = 16 };
 typedef real vec __attribute__((vector_size(LANES * sizeof(real))));
 

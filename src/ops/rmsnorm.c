@@ -1,6 +1,6 @@
 /* rmsnorm: y = g · x · r with r = 1 / sqrt(mean(x²) + eps), over rows of C channels.
  *
- * Keeps r of each row for the way back. With x̂ = r·x and u = g·dy:
+ * Keeps r of each row for the backward pass. With x̂ = r·x and u = g·dy:
  *     dx = r · (u − x̂ · mean(x̂·u))
  *     dg += Σ over rows of x̂·dy, in two stages of fixed order
  */

@@ -3,8 +3,8 @@
  *     y[i]       = x[i] · cos − x[i + D/2] · sin
  *     y[i + D/2] = x[i + D/2] · cos + x[i] · sin
  *
- * Way back: the rotation by the opposite angle. rope_table makes the cosines and sines once for all layers and heads; its
- * angle is a float32 product in every run, as the models were trained with.
+ * Backward: the rotation by the opposite angle. rope_table computes the cosines and sines once for all layers and heads; its
+ * angle is a float32 product in every run, as in the models' training.
  */
 #include "ops/op.h"
 
@@ -67,7 +67,7 @@ const struct op OP(rope_table) = {
 
 enum { X, TABLE, INPUTS };
 enum { Y };
-enum { SIGN }; /* number: 1 forward, −1 back */
+enum { SIGN }; /* number: 1 forward, −1 backward */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {

@@ -1,4 +1,4 @@
-/* scale: y = s · x. Way back: dx = s · dy. */
+/* scale: y = s · x. Backward: dx = s · dy. */
 #include "ops/op.h"
 
 enum { X, INPUTS };

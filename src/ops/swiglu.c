@@ -1,6 +1,6 @@
 /* swiglu: y = silu(gate) · up with silu(a) = a · σ(a), element by element.
  *
- * Way back, with s = σ(gate): dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s.
+ * Backward, with s = σ(gate): dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s.
  */
 #include "ops/op.h"
 
@@ -83,7 +83,7 @@ const struct op OP(swiglu) = {
     .examples = examples,
 };
 
-/* --- the way back ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
 
 static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
 {

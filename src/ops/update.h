@@ -1,9 +1,9 @@
-/* What the ops of optimizers share: operands, the walk over groups of parameters, and examples.
+/* What the ops of optimizers share: operands, the loop over groups of parameters, and examples.
  *
- * Such an op updates flat arrays in place: the weights w by the gradient sums g, which it zeroes, its own state, and the weights'
- * copy in the run's type. control comes from `clip`: g' = control[0] · g is the gradient, and where control[2] is 0 the step is
- * skipped, and only g = 0. Elements belong to groups by ranges {end in pieces of 128 elements, group}, ascending; a group has its
- * own learning rate and decay. What a step is told besides is in hyper (enum step_number). Nothing flows back.
+ * Such an op updates flat arrays in place: the weights w, the gradient sums g, which it zeroes, its own state, and the weights'
+ * copy in the run's type. control comes from `clip`: the gradient is g' = control[0] · g, and if control[2] is 0 the step is
+ * skipped: only g is zeroed. Ranges {end in pieces of 128 elements, group}, ascending, assign elements to groups; a group has its
+ * own learning rate and decay. The step's other numbers are in hyper (enum step_number). The op has no gradient.
  */
 #ifndef OPS_UPDATE_H
 #define OPS_UPDATE_H
@@ -17,7 +17,7 @@ enum { N, K };
 #define PIECE 128 /* and work-items of a group */
 enum { PIECES_AT_ONCE = 128 };
 
-/* Elements [begin, end), which are of one group: rates = {learning rate, decay}. */
+/* Updates elements [begin, end) of one group: rates = {learning rate, decay}. */
 typedef void update_group(const struct call *c, int64_t begin, int64_t end, const real *rates);
 
 /* The first range that ends after a piece; the last one, if none does. */
@@ -34,7 +34,7 @@ static inline int64_t update_range(const int32_t *ranges, int64_t count, int64_t
     return low;
 }
 
-/* The pieces [begin, end), group by group; where the step is skipped, g = 0 alone. */
+/* Updates the pieces [begin, end), group by group; in a skipped step it only zeroes g. */
 static ALWAYS_INLINE void update_pieces(const struct call *c, int64_t begin, int64_t end, update_group *update)
 {
     const int32_t *ranges = c->data[RANGES];
@@ -56,14 +56,14 @@ static ALWAYS_INLINE void copy_as(const real *w, void *copy, int64_t begin, int6
         store(dt, copy, i, w[i]);
 }
 
-/* The weights as the run's programs read them, if they are kept in another type. */
+/* Copies the weights in the run's type, if their masters have another. */
 static ALWAYS_INLINE void update_copy(const struct call *c, int64_t begin, int64_t end)
 {
     if (c->data[COPY])
         SPECIALISE(c->dtype[COPY], copy_as, c->data[W], c->data[COPY], begin, end);
 }
 
-/* op->shape of an optimizer whose state has so many arrays. */
+/* op->shape of an optimizer with this number of state arrays. */
 static inline enum status update_shape(struct program *p, struct node *n, int states)
 {
     TRY(node_expect(n, W, 1, SHAPE(-1)));
@@ -88,7 +88,7 @@ static inline enum status update_shape(struct program *p, struct node *n, int st
     return program_status(p);
 }
 
-/* op->lower: each array once, its name as an output is no further operand. */
+/* op->lower: each array is one operand, although it is both an input and an output. */
 static inline enum status update_lower(struct lowering *l, const struct node *n, const struct kernel *kernel)
 {
     return lower_launch(l, kernel, n->in_count, n->in, n->size, n->number, n->rows, PIECES_AT_ONCE);
@@ -96,7 +96,7 @@ static inline enum status update_lower(struct lowering *l, const struct node *n,
 
 /* --- examples ----------------------------------------------------------------------------------------------------------- */
 
-/* The op on fresh inputs of d[0] elements in d[1] ranges, with a copy if d[2] > 1; `states` names the arrays of its state. */
+/* The op on new inputs of d[0] elements in d[1] ranges, with a copy if d[2] > 1; `names` are those of its state arrays. */
 static inline struct value *update_example(struct program *p, const int64_t *d, int op, int states, const char *const *names)
 {
     struct value *in[NODE_INPUTS] = {

@@ -1,7 +1,7 @@
-/* The table of weights' types, and products with weights that are stored in parts.
+/* The table of weight types, and products with weights that are stored in parts.
  *
- * The whole of such a weight never exists as numbers. A panel makes some columns of the result with all their terms, in either
- * direction, so that sums are those of one product.
+ * Such a weight is never expanded as a whole. A panel gives some columns of the result with all their terms, forward and
+ * backward, so that the sums are those of one product.
  */
 #include "ops/op.h"
 
@@ -19,7 +19,7 @@ enum { PANEL_BYTES = 16 << 20, BLOCK = 16 };
 enum { PLACE_FROM, PLACE_TO };
 enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT };
 
-/* The columns of a part of the result into the whole. */
+/* Copies the columns of a panel's result into the whole result. */
 static void weight_place(const struct call *c, int64_t begin, int64_t end)
 {
     int64_t size = dtype_size(c->dtype[PLACE_TO]), columns = c->dim[PLACE_COLUMNS] * size;
@@ -53,7 +53,7 @@ static struct value *matrix_in(struct program *p, struct value *scratch, int64_t
     return program_view(p, program_rows(p, scratch, 0, rows * columns), 2, rows, columns);
 }
 
-/* Columns of the result that a panel makes: whole blocks, so that its columns are some of the weight's in either direction. */
+/* Columns of the result that a panel gives: whole blocks, so that backward they are whole blocks of the weight's columns. */
 static int64_t panel_columns(int64_t all, int64_t terms, int64_t block)
 {
     int64_t max_columns = PANEL_BYTES / 4 / terms / block * block;
@@ -120,7 +120,7 @@ enum status lower_pair(struct lowering *l, struct value *x, struct value *const 
     const struct weight_type *type = weight_types[w[0]->weight->type];
     struct value *values[OPERANDS] = {x};
     int count = 1;
-    for (int k = 0; k < 3; k++) /* the parts of both, then what is shared */
+    for (int k = 0; k < 3; k++) /* the parts of both, then the shared ones */
         for (int i = 0; i < WEIGHT_PARTS && type->part[i].name; i++)
             if (type->part[i].shared == (k == 2))
                 values[count++] = w[k % 2]->weight->part[i];
@@ -179,7 +179,7 @@ struct value *example_weight(struct program *p, int64_t type, int64_t rows, int6
     return weight_value(p, id, parts, rows, columns);
 }
 
-/* The type of a part by its name; NULL: it is no part. */
+/* The type of a part by its name; NULL: not a part. */
 static const struct weight_type *type_of(const char *part)
 {
     for (int i = 0; i < WEIGHT_COUNT; i++)

@@ -1,12 +1,11 @@
 /* Weights that are stored in parts: codes, scales and what else a type has. No op is written for one type.
  *
- * To a program such a weight is a value (rows, columns) like any other, only that it has no memory of its own: value->weight says
- * what it is stored in. It is a constant, so no gradient reaches it, and its parts are inputs or tensors. What multiplies by it
- * or gathers its rows goes through lower_product and lower_rows, which take dense values and such ones; every other op refuses
- * it when the program is lowered.
+ * To a program such a weight is a value (rows, columns) like any other, but without its own memory: value->weight names its type
+ * and parts. It is a constant, so it gets no gradient, and its parts are inputs or tensors. Ops that multiply by it or gather its
+ * rows use lower_product and lower_rows, which take dense values too; every other op refuses it when the program is lowered.
  *
- * A product is expand + matmul: a panel of the weight becomes numbers in scratch, the device's engine multiplies by it, and so on
- * to the next. Where a type has fused kernels, devices that compile run those instead.
+ * A product is expand + matmul: panel after panel, the weight is expanded to numbers in scratch, and the device's engine
+ * multiplies by the panel. Where a type has fused kernels, devices that compile run those instead.
  */
 #ifndef OPS_WEIGHT_H
 #define OPS_WEIGHT_H
@@ -27,8 +26,8 @@ struct weight {
     struct value *part[WEIGHT_PARTS];
 };
 
-/* A part is an array of 32-bit words, with the bytes of a file in the order of a little-endian machine's memory; in a role of
- * numbers a word is a float32. It has `first` words, then `bytes` for each `elements` of the weight. */
+/* A part is an array of 32-bit words that holds a file's bytes in little-endian order; in a role of numbers a word is a float32.
+ * It has `first` words, then `bytes` for each `elements` of the weight. */
 struct weight_part {
     const char *name; /* "type.part" */
     enum role role;
@@ -36,14 +35,14 @@ struct weight_part {
     bool shared; /* the same for all weights */
 };
 
-/* The operands, sizes and numbers of a kernel that expands: `columns` of each row of the grid, from `column` on; rows of the
- * weight begin at `row`, or are those of the ids. */
+/* The operands and sizes of a kernel that expands `columns` columns from `column` on, in each row of the grid. The weight's rows
+ * are those from `row` on, or those of the ids. */
 enum { EXPAND_W, EXPAND_IDS, EXPAND_PARTS };
 enum { EXPAND_IN, EXPAND_ROW, EXPAND_COLUMN, EXPAND_COLUMNS, EXPAND_SIZES };
 
 /* Fused products: y = x · wᵀ, dx = dy · w (operands x, parts, y; sizes T, in, out), and two of the first from one reading of x
- * (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1, out2). A row of the grid is a tile of WEIGHT_TILE_FLAT
- * rows, if there are no more of them, else WEIGHT_TILE_TALL, and WEIGHT_TILE columns. */
+ * (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1, out2). A row of the grid is a tile with WEIGHT_TILE
+ * columns and WEIGHT_TILE_FLAT rows, or WEIGHT_TILE_TALL if the result has more rows than that. */
 #define WEIGHT_TILE 64
 #define WEIGHT_TILE_FLAT 16
 #define WEIGHT_TILE_TALL 64
@@ -56,8 +55,8 @@ struct weight_type {
     void (*expand)(const void *const *parts, int64_t elements, float *w); /* on the host */
     struct kernel kernel;                                                 /* the same on a device, in the run's type */
     const struct kernel (*fused)[2];                                      /* by product, flat and tall; NULL: none */
-    void (*fill)(const char *part, int32_t *to, int64_t count);           /* of examples: words that are a weight */
-    double (*adjust)(const char *part, int64_t index, double random);     /* the same of numbers; NULL: there are none */
+    void (*fill)(const char *part, int32_t *to, int64_t count);           /* of examples: words of a valid weight */
+    double (*adjust)(const char *part, int64_t index, double random);     /* the same for numbers; NULL: there are none */
 };
 
 #ifdef REAL_DOUBLE
@@ -72,23 +71,23 @@ struct weight_type {
 
 extern const struct weight_type *const weight_types[WEIGHT_COUNT];
 
-/* Parts of a type, and words of each for a weight of so many elements. */
+/* The number of parts of a type, and of words in a part for a weight with this number of elements. */
 int weight_parts(enum weight_id type);
 int64_t weight_words(enum weight_id type, int part, int64_t elements);
 
-/* The weight (rows, columns) that lies in these parts. */
+/* The weight (rows, columns) that is stored in these parts. */
 struct value *weight_value(struct program *p, enum weight_id type, struct value *const *parts, int64_t rows, int64_t columns);
 
-/* For op->lower: y = x · wᵀ, or x · w if `back`. A dense w is one product of the engine. */
+/* For op->lower: y = x · wᵀ, or x · w if `back`. A dense w takes one matmul. */
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y);
 
-/* y1 = x · w1ᵀ, y2 = x · w2ᵀ: in one launch where both weights are of one type that has it fused. */
+/* y1 = x · w1ᵀ, y2 = x · w2ᵀ: in one launch if both weights have one type, with a fused kernel for it. */
 enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2]);
 
 /* The rows of a weight in parts, from `row` on or by ids (NULL: none), in the type of y. */
 enum status lower_rows(struct lowering *l, struct value *w, int64_t row, struct value *ids, struct value *y);
 
-/* For examples: a weight of random parts; type is 1 + its weight_id, the values of an axis. */
+/* For examples: a weight with random parts; type is 1 + its weight_id, as an axis counts from 1. */
 struct value *example_weight(struct program *p, int64_t type, int64_t rows, int64_t columns);
 void example_fill_weight(const char *input, int32_t *to, int64_t count, const int64_t *d);
 double example_adjust_weight(const char *input, int64_t index, double random);

@@ -1,4 +1,4 @@
-/* zeros: a sum that gradients are added into, of another value's shape and in the type of gradients. */
+/* zeros: the start of a gradient sum, with another value's shape and the type of gradients. */
 #include "ops/op.h"
 
 enum { X };

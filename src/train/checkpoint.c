@@ -161,7 +161,7 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
     bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->skipped_in_row >= 0 && p->best_step >= 0;
     if (!counts || p->slots < 1 || p->slots > INT32_MAX)
-        return fail(ERR_FORMAT, "%s: no place that a run can be at", path);
+        return fail(ERR_FORMAT, "%s: not a place in a run", path);
     return OK;
 }
 
@@ -169,7 +169,7 @@ static enum status differs(const char *dir, const char *what, const char *was, c
 {
     return fail(
         ERR_ARGUMENT,
-        "%s is of a run with %s %s, this one has %s: use the same settings to go on, --resume none to start anew, or another "
+        "%s is of a run with %s %s, this one has %s: use the same settings to resume, --resume none to start over, or another "
         "--output",
         dir, what, *was ? was : "(none)", *is ? is : "(none)");
 }
@@ -179,7 +179,7 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
     const json_t *chosen = json_object_get(tree, "settings");
     if (!json_is_object(chosen))
         return fail(ERR_FORMAT, "%s/" PLACE_FILE ": \"settings\" is missing", dir);
-    for (enum option o = 0; o < OPTIONS; o++) { /* what the checkpoint does not have, as one of an older hone, is not compared */
+    for (enum option o = 0; o < OPTIONS; o++) { /* what the checkpoint of an older hone lacks is not compared */
         const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
         struct buffer text = {0};
         enum status status = options_get(t->options, o, &text);
@@ -194,8 +194,8 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
         if (was && json_integer_value(was) != data_number(t, i))
             return fail(
                 ERR_ARGUMENT,
-                "%s is of a run on other data (%s was %lld and is %lld): use the same data to go on, --resume none to start "
-                "anew, or another --output",
+                "%s is of a run on other data (%s was %lld and is %lld): use the same data to resume, --resume none to start "
+                "over, or another --output",
                 dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
     }
     return OK;
@@ -207,8 +207,8 @@ static enum status read_json(struct arena *arena, const char *dir, json_t **tree
     if (!*path)
         return ERR_MEMORY;
     if (!file_exists(*path))
-        return fail(ERR_IO, "%s is no checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N",
-                    dir);
+        return fail(ERR_IO,
+                    "%s is not a checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N", dir);
     return json_parse_file(tree, *path, STATE_BYTES_MAX);
 }
 
@@ -273,10 +273,10 @@ static enum status load_tensors(struct trainer *t, const char *path)
     TRY(safetensors_open(&files, path));
     enum status status = OK;
     list_state(t, &s);
-    for (int i = 0; i < s.count && status == OK; i++) { /* all of them, before the first is taken */
+    for (int i = 0; i < s.count && status == OK; i++) { /* check all before loading the first */
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
-            status = fail(ERR_FORMAT, "%s: the state's %s do not fit this model and method", path, s.file[i].name);
+            status = fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s.file[i].name);
     }
     if (status == OK) /* a step that is skipped only clears the sums and counts */
         status = optimizer_step(o, &t->session, 0, &none, &cleared);

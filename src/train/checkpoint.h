@@ -4,18 +4,18 @@
  *     state.safetensors                           float32 weights, the optimizer's state and counts
  *     trainer_state.json                          where the run stands, and the settings that it depends on
  *
- * A checkpoint appears under its name only when it is complete. A run that goes on from one gives the same bytes as a run that
- * was never interrupted; so the settings must be the same, and a difference is an error that names it.
+ * A checkpoint appears under its name only when it is complete. A run that resumes from one gives the same bytes as a run that
+ * was never interrupted. So the settings must be the same, and an error names the one that differs.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
 #include "train/trainer.h"
 
-/* By the option resume: sets t->resume and t->place from the checkpoint to go on from, or leaves them. */
+/* Sets t->resume and t->place from the checkpoint that the option resume selects; leaves them if there is none. */
 enum status checkpoint_find(struct trainer *t);
 
-/* The tensors and the place, after the programs are prepared. */
+/* Reads the tensors and the place, after the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir);
 enum status checkpoint_save(struct trainer *t, const char *dir);
 

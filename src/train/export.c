@@ -1,4 +1,4 @@
-/* What training made, in the layout that other programs read: PEFT's for adapters, Hugging Face's for whole models. */
+/* Saves what was trained in the layout that other programs read: PEFT's for adapters, Hugging Face's for whole models. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static enum status write_tensors(struct list *list, const char *dir, const char 
 
 /* --- adapters ----------------------------------------------------------------------------------------------------------- */
 
-/* "all-linear" by names, which every reader of adapters understands: the last parts of the modules that have a pair. */
+/* "all-linear" as a list of names, which every reader of adapters understands: the last parts of the modules that have a pair. */
 static enum status name_targets(struct list *list, struct adapter_config *config)
 {
     const struct store *store = &list->trainer->session.model.store;
@@ -84,7 +84,7 @@ static enum status name_targets(struct list *list, struct adapter_config *config
 
 static enum status write_adapter(struct list *list, const char *dir)
 {
-    static const char *const norms[] = {"norm"}; /* PEFT goes by the end of a module's name: all norms */
+    static const char *const norms[] = {"norm"}; /* PEFT matches the end of a module's name: all norms */
     const struct tuning *tuning = &list->trainer->session.tuning;
     struct adapter_config config = *tuning->lora;
     config.base_model = list->trainer->options->model_name_or_path;
@@ -100,7 +100,7 @@ static enum status write_adapter(struct list *list, const char *dir)
 
 /* --- models ------------------------------------------------------------------------------------------------------------- */
 
-/* The type that config.json names must be the one that the file has, or others would round the weights on loading. */
+/* config.json must name the type of the file, or other programs would round the weights on loading. */
 static enum status write_config(struct list *list, const char *from, const char *to)
 {
     json_t *tree = NULL;

@@ -1,4 +1,4 @@
-/* The loop over steps. */
+/* The loop over steps, and the metrics and events that it gives. */
 #include "train/loop.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ struct run {
 
 /* --- metrics ------------------------------------------------------------------------------------------------------------ */
 
-/* A line without its end: numbers that JSON cannot say are null. */
+/* Appends to a line. Numbers that JSON cannot express are null. */
 static int put_number(char *line, int at, const char *key, double x)
 {
     size_t left = (size_t)(LINE_SIZE - at);
@@ -44,7 +44,7 @@ static enum status write_line(const struct run *r, char *line, int length)
     return file_append(r->metrics, line, length + 1);
 }
 
-/* The first line of a process in the metrics. */
+/* The first line that a process writes to the metrics. */
 struct header {
     const char *event, *model, *method, *dtype, *device, *recompute, *resumed_from;
     int64_t from_step, steps, steps_per_epoch, rows, data_tokens, data_trained_tokens, longest_row, eval_rows;
@@ -142,7 +142,7 @@ static enum status write_eval(const struct run *r, double loss, double seconds)
     return write_line(r, line, n);
 }
 
-/* Keeps of an earlier file the lines up to the step that the run is at; at the start the file begins anew. */
+/* Keeps an earlier file's lines up to the step that the run is at; at step 0 the file starts empty. */
 static enum status cut_metrics(const struct run *r)
 {
     struct buffer old = {0}, kept = {0};
@@ -210,7 +210,7 @@ static bool wait(void *context, int64_t done, int64_t batches, int64_t tokens, d
     return !r->stopped;
 }
 
-/* *best: the state deserves to be kept. A validation that is stopped has no result. */
+/* Sets *best if the loss is the lowest so far and a step was taken. A validation that is stopped has no result. */
 static enum status validate(struct run *r, bool *best)
 {
     struct trainer *t = r->t;
@@ -232,7 +232,7 @@ static enum status validate(struct run *r, bool *best)
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
 
-/* A step that was not applied names its rows: one of them, or the learning rate, made the numbers overflow. */
+/* Names the rows of a step that was not applied: one of them, or the learning rate, made the numbers overflow. */
 static enum status report_skipped(const struct run *r)
 {
     struct trainer *t = r->t;
@@ -295,15 +295,15 @@ static bool due(int64_t step, int64_t every, int64_t last)
     return step == last || (every && step % every == 0);
 }
 
-/* Whether a step may stay under way while the next is queued: not where the host works itself, nor behind a step that was
- * skipped, since after too many of them the run ends. */
+/* Whether a step may stay in flight while the next is enqueued: not where the host computes, and not after a skipped step, since
+ * too many of those end the run. */
 static bool may_wait(const struct run *r)
 {
     return r->t->session.device->class->asynchronous && !r->t->place.skipped_in_row && !r->stopped;
 }
 
-/* Steps are told of one step late, so that the device always has the next one, but in order and before anything that follows
- * from them: a validation, a checkpoint, the end. */
+/* Steps are reported one step late, so that the device always has the next one, but in order and before anything that depends on
+ * them: a validation, a checkpoint, the end. */
 static enum status all_steps(struct run *r)
 {
     struct trainer *t = r->t;

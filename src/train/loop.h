@@ -1,7 +1,7 @@
-/* A whole run: steps over the data, validation, metrics, checkpoints, and at the end what was trained.
+/* A whole run: steps over the data, validation, metrics, checkpoints, and the final save.
  *
- * metrics.jsonl in the output directory has one JSON object a line: first what the run is, then a line for each step and each
- * validation. A run that goes on from a checkpoint keeps the lines up to it, so the file reads as if nothing had happened.
+ * metrics.jsonl in the output directory has one JSON object a line: a header, then a line for each step and each validation. A
+ * run that resumes from a checkpoint keeps the lines up to it, so the file reads as if the run had not been interrupted.
  */
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
@@ -18,10 +18,10 @@ struct run_event {
     double eval_loss;
     bool best;
     const char *path;
-    int64_t under_way; /* steps that the device works on beyond the last one told of */
+    int64_t under_way; /* steps enqueued after the last one reported */
 };
 
-/* False ends the run in order: it is saved, and run_all returns ERR_STOPPED. */
+/* False ends the run after the current step: it is saved, and run_all returns ERR_STOPPED. */
 typedef bool run_listener(void *context, const struct run_event *event);
 
 struct run_result {

@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 5, PIECE = 1 << 20 };
 
-struct pace { /* steps that are queued and told of */
+struct pace { /* steps that are enqueued and reported */
     struct trainer *t;
     struct sequence *sequences;
     struct hash losses;
@@ -25,7 +25,7 @@ static enum status queue(struct pace *p)
     return trainer_queue(t, p->sequences, count, t->options->learning_rate);
 }
 
-/* Tells of steps until no more than `ahead` are under way. */
+/* Reports steps until at most `ahead` are in flight. */
 static enum status report(struct pace *p, int64_t ahead)
 {
     while (p->t->queue.ahead > ahead) {
@@ -55,7 +55,7 @@ static enum status start(struct pace *p, struct trainer *t)
 
 /* --- counts ------------------------------------------------------------------------------------------------------------- */
 
-/* How many commands the program of this net has if the model has so many layers. */
+/* How many commands the program of this net has for a model with this number of layers. */
 static enum status count_commands(const struct session *s, const struct net *like, int64_t layers, int64_t *commands)
 {
     struct model_config config = s->model.config;
@@ -181,7 +181,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Rounds of both kinds take turns, so that what else the machine does meets both. */
+/* Rounds of both kinds alternate, so that other load on the machine affects both. */
 static enum status time_in_turn(struct pace *p, struct measured_graphs *m)
 {
     double seconds[2][ROUNDS];

@@ -1,4 +1,4 @@
-/* Micro-batches of a trainer: how many tokens they have, which programs there are for them, and running them. */
+/* Micro-batches of a trainer: choosing their size, building their programs, and running them. */
 #include "train/micro.h"
 
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
+enum { UNKNOWN = -2 }; /* a program that was not asked for yet */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
-/* What --recompute may say but auto is what a program does. */
+/* Every value of --recompute but auto is a kind of recompute. */
 _Static_assert((int)CHOICE_recompute_none == (int)RECOMPUTE_NONE, "none");
 _Static_assert((int)CHOICE_recompute_selective == (int)RECOMPUTE_SELECTIVE, "selective");
 _Static_assert((int)CHOICE_recompute_full == (int)RECOMPUTE_FULL, "full");
@@ -37,7 +37,7 @@ static enum status largest_step(struct trainer *t, int64_t *max_tokens)
     return OK;
 }
 
-/* What the weights, gradients and the optimizer take; their tensors are there once a program was added. */
+/* The bytes of weights, gradients and the optimizer. Their tensors exist once a program was added. */
 static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
 {
     const struct session *s = &t->session;
@@ -78,8 +78,8 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     return OK;
 }
 
-/* The fastest that fits into the memory that is free: first recompute more, then take fewer tokens at once. What was asked for
- * stays; if nothing fits, session_prepare says so. */
+/* The fastest that fits into the free memory: first recompute more, then take fewer tokens at once. What the options set is kept;
+ * if nothing fits, session_prepare reports it. */
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
@@ -111,7 +111,7 @@ enum status micro_size(struct trainer *t)
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
 
-/* Token slots of a size: the largest, three quarters, a half, a quarter of it. */
+/* Token slots of a size: all, three quarters, a half or a quarter of the largest. */
 static int64_t size_of(const struct trainer *t, int size)
 {
     return round_up(t->place.slots * (TRAINER_SIZES - size) / TRAINER_SIZES, SIZE_STEP);
@@ -138,7 +138,7 @@ static int64_t targets_of(const struct sequence *s)
     return count;
 }
 
-/* How many of the sequences go into the next micro-batch, as they come. */
+/* How many of the sequences, in order, go into the next micro-batch. */
 static int64_t take(const struct trainer *t, const struct sequence *sequences, int64_t count, int64_t *tokens, int64_t *targets)
 {
     int64_t n = 0;
@@ -151,7 +151,7 @@ static int64_t take(const struct trainer *t, const struct sequence *sequences, i
     return n;
 }
 
-/* A smaller program that happens to need more memory than the largest is not taken: the plan is that of the largest. */
+/* A smaller program that happens to need more memory than the largest is left out: the plan is that of the largest. */
 static enum status want(struct trainer *t, int size, int rows)
 {
     int64_t T = size_of(t, size), *program = &t->micro.program[size][rows], largest = t->micro.program[0][0];
@@ -160,7 +160,7 @@ static enum status want(struct trainer *t, int size, int rows)
     return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
 }
 
-/* The programs that the steps of this run will need, found by packing them all; of a very long run, all there can be. */
+/* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. */
 enum status micro_add(struct trainer *t, bool planning)
 {
     t->micro.logits = t->micro.logits_backward = -1;
@@ -192,7 +192,7 @@ enum status micro_add(struct trainer *t, bool planning)
     return OK;
 }
 
-/* The smallest program that holds so much. */
+/* The smallest program that holds this many tokens and targets. */
 static int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t targets)
 {
     for (int size = smallest_size(t, tokens); size > 0; size--)
@@ -210,7 +210,7 @@ enum status micro_add_logits(struct trainer *t)
     int64_t V = t->session.model.config.vocabulary, rows = LOGITS_BYTES / 4 / V;
     rows = rows < 1 ? 1 : rows < t->place.slots ? rows : t->place.slots;
     if (t->session.tuning.lora && t->session.tuning.lora->dropout > 0)
-        return fail(ERR_UNSUPPORTED, "gradients of the caller's own loss and --lora-dropout do not go together: set it to 0");
+        return fail(ERR_UNSUPPORTED, "a caller's own loss cannot be used with --lora-dropout: set it to 0");
     TRY(session_add(&t->session, NET_LOGITS, t->place.slots, rows, 0, &t->micro.logits));
     TRY(session_add(&t->session, NET_TRAIN_LOGITS, t->place.slots, rows, 0, &t->micro.logits_backward));
     t->micro.seen = memory_alloc(rows * V * (int64_t)sizeof *t->micro.seen);
@@ -273,7 +273,7 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s)
     const struct loss *loss = loss_of(t->session.tuning.loss);
     if (loss->op >= 0 && (!s->old_logprobs || !s->advantages))
         return fail(ERR_ARGUMENT, "the loss %s needs the %s of each token", loss->name,
-                    s->old_logprobs ? "advantage" : "log-probability before");
+                    s->old_logprobs ? "advantage" : "old log-probability");
     return s->marked ? OK : data_check_ids(s->ids, s->count, t->session.model.config.vocabulary);
 }
 
@@ -348,7 +348,7 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
     return OK;
 }
 
-/* The forward pass twice: once for the logits that the caller sees, once with the way back from its gradient. */
+/* The forward pass runs twice: once for the logits that the caller sees, once with the backward pass from its gradient. */
 static enum status add_rows(struct trainer *t, const struct sequence *s, int64_t index, int64_t first, int64_t rows,
                             logits_gradient *gradient, void *context, double *sum)
 {

@@ -4,35 +4,36 @@
 
 #include "train/trainer.h"
 
-/* Chooses place.slots and the way of recomputing, by the options and the memory that is free, and adds the largest program, which
- * must be the session's first. */
+/* Chooses place.slots and the kind of recompute from the options and the free memory, and adds the largest program, which must be
+ * the session's first. */
 enum status micro_size(struct trainer *t);
 
-/* Adds the other programs that the run's steps need; none if only a plan is wanted. */
+/* Adds the other programs that the run's steps need; none when planning. */
 enum status micro_add(struct trainer *t, bool planning);
 
 /* Adds the programs of trainer_add_with. */
 enum status micro_add_logits(struct trainer *t);
 
-/* The memory of micro-batches that are waited for, once their size is known. */
+/* Allocates the host memory of micro-batches that are waited for, once their size is known. */
 enum status micro_open(struct trainer *t);
 void micro_close(struct trainer *t);
 
-/* Forgets what was added since the last step. */
+/* Clears the sums since the last step. */
 void micro_start_over(struct trainer *t);
 
-struct micro { /* a micro-batch that runs */
+struct micro { /* a running micro-batch */
     const struct net *net;
     int64_t sequences, tokens, targets;
 };
 
-/* Packs as many of the sequences as fit, as they come, into a micro-batch, and starts its program. */
+/* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. */
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
 
-/* Adds the weights of sequences whose losses nobody waits for to the sums. */
+/* Adds the weights of sequences whose losses are read later to the sums. */
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count);
 
-/* The weights of the targets of sequences, in the order of the program's losses. Their number, at most that of the slots. */
+/* Writes the weights of the sequences' targets in the order of the program's losses. Returns their number, at most that of the
+ * slots. */
 int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights);
 
 #endif

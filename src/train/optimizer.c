@@ -50,7 +50,7 @@ static int64_t units(const struct tensor *t)
     return (tensor_elements(t) + UNIT - 1) / UNIT;
 }
 
-/* Neighbours of one group are one range. */
+/* Adjacent parts of one group are one range. */
 static enum status make_ranges(struct optimizer *o, const struct store *store)
 {
     int64_t end = 0;
@@ -90,7 +90,7 @@ static void make_part(struct tensor *part, struct tensor *whole, int64_t element
 
 static enum status make_parts(struct optimizer *o, struct store *store)
 {
-    int64_t element = 0, count = store->count; /* masters are added behind */
+    int64_t element = 0, count = store->count; /* masters are added after these */
     for (int64_t i = 0; i < count; i++) {
         struct tensor *t = store->tensor[i];
         char name[224];

@@ -1,10 +1,9 @@
-/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and steps over all trainable parameters at
+/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and updates all trainable parameters at
  * once.
  *
- * The tensors that training made trainable become parts of one array, and so do their gradients; the optimizer's own state
- * (config/optimizers.def) and, in 16-bit runs, the float32 masters lie beside them at the same offsets. A table of ranges gives
- * each part its group, which has its own learning rate and decay. The count of updates is on the device and advances only when an
- * update was applied.
+ * Trainable tensors become parts of one array, and so do their gradients. The optimizer's state (config/optimizers.def) and, in
+ * 16-bit runs, the float32 masters are arrays with the same offsets. A table of ranges gives each part its group, which has its
+ * own learning rate and weight decay. The count of updates is on the device and advances only when an update was applied.
  */
 #ifndef TRAIN_OPTIMIZER_H
 #define TRAIN_OPTIMIZER_H
@@ -14,14 +13,14 @@
 
 enum { OPTIMIZER_GROUPS = 2 };   /* with decay, without */
 enum { OPTIMIZER_STATES = 2 };   /* arrays of state that an optimizer can have */
-enum { OPTIMIZER_CONTROLS = 5 }; /* numbers that its program puts out */
+enum { OPTIMIZER_CONTROLS = 5 }; /* numbers that its program outputs */
 
 /* A row of optimizers.def. */
 struct optimizer_kind {
     const char *name;
     int op;
     struct {
-        const char *name; /* NULL: no further one */
+        const char *name; /* NULL: no more */
         enum role role;
     } state[OPTIMIZER_STATES];
 };
@@ -31,11 +30,11 @@ const struct optimizer_kind *optimizer_kind(enum choice_optim choice);
 /* The bytes of state for each trainable parameter, masters included. */
 int64_t optimizer_state_bytes(const struct optimizer_kind *kind, enum run_type run);
 
-/* What a step is told; each may have others. */
+/* Settings of one step; each step may have others. */
 struct optimizer_settings {
     double learning_rate, beta1, beta2, epsilon;
     double weight_decay; /* of matrices; norms and biases have none */
-    double max_norm;     /* of the gradient, clipped to it; 0: as it is */
+    double max_norm;     /* that the gradient is clipped to; 0: no clipping */
 };
 
 struct optimizer {
@@ -58,7 +57,7 @@ struct optimizer {
 enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind);
 void optimizer_free(struct optimizer *o);
 
-/* All that steps change beside the program's inputs, for checkpoints: masters or weights, state, counts. The number of them. */
+/* The tensors that steps change, for checkpoints: masters or weights, state, counts. Returns their number. */
 enum { OPTIMIZER_TENSORS = 2 + OPTIMIZER_STATES };
 int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER_TENSORS], const char *name[OPTIMIZER_TENSORS]);
 
@@ -67,14 +66,14 @@ struct optimizer_result {
     bool applied; /* false: the norm was not finite, and nothing was changed */
 };
 
-/* Its program leads (tensor/engine.h). optimizer_write lays out its inputs for the next run: `divisor` is the weight of all
- * losses in the sums. The run also clears the gradient sums. */
+/* Its program leads (tensor/engine.h). optimizer_write writes its inputs for the next run: `divisor` is the weight of all losses
+ * in the sums. The run also clears the gradient sums. */
 void optimizer_write(const struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings);
 
-/* What it put out, from its control. */
+/* The result of a run, from the numbers that its program output. */
 struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS]);
 
-/* One step, all in one: written, run, and waited for. */
+/* One whole step: writes the inputs, runs the program, and waits for it. */
 enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings,
                            struct optimizer_result *result);
 

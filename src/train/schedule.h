@@ -1,4 +1,4 @@
-/* The learning rate of each step: up in even steps while warming up, then constant, or down to nothing by a line or a cosine. */
+/* The learning rate of each step: linear warmup, then constant, or a linear or cosine decay to 0. */
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
 
@@ -10,7 +10,7 @@ struct schedule {
     int64_t warmup, steps; /* warmup is a part of steps */
 };
 
-/* Of the step `step`, 1 for the first: no step has a rate of 0 unless `rate` is. */
+/* The learning rate of a step, counted from 1. Up to `steps` it is 0 only if `rate` is. */
 double schedule_rate(const struct schedule *s, int64_t step);
 
 #endif

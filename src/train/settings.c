@@ -1,4 +1,4 @@
-/* A choice of the options is an enum of its own: the tables say which kind of the engine it is. */
+/* Each choice of the options has its own enum; tables map it to the engine's. */
 #include "train/settings.h"
 
 static const int runs[] = {[CHOICE_dtype_float32] = RUN_FLOAT32,

@@ -1,11 +1,11 @@
-/* Options as what the layers below take, which know nothing of options. */
+/* Turns options into the settings of the layers below, which know nothing of options. */
 #ifndef TRAIN_SETTINGS_H
 #define TRAIN_SETTINGS_H
 
 #include "config/options.h"
 #include "run/session.h"
 
-/* Texts are the options'. `adapter` may be NULL; without `weights` the session can only plan. */
+/* The options own the texts. `adapter` may be NULL; without `weights` the session can only plan. */
 struct session_options settings_session(const struct options *options, const char *adapter, bool weights);
 
 #endif

@@ -1,16 +1,16 @@
-/* Optimizer steps of a trainer: one that is waited for, and steps that are queued and told of later.
+/* Optimizer steps of a trainer: one that is waited for, and steps that are enqueued and reported later.
  *
- * A queued step is all its micro-batches and the optimizer's program, put into the device's queue without waiting: one copy in
- * for each micro-batch (which brings the optimizer's inputs along) and one copy out of its losses (the last has the optimizer's
- * outputs too). At most DEVICE_LATER copies out are under way; before one more, the oldest is waited for. The device meanwhile
- * has the work that is behind it.
+ * An enqueued step is all its micro-batches and the optimizer's program, without waiting. Each micro-batch has one copy in, which
+ * brings the optimizer's inputs too, and one copy out of its losses; the last also has the optimizer's outputs. At most
+ * DEVICE_LATER copies out are in flight; before one more, the oldest is waited for. The device meanwhile runs what was enqueued
+ * after it.
  */
 #include "train/step.h"
 
 #include "base/clock.h"
 #include "train/micro.h"
 
-/* What is known of the step of the sums before it has run. */
+/* What is known of the sums' step before it has run. */
 static struct trainer_step describe(const struct trainer *t, double rate)
 {
     int64_t number = t->place.step + t->queue.ahead + 1;
@@ -36,7 +36,7 @@ static struct optimizer_settings settings(const struct trainer *t, double rate)
     };
 }
 
-/* The step is done: only now does the trainer's place know of it. */
+/* The step is done: only now does the trainer's place count it. */
 static void finish(struct trainer *t, struct trainer_step *step, double loss, double started, struct optimizer_result result)
 {
     double now = clock_seconds();
@@ -53,10 +53,9 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
 
 enum status trainer_at_rest(const struct trainer *t)
 {
-    return t->queue.ahead
-               ? fail(ERR_ARGUMENT, "the device has step %lld under way: this has to wait until the run has told of it",
-                      (long long)(t->place.step + t->queue.ahead))
-               : OK;
+    return t->queue.ahead ? fail(ERR_ARGUMENT, "step %lld is in flight: wait until the run has reported it",
+                                 (long long)(t->place.step + t->queue.ahead))
+                          : OK;
 }
 
 enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step)
@@ -89,9 +88,9 @@ void step_close(struct trainer *t)
         memory_free(t->queue.under_way[i].weights);
 }
 
-/* --- queued ------------------------------------------------------------------------------------------------------------- */
+/* --- enqueued ----------------------------------------------------------------------------------------------------------- */
 
-/* Waits for the losses that were asked for first. */
+/* Waits for the oldest copy out of losses. */
 static enum status collect(struct trainer *t)
 {
     struct under_way *u = &t->queue.under_way[t->queue.oldest];

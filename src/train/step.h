@@ -1,10 +1,10 @@
-/* Optimizer steps of a trainer: what trainer_open and trainer_close need of them; the rest is in trainer.h. */
+/* The memory of enqueued steps, for trainer_open and trainer_close; the functions that step are in trainer.h. */
 #ifndef TRAIN_STEP_H
 #define TRAIN_STEP_H
 
 #include "train/trainer.h"
 
-/* The memory of queued steps, once place.slots is known. */
+/* After place.slots is known. */
 enum status step_open(struct trainer *t);
 void step_close(struct trainer *t);
 

@@ -16,13 +16,13 @@
 #include "train/step.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
-enum { SLOTS_FEW = 16 };      /* tokens of the smallest micro-batch */
+enum { SLOTS_FEW = 16 };      /* of the smallest micro-batch */
 
 static const double CLIP_USUAL = 0.2; /* of ratios, as in PPO */
 
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
-/* An adapter that is taken over keeps its shape; options that were given must not say otherwise. */
+/* An adapter of --init-adapter keeps its shape; options that were given must not contradict it. */
 static enum status check_taken_over(const struct trainer *t)
 {
     const struct options *o = t->options;
@@ -34,7 +34,7 @@ static enum status check_taken_over(const struct trainer *t)
             (shape[i] == OPTION_lora_r && o->lora_r == c->rank) || (shape[i] == OPTION_lora_alpha && o->lora_alpha == c->alpha);
         if (o->source[shape[i]] && !same)
             return fail(ERR_ARGUMENT,
-                        "%s cannot be given with --init-adapter: the adapter's own shape holds (rank %lld, alpha %g)",
+                        "%s cannot be given with --init-adapter: the adapter has its own shape (rank %lld, alpha %g)",
                         o->source[shape[i]], (long long)c->rank, c->alpha);
     }
     return OK;
@@ -70,7 +70,7 @@ static enum status choose_method(struct trainer *t)
         TRY(check_taken_over(t));
         const struct family *family = s->model.family;
         if (adapter_saves(&s->model.adapter, family->embedding) || adapter_saves(&s->model.adapter, family->head))
-            return fail(ERR_UNSUPPORTED, "%s: of an adapter's saved modules only norms can be trained on", o->init_adapter);
+            return fail(ERR_UNSUPPORTED, "%s: of an adapter's saved modules, only norms can be trained", o->init_adapter);
         s->model.adapter.dropout = o->lora_dropout;
         s->tuning.norms = o->train_norms || s->model.adapter.saved_count > 0;
         return OK;
@@ -102,12 +102,12 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
         .cache_dir = cache_directory(arena, o->cache_dir),
     };
     if (limits->max_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is beyond the model's window of %lld tokens", (long long)limits->max_tokens,
+        return fail(ERR_ARGUMENT, "--max-length %lld is above the model's window of %lld tokens", (long long)limits->max_tokens,
                     (long long)config->window);
     return OK;
 }
 
-/* A directory may have its own file to validate on. */
+/* A directory may have its own file of validation data. */
 static enum status has_validation(const struct options *o, bool *has)
 {
     struct source *source;
@@ -128,7 +128,7 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     bool own = false;
     TRY(trainer_limits(&limits, o, &t->session.model.config, &t->arena));
     if (o->eval_dataset_path && o->val_set_size > 0)
-        return fail(ERR_ARGUMENT, "--eval-data and --val-set-size are two ways to say what to validate on: give one of them");
+        return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
     if (ready_for & TRAINER_MEASURE)
         return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.max_tokens,
                             limits.vocabulary, (uint64_t)o->seed);
@@ -152,7 +152,7 @@ static enum status open_sampler(struct trainer *t)
     if (!t->data.row_count)
         return OK;
     if (__builtin_mul_overflow(o->per_device_train_batch_size, o->gradient_accumulation_steps, &per_step))
-        return fail(ERR_ARGUMENT, "--per-device-train-batch-size times --gradient-accumulation-steps is beyond all numbers");
+        return fail(ERR_ARGUMENT, "--per-device-train-batch-size times --gradient-accumulation-steps is too large");
     if (o->packing) {
         window = o->max_length ? o->max_length : WINDOW_USUAL < t->session.model.config.window ? WINDOW_USUAL : 0;
         window = window > t->data.longest ? window : t->data.longest;
@@ -174,7 +174,7 @@ static void make_schedule(struct trainer *t)
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
 
-/* What training, validation, samples and a caller's own loss may run. Launches choose their kernels by the number of rows. */
+/* Programs for training, validation, sampling and a caller's own loss. Launches choose their kernels by the number of rows. */
 static enum status add_every_kind(struct trainer *t)
 {
     struct session *s = &t->session;
@@ -225,7 +225,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(micro_size(t));
     if ((ready_for & TRAINER_SAMPLE) && !t->chat)
         TRY(chat_open(&t->chat, o->model_name_or_path));
-    process_trim(); /* a tokenizer's JSON is large, what is kept of it is not */
+    process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
     TRY(add_programs(t, ready_for));
     TRY(micro_open(t));
     TRY(step_open(t));

@@ -1,12 +1,11 @@
-/* A trainer: a model, what of it is trained, the optimizer, and the data, with every program prepared.
+/* A trainer: a model, its trainable weights, the optimizer, and the data, with every program prepared.
  *
  *     trainer_open → { trainer_add(sequences) … → trainer_step } … → trainer_save → trainer_close
  *
- * trainer_add runs micro programs, which add unnormalised gradient sums; trainer_step runs the optimizer's program, which
- * divides by the weight of all losses since the step before. trainer_queue does both without waiting, and trainer_report tells of
- * the step when it is done: a device that works on its own always has the next one. How sequences are packed into
- * micro-batches changes nothing but rounding. Programs are keyed by (T, R): four sizes of token slots, four capacities
- * for losses, of which those that the data need are there.
+ * trainer_add runs micro programs (micro.h), which add to unnormalised gradient sums. trainer_step (step.c) runs the optimizer's
+ * program, which divides them by the weight of all losses since the last step. trainer_queue enqueues both without waiting, and
+ * trainer_report reports the step when it is done, so a device that works on its own always has the next one. How sequences are
+ * packed into micro-batches changes nothing but rounding. What changes from step to step is in trainer_parts.h.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
@@ -19,17 +18,17 @@
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
-/* PLAN: no weights, no data. MEASURE: made-up data, of max_length tokens a row. KERNELS: programs of every kind and size, so that
- * no run needs a kernel that these do not. */
+/* PLAN: no weights, no data. MEASURE: synthetic data, of max_length tokens a row. KERNELS: programs of every kind and size, which
+ * use every kernel that a run can need. */
 enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_MEASURE = 8, TRAINER_KERNELS = 16 };
 
-/* Where a run stands; what a checkpoint keeps beside tensors. */
+/* Where a run stands: what a checkpoint keeps besides tensors. */
 struct trainer_place {
-    int64_t step;    /* optimizer steps done */
-    int64_t slots;   /* token slots of the largest micro-batch */
-    int64_t tokens;  /* so far */
-    int64_t skipped; /* steps that were not applied, and how many of them lately in a row */
-    int64_t skipped_in_row;
+    int64_t step;                /* optimizer steps done */
+    int64_t slots;               /* token slots of the largest micro-batch */
+    int64_t tokens;              /* so far */
+    int64_t skipped;             /* steps that were not applied */
+    int64_t skipped_in_row;      /* the latest of them */
     int64_t best_step;           /* of the lowest validation loss; 0: none yet */
     double best_loss, eval_loss; /* NAN: none yet */
 };
@@ -37,8 +36,8 @@ struct trainer_place {
 struct trainer {
     const struct options *options;
     struct session session;
-    struct adapter_config lora;  /* made from the options, unless an adapter is taken over */
-    struct chat *chat;           /* NULL while nobody needed it */
+    struct adapter_config lora;  /* made from the options, or that of --init-adapter */
+    struct chat *chat;           /* NULL until it is needed */
     struct data data, eval_data; /* row_count 0: none */
     struct sampler sampler;
     struct optimizer optimizer;
@@ -52,54 +51,54 @@ struct trainer {
     struct step_queue queue;     /* step.c writes it */
     struct trainer_place place;
     int64_t steps_per_epoch, steps; /* 0 without data */
-    const char *resume;             /* the checkpoint that it goes on from, or NULL */
+    const char *resume;             /* the checkpoint to resume from, or NULL */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
 void trainer_close(struct trainer *t);
 
-/* The same for another loss than cross entropy (ops/losses.def): then sequences must say old_logprobs and advantages. */
+/* The same for a loss other than cross entropy (ops/losses.def); sequences must then have old_logprobs and advantages. */
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
 
-/* How far ratios may be from 1 before they are clipped, from the next sequences on; 0.2 and 0.2 at first. */
+/* How far ratios may be from 1 before they are clipped, for the sequences added after this; 0.2 and 0.2 at first. */
 void trainer_clip_ratios(struct trainer *t, double below, double above);
 
-/* How the options want data to be read for a model. Texts are the options' or in the arena; `split` is left to the caller. */
+/* How the options say to read data for a model. Texts are the options' or in the arena; the caller sets `split`. */
 enum status trainer_limits(struct data_limits *limits, const struct options *options, const struct model_config *config,
                            struct arena *arena);
 
-/* What the run will take, for people: "selective". */
+/* The name of a kind of recompute: "selective". */
 const char *recompute_name(enum recompute recompute);
 
-/* Fails where a sequence does not fit into a micro-batch, or has a token that the model does not know. */
+/* Fails if a sequence does not fit into a micro-batch, or has a token that is not in the vocabulary. */
 enum status trainer_check(const struct trainer *t, const struct sequence *s);
 
-/* Adds the gradients of these sequences, and their losses to sum and weight; of none if one of them cannot be used. */
+/* Adds the gradients of these sequences, and their losses to sum and weight. Adds none if one of them cannot be used. */
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight);
 
-/* The same with the caller's gradient of the logits (rows, V) behind tokens [first, first + rows) of a sequence. */
+/* The same with the caller's gradient of the logits (rows, V) after tokens [first, first + rows) of a sequence. */
 typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
                              const float *logits, float *gradient, double *loss);
 enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
                              void *context, double *sum, double *weight);
 
-/* A negative rate: the schedule's. ERR_ARGUMENT where nothing was added since the step before. */
+/* A negative rate means the schedule's. ERR_ARGUMENT if nothing was added since the last step. */
 enum status trainer_step(struct trainer *t, double rate, struct trainer_step *step);
 
-/* A whole step over these sequences that is not waited for. One more than is reported may be queued. Until all are reported
- * nothing can be added, stepped, or saved as a checkpoint in another way. */
+/* Enqueues a whole step over these sequences. At most two steps may be unreported. Until all are reported nothing can be added,
+ * stepped, or saved as a checkpoint in another way. */
 enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate);
 
-/* Waits for the oldest queued step. Its numbers are those of trainer_add and trainer_step. */
+/* Waits for the oldest enqueued step. Its numbers are those of trainer_add and trainer_step. */
 enum status trainer_report(struct trainer *t, struct trainer_step *step);
 
-/* ERR_ARGUMENT while a step is queued: for what needs the trainer between steps. */
+/* ERR_ARGUMENT while a step is enqueued: for what needs the trainer between steps. */
 enum status trainer_at_rest(const struct trainer *t);
 
-/* After a failure: takes in what is still queued. */
+/* After a failure: waits for what is still enqueued. */
 void trainer_settle(struct trainer *t);
 
-/* The adapter, or the whole model, in a directory. */
+/* Saves the adapter, or the whole model, in a directory. */
 enum status trainer_save(struct trainer *t, const char *dir);
 
 #endif

@@ -8,15 +8,16 @@
 
 enum { TRAINER_SIZES = 4 };
 
-/* The programs of micro-batches, and where what they put out goes. */
+/* The programs of micro-batches, and the memory for their outputs. They are keyed by (T, R): four sizes of token slots, four
+ * capacities for losses, of which those that the data need are built. */
 struct micro_programs {
-    int64_t program[TRAINER_SIZES][TRAINER_SIZES]; /* by size of T and of R; negative: none */
+    int64_t program[TRAINER_SIZES][TRAINER_SIZES]; /* by size of T and R; negative: none */
     int64_t logits, logits_backward;               /* of trainer_add_with; -1: none */
     float *losses, *weights;                       /* of a micro-batch that is waited for */
     float *seen;                                   /* its logits, of trainer_add_with */
 };
 
-/* Since the last step. */
+/* Sums since the last step. */
 struct micro_sums {
     double sum, weight; /* of losses and of their weights */
     int64_t tokens, targets, sequences;
@@ -29,26 +30,26 @@ struct trainer_step {
     int64_t step;
     double epoch, loss, norm, rate;
     int64_t tokens, targets;
-    double seconds; /* from its start, or the end of the step before if that came later, to its end */
+    double seconds; /* from its start, or the end of the previous step if that came later, to its end */
     bool applied;
 };
 
-struct under_way { /* losses of a micro-batch that are being read */
+struct under_way { /* a copy out of a micro-batch's losses, in flight */
     const struct net *net;
     float *weights; /* of its losses */
     int64_t rows;
-    bool ends; /* the last of its step, of which the rest is: */
+    bool ends; /* the last of its step, described by: */
     struct trainer_step step;
-    double sum, weight, started; /* sum: of losses that were waited for before */
+    double sum, weight, started; /* sum: of the losses read before */
 };
 
-/* Of queued steps. */
+/* Enqueued steps. */
 struct step_queue {
     struct under_way under_way[DEVICE_LATER];
     int oldest, waiting; /* of them: a ring */
-    int64_t ahead;       /* steps that are queued beyond place.step */
-    double collected;    /* losses of the step whose micro-batches are being collected */
-    bool is_finished;    /* the losses of a step are there, and it is yet to be told of: */
+    int64_t ahead;       /* steps that are enqueued after place.step */
+    double collected;    /* sum of the losses of the step that is being read */
+    bool is_finished;    /* a step's losses are read, but it is not reported yet: */
     struct trainer_step finished;
     struct optimizer_result result;
     double finished_started, ended; /* ended: when the last step did */

@@ -80,7 +80,7 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
     }
     open_rig(&wrong, &tied, 0, SETTINGS("lora_r", "4"));
     assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, "data_rows");
-    assert_fails(checkpoint_load(&wrong.t, tied.dir), ERR_IO, "is no checkpoint");
+    assert_fails(checkpoint_load(&wrong.t, tied.dir), ERR_IO, "is not a checkpoint");
     close_rig(&wrong);
 }
 

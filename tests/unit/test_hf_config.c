@@ -139,8 +139,8 @@ static void broken_configs_are_refused(void **state)
         {"{\"model_type\": \"x\", \"architectures\": \"X\"}", "\"architectures\" must be a list of names"},
         {"{\"model_type\": \"x\", \"architectures\": [1]}", "\"architectures\" must be a list of names"},
         {"{\"model_type\": \"x\", \"dtype\": {}}", "\"dtype\" must be a string"},
-        {"{\"model_type\": \"x\", \"eos_token_id\": 1.5}", "\"eos_token_id\" is not a token's number"},
-        {"{\"model_type\": \"x\", \"eos_token_id\": {}}", "\"eos_token_id\" is not a token's number"},
+        {"{\"model_type\": \"x\", \"eos_token_id\": 1.5}", "\"eos_token_id\" is not a token id"},
+        {"{\"model_type\": \"x\", \"eos_token_id\": {}}", "\"eos_token_id\" is not a token id"},
     };
     struct hf_config config;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

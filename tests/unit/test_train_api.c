@@ -301,7 +301,7 @@ static void a_state_is_saved_and_loaded(void **state)
         hone_step x = train_once(a, 1, -1), y = train_once(b, 1, -1);
         assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm && x.step == y.step);
     }
-    check_fails(hone_trainer_load_state(b, tiny.dir), HONE_ERR_IO, "is no checkpoint");
+    check_fails(hone_trainer_load_state(b, tiny.dir), HONE_ERR_IO, "is not a checkpoint");
     hone_trainer_close(b);
     b = open_trainer(0, SETTINGS("lora_dropout", "0.2"));
     check_fails(hone_trainer_load_state(b, dir), HONE_ERR_ARGUMENT, "lora_dropout");

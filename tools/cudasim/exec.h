@@ -55,7 +55,7 @@ struct block {
     int64_t steps;
     CUresult fault;
     char message[512];
-    const void *memory_cache;       /* the last allocation found */
+    const void *memory_cache;      /* the last allocation found */
     uint64_t addresses[LANES_MAX]; /* of the present access, by lane: in its space, then in the host */
     uint8_t *pointers[LANES_MAX];
 };

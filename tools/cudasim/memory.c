@@ -10,8 +10,8 @@
 #include "state.h"
 
 #define FIRST_ADDRESS 0x0000200000000000ull
-#define GAP 65536                 /* between allocations, so that an access out of bounds hits none */
-#define FILLED_MAX (64ull << 20)  /* what is larger stays unfilled (zeros), so that it costs no memory until used */
+#define GAP 65536                /* between allocations, so that an access out of bounds hits none */
+#define FILLED_MAX (64ull << 20) /* what is larger stays unfilled (zeros), so that it costs no memory until used */
 
 static struct allocation **allocations; /* of the device, by rising address */
 static size_t count, room;
