@@ -76,8 +76,7 @@ int64_t gguf_value_count(const struct gguf *file);
 const struct gguf_value *gguf_value_at(const struct gguf *file, int64_t i);
 const struct gguf_value *gguf_value_find(const struct gguf *file, const char *key); /* or NULL */
 
-/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Integers of any size are ints.
- */
+/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Any integer type is an int. */
 enum status gguf_get_int(const struct gguf *file, const char *key, int64_t *out);
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out);
 enum status gguf_get_text(const struct gguf *file, const char *key, struct gguf_text *out);

@@ -33,8 +33,7 @@ int64_t nf4_scales(int64_t count);
 /* The map of absmax: bitsandbytes' signed dynamic map, in ascending order. */
 void nf4_map(float map[NF4_MAP]);
 
-/* Quantises `count` values; out is freed with nf4_free. ERR_ARGUMENT: not a multiple of 64; ERR_DATA: a value that is not finite.
- */
+/* Quantises `count` values; nf4_free frees out. ERR_ARGUMENT: not a multiple of 64; ERR_DATA: a value that is not finite. */
 enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out);
 void nf4_dequantise(const int32_t *packed, const int32_t *codes, const float *scales, const float *map, int64_t count, float *w);
 void nf4_free(struct nf4 *nf4);

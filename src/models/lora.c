@@ -104,7 +104,8 @@ enum status lora_check(const struct model *m, const struct adapter_config *confi
         char known[512];
         list_linear(m, known, sizeof known);
         if (!found)
-            return fail(ERR_ARGUMENT, "\"%s\" is not a linear layer of this model; it has %s (--lora-target-modules)",
+            return fail(ERR_ARGUMENT,
+                        "\"%s\" is not a linear layer that LoRA can adapt; this model has %s (--lora-target-modules)",
                         config->targets[k], known);
     }
     return OK;

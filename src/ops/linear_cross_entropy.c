@@ -185,16 +185,7 @@ const struct op OP(linear_cross_entropy) = {
 
 /* --- backward ----------------------------------------------------------------------------------------------------------- */
 
-enum {
-    BWD_X,
-    BWD_W,
-    BWD_TARGETS,
-    BWD_DLOSS,
-    BWD_DW,
-    BWD_OLD,
-    BWD_ADVANTAGES,
-    BWD_SETTINGS
-}; /* from old on: of linear_loss_bwd */
+enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW, BWD_OLD, BWD_ADVANTAGES, BWD_SETTINGS }; /* from old on: of another loss */
 enum { BWD_DX, BWD_LOSS };
 enum { BWD_OP }; /* number: the loss's op */
 

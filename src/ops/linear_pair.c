@@ -1,5 +1,4 @@
-/* linear_pair: y1 = x · w1ᵀ and y2 = x · w2ᵀ: gate and up, K and V. For weights in parts it may be one launch, which reads x
- * once.
+/* linear_pair: y1 = x · w1ᵀ and y2 = x · w2ᵀ: gate and up, K and V. Weights in parts may take one launch, which reads x once.
  *
  * Backward: the sum of both products' dx, and dw of each weight that is trained.
  */

@@ -114,8 +114,7 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
 }
 
 /* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T) identify a token;
- * draw (4) is seed (low, high), step, unused; id, below 2^31, is this place in the program. The same of all these draw the same.
- */
+ * draw (4) is seed (low, high), step, unused; id, below 2^31, is this place in the program. These decide all draws. */
 static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
                                     struct value *draw, double probability, int64_t id)
 {

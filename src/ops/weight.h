@@ -1,8 +1,9 @@
 /* Weights that are stored in parts: codes, scales and what else a type has. No op is written for one type.
  *
  * To a program such a weight is a value (rows, columns) like any other, but without its own memory: value->weight names its type
- * and parts. It is a constant, so it gets no gradient, and its parts are inputs or tensors. Ops that multiply by it or gather its
- * rows use lower_product and lower_rows, which take dense values too; every other op refuses it when the program is lowered.
+ * and parts. It is a constant, so it gets no gradient, and its parts are inputs or tensors. Ops that multiply by it use
+ * lower_product, which takes dense values too, and ops that gather its rows use lower_rows; every other op refuses it when the
+ * program is lowered.
  *
  * A product is expand + matmul: panel after panel, the weight is expanded to numbers in scratch, and the device's engine
  * multiplies by the panel. Where a type has fused kernels, devices that compile run those instead.

@@ -161,7 +161,7 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
     bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->skipped_in_row >= 0 && p->best_step >= 0;
     if (!counts || p->slots < 1 || p->slots > INT32_MAX)
-        return fail(ERR_FORMAT, "%s: not a place in a run", path);
+        return fail(ERR_FORMAT, "%s: one of its counts is out of range", path);
     return OK;
 }
 

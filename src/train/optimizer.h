@@ -1,5 +1,4 @@
-/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and updates all trainable parameters at
- * once.
+/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and updates all trainable parameters.
  *
  * Trainable tensors become parts of one array, and so do their gradients. The optimizer's state (config/optimizers.def) and, in
  * 16-bit runs, the float32 masters are arrays with the same offsets. A table of ranges gives each part its group, which has its

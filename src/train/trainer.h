@@ -28,7 +28,7 @@ struct trainer_place {
     int64_t slots;               /* token slots of the largest micro-batch */
     int64_t tokens;              /* so far */
     int64_t skipped;             /* steps that were not applied */
-    int64_t skipped_in_row;      /* the latest of them */
+    int64_t skipped_in_row;      /* consecutive ones, up to the last step */
     int64_t best_step;           /* of the lowest validation loss; 0: none yet */
     double best_loss, eval_loss; /* NAN: none yet */
 };

@@ -121,7 +121,7 @@ static void generation_config_wins(void **state)
     assert_fails(open_texts(&config, both, "{\"eos_token_id\": [2, \"x\"]}"), ERR_FORMAT,
                  "generation_config.json: \"eos_token_id\"");
     assert_fails(open_texts(&config, both, "{\"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}"), ERR_UNSUPPORTED,
-                 "17 numbers");
+                 "17 token ids");
     assert_fails(open_texts(&config, both, "{\"bos_token_id\": 4294967296}"), ERR_FORMAT, "\"bos_token_id\"");
     assert_fails(open_texts(&config, both, "[]"), ERR_FORMAT, "must hold a JSON object");
 }
