@@ -3,7 +3,7 @@
  * A queued step is all its micro-batches and the optimizer's program, put into the device's queue without waiting: one copy in
  * for each micro-batch (which brings the optimizer's inputs along) and one copy out of its losses (the last has the optimizer's
  * outputs too). At most DEVICE_LATER copies out are under way; before one more, the oldest is waited for. The device meanwhile
- * has the work that is behind it.
+ * has the work that comes after it.
  */
 #include "train/step.h"
 
@@ -124,6 +124,8 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
 {
     struct session *s = &t->session;
     struct micro micro;
+    if (count < 1)
+        return fail(ERR_ARGUMENT, "a step without sequences: there are none to queue");
     double started = t->sums.sequences ? t->sums.started : clock_seconds();
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));

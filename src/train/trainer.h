@@ -20,19 +20,8 @@
 #include "train/trainer_parts.h"
 
 /* PLAN: no weights, no data. MEASURE: made-up data, of max_length tokens a row. KERNELS: programs of every kind and size, so that
- * no run needs a kernel that these do not. */
+ * no run with this loss and optimizer needs a kernel that these do not. */
 enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_MEASURE = 8, TRAINER_KERNELS = 16 };
-
-/* Where a run stands; what a checkpoint keeps beside tensors. */
-struct trainer_place {
-    int64_t step;    /* optimizer steps done */
-    int64_t slots;   /* token slots of the largest micro-batch */
-    int64_t tokens;  /* so far */
-    int64_t skipped; /* steps that were not applied, and how many of them lately in a row */
-    int64_t skipped_in_row;
-    int64_t best_step;           /* of the lowest validation loss; 0: none yet */
-    double best_loss, eval_loss; /* NAN: none yet */
-};
 
 struct trainer {
     const struct options *options;
@@ -47,10 +36,10 @@ struct trainer {
     struct schedule schedule;
     double clip_below, clip_above; /* ratios, of losses that have them */
     struct arena arena;
-    struct micro_programs micro; /* micro.c writes it */
-    struct micro_sums sums;      /* micro.c writes it */
-    struct step_queue queue;     /* step.c writes it */
-    struct trainer_place place;
+    struct micro_programs micro;    /* micro.c writes it */
+    struct micro_sums sums;         /* micro.c writes it */
+    struct step_queue queue;        /* step.c writes it */
+    struct trainer_place place;     /* each of its fields has an owner */
     int64_t steps_per_epoch, steps; /* 0 without data */
     const char *resume;             /* the checkpoint that it goes on from, or NULL */
 };
@@ -58,7 +47,9 @@ struct trainer {
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
 void trainer_close(struct trainer *t);
 
-/* The same for another loss than cross entropy (ops/losses.def): then sequences must say old_logprobs and advantages. */
+/* The same for another loss than cross entropy (ops/losses.def): then sequences must say old_logprobs and advantages. Only a
+ * program that links these functions reaches it: no option and nothing of hone.h chooses a loss, so `hone kernels` lists the
+ * kernels of cross entropy. */
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
 
 /* How far ratios may be from 1 before they are clipped, from the next sequences on; 0.2 and 0.2 at first. */
@@ -77,7 +68,7 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s);
 /* Adds the gradients of these sequences, and their losses to sum and weight; of none if one of them cannot be used. */
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight);
 
-/* The same with the caller's gradient of the logits (rows, V) behind tokens [first, first + rows) of a sequence. */
+/* The same with the caller's gradient of the logits (rows, V) after tokens [first, first + rows) of a sequence. */
 typedef bool logits_gradient(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary,
                              const float *logits, float *gradient, double *loss);
 enum status trainer_add_with(struct trainer *t, const struct sequence *sequences, int64_t count, logits_gradient *gradient,
