@@ -70,7 +70,7 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
     return OK;
 }
 
-/* A target is a module's whole name or its end behind a dot. */
+/* A target is a module's whole name or its end after a dot. */
 static bool is_target(const char *tensor, const char *target)
 {
     char name[NAME_SIZE + sizeof a_part];

@@ -56,20 +56,20 @@ static struct value *matrix_in(struct program *p, struct value *scratch, int64_t
 /* Columns of the result that a panel makes: whole blocks, so that its columns are some of the weight's in either direction. */
 static int64_t panel_columns(int64_t all, int64_t terms, int64_t block)
 {
-    int64_t most = PANEL_BYTES / 4 / terms / block * block;
-    most = most < block ? block : most;
-    return most < all ? most : all;
+    int64_t max = PANEL_BYTES / 4 / terms / block * block;
+    max = max < block ? block : max;
+    return max < all ? max : all;
 }
 
 static enum status lower_panels(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
 {
     struct program *p = l->program;
     int64_t out = w->shape[0], in = w->shape[1], rows = x->shape[0], all = back ? in : out, terms = back ? out : in;
-    int64_t most = panel_columns(all, terms, weight_types[w->weight->type]->block);
-    struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(most * terms));
-    struct value *result = most < all ? program_scratch(p, y->dtype, 1, SHAPE(rows * most)) : NULL;
-    for (int64_t at = 0; at < all; at += most) {
-        int64_t some = all - at < most ? all - at : most;
+    int64_t max = panel_columns(all, terms, weight_types[w->weight->type]->block);
+    struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(max * terms));
+    struct value *result = max < all ? program_scratch(p, y->dtype, 1, SHAPE(rows * max)) : NULL;
+    for (int64_t at = 0; at < all; at += max) {
+        int64_t some = all - at < max ? all - at : max;
         struct value *panel = back ? matrix_in(p, scratch, out, some) : matrix_in(p, scratch, some, in);
         struct value *part = result ? matrix_in(p, result, rows, some) : y;
         TRY(program_status(p));

@@ -12,7 +12,7 @@ struct batch {
     int64_t tokens, trained;
 };
 
-/* The rows behind those of a batch, as many as `slots` tokens hold; each row must fit. False: there are none left. */
+/* The rows after those of a batch, as many as `slots` tokens hold; each row must fit. False: there are none left. */
 bool batch_next(const struct data *data, int64_t slots, struct batch *batch);
 
 /* The capacity for loss rows that a batch needs in a program of T slots: a quarter of T, a half, three quarters or all. */

@@ -295,7 +295,7 @@ static bool due(int64_t step, int64_t every, int64_t last)
     return step == last || (every && step % every == 0);
 }
 
-/* Whether a step may stay under way while the next is queued: not where the host works itself, nor behind a step that was
+/* Whether a step may stay under way while the next is queued: not where the host works itself, nor after a step that was
  * skipped, since after too many of them the run ends. */
 static bool may_wait(const struct run *r)
 {

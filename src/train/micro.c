@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-enum { UNKNOWN = -2 }; /* a program that nobody has asked for */
+enum { UNKNOWN = -2 }; /* a program that no step has asked for */
 enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
 /* What --recompute may say but auto is what a program does. */
@@ -26,17 +26,17 @@ static int64_t round_up(int64_t n, int64_t step)
 /* --- sizes -------------------------------------------------------------------------------------------------------------- */
 
 /* The tokens of the largest of the next steps: a micro-batch need not hold more. */
-static enum status largest_step(struct trainer *t, int64_t *most)
+static enum status largest_step(struct trainer *t, int64_t *max)
 {
     int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
-    *most = 0;
-    for (int64_t step = 0; step < steps && *most < SLOTS_USUAL; step++) {
+    *max = 0;
+    for (int64_t step = 0; step < steps && *max < SLOTS_USUAL; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0;
         TRY(sampler_step(&t->sampler, step, &rows, &count));
         for (int64_t i = 0; i < count; i++)
             tokens += t->data.rows[rows[i]].count;
-        *most = tokens > *most ? tokens : *most;
+        *max = tokens > *max ? tokens : *max;
     }
     return OK;
 }
@@ -87,24 +87,24 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
-    int64_t least = SLOTS_STEP, most = SLOTS_USUAL, step = 0;
-    least = t->data.longest > least ? t->data.longest : least;
-    least = t->eval_data.longest > least ? t->eval_data.longest : least;
-    least = t->sampler.window > least ? t->sampler.window : least;
+    int64_t min = SLOTS_STEP, max = SLOTS_USUAL, step = 0;
+    min = t->data.longest > min ? t->data.longest : min;
+    min = t->eval_data.longest > min ? t->eval_data.longest : min;
+    min = t->sampler.window > min ? t->sampler.window : min;
     if (t->data.row_count) {
         TRY(largest_step(t, &step));
-        most = step < most ? step : most;
+        max = step < max ? step : max;
     }
-    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : most;
-    least = round_up(least, SLOTS_STEP);
-    slots = slots > least ? round_up(slots, SLOTS_STEP) : least;
+    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : max;
+    min = round_up(min, SLOTS_STEP);
+    slots = slots > min ? round_up(slots, SLOTS_STEP) : min;
     bool chosen = o->recompute != CHOICE_recompute_auto;
     int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
     bool fit = false;
     for (;;) {
         for (int i = first; i <= last && !fit; i++)
             TRY(add_largest(t, slots, (enum recompute)i, &fit));
-        int64_t fewer = round_up(slots / 2 > least ? slots / 2 : least, SLOTS_STEP);
+        int64_t fewer = round_up(slots / 2 > min ? slots / 2 : min, SLOTS_STEP);
         if (fit || asked || fewer >= slots)
             break;
         slots = fewer;
@@ -392,7 +392,7 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         TRY(trainer_check(t, &sequences[i]));
     for (int64_t i = 0; i < count; i++) {
         const struct sequence *s = &sequences[i];
-        int64_t most = t->session.nets[t->micro.logits]->R;
+        int64_t max = t->session.nets[t->micro.logits]->R;
         double loss = 0, each = 0;
         for (int64_t k = 1; k < s->count; k++)
             each += (double)sequence_weight(s, k);
@@ -400,8 +400,8 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         t->sums.tokens += s->count;
         t->sums.targets += targets_of(s);
         t->sums.weight += each;
-        for (int64_t first = 0; first < s->count; first += most)
-            TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, &loss));
+        for (int64_t first = 0; first < s->count; first += max)
+            TRY(add_rows(t, s, i, first, s->count - first < max ? s->count - first : max, gradient, context, &loss));
         t->sums.sum += loss;
         *sum += loss;
         *weight += each;

@@ -90,7 +90,7 @@ static void make_part(struct tensor *part, struct tensor *whole, int64_t element
 
 static enum status make_parts(struct optimizer *o, struct store *store)
 {
-    int64_t element = 0, count = store->count; /* masters are added behind */
+    int64_t element = 0, count = store->count; /* masters are added after them */
     for (int64_t i = 0; i < count; i++) {
         struct tensor *t = store->tensor[i];
         char name[224];
