@@ -119,9 +119,8 @@ static void a_sequence_without_advantages_is_refused(void **state)
     close_rig(&r);
 }
 
-/* Devices that compile: all of a loss's kernels are there once a trainer is open, and hone kernels would list them if it could
- * be asked for that loss. */
-static void every_kernel_of_a_loss_is_known_beforehand(void **state)
+/* The list of kernels is that of the loss that a trainer is opened for. */
+static void the_list_of_kernels_has_those_of_the_loss(void **state)
 {
     (void)state;
     for (int i = 0; i < LOSS_COUNT; i++) {
@@ -178,9 +177,9 @@ static void a_checkpoint_of_another_loss_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),          cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
-        cmocka_unit_test(a_step_moves_probabilities_by_advantages),   cmocka_unit_test(a_sequence_without_advantages_is_refused),
-        cmocka_unit_test(every_kernel_of_a_loss_is_known_beforehand), cmocka_unit_test(a_checkpoint_of_another_loss_is_refused),
+        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),         cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
+        cmocka_unit_test(a_step_moves_probabilities_by_advantages),  cmocka_unit_test(a_sequence_without_advantages_is_refused),
+        cmocka_unit_test(the_list_of_kernels_has_those_of_the_loss), cmocka_unit_test(a_checkpoint_of_another_loss_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
