@@ -1,11 +1,11 @@
 /* clip: the clipping factor and corrections of an optimizer step, computed on the device so that the host need not wait.
  *
  *     norm = sqrt(Σ parts) / divisor          of the divided gradient
- *     factor = min(1, most / (norm + 1e-6))   as PyTorch clips; 1 if most, the largest norm, is 0
+ *     factor = min(1, max_norm / (norm + 1e-6))   as PyTorch clips; 1 if max_norm is 0
  *     control = {factor / divisor, norm, 1, 1 − beta1^t, sqrt(1 − beta2^t)}, t = count[0] += 1
  *
  * A norm that is not finite, or a divisor that is not above 0, skips the step: control[0] and control[2] are 0 and count[1] += 1
- * instead. divisor, most and the betas' logarithms are in hyper (enum step_number). The op has no gradient.
+ * instead. divisor, max_norm and the betas' logarithms are in hyper (enum step_number). The op has no gradient.
  */
 #include "ops/op.h"
 
@@ -28,13 +28,13 @@ static ALWAYS_INLINE real careful_sum(const real *x, int64_t count)
 static void forward(const struct call *c, int64_t begin, int64_t end)
 {
     const real *hyper = c->data[HYPER];
-    real divisor = hyper[STEP_DIVISOR], most = hyper[STEP_MAX_NORM], *control = c->data[INPUTS + CONTROL];
+    real divisor = hyper[STEP_DIVISOR], max_norm = hyper[STEP_MAX_NORM], *control = c->data[INPUTS + CONTROL];
     int32_t *count = c->data[COUNT];
     for (int64_t row = begin; row < end; row++) { /* the grid is one row */
-        real norm = real_sqrt(careful_sum(c->data[PARTS], c->dim[P])) / divisor, factor = most / (norm + (real)1e-6);
+        real norm = real_sqrt(careful_sum(c->data[PARTS], c->dim[P])) / divisor, factor = max_norm / (norm + (real)1e-6);
         real t = (real)count[0] + 1;
         bool applies = divisor > 0 && isfinite(norm);
-        control[0] = applies ? (most > 0 && factor < 1 ? factor : 1) / divisor : 0;
+        control[0] = applies ? (max_norm > 0 && factor < 1 ? factor : 1) / divisor : 0;
         control[1] = norm;
         control[2] = applies;
         control[3] = -real_expm1(t * hyper[STEP_LOG_BETA1]);
@@ -62,10 +62,10 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
         to[i] = (int32_t)(i ? 3 : d[1] - 1);
 }
 
-static double adjust_with(double divisor, double most, const char *input, int64_t index, double random)
+static double adjust_with(double divisor, double max_norm, const char *input, int64_t index, double random)
 {
     double hyper[STEP_NUMBERS];
-    step_numbers(hyper, divisor, most, 0.9, 0.999, 0);
+    step_numbers(hyper, divisor, max_norm, 0.9, 0.999, 0);
     return !strcmp(input, "parts") ? random * random : hyper[index];
 }
 

@@ -4,16 +4,23 @@
  *     loss[r] = −min(ratio · A[r], clip(ratio, 1 − settings[0], 1 + settings[1]) · A[r])
  *     dnll[r] = 1 / n · Σ weights · A · ratio over the rows of the sequence that are not clipped, n of all its rows
  *
- * The operands are in ops/loss.h.
+ * A ratio is clipped above where A ≥ 0 and below where A < 0, so one that overflowed has a finite loss and no gradient where it
+ * is clipped. The mean over sequences of GSPO is the sum of losses with weights of 1 / n. ops/loss.h says what the operands are.
  */
 #include "ops/loss.h"
 #include "ops/op.h"
 
 enum { R };
 
+static ALWAYS_INLINE real limit_of(real advantage, const real *settings)
+{
+    return advantage >= 0 ? 1 + settings[1] : 1 - settings[0];
+}
+
 static ALWAYS_INLINE bool clips(real ratio, real advantage, const real *settings)
 {
-    return advantage > 0 ? ratio > 1 + settings[1] : ratio < 1 - settings[0];
+    real limit = limit_of(advantage, settings);
+    return advantage >= 0 ? ratio > limit : ratio < limit;
 }
 
 /* What the rows [first, end) share: their ratio, and dnll. */
@@ -27,7 +34,7 @@ static ALWAYS_INLINE real find_ratio(const struct call *c, int64_t first, int64_
     real ratio = real_exp(sum / count);
     for (int64_t k = first; k < end; k++)
         flow += clips(ratio, advantages[k], settings) ? 0 : weights[k] * advantages[k];
-    *dnll = flow * ratio / count;
+    *dnll = flow == 0 ? 0 : flow * ratio / count; /* 0 · ∞ is no number */
     return ratio;
 }
 
@@ -41,9 +48,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
         if (first != known)
             ratio = find_ratio(c, first, rows ? rows[2 * r + 1] : r + 1, &flow);
         known = first;
-        real low = 1 - settings[0], high = 1 + settings[1];
-        real limited = advantages[r] > 0 ? (ratio > high ? high : ratio) : (ratio < low ? low : ratio);
-        loss[r] = -limited * advantages[r];
+        loss[r] = -(clips(ratio, advantages[r], settings) ? limit_of(advantages[r], settings) : ratio) * advantages[r];
         dnll[r] = flow;
     }
 }

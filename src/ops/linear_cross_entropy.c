@@ -18,9 +18,9 @@ enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
 /* Rows of a chunk: a multiple of 16 whose float32 logits fill about 32 MB. */
 static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
 {
-    int64_t most = CHUNK_BYTES / 4 / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
-    most = most < CHUNK_ROWS ? CHUNK_ROWS : most;
-    return rows < most ? rows : most;
+    int64_t max = CHUNK_BYTES / 4 / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    max = max < CHUNK_ROWS ? CHUNK_ROWS : max;
+    return rows < max ? rows : max;
 }
 
 static ALWAYS_INLINE real sum_block(const real *z, int64_t count)
@@ -37,9 +37,9 @@ static ALWAYS_INLINE real sum_block(const real *z, int64_t count)
     return sum;
 }
 
-/* Writes exp(z − most) of a row's logits to `to`, block by block: in place of the logits, or every block to the same place.
+/* Writes exp(z − max) of a row's logits to `to`, block by block: in place of the logits, or every block to the same place.
  * Returns the sum of the blocks' sums: one float32 sum over a whole vocabulary would lose the small terms. */
-static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real most, real *to, bool in_place)
+static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real max, real *to, bool in_place)
 {
     real total = 0;
     for (int64_t begin = 0; begin < count; begin += SUM_BLOCK) {
@@ -47,7 +47,7 @@ static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real most, 
         real *block = in_place ? to + begin : to;
         INDEPENDENT
         for (int64_t i = 0; i < size; i++)
-            block[i] = real_exp(z[begin + i] - most);
+            block[i] = real_exp(z[begin + i] - max);
         total += sum_block(block, size);
     }
     return total;
@@ -55,7 +55,7 @@ static ALWAYS_INLINE real exponentials(const real *z, int64_t count, real most, 
 
 static ALWAYS_INLINE real largest(const real *z, int64_t count)
 {
-    real lane[LANES], most = z[0];
+    real lane[LANES], max = z[0];
     int64_t whole = count / LANES * LANES;
     for (int l = 0; l < LANES; l++)
         lane[l] = z[0];
@@ -63,10 +63,10 @@ static ALWAYS_INLINE real largest(const real *z, int64_t count)
         for (int l = 0; l < LANES; l++)
             lane[l] = z[i + l] > lane[l] ? z[i + l] : lane[l];
     for (int l = 0; l < LANES; l++)
-        most = lane[l] > most ? lane[l] : most;
+        max = lane[l] > max ? lane[l] : max;
     for (int64_t i = whole; i < count; i++)
-        most = z[i] > most ? z[i] : most;
-    return most;
+        max = z[i] > max ? z[i] : max;
+    return max;
 }
 
 /* One row of the grid is one row of logits, which is not changed. */
@@ -79,8 +79,8 @@ KERNEL_BODY static void linear_cross_entropy_forward(const struct call *c, int64
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
         const real *z = (const real *)c->data[ROW_Z] + r * vocabulary;
-        real most = largest(z, vocabulary), target = targets[r] < 0 ? 0 : z[targets[r]] - most;
-        loss[r] = targets[r] < 0 ? 0 : real_log(exponentials(z, vocabulary, most, block, false)) - target;
+        real max = largest(z, vocabulary), target = targets[r] < 0 ? 0 : z[targets[r]] - max;
+        loss[r] = targets[r] < 0 ? 0 : real_log(exponentials(z, vocabulary, max, block, false)) - target;
     }
 }
 
@@ -200,10 +200,10 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
     void *dz = c->data[ROW_BWD_DZ];
     int64_t vocabulary = c->dim[V];
     for (int64_t r = begin; r < end; r++) {
-        real *z = (real *)c->data[ROW_BWD_Z] + r * vocabulary, most = largest(z, vocabulary);
-        real target = targets[r] < 0 ? 0 : z[targets[r]] - most; /* dz may be in the memory of z */
+        real *z = (real *)c->data[ROW_BWD_Z] + r * vocabulary, max = largest(z, vocabulary);
+        real target = targets[r] < 0 ? 0 : z[targets[r]] - max; /* dz may be in the memory of z */
         real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[ROW_BWD_DLOSS])[r];
-        real total = exponentials(z, vocabulary, most, z, true), share = 1 / total;
+        real total = exponentials(z, vocabulary, max, z, true), share = 1 / total;
         loss[r] = targets[r] < 0 ? 0 : real_log(total) - target;
         real at_target = targets[r] < 0 ? 0 : z[targets[r]] * share - 1;
         INDEPENDENT

@@ -7,8 +7,6 @@
 #ifndef OPS_LOSS_H
 #define OPS_LOSS_H
 
-#include <string.h>
-
 #include "ops/ops.h"
 
 enum { LOSS_NLL, LOSS_WEIGHTS, LOSS_OLD, LOSS_ADVANTAGES, LOSS_SETTINGS, LOSS_ROWS, LOSS_INPUTS };
@@ -39,17 +37,6 @@ static inline const struct loss *loss_of(enum loss_id id)
 #undef LOSS
     };
     return &table[id];
-}
-
-/* A loss by its name; fails if there is none. */
-static inline enum status loss_find(const char *name, enum loss_id *id)
-{
-    for (int i = 0; i < LOSS_COUNT; i++)
-        if (!strcmp(loss_of((enum loss_id)i)->name, name)) {
-            *id = (enum loss_id)i;
-            return OK;
-        }
-    return fail(ERR_ARGUMENT, "there is no loss '%.60s': src/ops/losses.def lists them", name);
 }
 
 /* The inputs of rows besides their targets; only weights if the loss has no op. */

@@ -17,6 +17,7 @@ enum { STATE_BYTES_MAX = 1 << 20 };
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
 #define NAME_START "checkpoint-"
+#define LOSS_KEY "loss"
 
 static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
 enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
@@ -32,7 +33,7 @@ static int64_t data_number(const struct trainer *t, int key)
 static json_t *describe_settings(const struct trainer *t)
 {
     json_t *chosen = json_object();
-    bool whole = chosen;
+    bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_of(t->session.tuning.loss)->name)) == 0;
     for (enum option o = 0; o < OPTIONS && whole; o++) {
         struct buffer text = {0};
         if (options_decides(o))
@@ -189,6 +190,11 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
         buffer_free(&text);
         TRY(status);
     }
+    const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_of(t->session.tuning.loss)->name;
+    if (!was_loss)
+        was_loss = loss_of(LOSS_cross_entropy)->name; /* an older hone had no other */
+    if (strcmp(was_loss, loss) != 0)
+        return differs(dir, LOSS_KEY, was_loss, loss);
     for (int i = 0; i < DATA_KEYS; i++) {
         const json_t *was = json_object_get(chosen, data_keys[i]);
         if (was && json_integer_value(was) != data_number(t, i))

@@ -388,7 +388,7 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         TRY(trainer_check(t, &sequences[i]));
     for (int64_t i = 0; i < count; i++) {
         const struct sequence *s = &sequences[i];
-        int64_t most = t->session.nets[t->micro.logits]->R;
+        int64_t max = t->session.nets[t->micro.logits]->R;
         double loss = 0, each = 0;
         for (int64_t k = 1; k < s->count; k++)
             each += (double)sequence_weight(s, k);
@@ -396,8 +396,8 @@ enum status trainer_add_with(struct trainer *t, const struct sequence *sequences
         t->sums.tokens += s->count;
         t->sums.targets += targets_of(s);
         t->sums.weight += each;
-        for (int64_t first = 0; first < s->count; first += most)
-            TRY(add_rows(t, s, i, first, s->count - first < most ? s->count - first : most, gradient, context, &loss));
+        for (int64_t first = 0; first < s->count; first += max)
+            TRY(add_rows(t, s, i, first, s->count - first < max ? s->count - first : max, gradient, context, &loss));
         t->sums.sum += loss;
         *sum += loss;
         *weight += each;

@@ -123,6 +123,8 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
 {
     struct session *s = &t->session;
     struct micro micro;
+    if (count < 1)
+        return fail(ERR_ARGUMENT, "a step without sequences: there are none to queue");
     double started = t->sums.sequences ? t->sums.started : clock_seconds();
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));

@@ -19,19 +19,8 @@
 #include "train/trainer_parts.h"
 
 /* PLAN: no weights, no data. MEASURE: synthetic data, of max_length tokens a row. KERNELS: programs of every kind and size, which
- * use every kernel that a run can need. */
+ * use every kernel that a run with this loss and optimizer can need. */
 enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_MEASURE = 8, TRAINER_KERNELS = 16 };
-
-/* Where a run stands: what a checkpoint keeps besides tensors. */
-struct trainer_place {
-    int64_t step;                /* optimizer steps done */
-    int64_t slots;               /* token slots of the largest micro-batch */
-    int64_t tokens;              /* so far */
-    int64_t skipped;             /* steps that were not applied */
-    int64_t skipped_in_row;      /* consecutive ones, up to the last step */
-    int64_t best_step;           /* of the lowest validation loss; 0: none yet */
-    double best_loss, eval_loss; /* NAN: none yet */
-};
 
 struct trainer {
     const struct options *options;
@@ -46,10 +35,10 @@ struct trainer {
     struct schedule schedule;
     double clip_below, clip_above; /* ratios, of losses that have them */
     struct arena arena;
-    struct micro_programs micro; /* micro.c writes it */
-    struct micro_sums sums;      /* micro.c writes it */
-    struct step_queue queue;     /* step.c writes it */
-    struct trainer_place place;
+    struct micro_programs micro;    /* micro.c writes it */
+    struct micro_sums sums;         /* micro.c writes it */
+    struct step_queue queue;        /* step.c writes it */
+    struct trainer_place place;     /* each of its fields has an owner */
     int64_t steps_per_epoch, steps; /* 0 without data */
     const char *resume;             /* the checkpoint to resume from, or NULL */
 };
@@ -57,7 +46,9 @@ struct trainer {
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);
 void trainer_close(struct trainer *t);
 
-/* The same for a loss other than cross entropy (ops/losses.def); sequences must then have old_logprobs and advantages. */
+/* The same for a loss other than cross entropy (ops/losses.def); sequences must then have old_logprobs and advantages. Only a
+ * program that links these functions can choose it: no option and nothing in hone.h does, so `hone kernels` lists the kernels of
+ * cross entropy. */
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
 
 /* How far ratios may be from 1 before they are clipped, for the sequences added after this; 0.2 and 0.2 at first. */

@@ -1,4 +1,5 @@
-/* The parts of a trainer that change from step to step, each with the one file that writes it. */
+/* The parts of a trainer that change from step to step, each with the one file that writes it; the place with one for each field.
+ */
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
@@ -53,6 +54,22 @@ struct step_queue {
     struct trainer_step finished;
     struct optimizer_result result;
     double finished_started, ended; /* ended: when the last step did */
+};
+
+/* --- all of them ---------------------------------------------------------------------------------------------------------- */
+
+/* Where a run stands; what a checkpoint keeps beside tensors. checkpoint.c puts it back as a whole. */
+struct trainer_place {
+    /* micro.c, once, before the first step */
+    int64_t slots; /* token slots of the largest micro-batch */
+    /* step.c, when a step is done */
+    int64_t step;    /* optimizer steps done */
+    int64_t tokens;  /* so far */
+    int64_t skipped; /* steps that were not applied, and how many of them lately in a row */
+    int64_t skipped_in_row;
+    /* loop.c, after a validation */
+    int64_t best_step;           /* of the lowest validation loss; 0: none yet */
+    double best_loss, eval_loss; /* NAN: none yet */
 };
 
 #endif

@@ -159,10 +159,16 @@ static void train_all_sizes(struct trainer *t)
     for (int64_t length = 8; length <= 64; length += 8) {
         struct sequence s = sequences()[0];
         int32_t ids[64];
+        float old[64], advantages[64];
         double sum, weight;
-        for (int i = 0; i < 64; i++)
+        for (int i = 0; i < 64; i++) {
             ids[i] = s.ids[i % 20];
+            old[i] = s.old_logprobs[i % 20];
+            advantages[i] = s.advantages[i % 20];
+        }
         s.ids = ids;
+        s.old_logprobs = old;
+        s.advantages = advantages;
         s.count = length;
         assert_ok(trainer_add(t, &s, 1, &sum, &weight));
     }
@@ -194,6 +200,25 @@ static void nothing_is_left_to_compile_for_any_method(void **state)
             assert_int_equal(kernels_of(device), kernels);
             assert_int_equal(simulator_count("modules"), modules);
             assert_true(device->sealed);
+            close_rig(&r);
+        }
+}
+
+static void nothing_is_left_to_compile_for_any_loss(void **state)
+{
+    (void)state;
+    for (int d = 0; d < COMPILING; d++)
+        for (int loss = 0; loss < LOSS_COUNT; loss++) {
+            struct rig r;
+            open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("device", compiling[d]));
+            struct device *device = r.t.session.device;
+            int64_t kernels = kernels_of(device);
+            long long modules = simulator_count("modules");
+            if (d == 0)
+                assert_int_equal(has_kernel(device, "clipped_ratio"), loss != LOSS_cross_entropy);
+            train_all_sizes(&r.t);
+            assert_int_equal(kernels_of(device), kernels);
+            assert_int_equal(simulator_count("modules"), modules);
             close_rig(&r);
         }
 }
@@ -382,6 +407,7 @@ int main(int argc, char **argv)
         CONTRACT("code-for-another-target-is-never-loaded", a_device_that_cannot_be_compiled_for_is_refused),
         CONTRACT("every-kernel-is-loaded-before-the-first-weight", all_is_loaded_and_captured_before_the_first_weight_goes_up),
         CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_any_method),
+        CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_any_loss),
         CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_an_evaluation),
         CONTRACT("no-method-compiles-after-prepare", nothing_is_left_to_compile_for_nf4),
         CONTRACT("a-compile-after-prepare-is-an-error", a_compile_is_told_by_name_and_after_prepare_it_is_an_error),

@@ -2,6 +2,8 @@
  * of every loss is in test_trainer.c. */
 #include "test.h"
 
+#include "device/kernel_list.h"
+#include "train/checkpoint.h"
 #include "trainer_rig.h"
 
 enum { TOKENS = 32 };
@@ -107,26 +109,77 @@ static void a_sequence_without_advantages_is_refused(void **state)
     (void)state;
     struct rig r;
     struct sequence s = sequences()[0];
-    enum loss_id id;
     double sum, weight;
     open_rig_for(&r, &tied, LOSS_ppo, SETTINGS("lora_r", "4"));
     s.advantages = NULL;
     assert_fails(trainer_add(&r.t, &s, 1, &sum, &weight), ERR_ARGUMENT, "advantage");
     s.old_logprobs = NULL;
     assert_fails(trainer_queue(&r.t, &s, 1, -1), ERR_ARGUMENT, "log-probability");
+    assert_fails(trainer_queue(&r.t, &s, 0, -1), ERR_ARGUMENT, "without sequences");
     close_rig(&r);
-    assert_ok(loss_find("gspo", &id));
-    assert_int_equal(id, LOSS_gspo);
-    assert_fails(loss_find("none", &id), ERR_ARGUMENT, "'none'");
+}
+
+/* The list of kernels is that of the loss that a trainer is opened for. */
+static void the_list_of_kernels_has_those_of_the_loss(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOSS_COUNT; i++) {
+        struct rig r;
+        enum loss_id loss = (enum loss_id)i;
+        set_options(&r, &tied, SETTINGS("device", "kernels"));
+        assert_ok(trainer_open_for(&r.t, &r.options, TRAINER_PLAN | TRAINER_KERNELS, loss));
+        assert_ok(engine_prepare(&r.t.session.engine));
+        const struct kernel_list *list = kernel_list_of(r.t.session.device);
+        bool found = false;
+        for (int64_t k = 0; k < list->count; k++)
+            found = found || !strcmp(list->need[k].kernel->name, "clipped_ratio");
+        assert_int_equal(found, loss_of(loss)->op == OP_clipped_ratio);
+        close_rig(&r);
+    }
+}
+
+/* A checkpoint's loss is one of its settings; one that does not say is of cross entropy. */
+static void a_checkpoint_of_another_loss_is_refused(void **state)
+{
+    (void)state;
+    struct rig saved, other;
+    struct buffer place = {0};
+    char path[160];
+    open_rig_for(&saved, &tied, LOSS_ppo, SETTINGS("lora_r", "4"));
+    step_once(&saved.t, 0.01);
+    assert_ok(directory_make(output_dir));
+    assert_ok(checkpoint_save(&saved.t, checkpoint_dir));
+    assert_ok(checkpoint_load(&saved.t, checkpoint_dir));
+    for (int i = 0; i < LOSS_COUNT; i++) {
+        if (i == LOSS_ppo)
+            continue;
+        open_rig_for(&other, &tied, (enum loss_id)i, SETTINGS("lora_r", "4"));
+        assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "loss ppo, this one has");
+        close_rig(&other);
+    }
+    set_options(&other, &tied, SETTINGS("lora_r", "4", "output", output_dir));
+    assert_fails(trainer_open(&other.t, &other.options, 0), ERR_ARGUMENT, "loss ppo, this one has cross_entropy");
+    arena_free(&other.arena);
+    snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
+    assert_ok(file_read(&place, path, 1 << 20));
+    char *key = strstr(place.data, "\"loss\"");
+    assert_non_null(key);
+    memcpy(key, "\"less\"", 6);
+    assert_ok(file_replace(path, place.data, place.size));
+    assert_fails(checkpoint_load(&saved.t, checkpoint_dir), ERR_ARGUMENT, "loss cross_entropy, this one has ppo");
+    open_rig(&other, &tied, 0, SETTINGS("lora_r", "4"));
+    assert_ok(checkpoint_load(&other.t, checkpoint_dir));
+    buffer_free(&place);
+    close_rig(&other);
+    close_rig(&saved);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),
-        cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
-        cmocka_unit_test(a_step_moves_probabilities_by_advantages),
-        cmocka_unit_test(a_sequence_without_advantages_is_refused),
+        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),         cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
+        cmocka_unit_test(a_step_moves_probabilities_by_advantages),  cmocka_unit_test(a_sequence_without_advantages_is_refused),
+        cmocka_unit_test(the_list_of_kernels_has_those_of_the_loss), cmocka_unit_test(a_checkpoint_of_another_loss_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

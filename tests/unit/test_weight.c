@@ -5,21 +5,29 @@
 #include "ops/op.h"
 #include "program_rig.h"
 
-enum { T = 21, C = 320, V = 67, BEGIN = 5, END = 66 };
+enum { T = 21, BEGIN = 5, END = 66 };
+
+/* Rows and columns: one panel of lower_panels in either direction, and two of which the second is smaller. */
+static const int64_t sizes[][2] = {{67, 320}, {4200, 1088}};
+enum { SMALL, LARGE, SIZES };
 
 static const char *const devices[] = {"cpu", "opencl"};
 
 /* Random words and numbers for the parts, and what they mean on the host. */
 struct stored {
+    enum weight_id type;
+    int64_t rows, columns;
     void *part[WEIGHT_PARTS];
     float *dense;
 };
 
-static void make_stored(struct stored *s, enum weight_id type)
+static void make_stored(struct stored *s, enum weight_id type, int size)
 {
+    *s = (struct stored){.type = type, .rows = sizes[size][0], .columns = sizes[size][1]};
+    int64_t elements = s->rows * s->columns;
     const struct weight_type *of = weight_types[type];
     for (int i = 0; i < weight_parts(type); i++) {
-        int64_t words = weight_words(type, i, V * C);
+        int64_t words = weight_words(type, i, elements);
         if (of->part[i].role == ROLE_INDEX) {
             s->part[i] = test_malloc((size_t)words * 4);
             example_fill_weight(of->part[i].name, s->part[i], words, NULL);
@@ -30,13 +38,13 @@ static void make_stored(struct stored *s, enum weight_id type)
             numbers[k] = (float)example_adjust_weight(of->part[i].name, k, (double)numbers[k]);
         s->part[i] = numbers;
     }
-    s->dense = test_malloc(sizeof(float) * V * C);
-    of->expand((const void *const *)s->part, V * C, s->dense);
+    s->dense = test_malloc(sizeof(float) * (size_t)elements);
+    of->expand((const void *const *)s->part, elements, s->dense);
 }
 
-static void free_stored(struct stored *s, enum weight_id type)
+static void free_stored(struct stored *s)
 {
-    for (int i = 0; i < weight_parts(type); i++)
+    for (int i = 0; i < weight_parts(s->type); i++)
         test_free(s->part[i]);
     test_free(s->dense);
 }
@@ -52,17 +60,17 @@ static void a_block_of_q8_0_is_a_scale_and_bytes(void **state)
 }
 
 /* A weight of the program, and its parts or its numbers once it is prepared. */
-static struct value *weight(struct run *r, const struct stored *s, enum weight_id type)
+static struct value *weight(struct run *r, const struct stored *s, bool dense)
 {
-    return s ? example_weight(&r->program, 1 + type, V, C)
-             : program_input(&r->program, "w", ROLE_WEIGHT, 2, (int64_t)V, (int64_t)C);
+    return dense ? program_input(&r->program, "w", ROLE_WEIGHT, 2, s->rows, s->columns)
+                 : example_weight(&r->program, 1 + (int64_t)s->type, s->rows, s->columns);
 }
 
-static void put_weight(struct run *r, const struct value *w, const struct stored *s, enum weight_id type)
+static void put_weight(struct run *r, const struct value *w, const struct stored *s)
 {
     if (!w->weight)
         put(r, w, s->dense);
-    for (int i = 0; w->weight && i < weight_parts(type); i++)
+    for (int i = 0; w->weight && i < weight_parts(s->type); i++)
         put(r, w->weight->part[i], s->part[i]);
 }
 
@@ -80,17 +88,17 @@ static void check_expand(const char *device, enum weight_id type)
 {
     struct run r;
     struct stored s;
-    make_stored(&s, type);
+    make_stored(&s, type, SMALL);
     run_init(&r, device, RUN_FLOAT32);
-    struct value *w = weight(&r, &s, type), *y = program_output(&r.program, expand(&r.program, w, BEGIN, END), "w");
+    struct value *w = weight(&r, &s, false), *y = program_output(&r.program, expand(&r.program, w, BEGIN, END), "w");
     assert_ok(program_status(&r.program));
     run_prepare(&r);
-    put_weight(&r, w, &s, type);
+    put_weight(&r, w, &s);
     assert_ok(engine_run(&r.engine, r.index));
     float *got = read_value(&r, y);
-    assert_memory_equal(got, s.dense + BEGIN * C, sizeof(float) * (END - BEGIN) * C);
+    assert_memory_equal(got, s.dense + BEGIN * s.columns, sizeof(float) * (size_t)((END - BEGIN) * s.columns));
     test_free(got);
-    free_stored(&s, type);
+    free_stored(&s);
     run_free(&r);
 }
 
@@ -106,16 +114,16 @@ static void every_device_expands_to_the_bits_of_the_host(void **state)
 enum { EMBEDDED, LINEAR, LINEAR_DX, LOSS, LOSS_DX, WIDE, RESULTS };
 
 /* Every op that takes such a weight, forward and backward; the results are allocated. */
-static void run_all(const char *device, const struct stored *s, enum weight_id type, bool dense, float *results[RESULTS],
-                    int64_t counts[RESULTS])
+static void run_all(const char *device, const struct stored *s, bool dense, float *results[RESULTS], int64_t counts[RESULTS])
 {
     struct run r;
+    int64_t V = s->rows, C = s->columns;
     run_init(&r, device, RUN_FLOAT32);
     struct program *p = &r.program;
-    struct value *w = weight(&r, dense ? NULL : s, type);
+    struct value *w = weight(&r, s, dense);
     struct value *ids = program_input(p, "ids", ROLE_INDEX, 1, (int64_t)T);
-    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
-    struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)V);
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)T, C);
+    struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)T, V);
     struct value *dloss = program_input(p, "dloss", ROLE_STATISTIC, 1, (int64_t)T);
     struct value *out[RESULTS] = {[EMBEDDED] = embedding(p, ids, w, NULL, -1)};
     program_want(p, x);
@@ -129,8 +137,8 @@ static void run_all(const char *device, const struct stored *s, enum weight_id t
     for (int i = 0; i < RESULTS; i++)
         out[i] = program_output(p, out[i], "result");
     run_prepare(&r);
-    put_weight(&r, w, s, type);
-    float *numbers = random_numbers(7, T * C, 1);
+    put_weight(&r, w, s);
+    float *numbers = random_numbers(7, T * (C > V ? C : V) + 11, 1);
     put(&r, x, numbers);
     put(&r, dy, numbers + 11);
     put(&r, dloss, numbers + 5);
@@ -146,35 +154,36 @@ static void run_all(const char *device, const struct stored *s, enum weight_id t
 }
 
 /* On the CPU a matmul is the engine's with the panel, the same bits; fused kernels sum in their own order. */
-static void check_ops(const char *device, enum weight_id type)
+static void check_ops(const char *device, enum weight_id type, int size)
 {
     struct stored s;
     float *stored[RESULTS], *dense[RESULTS];
     int64_t counts[RESULTS];
-    make_stored(&s, type);
-    run_all(device, &s, type, false, stored, counts);
-    run_all(device, &s, type, true, dense, counts);
+    make_stored(&s, type, size);
+    run_all(device, &s, false, stored, counts);
+    run_all(device, &s, true, dense, counts);
     for (int i = 0; i < RESULTS; i++) {
-        double error = 0, size = 0;
+        double error = 0, sum = 0;
         for (int64_t k = 0; k < counts[i]; k++) {
             error += ((double)stored[i][k] - (double)dense[i][k]) * ((double)stored[i][k] - (double)dense[i][k]);
-            size += (double)dense[i][k] * (double)dense[i][k];
+            sum += (double)dense[i][k] * (double)dense[i][k];
         }
-        assert_true(size > 0 && error <= 1e-11 * size);
+        assert_true(sum > 0 && error <= 1e-11 * sum);
         assert_true(i != EMBEDDED || error == 0);
         test_free(stored[i]);
         test_free(dense[i]);
     }
-    free_stored(&s, type);
+    free_stored(&s);
 }
 
+/* Seen to fail with panels that all expand the weight's first rows, or its first columns (lower_panels). */
 static void every_op_computes_what_it_does_with_the_numbers(void **state)
 {
     (void)state;
     for (int type = 0; type < WEIGHT_COUNT; type++)
         for (int d = 0; d < 2; d++)
-            if (there_is(devices[d]))
-                check_ops(devices[d], (enum weight_id)type);
+            for (int size = 0; size < SIZES && there_is(devices[d]); size++)
+                check_ops(devices[d], (enum weight_id)type, size);
 }
 
 static void an_op_that_cannot_read_parts_says_so(void **state)
@@ -182,7 +191,7 @@ static void an_op_that_cannot_read_parts_says_so(void **state)
     (void)state;
     struct run r;
     run_init(&r, "cpu", RUN_FLOAT32);
-    scale(&r.program, example_weight(&r.program, 1, V, C), 2);
+    scale(&r.program, example_weight(&r.program, 1, sizes[SMALL][0], sizes[SMALL][1]), 2);
     engine_init(&r.engine, r.device, &r.store);
     assert_fails(engine_add(&r.engine, &r.program, &r.index), ERR_INTERNAL,
                  "scale: cannot read a weight that is stored in parts");
@@ -194,13 +203,28 @@ static void parts_of_the_wrong_size_are_refused(void **state)
     (void)state;
     struct run r;
     run_init(&r, "cpu", RUN_FLOAT32);
-    struct value *w = example_weight(&r.program, 1, V, C);
-    weight_value(&r.program, w->weight->type, w->weight->part, V + 1, C);
+    struct value *w = example_weight(&r.program, 1, sizes[SMALL][0], sizes[SMALL][1]);
+    weight_value(&r.program, w->weight->type, w->weight->part, sizes[SMALL][0] + 1, sizes[SMALL][1]);
     assert_int_equal(program_status(&r.program), ERR_INTERNAL);
     assert_non_null(strstr(status_message(), "of a weight (68, 320) has"));
     program_free(&r.program);
     store_free(&r.store);
     device_close(r.device);
+}
+
+static void rows_that_are_no_whole_blocks_are_refused(void **state)
+{
+    (void)state;
+    for (int type = 0; type < WEIGHT_COUNT; type++) {
+        struct run r;
+        run_init(&r, "cpu", RUN_FLOAT32);
+        assert_null(example_weight(&r.program, 1 + type, 4, weight_types[type]->block + 8));
+        assert_int_equal(program_status(&r.program), ERR_UNSUPPORTED);
+        assert_non_null(strstr(status_message(), weight_types[type]->name));
+        program_free(&r.program);
+        store_free(&r.store);
+        device_close(r.device);
+    }
 }
 
 int main(void)
@@ -211,6 +235,7 @@ int main(void)
         cmocka_unit_test(every_op_computes_what_it_does_with_the_numbers),
         cmocka_unit_test(an_op_that_cannot_read_parts_says_so),
         cmocka_unit_test(parts_of_the_wrong_size_are_refused),
+        cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,14 +93,19 @@ static inline const struct sequence *sequences(void)
     return list;
 }
 
-/* Adds them as if they were the first of the step, and returns the sum of their losses. */
-static inline double add_all(struct trainer *t)
+/* Adds such sequences as if they were the first of the step, and returns the sum of their losses. */
+static inline double add_list(struct trainer *t, const struct sequence *list)
 {
     double sum, weight;
     t->sums.sequences = 0; /* so that dropout draws the same */
-    assert_ok(trainer_add(t, sequences(), SEQUENCES, &sum, &weight));
+    assert_ok(trainer_add(t, list, SEQUENCES, &sum, &weight));
     assert_true(isfinite(sum) && weight > 0);
     return sum;
+}
+
+static inline double add_all(struct trainer *t)
+{
+    return add_list(t, sequences());
 }
 
 static inline struct trainer_step step_once(struct trainer *t, double rate)
