@@ -7,10 +7,7 @@
  * A ratio is clipped above where A ≥ 0 and below where A < 0, so one that overflowed has a finite loss and no gradient where it
  * is clipped. The mean over sequences of GSPO is the sum of losses with weights of 1 / n. ops/loss.h says what the operands are.
  */
-#include "ops/loss.h"
-#include "ops/op.h"
-
-enum { R };
+#include "ops/ratio.h"
 
 static ALWAYS_INLINE real limit_of(real advantage, const real *settings)
 {
@@ -53,70 +50,18 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
     }
 }
 
-static enum status shape(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, LOSS_NLL, 1, SHAPE(-1)));
-    n->size[R] = n->rows = n->in[LOSS_NLL]->shape[0];
-    for (int i = LOSS_WEIGHTS; i < LOSS_SETTINGS; i++)
-        TRY(node_expect(n, i, 1, SHAPE(n->size[R])));
-    TRY(node_expect(n, LOSS_SETTINGS, 1, SHAPE(LOSS_NUMBERS)));
-    if (n->in[LOSS_ROWS])
-        TRY(node_expect(n, LOSS_ROWS, 2, SHAPE(n->size[R], 2)));
-    node_output(p, n, LOSS_LOSS, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
-    node_output(p, n, LOSS_DNLL, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[R]));
-    return program_status(p);
-}
-
-/* The same op once more, with the incoming gradient as weights. */
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *in[LOSS_INPUTS];
-    memcpy(in, n->in, sizeof in);
-    in[LOSS_WEIGHTS] = gradient_of(n, LOSS_LOSS);
-    struct value *again = program_node(p, OP_clipped_ratio, LOSS_INPUTS, in, 0, NULL);
-    return again ? gradient_add(p, n, LOSS_NLL, again->producer->out[LOSS_DNLL]) : program_status(p);
-}
-
-/* Sequences of 1, 2, 3, 5, … rows. */
-static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
-{
-    (void)input, (void)count;
-    for (int64_t r = 0, first = 0, length = 1, next = 2; r < d[0]; r++) {
-        int64_t end = first + length < d[0] ? first + length : d[0];
-        to[2 * r] = (int32_t)first;
-        to[2 * r + 1] = (int32_t)end;
-        if (r + 1 == end) {
-            int64_t sum = length + next;
-            first = end;
-            length = next;
-            next = sum;
-        }
-    }
-}
-
-/* Ratios from exp(−1) to e, most of which are clipped. */
-static double adjust(const char *input, int64_t index, double random)
-{
-    return !strcmp(input, "settings")  ? 0.2 + 0.1 * (double)index
-           : !strcmp(input, "nll")     ? 2 + 0.3 * random
-           : !strcmp(input, "old")     ? -2 + 0.3 * random
-           : !strcmp(input, "weights") ? fabs(random)
-                                       : random;
+    return ratio_gradient(p, n, OP_clipped_ratio);
 }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    static const char *const names[] = {"nll", "weights", "old", "advantages"};
-    struct value *in[LOSS_INPUTS] = {NULL};
-    for (int i = LOSS_NLL; i < LOSS_SETTINGS; i++)
-        in[i] = program_input(p, names[i], ROLE_STATISTIC, 1, d[0]);
-    in[LOSS_SETTINGS] = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS);
-    in[LOSS_ROWS] = d[1] > 1 ? program_input(p, "rows", ROLE_INDEX, 2, d[0], (int64_t)2) : NULL;
-    return program_node(p, OP_clipped_ratio, LOSS_INPUTS, in, 0, NULL);
+    return ratio_build(p, d, OP_clipped_ratio);
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .adjust = adjust, .axes = {{"R", {1, 2, 37, 300}}, {"parts", {1, 2}}}},
+    {.build = build, .fill = ratio_fill, .adjust = ratio_adjust, .axes = {{"R", {1, 2, 37, 300}}, {"parts", {1, 2}}}},
     {0},
 };
 
@@ -126,7 +71,7 @@ const struct op OP(clipped_ratio) = {
         "loss = −min(ratio · A, clip(ratio, 1 − settings[0], 1 + settings[1]) · A), ratio = exp(mean over rows of −nll − old)",
     .inputs = {"nll", "weights", "old", "advantages", "settings", "rows?"},
     .outputs = {"loss", "dnll"},
-    .shape = shape,
+    .shape = ratio_shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_clipped_ratio, .host = forward, .group = 64, .rows = 1},
     .block = 256,

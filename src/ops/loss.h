@@ -24,7 +24,8 @@ enum loss_id {
 struct loss {
     const char *name;
     bool by_sequence;
-    int op; /* −1: none, the loss is nll itself */
+    int op;                        /* −1: none, the loss is nll itself */
+    double settings[LOSS_NUMBERS]; /* unless a caller says otherwise */
 };
 
 /* A loss by its id. */
@@ -32,7 +33,7 @@ static inline const struct loss *loss_of(enum loss_id id)
 {
     enum { BY_ROW, BY_SEQUENCE, OP_ITSELF = -1 };
     static const struct loss table[LOSS_COUNT] = {
-#define LOSS(name, way, op) {#name, way == BY_SEQUENCE, OP_##op},
+#define LOSS(name, way, op, ...) {#name, way == BY_SEQUENCE, OP_##op, {__VA_ARGS__}},
 #include "ops/losses.def"
 #undef LOSS
     };

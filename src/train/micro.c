@@ -250,10 +250,10 @@ static void write_draw(const struct trainer *t, const struct net *n)
     draw[3] = 0;
 }
 
-void trainer_clip_ratios(struct trainer *t, double below, double above)
+void trainer_loss_settings(struct trainer *t, double first, double second)
 {
-    t->clip_below = below;
-    t->clip_above = above;
+    t->loss_settings[0] = first;
+    t->loss_settings[1] = second;
 }
 
 static void write_settings(const struct trainer *t, const struct net *n)
@@ -261,8 +261,8 @@ static void write_settings(const struct trainer *t, const struct net *n)
     if (!n->of_loss.settings)
         return;
     float *settings = engine_input((struct engine *)&t->session.engine, n->of_loss.settings);
-    settings[0] = (float)t->clip_below;
-    settings[1] = (float)t->clip_above;
+    for (int i = 0; i < LOSS_NUMBERS; i++)
+        settings[i] = (float)t->loss_settings[i];
 }
 
 enum status trainer_check(const struct trainer *t, const struct sequence *s)

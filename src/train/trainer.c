@@ -18,8 +18,6 @@
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* of the smallest micro-batch */
 
-static const double CLIP_USUAL = 0.2; /* of ratios, as in PPO */
-
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
 
 /* An adapter of --init-adapter keeps its shape; options that were given must not contradict it. */
@@ -246,7 +244,7 @@ enum status trainer_open(struct trainer *t, const struct options *options, unsig
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss)
 {
     *t = (struct trainer){.options = options, .place = {.best_loss = NAN, .eval_loss = NAN}};
-    trainer_clip_ratios(t, CLIP_USUAL, CLIP_USUAL);
+    trainer_loss_settings(t, loss_of(loss)->settings[0], loss_of(loss)->settings[1]);
     enum status status = open_all(t, ready_for, loss);
     if (status != OK)
         trainer_close(t);

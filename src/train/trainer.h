@@ -33,7 +33,7 @@ struct trainer {
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
-    double clip_below, clip_above; /* ratios, of losses that have them */
+    double loss_settings[LOSS_NUMBERS];
     struct arena arena;
     struct micro_programs micro;    /* micro.c writes it */
     struct micro_sums sums;         /* micro.c writes it */
@@ -51,8 +51,9 @@ void trainer_close(struct trainer *t);
  * cross entropy. */
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
 
-/* How far ratios may be from 1 before they are clipped, for the sequences added after this; 0.2 and 0.2 at first. */
-void trainer_clip_ratios(struct trainer *t, double below, double above);
+/* Settings of the loss, for the sequences added after this; those of losses.def at first. Of clipped ratios: how far below and
+ * above 1 they may be. */
+void trainer_loss_settings(struct trainer *t, double first, double second);
 
 /* How the options say to read data for a model. Texts are the options' or in the arena; the caller sets `split`. */
 enum status trainer_limits(struct data_limits *limits, const struct options *options, const struct model_config *config,

@@ -54,7 +54,7 @@ static void check_loss(enum loss_id loss, const char *dtype, double below, doubl
     int clips = 0;
     open_rig(&plain, &tied, 0, SETTINGS("dtype", dtype));
     open_rig_for(&r, &tied, loss, SETTINGS("dtype", dtype));
-    trainer_clip_ratios(&r.t, below, above);
+    trainer_loss_settings(&r.t, below, above);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &sequences()[k];
         double logprob[TOKENS], sum, weight;
@@ -92,7 +92,7 @@ static void a_step_moves_probabilities_by_advantages(void **state)
         struct trainer_step step;
         double before = 0, after = 0, weight;
         open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("finetuning_type", "full"));
-        trainer_clip_ratios(&r.t, 0.9, 9);
+        trainer_loss_settings(&r.t, 0.9, 9);
         for (int i = 0; i < 5; i++) {
             assert_ok(trainer_add(&r.t, sequences(), SEQUENCES, &after, &weight));
             assert_ok(trainer_step(&r.t, 0.001, &step));

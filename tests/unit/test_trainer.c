@@ -179,7 +179,7 @@ static void place_ratios(struct trainer *t, struct look *look)
     static const double away[] = {0, 1.5, -1.5, 0.1};
     bool by_sequence = loss_of(t->session.tuning.loss)->by_sequence;
     int clipped = 0, kept = 0;
-    trainer_clip_ratios(t, 1, INFINITY);
+    trainer_loss_settings(t, 1, INFINITY);
     for (int k = 0; k < SEQUENCES; k++) {
         const struct sequence *s = &look->list[k];
         for (int64_t i = 1; i < s->count; i++) {
@@ -192,7 +192,7 @@ static void place_ratios(struct trainer *t, struct look *look)
         }
         look->list[k].old_logprobs = look->old[k];
     }
-    trainer_clip_ratios(t, 0.5, 1);
+    trainer_loss_settings(t, 0.5, 1);
     assert_true(clipped >= 4 && kept >= 4);
 }
 
