@@ -83,16 +83,40 @@ static void gspo_clips_the_ratio_of_a_sequence(void **state)
     check_loss(LOSS_gspo, "bfloat16", 3e-3, 4e-3);
 }
 
+static void sapo_gates_the_ratio_of_each_token(void **state)
+{
+    (void)state;
+    struct rig plain, r;
+    open_rig(&plain, &tied, 0, SETTINGS("dtype", "float32"));
+    open_rig_for(&r, &tied, LOSS_sapo, SETTINGS("dtype", "float32"));
+    trainer_loss_settings(&r.t, 3, 2);
+    for (int k = 0; k < SEQUENCES; k++) {
+        const struct sequence *s = &sequences()[k];
+        double logprob[TOKENS], sum, weight, want = 0;
+        find_logprobs(&plain.t, s, logprob);
+        for (int64_t i = 1; i < s->count; i++) {
+            double t = s->advantages[i] > 0 ? 2 : 3, ratio = exp(logprob[i] - (double)s->old_logprobs[i]);
+            want -= (double)sequence_weight(s, i) * 4 / t / (1 + exp(-t * (ratio - 1))) * (double)s->advantages[i];
+        }
+        assert_ok(trainer_add(&r.t, s, 1, &sum, &weight));
+        if (!(fabs(sum - want) < 1e-4 * weight))
+            fail_msg("sapo of sequence %d is %g, not %g", k, sum, want);
+    }
+    close_rig(&plain);
+    close_rig(&r);
+}
+
 /* Tokens of positive advantage become likelier, the others less likely. */
 static void a_step_moves_probabilities_by_advantages(void **state)
 {
     (void)state;
-    for (int loss = LOSS_ppo; loss <= LOSS_gspo; loss++) {
+    for (int loss = LOSS_ppo; loss < LOSS_COUNT; loss++) {
         struct rig r;
         struct trainer_step step;
         double before = 0, after = 0, weight;
         open_rig_for(&r, &tied, (enum loss_id)loss, SETTINGS("finetuning_type", "full"));
-        trainer_loss_settings(&r.t, 0.9, 9);
+        if (loss_of((enum loss_id)loss)->op == OP_clipped_ratio)
+            trainer_loss_settings(&r.t, 0.9, 9);
         for (int i = 0; i < 5; i++) {
             assert_ok(trainer_add(&r.t, sequences(), SEQUENCES, &after, &weight));
             assert_ok(trainer_step(&r.t, 0.001, &step));
@@ -177,9 +201,10 @@ static void a_checkpoint_of_another_loss_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),         cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
-        cmocka_unit_test(a_step_moves_probabilities_by_advantages),  cmocka_unit_test(a_sequence_without_advantages_is_refused),
-        cmocka_unit_test(the_list_of_kernels_has_those_of_the_loss), cmocka_unit_test(a_checkpoint_of_another_loss_is_refused),
+        cmocka_unit_test(ppo_clips_the_ratio_of_each_token),        cmocka_unit_test(gspo_clips_the_ratio_of_a_sequence),
+        cmocka_unit_test(sapo_gates_the_ratio_of_each_token),       cmocka_unit_test(a_step_moves_probabilities_by_advantages),
+        cmocka_unit_test(a_sequence_without_advantages_is_refused), cmocka_unit_test(the_list_of_kernels_has_those_of_the_loss),
+        cmocka_unit_test(a_checkpoint_of_another_loss_is_refused),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
