@@ -5,27 +5,18 @@
     format.py --write   sets the sources right
 """
 import pathlib
-import shutil
 import subprocess
 import sys
 
-RELEASE = "14"
+import llvm
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "include", "tests", "tools", "examples")
 
 
-def find():
-    for name in (f"clang-format-{RELEASE}", "clang-format"):
-        path = shutil.which(name)
-        if path and f"version {RELEASE}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout:
-            return path
-    return None
-
-
 def main(arguments):
-    tool = find()
+    tool = llvm.find("clang-format")
     if not tool:
-        print(f"clang-format {RELEASE} is not installed (Debian: clang-format-{RELEASE})")
         return 77
     files = sorted(str(p.relative_to(ROOT)) for folder in FOLDERS for p in (ROOT / folder).rglob("*.[ch]"))
     how = ["-i"] if arguments == ["--write"] else ["--dry-run", "-Werror", "--ferror-limit=3"]

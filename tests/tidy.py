@@ -9,20 +9,12 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
-RELEASE = "14"
+import llvm
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def find():
-    for name in (f"clang-tidy-{RELEASE}", "clang-tidy"):
-        path = shutil.which(name)
-        if path and f"version {RELEASE}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout:
-            return path
-    return None
 
 
 def digest(paths):
@@ -33,9 +25,8 @@ def digest(paths):
 
 
 def main(build):
-    tool = find()
+    tool = llvm.find("clang-tidy")
     if not tool:
-        print(f"clang-tidy {RELEASE} is not installed (Debian: clang-tidy-{RELEASE})")
         return 77
     kept = pathlib.Path(build) / "tidy"
     kept.mkdir(exist_ok=True)

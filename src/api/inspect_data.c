@@ -239,12 +239,7 @@ static json_t *files_json(const void *record)
 
 static json_t *kinds_json(const void *record)
 {
-    const struct inspection *in = record;
-    json_t *kinds = json_object();
-    for (int k = 0; k < ROW_KINDS; k++)
-        if (in->kinds[k])
-            json_object_set_new(kinds, row_kind_name((enum row_kind)k), json_integer(in->kinds[k]));
-    return kinds;
+    return row_kinds_json(((const struct inspection *)record)->kinds);
 }
 
 static json_t *longest_json(const void *record)

@@ -153,6 +153,18 @@ enum status json_need_int(const json_t *object, const char *key, int64_t *out, c
     return json_get_int(object, key, out, where);
 }
 
+enum status json_copy_text(const json_t *object, const char *key, char **text, int64_t *length, const char *where)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return fail(ERR_FORMAT, "%s: \"%s\" must be a string", where, key);
+    *length = (int64_t)json_string_length(value);
+    if (!(*text = memory_alloc(*length)))
+        return ERR_MEMORY;
+    memcpy(*text, json_string_value(value), (size_t)*length);
+    return OK;
+}
+
 json_t *json_number(double x)
 {
     return isfinite(x) ? json_real(x) : json_null();

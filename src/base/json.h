@@ -30,6 +30,9 @@ enum status json_get_bool(const json_t *object, const char *key, bool *out, cons
 enum status json_get_text(const json_t *object, const char *key, const char **out, const char *where);
 enum status json_need_int(const json_t *object, const char *key, int64_t *out, const char *where);
 
+/* A copy of a member that must be a string, with any zero bytes in it and none after it; the caller frees *text. */
+enum status json_copy_text(const json_t *object, const char *key, char **text, int64_t *length, const char *where);
+
 /* A member, or NULL; null counts as absent. */
 json_t *json_member(const json_t *object, const char *key);
 

@@ -127,6 +127,13 @@ enum status json_reader_key(struct json_reader *r, struct json_span *key)
     return OK;
 }
 
+enum status json_reader_keep(const struct json_reader *r, struct arena *arena, struct json_span *text)
+{
+    if (text->text == r->text.data)
+        text->text = arena_text(arena, text->text, text->length);
+    return text->text ? OK : ERR_MEMORY;
+}
+
 static bool is_number(const char *p)
 {
     p += *p == '-';

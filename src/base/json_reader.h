@@ -34,6 +34,10 @@ enum status json_reader_next(struct json_reader *reader, char close, bool *more)
 /* The name of a member, and the colon after it. What a span points to lives until the next string is read. */
 enum status json_reader_key(struct json_reader *reader, struct json_span *key);
 enum status json_reader_string(struct json_reader *reader, struct json_span *text);
+
+/* Makes a string that was just read live as long as the reader's bytes and the arena: one with escapes is copied. */
+enum status json_reader_keep(const struct json_reader *reader, struct arena *arena, struct json_span *text);
+
 enum status json_reader_number(struct json_reader *reader, double *number);
 
 /* null, true, false or a number, as Jansson reads them: a number with a point or an exponent is real, the nearest double. */

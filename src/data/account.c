@@ -7,12 +7,7 @@
 
 static json_t *kinds_json(const void *record)
 {
-    const struct data_account *a = &((const struct data *)record)->account;
-    json_t *kinds = json_object();
-    for (int k = 0; k < ROW_KINDS; k++)
-        if (a->kinds[k])
-            json_object_set_new(kinds, row_kind_name((enum row_kind)k), json_integer((json_int_t)a->kinds[k]));
-    return kinds;
+    return row_kinds_json(((const struct data *)record)->account.kinds);
 }
 
 /* Each file with its rows; a weight only where it is not 1. */

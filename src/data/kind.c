@@ -27,6 +27,15 @@ const char *row_kind_name(enum row_kind kind)
     return KINDS[kind].name;
 }
 
+json_t *row_kinds_json(const int64_t rows[ROW_KINDS])
+{
+    json_t *kinds = json_object();
+    for (int k = 0; k < ROW_KINDS; k++)
+        if (rows[k])
+            json_object_set_new(kinds, KINDS[k].name, json_integer((json_int_t)rows[k]));
+    return kinds;
+}
+
 /* Which of the keys above are present. */
 struct keys {
     bool has[ROW_KINDS][KEYS];

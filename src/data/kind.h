@@ -9,6 +9,9 @@ enum row_kind { ROW_MESSAGES, ROW_PROMPT, ROW_TEXT, ROW_ALPACA, ROW_SHAREGPT, RO
 
 const char *row_kind_name(enum row_kind kind);
 
+/* The kinds that have rows, by name. */
+json_t *row_kinds_json(const int64_t rows[ROW_KINDS]);
+
 struct row_outline {
     enum row_kind kind;
     bool alone;   /* it has no keys but those of its kind */

@@ -204,14 +204,7 @@ static enum status read_bytes(struct device *device, void *to, struct operand fr
 
 static enum status later_open(struct device *device, int64_t bytes)
 {
-    struct cpu *cpu = cpu_of(device);
-    for (int i = 0; i < DEVICE_LATER; i++) {
-        memory_free(cpu->later[i]);
-        cpu->later[i] = memory_alloc(bytes);
-        if (!cpu->later[i])
-            return ERR_MEMORY;
-    }
-    return OK;
+    return device_later_alloc(cpu_of(device)->later, bytes);
 }
 
 /* Runs are done when they return, so the bytes are there now. */

@@ -182,6 +182,17 @@ enum status device_read(struct device *device, void *to, struct operand from, in
     return device->class->read(device, to, from, bytes);
 }
 
+enum status device_later_alloc(char *later[DEVICE_LATER], int64_t bytes)
+{
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        memory_free(later[i]);
+        later[i] = memory_alloc(bytes);
+        if (!later[i])
+            return ERR_MEMORY;
+    }
+    return OK;
+}
+
 enum status device_later_open(struct device *device, int64_t bytes)
 {
     return device->class->later_open(device, bytes);

@@ -154,6 +154,9 @@ struct device_class {
     void (*discard)(struct device *device, struct prepared *prepared);
 };
 
+/* For devices whose later reads go to plain memory: allocates it anew. */
+enum status device_later_alloc(char *later[DEVICE_LATER], int64_t bytes);
+
 struct device {
     const struct device_class *class;
     struct device_counters counters;

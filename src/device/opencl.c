@@ -265,14 +265,9 @@ static enum status read_bytes(struct device *device, void *to, struct operand fr
 static enum status later_open(struct device *device, int64_t bytes)
 {
     struct opencl *o = opencl_of(device);
-    for (int i = 0; i < DEVICE_LATER; i++) {
+    for (int i = 0; i < DEVICE_LATER; i++)
         TRY(wait_for(o, &o->arrived[i]));
-        memory_free(o->later[i]);
-        o->later[i] = memory_alloc(bytes);
-        if (!o->later[i])
-            return ERR_MEMORY;
-    }
-    return OK;
+    return device_later_alloc(o->later, bytes);
 }
 
 static enum status read_later(struct device *device, int slot, struct operand from, int64_t bytes)

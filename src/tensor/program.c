@@ -46,10 +46,7 @@ struct value *value_root(struct value *v)
 
 int64_t value_elements(const struct value *v)
 {
-    int64_t n = 1;
-    for (int i = 0; i < v->rank; i++)
-        n *= v->shape[i];
-    return n;
+    return shape_elements(v->rank, v->shape);
 }
 
 int64_t value_bytes(const struct value *v)

@@ -70,12 +70,17 @@ enum status store_tensor(struct tensor **out, struct store *store, const char *n
     return OK;
 }
 
-int64_t tensor_elements(const struct tensor *tensor)
+int64_t shape_elements(int rank, const int64_t *shape)
 {
     int64_t n = 1;
-    for (int i = 0; i < tensor->rank; i++)
-        n *= tensor->shape[i];
+    for (int i = 0; i < rank; i++)
+        n *= shape[i];
     return n;
+}
+
+int64_t tensor_elements(const struct tensor *tensor)
+{
+    return shape_elements(tensor->rank, tensor->shape);
 }
 
 int64_t tensor_bytes(const struct tensor *tensor)

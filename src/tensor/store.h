@@ -58,6 +58,7 @@ enum status store_tensor(struct tensor **out, struct store *store, const char *n
                          int rank, const int64_t *shape);
 struct tensor *store_find(const struct store *store, const char *name);
 
+int64_t shape_elements(int rank, const int64_t *shape);
 int64_t tensor_elements(const struct tensor *tensor);
 int64_t tensor_bytes(const struct tensor *tensor);
 int64_t align_up(int64_t bytes);

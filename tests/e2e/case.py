@@ -16,6 +16,18 @@ def run(*args, **options):
     return subprocess.run([HONE, *map(str, args)], capture_output=True, text=True, timeout=600, **options)
 
 
+def read_terminal(master):
+    """The bytes that came to a terminal, until its other side is closed. Closes it too."""
+    seen = b""
+    try:
+        while piece := os.read(master, 4096):
+            seen += piece
+    except OSError:                                     # how Linux says that nobody writes any more
+        pass
+    os.close(master)
+    return seen
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

@@ -14,7 +14,7 @@ import random
 import re
 import subprocess
 
-from case import CHAT, HONE, TINY, Case, main, run
+from case import CHAT, HONE, TINY, Case, main, read_terminal, run
 
 USER, ANSWER = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}
 KINDS = {
@@ -257,13 +257,7 @@ class Rows(Case):
             process = subprocess.Popen([HONE, "inspect", "data", "--model", TINY, "--data", path], stdout=its,
                                        env={**os.environ, "TERM": "xterm-256color", **more})
             os.close(its)
-            out = b""
-            try:
-                while piece := os.read(mine, 4096):
-                    out += piece
-            except OSError:                         # Linux says so when the other side is closed
-                pass
-            os.close(mine)
+            out = read_terminal(mine)
             self.assertEqual(process.wait(), 0)
             return out.decode()
         colour = on_terminal()

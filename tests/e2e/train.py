@@ -17,7 +17,7 @@ import struct
 import subprocess
 import time
 
-from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, run
+from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run
 
 STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds"}
 MODES = ("none", "selective", "full")
@@ -117,13 +117,7 @@ class Tiny(TrainCase):
         master, slave = pty.openpty()
         process = subprocess.Popen([HONE, *map(str, self.command("out"))], stdout=subprocess.PIPE, stderr=slave, text=True)
         os.close(slave)
-        seen = b""
-        try:
-            while piece := os.read(master, 4096):
-                seen += piece
-        except OSError:                                 # how a terminal says that its writer has gone
-            pass
-        os.close(master)
+        seen = read_terminal(master)
         json.loads(process.communicate()[0])
         self.assertEqual(process.returncode, 0)
         self.assertIn(b"\r\033[?7lstep 6/6, epoch 1.50, loss ", seen)

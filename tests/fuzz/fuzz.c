@@ -35,13 +35,14 @@ const char *fuzz_dir(void)
     return dir;
 }
 
-void fuzz_put(const char *name, const void *bytes, size_t size)
+const char *fuzz_put(const char *name, const void *bytes, size_t size)
 {
-    char path[sizeof dir + 64];
+    static char path[sizeof dir + 64];
     snprintf(path, sizeof path, "%s/%s", fuzz_dir(), name);
     FILE *file = fopen(path, "wb");
     PROMISE(file && (size == 0 || fwrite(bytes, size, 1, file) == 1));
     PROMISE(fclose(file) == 0);
+    return path;
 }
 
 size_t fuzz_cut(const uint8_t *data, size_t size)

@@ -14,8 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A directory of this process in memory, removed when it ends. */
 const char *fuzz_dir(void);
 
-/* Writes fuzz_dir()/name. */
-void fuzz_put(const char *name, const void *bytes, size_t size);
+/* Writes fuzz_dir()/name and returns that path, until the next call. */
+const char *fuzz_put(const char *name, const void *bytes, size_t size);
 
 /* Where the first zero byte is, or size: it cuts an input in two for the targets that need two texts. */
 size_t fuzz_cut(const uint8_t *data, size_t size);

@@ -1,5 +1,4 @@
 /* The input is a GGUF file: its directory, and the tokenizer in it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "fuzz.h"
@@ -43,9 +42,7 @@ static void look(const struct gguf *file)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    fuzz_put("model.gguf", data, size);
-    char path[1200];
-    snprintf(path, sizeof path, "%s/model.gguf", fuzz_dir());
+    const char *path = fuzz_put("model.gguf", data, size);
     struct gguf *file;
     if (gguf_open(&file, path) != OK)
         return 0;

@@ -112,14 +112,12 @@ static enum status walk(const char *path, int64_t bytes, bool seek, struct hash 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char path[1200];
     struct hash whole, small, sought;
     if (!chat) {
         open_chat();
         atexit(close_chat);
     }
-    fuzz_put("rows", data, size);
-    snprintf(path, sizeof path, "%s/rows", fuzz_dir());
+    const char *path = fuzz_put("rows", data, size);
     enum status status = walk(path, 1 << 20, false, &whole, true);
     PROMISE(walk(path, 7, false, &small, false) == status);
     PROMISE(walk(path, 100, true, &sought, false) == status);

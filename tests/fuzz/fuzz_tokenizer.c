@@ -1,5 +1,4 @@
 /* The input is a tokenizer.json and, after a zero byte, a text to encode. */
-#include <stdio.h>
 #include <string.h>
 
 #include "fuzz.h"
@@ -25,11 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char text[] =
         "<s>Hello, wor\xc3\xa9ld!  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaX 1234567\r\n\n\t <|im_end|> \xf0\x9f\x91\x8d";
     size_t cut = fuzz_cut(data, size);
-    fuzz_put("tokenizer.json", data, cut);
-    char path[1200];
-    snprintf(path, sizeof path, "%s/tokenizer.json", fuzz_dir());
     struct tokenizer *tokenizer;
-    if (tokenizer_open(&tokenizer, path) != OK)
+    if (tokenizer_open(&tokenizer, fuzz_put("tokenizer.json", data, cut)) != OK)
         return 0;
     if (cut < size)
         encode(tokenizer, (const char *)data + cut + 1, (int64_t)(size - cut - 1));

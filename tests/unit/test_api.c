@@ -5,6 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "failing.h"
 #include "hone.h"
 #include "tiny_model.h"
 
@@ -150,38 +151,26 @@ static void failures_have_their_own_codes(void **state)
     assert_non_null(strstr(hone_error(), "eval"));
 }
 
-static hone_status eval_with(const hone_options *o, int64_t fail_after)
-{
-    hone_model *model = NULL;
-    hone_eval_result r = {.size = sizeof r};
-    memory_fail_after(fail_after);
-    hone_status status = hone_model_open(&model, o);
-    if (status == HONE_OK)
-        status = hone_eval(model, NULL, NULL, &r);
-    memory_fail_after(-1);
-    hone_model_close(model);
-    return status;
-}
-
 /* Every allocation of an evaluation fails once: each time it ends cleanly, with its own code. */
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
     hone_options *o = make_options("eval");
     assert_int_equal(hone_options_set(o, "data", data_path), HONE_OK);
-    int64_t before = memory_count();
-    assert_int_equal(eval_with(o, -1), HONE_OK);
-    int64_t count = memory_count() - before;
-    print_message("an evaluation allocates %lld times\n", (long long)count);
-    int64_t done_without = 0; /* a pattern runs without its just-in-time code, a report without a name */
-    for (int64_t after = 0; after < count; after++) {
-        hone_status status = eval_with(o, after);
-        done_without += status == HONE_OK;
-        if (status != HONE_OK && status != HONE_ERR_MEMORY)
-            fail_msg("allocation %lld: status %d: %s", (long long)after, (int)status, hone_error());
+    struct failing f = {0};
+    while (failing_next(&f)) {
+        hone_model *model = NULL;
+        hone_eval_result r = {.size = sizeof r};
+        failing_begin(&f);
+        hone_status status = hone_model_open(&model, o);
+        if (status == HONE_OK)
+            status = hone_eval(model, NULL, NULL, &r);
+        failing_end(&f, (enum status)status);
+        hone_model_close(model);
     }
-    print_message("%lld of them can be done without\n", (long long)done_without);
-    assert_true(done_without <= 20);
+    print_message("an evaluation allocates %lld times\n", (long long)f.made);
+    assert_true(f.failed > 20);
+    assert_true(f.done_without <= 20); /* a pattern runs without its just-in-time code, a report without a name */
     hone_options_destroy(o);
 }
 
@@ -208,7 +197,7 @@ static void reports_are_json(void **state)
 
 static int make_model(void **state)
 {
-    (void)state;
+    *state = &tiny;
     static const char rows[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is hone?\"}, {\"role\": \"assistant\", "
                                "\"content\": \"A tool that sharpens.\"}]}\n"
                                "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
@@ -219,13 +208,6 @@ static int make_model(void **state)
     tiny_model_make(&tiny, true);
     tiny_write(&tiny, "chats.jsonl", rows);
     snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tiny.dir);
-    return 0;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    tiny_model_remove(&tiny);
     return 0;
 }
 
@@ -240,5 +222,5 @@ int main(void)
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(reports_are_json),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

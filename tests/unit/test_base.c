@@ -173,6 +173,11 @@ static void json_errors_say_where(void **state)
     assert_true(n == 5);
     assert_fails(json_get_int(tree, "b", &a, "here"), ERR_FORMAT, "here: \"b\" must be a whole number");
     assert_fails(json_need_int(tree, "c", &a, "here"), ERR_FORMAT, "here: \"c\" is missing");
+    char *copy = NULL;
+    assert_ok(json_copy_text(tree, "b", &copy, &a, "here"));
+    assert_true(a == 1 && *copy == 'x');
+    memory_free(copy);
+    assert_fails(json_copy_text(tree, "a", &copy, &a, "here"), ERR_FORMAT, "here: \"a\" must be a string");
     json_decref(tree);
     assert_fails(json_parse(&tree, "{\"a\":1,\"a\":2}", 13, "here"), ERR_FORMAT, "duplicate");
     assert_fails(json_parse(&tree, "[1,\n 2", 6, "here"), ERR_FORMAT, "line 2");

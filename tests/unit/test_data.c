@@ -1,41 +1,13 @@
 /* Data sets: encoding on all cores, rows that cannot be used or are too long, splitting. */
 #include "test.h"
 
-#include <ftw.h>
-
 #include "base/cache.h"
-#include "base/log.h"
-#include "base/memory.h"
 #include "base/parallel.h"
 #include "data/cursor.h"
-#include "tiny_model.h"
+#include "data_rig.h"
+#include "failing.h"
 
 enum { ROWS = 200 };
-
-static struct tiny_model model;
-static char chats[128], cache[128], last_warning[1024];
-static int warnings;
-static struct data_limits limits;
-
-static void count_warning(void *context, enum log_level level, const char *message)
-{
-    (void)context;
-    if (level == LOG_WARNING) {
-        warnings++;
-        snprintf(last_warning, sizeof last_warning, "%s", message);
-    }
-}
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st, (void)type, (void)ftw;
-    return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* ROWS chats of growing length, with a blank line before every tenth; line `bad` (of those with a row) is as given. */
 static void write_chats(int64_t bad, const char *instead)
@@ -47,23 +19,10 @@ static void write_chats(int64_t bad, const char *instead)
         if (r == bad)
             assert_ok(buffer_format(&text, "%s\n", instead));
         else
-            assert_ok(buffer_format(&text,
-                                    "{\"messages\": [{\"role\": \"user\", \"content\": \"What is %lld?\"}, "
-                                    "{\"role\": \"assistant\", \"content\": \"%.*s\"}]}\n",
-                                    (long long)r, (int)(r % 37), "A number, and not a small one, I think."));
+            add_chat(&text, r);
     }
     assert_ok(file_replace(chats, text.data, text.size));
     buffer_free(&text);
-}
-
-/* Opens without a chat at hand; says whether one was needed. */
-static bool open_data(struct data *data)
-{
-    struct chat *chat = NULL;
-    assert_ok(data_open(data, chats, &chat, &limits));
-    bool needed = chat != NULL;
-    chat_close(chat);
-    return needed;
 }
 
 static void check_same(const struct data *a, const struct data *b)
@@ -106,10 +65,8 @@ static void check_counters(struct data *data)
 static int set_up(void **state)
 {
     (void)state;
-    remove_tree(cache);
-    limits = (struct data_limits){.max_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
+    reset_data();
     write_chats(-1, NULL);
-    warnings = 0;
     return 0;
 }
 
@@ -451,22 +408,14 @@ static void every_allocation_may_fail(void **state)
     assert_ok(file_replace(chats, two, (int64_t)strlen(two)));
     for (int warm = 0; warm < 2; warm++) {
         struct data data, held;
-        struct chat *chat = NULL;
         if (warm)
             open_data(&data), data_close(&data);
-        int64_t before = memory_count();
-        assert_ok(data_open(&data, chats, &chat, &limits));
-        assert_ok(data_split(&data, &held, 1, 3));
-        int64_t allocations = memory_count() - before, failed = 0;
-        data_close(&held);
-        data_close(&data);
-        chat_close(chat);
-        assert_true(warm ? allocations < 30 : allocations > 50);
-        for (int64_t i = 0; i <= allocations; i++) {
-            chat = NULL;
+        struct failing f = {0};
+        while (failing_next(&f)) {
+            struct chat *chat = NULL;
             if (!warm)
-                remove_tree(cache);
-            memory_fail_after(i);
+                assert_ok(directory_remove(cache));
+            failing_begin(&f);
             enum status status = data_open(&data, chats, &chat, &limits);
             if (status == OK) {
                 assert_int_equal(data.row_count, 2);
@@ -475,12 +424,11 @@ static void every_allocation_may_fail(void **state)
                     data_close(&held);
                 data_close(&data);
             }
-            memory_fail_after(-1);
+            failing_end(&f, status);
             chat_close(chat);
-            assert_true(status == OK || status == ERR_MEMORY);
-            failed += status != OK;
         }
-        assert_true(warm ? failed == allocations : failed > allocations / 2); /* regexes do without, the cache warns */
+        assert_true(warm ? f.made < 30 : f.made > 50);
+        assert_true(warm ? f.failed == f.made : f.failed > f.made / 2); /* regexes do without, the cache warns */
     }
 }
 
@@ -500,23 +448,6 @@ static void the_directory_of_caches_is_found(void **state)
     unsetenv("HOME");
     assert_null(cache_directory(&arena, NULL));
     arena_free(&arena);
-}
-
-static int make_model(void **state)
-{
-    (void)state;
-    tiny_model_make(&model, true);
-    snprintf(chats, sizeof chats, "%s/chats.jsonl", model.dir);
-    snprintf(cache, sizeof cache, "%s/a/cache", model.dir);
-    log_set_sink(count_warning, NULL);
-    return 0;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    remove_tree(model.dir);
-    return 0;
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
@@ -561,5 +492,5 @@ int main(void)
         TEST(every_allocation_may_fail),
         TEST(the_directory_of_caches_is_found),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

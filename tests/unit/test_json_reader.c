@@ -55,6 +55,22 @@ static void escapes_are_resolved(void **state)
     }
 }
 
+static void a_string_with_escapes_is_copied_to_be_kept(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    struct json_span plain, escaped, next;
+    start("\"ab\" \"\\u0063d\" \"\\u0065f\"");
+    assert_ok(json_reader_string(&reader, &plain));
+    assert_ok(json_reader_keep(&reader, &arena, &plain));
+    assert_ok(json_reader_string(&reader, &escaped));
+    assert_ok(json_reader_keep(&reader, &arena, &escaped));
+    assert_ok(json_reader_string(&reader, &next));
+    assert_ptr_equal(plain.text, reader.start + 1);
+    assert_memory_equal(escaped.text, "cd", 2);
+    arena_free(&arena);
+}
+
 static void scalars_are_as_jansson_reads_them(void **state)
 {
     (void)state;
@@ -145,6 +161,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings_are_handed_out_where_they_stand),
         cmocka_unit_test(escapes_are_resolved),
+        cmocka_unit_test(a_string_with_escapes_is_copied_to_be_kept),
         cmocka_unit_test(scalars_are_as_jansson_reads_them),
         cmocka_unit_test(values_are_passed_over),
         cmocka_unit_test(members_are_met_one_by_one),

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "config/nearest.h"
 #include "config/options.h"
+#include "failing.h"
 
 static struct arena arena;
 static struct options options;
@@ -439,18 +440,16 @@ static void a_parse_survives_failing_memory(void **state)
     (void)state;
     const char *path = yaml("max_length: 5\ndtype: bfloat16\nseed: 3\n");
     char *words[] = {"--model", "dir", "--json", "positional", "--config", (char *)path};
-    enum status status = ERR_MEMORY;
-    int n = 0;
-    for (; status != OK; n++) {
-        assert_true(n < 1000);
+    struct failing f = {0};
+    while (failing_next(&f)) {
         fresh(NULL);
-        memory_fail_after(n);
-        status = options_parse(&options, COMMAND_EVAL, 6, words, &arguments);
-        memory_fail_after(-1);
+        failing_begin(&f);
+        enum status status = options_parse(&options, COMMAND_EVAL, 6, words, &arguments);
+        failing_end(&f, status);
         if (status != OK)
             assert_fails(status, ERR_MEMORY, "out of memory");
     }
-    assert_true(n > 1);
+    assert_true(f.failed > 1);
     assert_int_equal(options.max_length, 5);
     unlink(path);
 }
@@ -469,13 +468,11 @@ static void texts_survive_failing_memory(void **state)
     (void)state;
     writer *const writers[] = {write_help, options_overview, options_markdown, options_complete};
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
-        enum status status = ERR_MEMORY;
-        for (int n = 0; status != OK; n++) {
+        struct failing f = {0};
+        while (failing_next(&f)) {
             struct buffer text = {0};
-            memory_fail_after(n);
-            status = writers[i](&text);
-            memory_fail_after(-1);
-            assert_true(n < 1000 && (status == OK || status == ERR_MEMORY));
+            failing_begin(&f);
+            failing_end(&f, writers[i](&text));
             buffer_free(&text);
         }
     }

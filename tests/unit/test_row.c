@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "data/check.h"
 #include "data/parse.h"
+#include "failing.h"
 #include "hone.h"
 
 static struct tiny_model model;
@@ -371,22 +372,20 @@ static void every_allocation_may_fail(void **state)
         "{\"instruction\": \"a\", \"input\": \"i\", \"output\": \"b\", \"system\": \"s\", \"history\": [[\"q\", \"r\"]]}",
         "{\"chosen\": \"ab\", \"rejected\": \"ac\"}", "{\"nothing\": 1}"};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-        int64_t failures = 0;
-        for (int64_t i = 0; i < 120; i++) {
+        struct failing f = {0};
+        while (failing_next(&f)) {
             struct chat_row made = {0};
             struct checker *checker = NULL;
             enum row_kind kind;
-            memory_fail_after(i);
+            failing_begin(&f);
             enum status status = checker_open(&checker, chat);
             if (status == OK)
                 status = row_encode(chat, rows[r], (int64_t)strlen(rows[r]), &made, &kind);
-            memory_fail_after(-1);
-            assert_true(status == OK || status == ERR_MEMORY || (r == 3 && status == ERR_DATA));
-            failures += status == ERR_MEMORY;
+            failing_end(&f, r == 3 && status == ERR_DATA ? OK : status);
             chat_row_free(&made);
             checker_close(checker);
         }
-        assert_true(failures > 2 && failures < 120);
+        assert_true(f.failed > 2);
     }
 }
 
@@ -400,20 +399,15 @@ static void an_inspection_may_run_out_of_memory(void **state)
     assert_int_equal(hone_options_create(&options, "inspect"), HONE_OK);
     assert_int_equal(hone_options_set(options, "model", model.dir), HONE_OK);
     assert_int_equal(hone_options_set(options, "data", path), HONE_OK);
-    int64_t before = memory_count(), failures = 0;
-    assert_int_equal(hone_inspect_data(options, &json), HONE_OK);
-    assert_non_null(strstr(json, "\"bad_rows\": 1"));
-    hone_text_destroy(json);
-    for (int64_t i = 0, count = memory_count() - before; i < count; i++) {
-        memory_fail_after(i);
+    struct failing f = {0};
+    while (failing_next(&f)) {
+        failing_begin(&f);
         hone_status status = hone_inspect_data(options, &json);
-        memory_fail_after(-1);
-        if (status != HONE_OK && (status != HONE_ERR_MEMORY || json))
-            fail_msg("allocation %lld: status %d, %s", (long long)i, (int)status, hone_error());
-        failures += status != HONE_OK;
+        failing_end(&f, (enum status)status);
+        assert_true(status == HONE_OK ? strstr(json, "\"bad_rows\": 1") != NULL : !json);
         hone_text_destroy(json);
     }
-    assert_true(failures > 20);
+    assert_true(f.failed > 20);
     hone_options_destroy(options);
 }
 

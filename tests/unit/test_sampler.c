@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "data/sampler.h"
+#include "failing.h"
 
 enum { ROWS = 3000, WINDOW = 1024 };
 
@@ -282,15 +283,15 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     struct data data = make_data(ROWS);
     struct sampler s;
-    int64_t failures = 0;
-    for (enum status status = ERR_MEMORY; status != OK; failures++) {
-        memory_fail_after(failures);
-        status = sampler_init(&s, &data, 1, true, WINDOW, 4);
-        memory_fail_after(-1);
-        assert_true(status == OK || status == ERR_MEMORY);
+    struct failing f = {0};
+    while (failing_next(&f)) {
+        failing_begin(&f);
+        enum status status = sampler_init(&s, &data, 1, true, WINDOW, 4);
+        failing_end(&f, status);
+        if (status == OK)
+            sampler_free(&s);
     }
-    assert_true(failures > 6);
-    sampler_free(&s);
+    assert_true(f.failed > 5);
 }
 
 int main(void)

@@ -4,39 +4,21 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 
-#include "base/log.h"
 #include "base/parallel.h"
-#include "data/data.h"
 #include "data/encode.h"
 #include "data/token_log.h"
-#include "tiny_model.h"
+#include "data_rig.h"
 
 enum { ROWS = 600 };
 
-static struct tiny_model model;
-static char chats[128], cache[128], last_warning[1024];
-static int warnings;
-static struct data_limits limits;
 static const char *const names[] = {"tokens", "rows", "skipped", "log"};
 enum { FILES = 4 };
-
-static void count_warning(void *context, enum log_level level, const char *message)
-{
-    (void)context;
-    if (level == LOG_WARNING) {
-        warnings++;
-        snprintf(last_warning, sizeof last_warning, "%s", message);
-    }
-}
 
 static void write_chats(void)
 {
     struct buffer text = {0};
     for (int64_t r = 0; r < ROWS; r++)
-        assert_ok(buffer_format(&text,
-                                "{\"messages\": [{\"role\": \"user\", \"content\": \"What is %lld?\"}, "
-                                "{\"role\": \"assistant\", \"content\": \"%.*s\"}]}\n",
-                                (long long)r, (int)(r % 37), "A number, and not a small one, I think."));
+        add_chat(&text, r);
     assert_ok(file_replace(chats, text.data, text.size));
     buffer_free(&text);
 }
@@ -44,21 +26,9 @@ static void write_chats(void)
 static int set_up(void **state)
 {
     (void)state;
-    assert_ok(directory_remove(cache));
-    limits = (struct data_limits){.max_tokens = 512, .vocabulary = TINY_VOCABULARY, .model_dir = model.dir, .cache_dir = cache};
+    reset_data();
     write_chats();
-    warnings = 0;
     return 0;
-}
-
-/* Opens without a chat at hand; says whether one was needed. */
-static bool open_data(struct data *data)
-{
-    struct chat *chat = NULL;
-    assert_ok(data_open(data, chats, &chat, &limits));
-    bool needed = chat != NULL;
-    chat_close(chat);
-    return needed;
 }
 
 struct files {
@@ -376,23 +346,6 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
     data_close(&other);
 }
 
-static int make_model(void **state)
-{
-    (void)state;
-    tiny_model_make(&model, true);
-    snprintf(chats, sizeof chats, "%s/chats.jsonl", model.dir);
-    snprintf(cache, sizeof cache, "%s/cache", model.dir);
-    log_set_sink(count_warning, NULL);
-    return 0;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    tiny_model_remove(&model);
-    return 0;
-}
-
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -406,5 +359,5 @@ int main(void)
         TEST(an_interrupted_run_goes_on_where_it_was),
         TEST(what_nobody_has_used_for_long_is_removed),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

@@ -527,17 +527,10 @@ static void two_trainers_at_once_are_independent(void **state)
 
 static int make_model(void **state)
 {
-    (void)state;
+    *state = &tiny;
     tiny_model_make(&tiny, true);
     tiny_chats(&tiny, ROWS);
     snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tiny.dir);
-    return 0;
-}
-
-static int remove_model(void **state)
-{
-    (void)state;
-    tiny_model_remove(&tiny);
     return 0;
 }
 
@@ -556,5 +549,5 @@ int main(void)
         cmocka_unit_test(handles_leak_nothing),
         cmocka_unit_test(two_trainers_at_once_are_independent),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

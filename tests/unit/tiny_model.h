@@ -167,4 +167,11 @@ static inline void tiny_model_remove(const struct tiny_model *m)
     assert_ok(directory_remove(m->dir));
 }
 
+/* The teardown of a group whose state is a model. */
+static inline int tiny_model_teardown(void **state)
+{
+    tiny_model_remove(*state);
+    return 0;
+}
+
 #endif

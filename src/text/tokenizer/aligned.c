@@ -28,22 +28,11 @@ static enum status reserve(struct aligned *a, int64_t more)
     if (need > a->max_length)
         return fail(ERR_LIMIT, "the tokenizer's rules make the text longer than %lld bytes; its normalizer is broken",
                     (long long)a->max_length);
-    if (need <= a->capacity)
-        return OK;
-    int64_t capacity = need + need / 2 + 64;
-    char *text = memory_resize(a->text, capacity);
-    if (!text)
-        return ERR_MEMORY;
-    a->text = text;
-    int64_t *begin = memory_resize(a->begin, capacity * (int64_t)sizeof *begin);
-    if (!begin)
-        return ERR_MEMORY;
-    a->begin = begin;
-    int64_t *end = memory_resize(a->end, capacity * (int64_t)sizeof *end);
-    if (!end)
-        return ERR_MEMORY;
-    a->end = end;
-    a->capacity = capacity;
+    int64_t text = a->capacity, begin = a->capacity, end = a->capacity; /* they grow alike */
+    TRY(memory_grow(&a->text, &text, need, 1));
+    TRY(memory_grow(&a->begin, &begin, need, (int64_t)sizeof *a->begin));
+    TRY(memory_grow(&a->end, &end, need, (int64_t)sizeof *a->end));
+    a->capacity = end;
     return OK;
 }
 

@@ -129,8 +129,7 @@ static enum status read_pair(struct json_reader *r, struct arena *arena, struct 
         if (!good)
             break;
         TRY(json_reader_string(r, &text[i]));
-        if (text[i].text == r->text.data && !(text[i].text = arena_text(arena, text[i].text, text[i].length)))
-            return ERR_MEMORY;
+        TRY(json_reader_keep(r, arena, &text[i]));
     }
     if (good && list) {
         TRY(json_reader_next(r, ']', &more));

@@ -166,27 +166,15 @@ static enum status run_metaspace(const struct decode_step *step, const struct de
     return OK;
 }
 
-static enum status copy_text(struct decode_step *step, const json_t *json, const char *key, const char *where)
-{
-    const json_t *value = json_object_get(json, key);
-    if (!json_is_string(value))
-        return fail(ERR_FORMAT, "%s: \"%s\" must be a string", where, key);
-    step->length = (int64_t)json_string_length(value);
-    if (!(step->text = memory_alloc(step->length)))
-        return ERR_MEMORY;
-    memcpy(step->text, json_string_value(value), (size_t)step->length);
-    return OK;
-}
-
 static enum status open_replace(struct decode_step *step, const json_t *json, const char *where)
 {
-    TRY(copy_text(step, json, "content", where));
+    TRY(json_copy_text(json, "content", &step->text, &step->length, where));
     return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
 }
 
 static enum status open_strip(struct decode_step *step, const json_t *json, const char *where)
 {
-    TRY(copy_text(step, json, "content", where));
+    TRY(json_copy_text(json, "content", &step->text, &step->length, where));
     TRY(json_get_int(json, "start", &step->start, where));
     TRY(json_get_int(json, "stop", &step->stop, where));
     if (!step->length)
@@ -198,7 +186,7 @@ static enum status open_metaspace(struct decode_step *step, const json_t *json, 
 {
     const char *scheme = NULL;
     bool prefix = true;
-    TRY(copy_text(step, json, "replacement", where));
+    TRY(json_copy_text(json, "replacement", &step->text, &step->length, where));
     TRY(json_get_text(json, "prepend_scheme", &scheme, where));
     TRY(json_get_bool(json, "add_prefix_space", &prefix, where));
     step->keep_first = scheme ? strcmp(scheme, "never") == 0 : !prefix;
@@ -215,7 +203,7 @@ static enum status open_plain(struct decode_step *step, const json_t *json, cons
     return OK;
 }
 
-static const struct {
+static const struct kind {
     const char *name;
     enum status (*open)(struct decode_step *step, const json_t *json, const char *where);
     enum status (*run)(const struct decode_step *step, const struct decode_pieces *in, bool first, struct decode_pieces *out);
@@ -228,19 +216,17 @@ static const struct {
     {"Metaspace", open_metaspace, run_metaspace},
 };
 
-static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
+static const struct sequence_part PART = SEQUENCE_PART("decoder", "decoders", KINDS);
+
+static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
 {
+    const struct kind *kind = row;
     struct decoder *d = context;
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
-        if (strcmp(type, KINDS[i].name) != 0)
-            continue;
-        if (d->count == STEPS_MAX)
-            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
-        struct decode_step *step = &d->steps[d->count++];
-        step->run = KINDS[i].run;
-        return KINDS[i].open(step, json, where);
-    }
-    return fail(ERR_UNSUPPORTED, "%s: a decoder of type \"%s\" is not supported", where, type);
+    if (d->count == STEPS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
+    struct decode_step *step = &d->steps[d->count++];
+    step->run = kind->run;
+    return kind->open(step, json, where);
 }
 
 enum status decoder_open(struct decoder *d, const json_t *json, const char *where)
@@ -250,7 +236,7 @@ enum status decoder_open(struct decoder *d, const json_t *json, const char *wher
         return OK;
     if (!(d->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *d->steps)))
         return ERR_MEMORY;
-    return sequence_walk(json, "decoders", open_step, d, where);
+    return sequence_walk(&PART, json, open_step, d, where);
 }
 
 void decoder_close(struct decoder *d)

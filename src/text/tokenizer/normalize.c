@@ -262,18 +262,6 @@ static enum status run_charsmap(const struct normalize_step *step, struct normal
     return commit(scratch, view);
 }
 
-static enum status copy_text(struct normalize_step *step, const json_t *json, const char *key, const char *where)
-{
-    const json_t *value = json_object_get(json, key);
-    if (!json_is_string(value))
-        return fail(ERR_FORMAT, "%s: \"%s\" must be a string", where, key);
-    step->length = (int64_t)json_string_length(value);
-    if (!(step->text = memory_alloc(step->length)))
-        return ERR_MEMORY;
-    memcpy(step->text, json_string_value(value), (size_t)step->length);
-    return OK;
-}
-
 static enum status open_form(struct normalize_step *step, const json_t *json, const char *where)
 {
     (void)json;
@@ -308,13 +296,13 @@ static enum status open_strip(struct normalize_step *step, const json_t *json, c
 static enum status open_prepend(struct normalize_step *step, const json_t *json, const char *where)
 {
     step->run = run_prepend;
-    return copy_text(step, json, "prepend", where);
+    return json_copy_text(json, "prepend", &step->text, &step->length, where);
 }
 
 static enum status open_replace(struct normalize_step *step, const json_t *json, const char *where)
 {
     step->run = run_replace;
-    TRY(copy_text(step, json, "content", where));
+    TRY(json_copy_text(json, "content", &step->text, &step->length, where));
     return regex_open_json(&step->pattern, json_object_get(json, "pattern"), where);
 }
 
@@ -329,7 +317,7 @@ static enum status open_charsmap(struct normalize_step *step, const json_t *json
     return charsmap_open(&step->map, json_string_value(map), (int64_t)json_string_length(map), where);
 }
 
-static const struct {
+static const struct kind {
     const char *name;
     enum status (*open)(struct normalize_step *step, const json_t *json, const char *where);
     utf8proc_option_t form;
@@ -346,19 +334,17 @@ static const struct {
     {"Precompiled", open_charsmap, 0},
 };
 
-static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
+static const struct sequence_part PART = SEQUENCE_PART("normalizer", "normalizers", KINDS);
+
+static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
 {
+    const struct kind *kind = row;
     struct normalizer *normalizer = context;
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
-        if (strcmp(type, KINDS[i].name) != 0)
-            continue;
-        if (normalizer->count == STEPS_MAX)
-            return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
-        struct normalize_step *step = &normalizer->steps[normalizer->count++];
-        step->form = KINDS[i].form;
-        return KINDS[i].open(step, json, where);
-    }
-    return fail(ERR_UNSUPPORTED, "%s: a normalizer of type \"%s\" is not supported", where, type);
+    if (normalizer->count == STEPS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d steps", where, STEPS_MAX);
+    struct normalize_step *step = &normalizer->steps[normalizer->count++];
+    step->form = kind->form;
+    return kind->open(step, json, where);
 }
 
 enum status normalizer_open(struct normalizer *normalizer, const json_t *json, const char *where)
@@ -368,7 +354,7 @@ enum status normalizer_open(struct normalizer *normalizer, const json_t *json, c
         return OK;
     if (!(normalizer->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *normalizer->steps)))
         return ERR_MEMORY;
-    return sequence_walk(json, "normalizers", open_step, normalizer, where);
+    return sequence_walk(&PART, json, open_step, normalizer, where);
 }
 
 void normalizer_close(struct normalizer *normalizer)

@@ -70,7 +70,7 @@ static enum status open_nothing(struct post_process *post, const json_t *json, i
     return OK;
 }
 
-static const struct {
+static const struct kind {
     const char *name;
     enum status (*open)(struct post_process *post, const json_t *json, int64_t limit, const char *where);
 } KINDS[] = {
@@ -79,6 +79,8 @@ static const struct {
     {"BertProcessing", open_pair},
     {"RobertaProcessing", open_pair},
 };
+
+static const struct sequence_part PART = SEQUENCE_PART("post_processor", "processors", KINDS);
 
 /* One step of a sequence goes around what the steps before it made. */
 static enum status surround(struct post_process *post, const struct post_process *step, const char *where)
@@ -98,22 +100,18 @@ struct opening {
     int64_t limit;
 };
 
-static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
+static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
 {
+    const struct kind *kind = row;
     const struct opening *opening = context;
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
-        if (strcmp(type, KINDS[i].name) != 0)
-            continue;
-        struct post_process step = {0};
-        TRY(KINDS[i].open(&step, json, opening->limit, where));
-        return surround(opening->post, &step, where);
-    }
-    return fail(ERR_UNSUPPORTED, "%s: a post_processor of type \"%s\" is not supported", where, type);
+    struct post_process step = {0};
+    TRY(kind->open(&step, json, opening->limit, where));
+    return surround(opening->post, &step, where);
 }
 
 enum status post_process_open(struct post_process *post, const json_t *json, int64_t limit, const char *where)
 {
     *post = (struct post_process){0};
     struct opening opening = {post, limit};
-    return !json || json_is_null(json) ? OK : sequence_walk(json, "processors", open_step, &opening, where);
+    return !json || json_is_null(json) ? OK : sequence_walk(&PART, json, open_step, &opening, where);
 }

@@ -372,7 +372,7 @@ static enum status open_metaspace(struct pretokenizer *p, const json_t *json, co
     return regex_open_literal(&step->pattern, replacement, (int64_t)strlen(replacement), where);
 }
 
-static const struct {
+static const struct kind {
     const char *name;
     enum status (*open)(struct pretokenizer *p, const json_t *json, const char *where);
 } KINDS[] = {
@@ -386,12 +386,12 @@ static const struct {
     {"CharDelimiterSplit", open_delimiter},
 };
 
-static enum status open_step(void *context, const char *type, const json_t *json, const char *where)
+static const struct sequence_part PART = SEQUENCE_PART("pre-tokenizer", "pretokenizers", KINDS);
+
+static enum status open_step(void *context, const void *row, const json_t *json, const char *where)
 {
-    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
-        if (strcmp(type, KINDS[i].name) == 0)
-            return KINDS[i].open(context, json, where);
-    return fail(ERR_UNSUPPORTED, "%s: a pre-tokenizer of type \"%s\" is not supported", where, type);
+    const struct kind *kind = row;
+    return kind->open(context, json, where);
 }
 
 enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool bytes, const char *where)
@@ -401,7 +401,7 @@ enum status pretokenizer_open(struct pretokenizer *p, const json_t *json, bool b
         return OK;
     if (!(p->steps = memory_alloc(STEPS_MAX * (int64_t)sizeof *p->steps)))
         return ERR_MEMORY;
-    TRY(sequence_walk(json, "pretokenizers", open_step, p, where));
+    TRY(sequence_walk(&PART, json, open_step, p, where));
     for (int64_t i = 0; bytes && i < p->count; i++) {
         if (p->steps[i].sort != MAP)
             continue;

@@ -5,21 +5,38 @@
 
 enum { NESTING_MAX = 8 };
 
-static enum status walk(const json_t *json, const char *list, int nesting, sequence_step *step, void *context, const char *where)
+struct walk {
+    const struct sequence_part *part;
+    sequence_step *step;
+    void *context;
+    const char *where;
+};
+
+static enum status open_step(const struct walk *w, const char *type, const json_t *json)
+{
+    const char *row = w->part->kinds;
+    for (size_t i = 0; i < w->part->count; i++, row += w->part->size)
+        if (strcmp(type, *(const char *const *)(const void *)row) == 0)
+            return w->step(w->context, row, json, w->where);
+    return fail(ERR_UNSUPPORTED, "%s: a %s of type \"%s\" is not supported", w->where, w->part->step, type);
+}
+
+static enum status walk(const struct walk *w, const json_t *json, int nesting)
 {
     const char *type = "";
-    TRY(json_get_text(json, "type", &type, where));
+    TRY(json_get_text(json, "type", &type, w->where));
     if (strcmp(type, "Sequence") != 0)
-        return step(context, type, json, where);
-    const json_t *steps = json_object_get(json, list), *item;
+        return open_step(w, type, json);
+    const json_t *steps = json_object_get(json, w->part->list), *item;
     size_t i;
     if (nesting >= NESTING_MAX || !json_is_array(steps))
-        return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", where);
-    json_array_foreach(steps, i, item) TRY(walk(item, list, nesting + 1, step, context, where));
+        return fail(ERR_FORMAT, "%s: a Sequence without a list, or nested too deep", w->where);
+    json_array_foreach(steps, i, item) TRY(walk(w, item, nesting + 1));
     return OK;
 }
 
-enum status sequence_walk(const json_t *json, const char *list, sequence_step *step, void *context, const char *where)
+enum status sequence_walk(const struct sequence_part *part, const json_t *json, sequence_step *step, void *context,
+                          const char *where)
 {
-    return walk(json, list, 0, step, context, where);
+    return walk(&(struct walk){part, step, context, where}, json, 0);
 }

@@ -180,15 +180,13 @@ static enum status read_items(struct json_reader *r, struct arena *arena, struct
         TRY(json_reader_enter(r, '['));
         TRY(json_reader_next(r, ']', &more));
         TRY(json_reader_string(r, &text));
-        const char *kept = text.text == r->text.data ? arena_text(arena, text.text, text.length) : text.text;
-        if (!kept)
-            return ERR_MEMORY;
+        TRY(json_reader_keep(r, arena, &text));
         TRY(json_reader_next(r, ']', &more));
         TRY(json_reader_number(r, &(*scores)[*count]));
         TRY(json_reader_next(r, ']', &more));
         if (more)
             return json_reader_fail(r, "a token must be a text and its score");
-        (*items)[*count] = (struct vocabulary_item){kept, text.length, *count};
+        (*items)[*count] = (struct vocabulary_item){text.text, text.length, *count};
         ++*count;
     }
 }

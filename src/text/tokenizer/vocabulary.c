@@ -70,9 +70,7 @@ static enum status read_items(struct json_reader *r, struct arena *arena, struct
         if (!more)
             return OK;
         TRY(json_reader_key(r, &text));
-        const char *kept = text.text == r->text.data ? arena_text(arena, text.text, text.length) : text.text;
-        if (!kept)
-            return ERR_MEMORY;
+        TRY(json_reader_keep(r, arena, &text));
         char first = json_reader_peek(r);
         if (first == '-' || (first >= '0' && first <= '9'))
             TRY(json_reader_number(r, &id));
@@ -80,7 +78,7 @@ static enum status read_items(struct json_reader *r, struct arena *arena, struct
             return json_reader_fail(r, "an id must be a whole number");
         TRY(memory_grow(items, &capacity, *count + 1, (int64_t)sizeof **items));
         bool whole = id >= 0 && id < INT32_MAX && (double)(int32_t)id >= id;
-        (*items)[(*count)++] = (struct vocabulary_item){kept, text.length, whole ? (int64_t)id : -1};
+        (*items)[(*count)++] = (struct vocabulary_item){text.text, text.length, whole ? (int64_t)id : -1};
     }
 }
 
