@@ -26,8 +26,10 @@ enum status need_model(const struct hone_options *options)
     const char *dir = options->values.model_name_or_path;
     struct arena arena = {0};
     const char *config = file_join(&arena, dir, "config.json"), *adapter = file_join(&arena, dir, "adapter_config.json");
-    bool lost = config && adapter && !file_exists(config) && file_exists(adapter);
+    bool joined = config && adapter, lost = joined && !file_exists(config) && file_exists(adapter);
     arena_free(&arena);
+    if (!joined)
+        return ERR_MEMORY;
     if (lost)
         return fail(ERR_ARGUMENT,
                     "%s: an adapter, not a model: name it with --adapter, and with --model the model it was made for", dir);

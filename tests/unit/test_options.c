@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "config/nearest.h"
 #include "config/options.h"
 
 static struct arena arena;
@@ -429,30 +428,6 @@ static void yaml_files_are_small(void **state)
     free(text);
 }
 
-static void words_are_compared_by_their_edits(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *a, *b;
-        int distance;
-    } cases[] = {
-        {"", "", 0},
-        {"", "abc", 3},
-        {"abc", "", 3},
-        {"abc", "abc", 0},
-        {"ab", "ba", 1},
-        {"abcd", "acbd", 1},
-        {"abcd", "abd", 1},
-        {"kitten", "sitting", 3},
-        {"max-length", "max_length", 0},
-        {"max_lenght", "max_length", 1},
-        {"ca", "abc", 3},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(nearest_distance(cases[i].a, (int64_t)strlen(cases[i].a), cases[i].b, (int64_t)strlen(cases[i].b)),
-                         cases[i].distance);
-}
-
 /* Every allocation of a parse with a file fails once: the error is ERR_MEMORY, and the leak checker finds nothing. */
 static void a_parse_survives_failing_memory(void **state)
 {
@@ -606,7 +581,6 @@ int main(void)
         test(flags_win_over_the_file),
         test(yaml_errors_say_where),
         test(yaml_files_are_small),
-        test(words_are_compared_by_their_edits),
         test(a_parse_survives_failing_memory),
         test(texts_survive_failing_memory),
         test(help_is_grouped_and_wrapped),
