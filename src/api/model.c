@@ -24,11 +24,19 @@ enum status need_model(const struct hone_options *options)
 {
     TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
     const char *dir = options->values.model_name_or_path;
-    return file_is_directory(dir) ? OK
-                                  : fail(ERR_IO,
-                                         "%s: no such directory; --model names a folder with config.json, tokenizer.json and "
-                                         "*.safetensors on this machine",
-                                         dir);
+    struct arena arena = {0};
+    const char *config = file_join(&arena, dir, "config.json"), *adapter = file_join(&arena, dir, "adapter_config.json");
+    bool joined = config && adapter, lost = joined && !file_exists(config) && file_exists(adapter);
+    arena_free(&arena);
+    if (!joined)
+        return ERR_MEMORY;
+    if (lost)
+        return fail(ERR_ARGUMENT,
+                    "%s: an adapter, not a model: name it with --adapter, and with --model the model it was made for", dir);
+    if (file_is_directory(dir))
+        return OK;
+    return fail(ERR_IO, "%s: %s; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine", dir,
+                file_exists(dir) ? "a file, not a directory" : "no such directory");
 }
 
 hone_status hone_model_open(hone_model **out, const hone_options *options)

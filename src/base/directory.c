@@ -33,6 +33,8 @@ static enum status make_one(const char *path)
     int cause = errno;
     if (file_is_directory(path))
         return OK;
+    if (cause == EEXIST)
+        return fail(ERR_IO, "%s: cannot make the directory: there is a file of this name", path);
     errno = cause;
     return file_fail(path, "make the directory");
 }

@@ -187,7 +187,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     if (run->first < r->steps)
         printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
     else
-        printf("loss        no step was left: all %lld were done before\n", (long long)r->steps);
+        printf("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
     if (run->evals > 1)
         printf("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
                r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
@@ -234,12 +234,16 @@ hone_status cli_train(hone_options *options)
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
-    const char *length, *model;
+    const char *length, *model, *output;
     hone_status status = hone_options_get(options, "sample_prompt", &run.prompt);
     if (status == HONE_OK)
         status = hone_options_get(options, "sample_length", &length);
     if (status == HONE_OK)
         status = hone_options_get(options, "model", &model);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "output", &output);
+    if (status == HONE_OK && !*output) /* the library would say so too, but after it has encoded all data */
+        status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
     if (status == HONE_OK) {
         run.sample_length = strtoll(length, NULL, 10);
         status = hone_trainer_open(&run.trainer, options, run.prompt[0] ? HONE_TRAINER_SAMPLE : 0);

@@ -10,7 +10,7 @@ static enum status fail_unknown(const char *argument, const char *key, int64_t l
     char words[WORDS_SIZE];
     table_suggest(key, length, command, true, words);
     int shown = (int)strcspn(argument, "=");
-    return fail(ERR_ARGUMENT, "unknown option '%.*s': %s (hone %s --help lists all)", shown > 60 ? 60 : shown, argument, words,
+    return fail(ERR_ARGUMENT, "unknown option '%.*s'%s (hone %s --help lists all)", shown > 60 ? 60 : shown, argument, words,
                 options_command_name(command));
 }
 

@@ -165,9 +165,12 @@ enum status options_markdown(struct buffer *text)
                       "on the command line. A flag overrides the file. Unknown names are errors. `same` in the column resume:\n"
                       "a run that resumes from a checkpoint must have the same value, because its numbers depend on it.\n\n"
                       "| Command | what it is for |\n|---|---|\n"));
-    for (int c = 0; c < COMMANDS; c++)
-        TRY(buffer_format(text, "| `hone %s %s` | to %s |\n", command_table[c].name, command_table[c].usage,
-                          command_table[c].summary));
+    for (int c = 0; c < COMMANDS; c++) {
+        TRY(buffer_format(text, "| `hone %s ", command_table[c].name));
+        for (const char *usage = command_table[c].usage; *usage; usage++) /* a bar would end the cell */
+            TRY(buffer_format(text, *usage == '|' ? "\\%c" : "%c", *usage));
+        TRY(buffer_format(text, "` | to %s |\n", command_table[c].summary));
+    }
     for (int i = 0; i < LINES; i++) {
         const struct option_row *row = lines[i].row;
         if (!row) {

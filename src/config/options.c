@@ -102,10 +102,22 @@ bool table_has(const struct option_row *row, enum user_command command)
     return row->commands >> command & 1;
 }
 
-void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE])
+/* What other tools call an option of hone. */
+static const struct {
+    const char *word;
+    enum option option;
+} called[] = {
+#define CALLED(word, option) {#word, OPTION_##option},
+#include "config/options.def"
+};
+
+static const char *nearest_name(const char *key, int64_t length, enum user_command command)
 {
     const char *best = NULL;
     int distance = 0;
+    for (size_t i = 0; i < sizeof called / sizeof called[0]; i++)
+        if (same_key(called[i].word, key, length) && table_has(&option_table[called[i].option], command))
+            return option_table[called[i].option].name;
     for (const struct option_row *row = option_table; row < option_table + OPTIONS; row++) {
         const char *names[] = {row->name, row->alias};
         for (int i = 0; i < 2 && names[i]; i++) {
@@ -117,8 +129,15 @@ void table_suggest(const char *key, int64_t length, enum user_command command, b
             }
         }
     }
-    bool near = distance / 2 <= (length < 6 ? 2 : length / 3);
-    snprintf(words, WORDS_SIZE, near ? "did you mean '%s%s'?" : "the nearest is '%s%s'", as_flag ? "--" : "", best);
+    return distance / 2 <= (length < 4 ? 1 : length < 6 ? 2 : length / 3) ? best : NULL;
+}
+
+void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE])
+{
+    const char *name = nearest_name(key, length, command);
+    words[0] = 0;
+    if (name)
+        snprintf(words, WORDS_SIZE, ": did you mean '%s%s'?", as_flag ? "--" : "", name);
     for (char *c = words; as_flag && *c; c++)
         if (*c == '_')
             *c = '-';
@@ -155,7 +174,7 @@ enum status options_set(struct options *options, enum user_command command, cons
     if (!row) {
         char words[WORDS_SIZE];
         table_suggest(key, (int64_t)strlen(key), command, false, words);
-        return fail(ERR_ARGUMENT, "%s: unknown option '%.60s': %s", source, key, words);
+        return fail(ERR_ARGUMENT, "%s: unknown option '%.60s'%s", source, key, words);
     }
     if (!table_has(row, command))
         return fail(ERR_ARGUMENT, "%s: %s is not an option of hone %s", source, row->name, options_command_name(command));
@@ -188,6 +207,8 @@ enum status options_command(enum user_command *command, const char *name)
             best = c;
         }
     }
+    if (distance > 2)
+        return fail(ERR_ARGUMENT, "unknown command '%.60s': hone --help lists all", name);
     if (distance != 0 || strcmp(name, command_table[best].name) != 0)
         return fail(ERR_ARGUMENT, "unknown command '%.60s': the nearest is '%s'; hone --help lists all", name,
                     command_table[best].name);

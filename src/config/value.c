@@ -129,8 +129,14 @@ enum status options_get(const struct options *options, enum option option, struc
     const char *field = (const char *)options + row->offset;
     if (row->kind == KIND_INT)
         return buffer_format(text, "%lld", (long long)*(const int64_t *)field);
-    if (row->kind == KIND_REAL)
-        return buffer_format(text, "%.17g", *(const double *)field);
+    if (row->kind == KIND_REAL) { /* the fewest digits that give the same number back */
+        char digits[32];
+        int count = 15;
+        do
+            snprintf(digits, sizeof digits, "%.*g", count, *(const double *)field);
+        while (count++ < 17 && strtod(digits, NULL) != *(const double *)field);
+        return buffer_format(text, "%s", digits);
+    }
     if (row->kind == KIND_BOOL)
         return buffer_format(text, "%s", *(const bool *)field ? "true" : "false");
     if (row->kind == KIND_CHOICE)

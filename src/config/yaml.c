@@ -74,7 +74,8 @@ static enum status read_key(const struct reader *r, enum user_command command, i
     if (!*row) {
         char words[WORDS_SIZE];
         table_suggest(key, length, command, false, words);
-        return fail(ERR_ARGUMENT, "%s:%d: unknown key '%.60s': %s", r->path, line, key, words);
+        return fail(ERR_ARGUMENT, "%s:%d: unknown key '%.60s'%s (hone %s --help lists all)", r->path, line, key, words,
+                    options_command_name(command));
     }
     if ((*row)->flag_only)
         return fail(ERR_ARGUMENT, "%s:%d: '%s' can only be given on the command line", r->path, line, (*row)->name);
@@ -90,9 +91,12 @@ static enum status read_value(const struct reader *r, struct options *options, e
                               const struct option_row *row)
 {
     int line = line_of(&r->event.start_mark);
-    if (r->event.type == YAML_SEQUENCE_START_EVENT || r->event.type == YAML_MAPPING_START_EVENT)
-        return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a %s", r->path, line, row->name,
-                    r->event.type == YAML_SEQUENCE_START_EVENT ? "list" : "mapping");
+    bool several = row->kind == KIND_TEXT || row->kind == KIND_PATH;
+    if (r->event.type == YAML_SEQUENCE_START_EVENT)
+        return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a list%s", r->path, line, row->name,
+                    several ? ": write several as one text, as in a,b" : "");
+    if (r->event.type == YAML_MAPPING_START_EVENT)
+        return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a mapping", r->path, line, row->name);
     TRY(check_scalar(r));
     if (is_null(&r->event))
         return OK;

@@ -22,11 +22,12 @@ static enum status too_long(const struct data *data, int64_t max_tokens)
         }
     const struct token_row *row = &data->rows[first];
     const struct data_account *a = &data->account;
-    return fail(ERR_DATA,
-                "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld rows have more (the longest is %s:%lld "
-                "with %lld): raise --max-length (up to the model's window), or choose --excess-length truncate, split or drop",
-                data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)max_tokens, (long long)rows,
-                (long long)data->row_count, data->files[a->longest_file].path, (long long)a->longest_line, (long long)a->longest);
+    return fail(
+        ERR_DATA,
+        "%s:%lld: the row has %lld tokens, the limit is %lld, and %lld of %lld rows have more (the longest is %s:%lld "
+        "with %lld): choose --excess-length truncate, split or drop, or raise --max-length if the model's window is larger",
+        data_file_of(data, first), (long long)row->line, (long long)row->count, (long long)max_tokens, (long long)rows,
+        (long long)data->row_count, data->files[a->longest_file].path, (long long)a->longest_line, (long long)a->longest);
 }
 
 /* Adds tokens [from, from + count) of a row, unless they have no target. */

@@ -126,5 +126,7 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
         snprintf(line, sizeof line, "line %d of the row, ", error.line);
     bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1]; /* as tools that indent leave a line */
     return fail(ERR_DATA, "%scolumn %d: broken JSON: %s%s%s%s", line, error.column, error.text, place ? " near " : "", near,
-                torn ? "; a row must stand on one line, or in an array" : "");
+                torn                       ? "; a row must stand on one line, or in an array"
+                : length && text[0] != '{' ? "; a row is a JSON object, as in {\"messages\": [...]}"
+                                           : "");
 }

@@ -63,7 +63,7 @@ static enum status open_best(struct device **out)
     char reason[TEXT_MAX];
     device_info(*out, &info);
     give_reason(reason, chosen);
-    log_message(LOG_INFO, "device %s: %s (%s; --device says otherwise)", kinds[chosen].class->name, info.name, reason);
+    log_message(LOG_INFO, "device %s: %s (%s; --device chooses another)", kinds[chosen].class->name, info.name, reason);
     return OK;
 }
 

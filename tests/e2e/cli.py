@@ -79,6 +79,15 @@ class Tiny(Case):
         self.fails(6, "eval", *good, "--device", "cuda", says=["cuda", "--device cpu"])
         self.fails(2, "eval", *good, "--device", "gpu", says=["gpu", "cpu", "cuda", "auto"])
         self.fails(2, "eval", *good, "--max-length", 100000, says=["window"])
+        self.fails(3, "eval", "--model", f"{TINY}/config.json", "--data", data, says=["config.json: a file, not a directory"])
+        self.fails(2, "train", *good, says=["--output DIR"])
+        self.fails(9, "eval", "--model", TINY, "--data", self.write("a.csv", "prompt,answer"), says=["a.csv:1: ", "a JSON object"])
+        (self.dir / "adapter").mkdir()
+        self.write("adapter/adapter_config.json", "{}")
+        self.fails(2, "generate", "--model", self.dir / "adapter", "--prompt", "Hi", says=["an adapter", "--adapter"])
+        (self.dir / "bare").mkdir()
+        shutil.copy(pathlib.Path(TINY) / "config.json", self.dir / "bare")
+        self.fails(3, "eval", "--model", self.dir / "bare", "--data", data, says=["bare/tokenizer.json: no such file"])
 
     def test_rows(self):
         def says(code, *rows, words):

@@ -64,8 +64,8 @@ static void missing_directories_above_are_made(void **state)
     assert_ok(directory_make(at("a/b")));
     assert_ok(directory_make("/"));
     put("a/file", "x");
-    assert_fails(directory_make(at("a/file")), ERR_IO, "a/file: cannot make the directory: File exists");
-    assert_fails(directory_make(at("a/file/below")), ERR_IO, "a/file: cannot make the directory: File exists");
+    assert_fails(directory_make(at("a/file")), ERR_IO, "a/file: cannot make the directory: there is a file of this name");
+    assert_fails(directory_make(at("a/file/below")), ERR_IO, "a/file: cannot make the directory: there is a file of this name");
     assert_fails(directory_make(""), ERR_IO, "cannot make the directory");
     assert_int_equal(chdir(root), 0);
     assert_ok(directory_make("relative/one"));

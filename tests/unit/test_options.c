@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "config/nearest.h"
 #include "config/options.h"
 #include "failing.h"
 
@@ -148,7 +147,10 @@ static void unknown_flags_name_the_nearest(void **state)
     assert_fails(parse(GENERATE, "--max_new_tokns", "3"), ERR_ARGUMENT,
                  "unknown option '--max_new_tokns': did you mean '--max-new-tokens'?");
     assert_fails(parse(GENERATE, "--modle=x"), ERR_ARGUMENT, "unknown option '--modle': did you mean '--model'?");
-    assert_fails(parse(EVAL, "--zzzzzzzzzzzz"), ERR_ARGUMENT, "unknown option '--zzzzzzzzzzzz': the nearest is '--");
+    assert_fails(parse(EVAL, "--zzzzzzzzzzzz"), ERR_ARGUMENT, "unknown option '--zzzzzzzzzzzz' (hone eval --help lists all)");
+    assert_fails(parse(TRAIN, "--lr", "1"), ERR_ARGUMENT, "unknown option '--lr': did you mean '--learning-rate'?");
+    assert_fails(parse(TRAIN, "--batch-size=4"), ERR_ARGUMENT, "did you mean '--per-device-train-batch-size'?");
+    assert_fails(parse(EVAL, "--lr", "1"), ERR_ARGUMENT, "unknown option '--lr' (hone eval --help lists all)");
     assert_fails(parse(EVAL, "--=3"), ERR_ARGUMENT, "unknown option '--'");
     assert_fails(parse(EVAL, "---json"), ERR_ARGUMENT, "did you mean '--json'?");
     char word[5000] = "--";
@@ -237,6 +239,23 @@ static void choices_are_numbers_and_words(void **state)
     assert_int_equal(options_choice(OPTION_dtype, "float"), -1);
     assert_int_equal(options_choice(OPTION_dtype, ""), -1);
     assert_int_equal(options_choice(OPTION_seed, "1"), -1);
+}
+
+static void numbers_are_printed_with_the_fewest_digits_that_give_them_back(void **state)
+{
+    (void)state;
+    static const struct {
+        char *given;
+        const char *printed;
+    } cases[] = {
+        {"2e-4", "0.0002"}, {"0.1", "0.1"}, {"0.10000000000000002", "0.10000000000000002"}, {"0", "0"}, {"1e300", "1e+300"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer text = {0};
+        assert_ok(parse(TRAIN, "--learning-rate", cases[i].given));
+        assert_ok(options_get(&options, OPTION_learning_rate, &text));
+        assert_string_equal(text.data, cases[i].printed);
+        buffer_free(&text);
+    }
 }
 
 /* Those that are easy to get wrong. That a checkpoint compares what decides is tested in unit-checkpoint. */
@@ -375,7 +394,7 @@ static void yaml_errors_say_where(void **state)
                  ".yaml:2: model_name_or_path was already given in line 1");
     assert_fails(load(COMMAND_EVAL, "config: x.yaml\n"), ERR_ARGUMENT, "'config' can only be given on the command line");
     assert_fails(load(COMMAND_EVAL, "json: true\ndata: [a, b]\n"), ERR_ARGUMENT,
-                 ".yaml:2: dataset_path takes one value, not a list");
+                 ".yaml:2: dataset_path takes one value, not a list: write several as one text, as in a,b");
     assert_fails(load(COMMAND_EVAL, "data:\n  a: b\n"), ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a mapping");
     assert_fails(load(COMMAND_EVAL, "json: yes\n"), ERR_ARGUMENT, ".yaml:1: json cannot be 'yes': it takes true or false");
     assert_fails(load(COMMAND_EVAL, "data: ''\n"), ERR_ARGUMENT, "it takes a path");
@@ -408,30 +427,6 @@ static void yaml_files_are_small(void **state)
     memcpy(text, "data: ", 6);
     assert_fails(load(COMMAND_EVAL, text), ERR_ARGUMENT, "takes one value, not a list");
     free(text);
-}
-
-static void words_are_compared_by_their_edits(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *a, *b;
-        int distance;
-    } cases[] = {
-        {"", "", 0},
-        {"", "abc", 3},
-        {"abc", "", 3},
-        {"abc", "abc", 0},
-        {"ab", "ba", 1},
-        {"abcd", "acbd", 1},
-        {"abcd", "abd", 1},
-        {"kitten", "sitting", 3},
-        {"max-length", "max_length", 0},
-        {"max_lenght", "max_length", 1},
-        {"ca", "abc", 3},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(nearest_distance(cases[i].a, (int64_t)strlen(cases[i].a), cases[i].b, (int64_t)strlen(cases[i].b)),
-                         cases[i].distance);
 }
 
 /* Every allocation of a parse with a file fails once: the error is ERR_MEMORY, and the leak checker finds nothing. */
@@ -567,6 +562,7 @@ int main(void)
         test(arguments_stand_between_options),
         test(help_needs_no_file),
         test(unknown_flags_name_the_nearest),
+        test(numbers_are_printed_with_the_fewest_digits_that_give_them_back),
         test(flags_of_other_commands_say_whose_they_are),
         test(missing_values_are_not_taken_from_the_next_flag),
         test(bad_values_say_what_is_allowed),
@@ -582,7 +578,6 @@ int main(void)
         test(flags_win_over_the_file),
         test(yaml_errors_say_where),
         test(yaml_files_are_small),
-        test(words_are_compared_by_their_edits),
         test(a_parse_survives_failing_memory),
         test(texts_survive_failing_memory),
         test(help_is_grouped_and_wrapped),

@@ -142,6 +142,9 @@ static enum status read_files(struct chat *chat, const char *dir, json_t **confi
     const char *path = file_join(&chat->arena, dir, "tokenizer.json");
     if (!path)
         return ERR_MEMORY;
+    if (!file_exists(path))
+        return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and text does not become tokens without it",
+                    path);
     TRY(read_config(chat, config_path, config));
     TRY(open_templates(chat, dir, *config, config_path));
     TRY(read_config(chat, file_join(&chat->arena, dir, "special_tokens_map.json"), map));
