@@ -6,8 +6,10 @@ when it is done; so nothing half-made counts as made, whenever a build is killed
 """
 import fcntl
 import hashlib
+import os
 import pathlib
 import shutil
+import subprocess
 
 
 class Part:
@@ -28,6 +30,11 @@ def remove(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def start(command, **options):
+    """subprocess.run, by a process that has the lock too: one that outlives its parent keeps others out until it ends."""
+    return subprocess.run([str(word) for word in command], close_fds=False, **options)
 
 
 class Folder:
@@ -66,6 +73,7 @@ class Folder:
         made = []
         with open(self.path / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            os.set_inheritable(lock.fileno(), True)
             for part in parts:
                 if not self.fresh(part):
                     self.make(part)

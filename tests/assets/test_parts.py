@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The rules of parts.py, on recipes that write a word.
 
-Seen to fail without the stamp's removal in Folder.make: a build that was killed counts as made when its recipe comes back.
+Seen to fail without the stamp's removal in Folder.make: a build that was killed counts as made when its recipe comes back. And
+without set_inheritable: the next build writes beside a process that the killed one had started.
 """
 import importlib.machinery
 import importlib.util
 import os
 import pathlib
 import signal
+import sys
 import tempfile
 import time
 import unittest
@@ -101,6 +103,24 @@ class Parts(unittest.TestCase):
                 self.assertEqual(self.read("three/four/word"), "ca")
                 self.assertEqual(self.folder.update(self.recipes(in_place)), [])
                 self.folder = parts.Folder(self.folder.path.with_name("other"))
+
+    def test_what_a_killed_build_had_started_is_waited_for(self):
+        late = "import os, sys, time; os.write(1, b'!'); time.sleep(0.5); open(sys.argv[1], 'w').write('late')"
+        ready, begun = os.pipe()
+        recipes = self.recipes(in_place=True)
+        recipes[0].make = lambda path: parts.start([sys.executable, "-c", late, path], stdout=begun)
+        process = os.fork()
+        if process == 0:
+            self.folder.update(recipes)
+            os._exit(0)
+        os.close(begun)
+        self.assertEqual(os.read(ready, 1), b"!")
+        os.close(ready)
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        self.assertEqual(self.folder.update(self.recipes(in_place=True)), ["one", "two", "three/four"])
+        time.sleep(1)
+        self.assertEqual(self.read("one"), "a")
 
     def test_one_hash_stands_for_all_recipes(self):
         before = parts.total(self.recipes())
