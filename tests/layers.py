@@ -61,11 +61,14 @@ OWNERS = {
 }
 
 LINES_MAX = 600
+SUFFIXES = (".c", ".h", ".def", ".kl", ".inc")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
-ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert)\s*\(")
-PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(")
+DIRECTIVE = re.compile(r"^\s*(#|%:|\?\?=)\s*(include|import)", re.M)         # in any form
+ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\(")
+PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(|\b(?:stdout|stderr)\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 THREADS = re.compile(r"#\s*pragma\s+omp|(?<!\w)(omp_|GOMP_|pthread_create|thrd_create)")
+PRAGMA = re.compile(r'(?<!\w)_Pragma\s*\(\s*"\s*omp')
 UNDONE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 # Comments become blanks and texts empty, lines stay where they are.
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
@@ -84,11 +87,16 @@ def check_include(path, bracket, name):
     top, *parts = path.split("/")
     folder = "include" if top == "include" else parts[0]
     quoted = bracket == '"'
+    own = name.split("/")[0] in MAY
     if top == "tools":
-        return ("tool", f'a tool must not include "{name}"') if quoted and "/" in name else None
+        return ("tool", f'a tool must not include "{name}"') if own or (quoted and "/" in name) else None
     if top == "examples":
         allowed = not quoted and name in STANDARD | {"hone.h"}
         return None if allowed else ("example", f'an example uses hone.h alone, not "{name}"')
+    if not quoted and (own or name == "hone.h"):
+        return "path", f'<{name}>: a header of hone stands in quotes'
+    if quoted and not name.endswith(SUFFIXES):
+        return "path", f'"{name}": a source ends in {" ".join(SUFFIXES)}'
     if not quoted:
         owners = OWNERS.get(name, [])
         if name in STANDARD or folder == "base" or "/".join(parts) in owners:
@@ -126,19 +134,24 @@ def check(path, text):
         return found
 
     code = uncommented(text)
-    for m in INCLUDE.finditer(code):
+    includes = list(INCLUDE.finditer(code))
+    for m in includes:
         wrong = check_include(path, m[1], m[2])
         if wrong:
             complain(wrong[0], m.start(), wrong[1], code)
+    if len(DIRECTIVE.findall(code.replace("\\\n", ""))) != len(includes):
+        complain("path", 0, 'an include has another form than #include "folder/file.h" or #include <file.h>')
     if parts[0] in ("tools", "examples"):
         return found
 
+    for m in PRAGMA.finditer(code):
+        complain("thread", m.start(), "threads belong to base/parallel.c", code)
     code = plain(text)
     if folder != "cli":
         for m in ENDS.finditer(code):
             complain("end", m.start(), f"{m[1]}(): the library returns a status instead", code)
         for m in PRINTS.finditer(code):
-            complain("print", m.start(), f"{m[1]}(): the library prints nothing: log_message, or a buffer", code)
+            complain("print", m.start(), f"{m[0].strip(' (')}: the library prints nothing: log_message, or a buffer", code)
     if folder not in ("base", "cli"):
         for m in OPENS.finditer(code):
             complain("open", m.start(), f"{m[1]}(): files are read and written by base/file.h", code)
@@ -172,6 +185,12 @@ BAD = {
     "path": [
         ("src/base/a.c", '#include "file.h"'),
         ("src/text/jinja/a.c", '#include "value.h"'),
+        ("src/base/a.c", "#include <config/options.h>"),
+        ("src/base/a.c", '#include "base/options.txt"'),
+        ("src/base/a.c", '#define OTHER "config/options.h"\n#include OTHER'),
+        ("src/base/a.c", '#inc\\\nlude "config/options.h"'),
+        ("src/base/a.c", '%:include "config/options.h"'),
+        ("src/base/a.c", '#include_next "config/options.h"'),
     ],
     "door": [
         ("src/text/chat/a.c", '#include "text/jinja/run.h"'),
@@ -190,6 +209,7 @@ BAD = {
     "tool": [
         ("tools/cudasim/a.c", '#include "device/cuda.h"'),
         ("tools/cudasim/a.c", '#include "../../src/base/file.h"'),
+        ("tools/cudasim/a.c", "#include <base/file.h>"),
     ],
     "example": [
         ("examples/a.c", '#include "base/file.h"'),
@@ -199,10 +219,12 @@ BAD = {
         ("src/text/a.c", "void f(void) { exit(1); }"),
         ("src/base/a.c", "void f(void) { abort (); }"),
         ("src/ops/a.c", "void f(void) { assert(0); }"),
+        ("src/ops/a.c", "void f(void) { raise(6); }"),
     ],
     "print": [
         ("src/api/a.c", 'void f(void) { printf("x"); }'),
         ("src/api/a.c", 'void f(void) { fprintf(stderr, "x"); }'),
+        ("src/api/a.c", "void f(void) { fwrite(text, 1, size, stdout); }"),
         ("src/api/a.c", 'char c = \'"\'; void f(void) { puts("x"); }'),
     ],
     "open": [
@@ -211,6 +233,7 @@ BAD = {
     "thread": [
         ("src/ops/a.c", "#pragma omp parallel for"),
         ("src/base/a.c", "int n = omp_get_max_threads();"),
+        ("src/ops/a.c", '_Pragma("omp parallel for")'),
     ],
     "long": [
         ("src/base/a.c", "int x;\n" * (LINES_MAX + 1)),
@@ -254,7 +277,7 @@ def self_test():
 
 def check_tree(root):
     tops = [p for p in sorted(root.iterdir()) if p.is_dir() and p.name != "build" and not p.name.startswith(".")]
-    files = [p for top in tops for p in sorted(top.rglob("*")) if p.suffix in (".c", ".h", ".def", ".kl", ".inc") and p.is_file()]
+    files = [p for top in tops for p in sorted(top.rglob("*")) if p.suffix in SUFFIXES and p.is_file()]
     wrong = [c for p in files for _, c in check(p.relative_to(root).as_posix(), p.read_text(encoding="utf-8"))]
     if not files:
         wrong = [f"{root}: no sources here"]
