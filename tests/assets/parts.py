@@ -47,7 +47,7 @@ class Folder:
 
     def fresh(self, part):
         stamp = self.stamp(part)
-        return stamp.is_file() and stamp.read_text() == part.hash + "\n" and (self.path / part.name).exists()
+        return stamp.is_file() and stamp.read_bytes() == part.hash.encode() + b"\n" and (self.path / part.name).exists()
 
     def write_stamp(self, part):
         stamp = self.stamp(part)

@@ -69,6 +69,11 @@ class Parts(unittest.TestCase):
         self.assertEqual(self.folder.update(self.recipes()), ["one", "two", "three/four"])
         self.assertEqual(self.read("two"), "b")
 
+    def test_a_damaged_stamp_does_not_count(self):
+        self.folder.update(self.recipes())
+        (self.folder.path / "recipes/two").write_bytes(b"\xff\0")
+        self.assertEqual(self.folder.update(self.recipes()), ["two"])
+
     def killed(self, recipes, slow):
         """Updates in another process, which gets SIGKILL when the part `slow` is half-made."""
         part = next(part for part in recipes if part.name == slow)
