@@ -2,6 +2,7 @@
 #include "config/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/nearest.h"
@@ -165,6 +166,15 @@ bool options_has(enum user_command command, enum option option)
 bool options_decides(enum option option)
 {
     return option_table[option].decides;
+}
+
+bool options_same(enum option option, const char *a, const char *b)
+{
+    char *end_a, *end_b;
+    if (!strcmp(a, b) || option_table[option].kind != KIND_REAL)
+        return !strcmp(a, b);
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    return x == y && end_a != a && end_b != b && !*end_a && !*end_b;
 }
 
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,

@@ -92,6 +92,9 @@ bool options_has(enum user_command command, enum option option);
 /* Whether what a training run computes depends on it: a run that resumes must have the same. */
 bool options_decides(enum option option);
 
+/* Whether two texts are the same value of an option: numbers may be written in several ways. */
+bool options_same(enum option option, const char *a, const char *b);
+
 /* The word of a choice of this option; and which choice a word is, or -1. */
 const char *options_word(enum option option, int choice);
 int options_choice(enum option option, const char *word);

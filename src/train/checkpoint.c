@@ -185,7 +185,7 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
         struct buffer text = {0};
         enum status status = options_get(t->options, o, &text);
         const char *is = text.data ? text.data : "";
-        if (status == OK && options_decides(o) && was && strcmp(was, is) != 0)
+        if (status == OK && options_decides(o) && was && !options_same(o, was, is))
             status = differs(dir, name, was, is);
         buffer_free(&text);
         TRY(status);

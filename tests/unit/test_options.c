@@ -272,6 +272,9 @@ static void a_row_says_whether_numbers_depend_on_it(void **state)
         assert_true(options_decides(decides[i]));
     for (size_t i = 0; i < sizeof free_to_change / sizeof *free_to_change; i++)
         assert_false(options_decides(free_to_change[i]));
+    assert_true(options_same(OPTION_learning_rate, "0.0002", "0.00020000000000000001")); /* as older checkpoints have it */
+    assert_false(options_same(OPTION_learning_rate, "0.0002", "0.0003"));
+    assert_false(options_same(OPTION_lora_target_modules, "1", "1.0"));
     for (int i = 0; i < OPTIONS; i++)
         if (options_decides((enum option)i) && !options_has(COMMAND_TRAIN, (enum option)i))
             fail_msg("%s decides what a training run computes, and is no option of it", options_name((enum option)i));
