@@ -52,7 +52,7 @@ void trainer_close(struct trainer *t);
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss);
 
 /* Settings of the loss, for the sequences added after this; those of losses.def at first. Of clipped ratios: how far below and
- * above 1 they may be. */
+ * above 1 they may be. Of sapo: the temperature where the advantage is not above 0, and where it is. */
 void trainer_loss_settings(struct trainer *t, double first, double second);
 
 /* How the options say to read data for a model. Texts are the options' or in the arena; the caller sets `split`. */
