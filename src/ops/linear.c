@@ -138,7 +138,7 @@ static enum status shape_add(struct program *p, struct node *n)
 
 static enum status lower_add(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[ADD_X], false, n->in[ADD_W], true, n->out[Y], true);
+    return lower_gemm(l, n->in[ADD_X], false, n->in[ADD_W], true, n->out[Y], (struct lower_with){.accumulate = true});
 }
 
 /* The old and the new y share one gradient: nothing is added for y. */
@@ -248,7 +248,7 @@ static enum status shape_bwd_w(struct program *p, struct node *n)
 
 static enum status lower_bwd_w(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], true);
+    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], (struct lower_with){.accumulate = true});
 }
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)

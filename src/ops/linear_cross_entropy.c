@@ -289,7 +289,7 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
                          rows, 1));
         TRY(lower_product(l, dz, n->in[BWD_W], true, dx));
         if (n->in[BWD_DW])
-            TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], true));
+            TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], (struct lower_with){.accumulate = true}));
     }
     return OK;
 }

@@ -74,7 +74,7 @@ static enum status lower_panels(struct lowering *l, struct value *x, struct valu
         struct value *part = result ? matrix_in(p, result, rows, some) : y;
         TRY(program_status(p));
         TRY(lower_expand(l, w, back ? 0 : at, back ? at : 0, NULL, panel));
-        TRY(lower_gemm(l, x, false, panel, !back, part, false));
+        TRY(lower_gemm(l, x, false, panel, !back, part, (struct lower_with){0}));
         if (result)
             TRY(lower_launch(l, &kernel_place, 2, (struct value *[]){[PLACE_FROM] = part, [PLACE_TO] = y},
                              (int64_t[NUMBERS]){[PLACE_COLUMNS] = some, [PLACE_ALL] = all, [PLACE_AT] = at}, (double[NUMBERS]){0},
@@ -100,7 +100,7 @@ static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, 
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
 {
     if (!w->weight)
-        return lower_gemm(l, x, false, w, !back, y, false);
+        return lower_gemm(l, x, false, w, !back, y, (struct lower_with){0});
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
     if (!kernel)
         return lower_panels(l, x, w, back, y);
