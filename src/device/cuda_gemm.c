@@ -79,16 +79,10 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
                  "a matrix product");
 }
 
-static bool same(const struct gemm *a, const struct gemm *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->accumulate == b->accumulate && a->a == b->a && a->b == b->b && a->c == b->c && a->tf32 == b->tf32;
-}
-
 enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step)
 {
     for (int64_t i = 0; i < c->product_count; i++)
-        if (same(&c->products[i], &step->gemm))
+        if (device_same_gemm(&c->products[i], &step->gemm))
             return OK;
     if (c->device.sealed)
         return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,

@@ -207,6 +207,9 @@ enum status device_later_open(struct device *device, int64_t bytes);
 enum status device_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
 enum status device_read_wait(struct device *device, int slot, const void **data);
 
+/* For devices: whether one set-up serves both. */
+bool device_same_gemm(const struct gemm *a, const struct gemm *b);
+
 /* How many bytes of workspace a matmul needs; takes no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
 
