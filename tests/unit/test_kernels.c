@@ -71,7 +71,7 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     device_close(device);
 }
 
-/* Seen to fail without kernel_of_bias in add_gemm, and with a workspace of 0 in gemm_query: HAS_0 was 0. */
+/* Seen to fail without kernel_of_bias in add_gemm, and with a workspace of 0 in gemm_query. */
 static void a_bias_needs_a_kernel_after_a_librarys_product(void **state)
 {
     (void)state;
