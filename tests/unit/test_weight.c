@@ -186,6 +186,79 @@ static void every_op_computes_what_it_does_with_the_numbers(void **state)
                 check_ops(devices[d], (enum weight_id)type, size);
 }
 
+enum { RANK_OF_ADAPTER = 4 };
+
+static void put_rounded(struct run *r, const struct value *v, const float *from)
+{
+    assert_int_equal(dtype_convert(engine_input(&r->engine, v), v->dtype, from, DTYPE_F32, value_elements(v)), 1);
+}
+
+/* A layer with an adapter and a bias in bfloat16: y, and the dx that its two parts are summed in; both are allocated. */
+static void run_adapter(const char *device, const struct stored *s, bool dense, uint16_t *results[2], int64_t counts[2])
+{
+    struct run r;
+    int64_t V = s->rows, C = s->columns;
+    run_init(&r, device, RUN_BFLOAT16);
+    struct program *p = &r.program;
+    struct value *w = weight(&r, s, dense), *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)T, C);
+    struct value *in[] = {x, program_input(p, "bias", ROLE_WEIGHT, 1, V),
+                          program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)RANK_OF_ADAPTER, C),
+                          program_input(p, "b", ROLE_WEIGHT, 2, V, (int64_t)RANK_OF_ADAPTER),
+                          program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)T, V)};
+    program_want(p, x);
+    struct value *y = linear_lora(p, x, w, in[1], x, in[2], in[3], 0.01), *out[2];
+    assert_ok(program_gradient(p, &y, &in[4], 1));
+    out[0] = program_output(p, y, "y");
+    out[1] = program_output(p, x->gradient, "dx");
+    run_prepare(&r);
+    if (dense)
+        put_rounded(&r, w, s->dense);
+    else
+        put_weight(&r, w, s);
+    float *numbers = random_numbers(7, V * C, 1);
+    for (int i = 0; i < 5; i++)
+        put_rounded(&r, in[i], numbers + 3 * i);
+    test_free(numbers);
+    assert_ok(engine_run(&r.engine, r.index));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(out[i]->dtype, DTYPE_BF16);
+        counts[i] = value_elements(out[i]);
+        results[i] = read_value(&r, out[i]);
+    }
+    run_free(&r);
+}
+
+/* Sums in another order round differently only where they come close to the middle of two numbers; a second rounding does so in
+ * one of a few elements. Seen to fail with scratch of y's type in lower_panels, and in nf4.kl with a product that is rounded
+ * before it is added. */
+static void check_rounding(const char *device, enum weight_id type, int size)
+{
+    struct stored s;
+    uint16_t *stored[2], *dense[2];
+    int64_t counts[2];
+    make_stored(&s, type, size);
+    run_adapter(device, &s, false, stored, counts);
+    run_adapter(device, &s, true, dense, counts);
+    for (int i = 0; i < 2; i++) {
+        int64_t differ = 0;
+        for (int64_t k = 0; k < counts[i]; k++)
+            differ += stored[i][k] != dense[i][k];
+        assert_in_range(differ, 0, counts[i] / 100);
+        test_free(stored[i]);
+        test_free(dense[i]);
+    }
+    free_stored(&s);
+}
+
+static void a_layer_with_an_adapter_is_rounded_once(void **state)
+{
+    (void)state;
+    for (int type = 0; type < WEIGHT_COUNT; type++)
+        for (int d = 0; d < 2; d++)
+            for (int size = 0; size < SIZES && there_is(devices[d]); size++)
+                check_rounding(devices[d], (enum weight_id)type, size);
+}
+
 static void an_op_that_cannot_read_parts_says_so(void **state)
 {
     (void)state;
@@ -233,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_block_of_q8_0_is_a_scale_and_bytes),
         cmocka_unit_test(every_device_expands_to_the_bits_of_the_host),
         cmocka_unit_test(every_op_computes_what_it_does_with_the_numbers),
+        cmocka_unit_test(a_layer_with_an_adapter_is_rounded_once),
         cmocka_unit_test(an_op_that_cannot_read_parts_says_so),
         cmocka_unit_test(parts_of_the_wrong_size_are_refused),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
