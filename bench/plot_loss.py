@@ -124,4 +124,5 @@ def main():
         file.write(drawing.svg())
 
 
-main()
+if __name__ == "__main__":
+    main()
