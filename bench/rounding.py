@@ -196,4 +196,5 @@ def main():
         study(options, seed)
 
 
-main()
+if __name__ == "__main__":
+    main()
