@@ -44,7 +44,7 @@ def ticks(low, high, max_count):
 
 
 class Drawing:
-    """Axes in a box (left, top, right, bottom) of a picture, and what is drawn in them. `values`: whose range the y axis shows."""
+    """Axes in a box (left, top, right, bottom) of a picture, and what is drawn there. The y axis has the range of `values`."""
 
     def __init__(self, last, values, box=(LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM), max_ticks=(8, 6)):
         self.last, self.box, self.parts = last, box, []

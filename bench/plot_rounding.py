@@ -16,13 +16,15 @@ COLUMNS, WIDTH, PLOT_WIDTH, PLOT_HEIGHT = 2, 760, 294, 176
 COLOURS = {"PEFT": "#d1572b", "hone, two roundings": "#9aa3ad", "hone": "#2f6db5"}  # by trainer, in the order of the legend
 
 
+def same(run, other):
+    return all(run[key] == other[key] for key in rounding.RUN if key != "trainer")
+
+
 def exact_run(results, run):
     """The float32 run beside a bfloat16 run, or None."""
-    for trainer in (run["trainer"], "hone"):
-        for other in results:
-            if other["dtype"] == "float32" and other["trainer"] == trainer and all(other[k] == run[k] for k in ("rate", "seed", "steps")):
-                return other
-    return None
+    want = {**run, "dtype": "float32"}
+    beside = {other["trainer"]: other for other in results if same(other, want)}
+    return beside.get(run["trainer"], beside.get("hone"))
 
 
 def distances(run, exact):
@@ -51,7 +53,8 @@ def print_distances(found):
 
 
 def print_evaluations(found):
-    print("\n| rate | seed | trainer | float32 run | bfloat16 run | the bfloat16 run's adapter, in float32 |\n|---|---|---|---|---|---|")
+    print("\n| rate | seed | trainer | float32 run | bfloat16 run | the bfloat16 run's adapter, in float32 |")
+    print("|---|---|---|---|---|---|")
     for run, exact in found:
         print(f"| {run['rate']:g} | {run['seed']} | {run['trainer']} | "
               + (f"{exact['eval_loss']:.4f}" if exact["trainer"] == run["trainer"] else "") +
@@ -64,8 +67,9 @@ def print_agreement(results):
         exact = exact_run(results, {**run, "trainer": "hone"})
         if run["dtype"] == "float32" and run["trainer"] != "hone" and exact:
             far = [abs(d) for d in distances(run, exact)]
-            print(f"\nfloat32, rate {run['rate']:g}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by {mean(far):.1e}"
-                  f" in the mean, {max(far):.1e} at the most; validation by {abs(run['eval_loss'] / exact['eval_loss'] - 1):.1e}")
+            print(f"\nfloat32, rate {run['rate']:g}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by"
+                  f" {mean(far):.1e} on average, {max(far):.1e} at the most; validation losses"
+                  f" by {abs(run['eval_loss'] / exact['eval_loss'] - 1):.1e}")
 
 
 def draw(found):

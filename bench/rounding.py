@@ -56,8 +56,8 @@ def make_adapter(folder, model, seed):
     import torch
     from peft import LoraConfig, get_peft_model
     torch.manual_seed(seed)
-    get_peft_model(oracle.load_model(model), LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, bias="none", target_modules="all-linear",
-                                                        task_type="CAUSAL_LM")).save_pretrained(folder)
+    lora = LoraConfig(r=16, lora_alpha=32, lora_dropout=0.0, bias="none", target_modules="all-linear", task_type="CAUSAL_LM")
+    get_peft_model(oracle.load_model(model), lora).save_pretrained(folder)
     return folder
 
 
@@ -176,7 +176,8 @@ def study(options, seed):
                         "adapter_loss": adapter_loss(options, start, out), "losses": losses}
             with open(options.results, "a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            print(*run.values(), f"{line['seconds']} s, validation loss {eval_loss:.5f}, in float32 {line['adapter_loss']:.5f}", flush=True)
+            print(*run.values(), f"{line['seconds']} s, validation loss {eval_loss:.5f}, in float32 {line['adapter_loss']:.5f}",
+                  flush=True)
 
 
 def main():

@@ -3,10 +3,10 @@
     train.py HONE TOOL ASSETS DATA CACHE lora|full|adapter
 
 lora, full: the gradients of the first step against float64, and the losses of the later steps against PyTorch's in float32.
-TOOL MODEL ROWS.jsonl OUT.safetensors DTYPE lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names that
-the tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32 for the
-same tensor, or twice the median of those if that is more: where PyTorch is lucky, hone need not be. PyTorch's figure is taken
-with the log-softmax in float64, for in float32 its bias alone is ten times all other errors, and twice that allows anything.
+TOOL MODEL ROWS.jsonl OUT.safetensors DTYPE lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names
+that the tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32
+for the same tensor, or twice the median of those if that is more: where PyTorch is lucky, hone need not be. PyTorch's figure is
+taken with the log-softmax in float64, for in float32 its bias alone is ten times all other errors: twice that allows anything.
 lora also looks at SmolLM2's gradients in bfloat16: see train_bfloat16.py.
 adapter: see train_adapter.py; TOOL is that of logits.py.
 """
