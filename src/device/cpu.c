@@ -47,7 +47,7 @@ struct step { /* a command with addresses */
         };
         struct {
             struct gemm_plan *plan;
-            void *a, *b, *c, *workspace;
+            void *address[GEMM_OPERANDS];
         };
         struct {
             void *to;
@@ -219,16 +219,10 @@ static enum status read_wait(struct device *device, int slot, const void **data)
     return OK;
 }
 
-static bool same_gemm(const struct gemm *a, const struct gemm *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->accumulate == b->accumulate && a->a == b->a && a->b == b->b && a->c == b->c;
-}
-
 static enum status find_shape(struct cpu *cpu, const struct gemm *gemm, const struct shape **out)
 {
     for (int64_t i = 0; i < cpu->shape_count; i++)
-        if (same_gemm(&cpu->shapes[i].gemm, gemm)) {
+        if (device_same_gemm(&cpu->shapes[i].gemm, gemm)) {
             *out = &cpu->shapes[i];
             return OK;
         }
@@ -272,10 +266,8 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
         const struct shape *shape;
         TRY(find_shape(cpu, &command->gemm, &shape));
         step->plan = shape->plan;
-        step->a = address(cpu, command->operand[GEMM_A]);
-        step->b = address(cpu, command->operand[GEMM_B]);
-        step->c = address(cpu, command->operand[GEMM_C]);
-        step->workspace = address(cpu, command->operand[GEMM_WORKSPACE]);
+        for (int i = 0; i < GEMM_OPERANDS; i++)
+            step->address[i] = address(cpu, command->operand[i]);
         return OK;
     }
     case COMMAND_FILL:
@@ -317,7 +309,7 @@ static enum status run(struct device *device, struct prepared *prepared)
         struct step *step = &prepared->step[i];
         switch (step->kind) {
         case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
-        case COMMAND_GEMM: TRY(cpu->engine->run(step->plan, step->a, step->b, step->c, step->workspace)); break;
+        case COMMAND_GEMM: TRY(cpu->engine->run(step->plan, step->address)); break;
         case COMMAND_FILL: memset(step->to, 0, (size_t)step->bytes); break;
         }
     }

@@ -12,7 +12,7 @@ struct gemm_engine {
     void (*close)(void *state);
     enum status (*create)(void *state, const struct gemm *gemm, struct gemm_plan **out, int64_t *workspace);
     void (*destroy)(struct gemm_plan *plan);
-    enum status (*run)(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace);
+    enum status (*run)(struct gemm_plan *plan, void *const address[GEMM_OPERANDS]); /* NULL: an operand that it does not have */
     bool (*has_bf16)(void);
 };
 

@@ -191,12 +191,10 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------------- */
 
-/* cuBLAS has a workspace of its own. */
+/* cuBLAS has a workspace of its own, but it adds no biases. */
 static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
 {
-    (void)device;
-    (void)gemm;
-    *workspace = 0;
+    *workspace = cuda_gemm_takes(cuda_of(device), gemm) ? kernel_bias_workspace(gemm) : 0;
     return OK;
 }
 
@@ -233,6 +231,23 @@ static enum status prepare_launch(struct cuda *c, struct prepared *p, const stru
     return OK;
 }
 
+static enum status prepare_product(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step)
+{
+    struct command launch, product = *command;
+    if (command->gemm.bias) {
+        kernel_of_bias(&launch, &product, command);
+        step->bias = arena_array(&p->arena, 1, (int64_t)sizeof *step->bias);
+        if (!step->bias)
+            return ERR_MEMORY;
+        TRY(prepare_launch(c, p, &launch, step->bias));
+    }
+    step->gemm = product.gemm;
+    step->a = cuda_address(c, product.operand[GEMM_A]);
+    step->b = cuda_address(c, product.operand[GEMM_B]);
+    step->c = cuda_address(c, product.operand[GEMM_C]);
+    return OK;
+}
+
 static enum status prepare_step(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step)
 {
     struct command launch;
@@ -245,11 +260,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
             kernel_of_gemm(&launch, command, c->device.gemm_tile, false);
             return prepare_launch(c, p, &launch, step);
         }
-        step->gemm = command->gemm;
-        step->a = cuda_address(c, command->operand[GEMM_A]);
-        step->b = cuda_address(c, command->operand[GEMM_B]);
-        step->c = cuda_address(c, command->operand[GEMM_C]);
-        return OK;
+        return prepare_product(c, p, command, step);
     case COMMAND_FILL:
         step->to = cuda_address(c, command->operand[0]);
         step->bytes = command->bytes;
@@ -304,16 +315,19 @@ static enum status prepare(struct device *device, const struct command *commands
 
 /* --- running ------------------------------------------------------------------------------------------------------------ */
 
+static enum status issue_launch(struct cuda *c, const struct cuda_step *step)
+{
+    if (!step->groups)
+        return OK;
+    return cuda_check(
+        cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument, NULL), step->name);
+}
+
 static enum status issue_step(struct cuda *c, const struct cuda_step *step)
 {
     switch (step->kind) {
-    case COMMAND_LAUNCH:
-        if (!step->groups)
-            return OK;
-        return cuda_check(
-            cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument, NULL),
-            step->name);
-    case COMMAND_GEMM: return cuda_gemm_run(c, step);
+    case COMMAND_LAUNCH: return issue_launch(c, step);
+    case COMMAND_GEMM: TRY(cuda_gemm_run(c, step)); return step->bias ? issue_launch(c, step->bias) : OK;
     case COMMAND_FILL:
         if (!step->bytes)
             return OK;

@@ -67,6 +67,7 @@ struct cuda_step { /* a command with addresses */
         struct {
             struct gemm gemm;
             CUdeviceptr a, b, c;
+            struct cuda_step *bias; /* the launch that adds it after the product; NULL: none */
         };
         struct {
             CUdeviceptr to;

@@ -66,29 +66,23 @@ bool cuda_gemm_takes(const struct cuda *c, const struct gemm *g)
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
 {
     const struct gemm *g = &step->gemm;
-    float one = 1, kept = g->accumulate ? 1 : 0;
+    float alpha = (float)g->alpha, beta = g->accumulate ? 1 : 0;
     int m = (int)g->m, n = (int)g->n, k = (int)g->k;
     bool tf32 = g->tf32 && g->a == DTYPE_F32;
     if (!m || !n)
         return OK;
     const void *a = (const void *)(uintptr_t)step->a, *b = (const void *)(uintptr_t)step->b;
     int operation_a = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, operation_b = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return check(cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &one, b, type_of(g->b), g->transpose_b ? k : n, a,
-                                 type_of(g->a), g->transpose_a ? m : k, &kept, (void *)(uintptr_t)step->c, type_of(g->c), n,
+    return check(cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, type_of(g->b), g->transpose_b ? k : n,
+                                 a, type_of(g->a), g->transpose_a ? m : k, &beta, (void *)(uintptr_t)step->c, type_of(g->c), n,
                                  tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
                  "a matrix product");
-}
-
-static bool same(const struct gemm *a, const struct gemm *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-           a->accumulate == b->accumulate && a->a == b->a && a->b == b->b && a->c == b->c && a->tf32 == b->tf32;
 }
 
 enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step)
 {
     for (int64_t i = 0; i < c->product_count; i++)
-        if (same(&c->products[i], &step->gemm))
+        if (device_same_gemm(&c->products[i], &step->gemm))
             return OK;
     if (c->device.sealed)
         return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,

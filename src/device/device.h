@@ -68,16 +68,18 @@ struct launch {
     int64_t rows, block; /* the grid, and how many rows of it make one piece of work */
 };
 
-/* A matmul, or product: C (m, n) = op(A) (m, k) · op(B) (k, n), or C += with `accumulate`. Rows are contiguous; op transposes
- * what is stored as its transpose. Sums are float32 (double for float64). */
+/* A matmul, or product: C (m, n) = alpha · op(A) (m, k) · op(B) (k, n), plus C with `accumulate`, plus a bias (n) of B's type to
+ * each row. Rows are contiguous; op transposes what is stored as its transpose. All of it is summed in float32 (double for
+ * float64) and rounded to C's type once. */
 struct gemm {
     int64_t m, n, k;
-    bool transpose_a, transpose_b, accumulate;
+    bool transpose_a, transpose_b, accumulate, bias;
     enum dtype a, b, c;
-    bool tf32; /* float32 inputs may be rounded to TF32 where that is faster */
+    bool tf32;    /* float32 inputs may be rounded to TF32 where that is faster */
+    double alpha; /* 1 with `accumulate` or `bias` */
 };
 
-enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_WORKSPACE, GEMM_OPERANDS };
+enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_OPERANDS };
 
 enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL };
 
@@ -204,6 +206,9 @@ enum status device_read(struct device *device, void *to, struct operand from, in
 enum status device_later_open(struct device *device, int64_t bytes);
 enum status device_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
 enum status device_read_wait(struct device *device, int slot, const void **data);
+
+/* For devices: whether one set-up serves both. */
+bool device_same_gemm(const struct gemm *a, const struct gemm *b);
 
 /* How many bytes of workspace a matmul needs; takes no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);

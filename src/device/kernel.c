@@ -78,10 +78,42 @@ void kernel_of_gemm(struct command *command, const struct command *gemm, int til
     *command = (struct command){
         .kind = COMMAND_LAUNCH,
         .launch = {.kernel = &chosen->kernel,
-                   .dtype = {g->a, g->b, g->c},
+                   .dtype = {g->a, g->b, g->c, g->b},
                    .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
+                   .number = {g->alpha},
                    .rows = divide_up(g->m, rows) * divide_up(g->n, columns),
                    .block = 1},
     };
     memcpy(command->operand, gemm->operand, sizeof command->operand);
+    if (!g->bias)
+        command->operand[GEMM_BIAS].block = -1;
+}
+
+int64_t kernel_bias_workspace(const struct gemm *gemm)
+{
+    return gemm->bias && gemm->c != DTYPE_F32 ? gemm->m * gemm->n * dtype_size(DTYPE_F32) : 0;
+}
+
+void kernel_of_bias(struct command *launch, struct command *product, const struct command *gemm)
+{
+    static const struct kernel kernel = {SIGNATURE_gemm_bias, .group = 256, .rows = 256};
+    const struct gemm *g = &gemm->gemm;
+    bool in_place = g->c == DTYPE_F32;
+    *product = *gemm;
+    product->gemm.bias = false;
+    product->operand[GEMM_BIAS].block = -1;
+    if (!in_place) {
+        product->gemm.c = DTYPE_F32;
+        product->gemm.accumulate = false;
+        product->operand[GEMM_C] = gemm->operand[GEMM_WORKSPACE];
+    }
+    *launch = (struct command){
+        .kind = COMMAND_LAUNCH,
+        .operand = {product->operand[GEMM_C], gemm->operand[GEMM_BIAS], gemm->operand[GEMM_C]},
+        .launch = {.kernel = &kernel,
+                   .dtype = {DTYPE_F32, g->b, g->c},
+                   .dim = {g->n, g->accumulate && !in_place},
+                   .rows = g->m * g->n,
+                   .block = 1},
+    };
 }

@@ -25,4 +25,9 @@ int64_t kernel_groups(const struct launch *launch);
  * launched. */
 void kernel_of_gemm(struct command *launch, const struct command *gemm, int tile, bool processor);
 
+/* A matmul with a bias by a library that adds none, in two commands: the product without it, in float32, then a launch that adds
+ * and rounds to C. Where C has another type, the product goes to the matmul's workspace of so many bytes. */
+int64_t kernel_bias_workspace(const struct gemm *gemm);
+void kernel_of_bias(struct command *launch, struct command *product, const struct command *gemm);
+
 #endif

@@ -69,11 +69,11 @@ static void release(struct device *device, int32_t block)
     (void)block;
 }
 
+/* As where a library multiplies: its kernels are listed too. */
 static enum status gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
 {
     (void)device;
-    (void)gemm;
-    *workspace = 0;
+    *workspace = kernel_bias_workspace(gemm);
     return OK;
 }
 
@@ -87,17 +87,26 @@ static enum status add_launch(struct kernel_list *list, const struct command *la
     return kernel_list_add(list, &(struct kernel_need){kernel, options});
 }
 
+/* The tiled kernel, and what follows a library's product. */
+static enum status add_gemm(struct kernel_list *list, const struct command *gemm, int tile)
+{
+    struct command launch, product;
+    kernel_of_gemm(&launch, gemm, tile, false);
+    TRY(add_launch(list, &launch));
+    if (!gemm->gemm.bias)
+        return OK;
+    kernel_of_bias(&launch, &product, gemm);
+    return add_launch(list, &launch);
+}
+
 static enum status prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
 {
     struct kernel_list *list = &((struct lister *)device)->list;
-    struct command product;
     for (int64_t i = 0; i < count; i++) {
         if (commands[i].kind == COMMAND_LAUNCH)
             TRY(add_launch(list, &commands[i]));
-        if (commands[i].kind == COMMAND_GEMM) {
-            kernel_of_gemm(&product, &commands[i], device->gemm_tile, false);
-            TRY(add_launch(list, &product));
-        }
+        if (commands[i].kind == COMMAND_GEMM)
+            TRY(add_gemm(list, &commands[i], device->gemm_tile));
     }
     *out = NULL;
     return OK;

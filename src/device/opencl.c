@@ -21,7 +21,10 @@ struct argument {
 struct step {
     enum command_kind kind;
     union {
-        struct opencl_product product;
+        struct {
+            struct opencl_product product;
+            struct step *bias; /* the launch that adds it after the product; NULL: none */
+        };
         struct {
             int64_t variant;
             int argument_count;
@@ -327,6 +330,19 @@ static enum status prepare_launch(struct opencl *o, struct prepared *p, const st
     return OK;
 }
 
+static enum status prepare_product(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+{
+    struct command launch, product;
+    if (!command->gemm.bias)
+        return opencl_gemm_prepare(o, command, &step->product);
+    kernel_of_bias(&launch, &product, command);
+    step->bias = arena_array(&p->arena, 1, (int64_t)sizeof *step->bias);
+    if (!step->bias)
+        return ERR_MEMORY;
+    TRY(prepare_launch(o, p, &launch, step->bias));
+    return opencl_gemm_prepare(o, &product, &step->product);
+}
+
 static enum status prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     struct command launch;
@@ -339,7 +355,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         o->device.counters.gemms++;
         TRY(opencl_gemm_query(o, &command->gemm, &takes, &workspace));
         if (takes)
-            return opencl_gemm_prepare(o, command, &step->product);
+            return prepare_product(o, p, command, step);
         kernel_of_gemm(&launch, command, o->device.gemm_tile, !o->gpu);
         return prepare_launch(o, p, &launch, step);
     case COMMAND_FILL:
@@ -393,13 +409,19 @@ static enum status run_launch(struct opencl *o, const struct step *step)
                         "launching a kernel");
 }
 
+static enum status run_product(struct opencl *o, const struct step *step)
+{
+    TRY(opencl_gemm_run(o, &step->product));
+    return step->bias ? run_launch(o, step->bias) : OK;
+}
+
 static enum status run(struct device *device, struct prepared *prepared)
 {
     struct opencl *o = opencl_of(device);
     for (int64_t i = 0; i < prepared->count; i++) {
         const struct step *step = &prepared->step[i];
         TRY(step->kind == COMMAND_LAUNCH ? run_launch(o, step)
-            : step->kind == COMMAND_GEMM ? opencl_gemm_run(o, &step->product)
+            : step->kind == COMMAND_GEMM ? run_product(o, step)
                                          : fill(o, step->to, step->offset, step->bytes));
     }
     device->counters.launches += prepared->count;

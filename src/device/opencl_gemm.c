@@ -136,7 +136,7 @@ enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
 {
     const struct gemm *g = &p->gemm;
     return check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
-                                 (size_t)g->m, (size_t)g->n, (size_t)g->k, 1, p->a.block, p->a.offset,
+                                 (size_t)g->m, (size_t)g->n, (size_t)g->k, (float)g->alpha, p->a.block, p->a.offset,
                                  (size_t)(g->transpose_a ? g->m : g->k), p->b.block, p->b.offset,
                                  (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block, p->c.offset,
                                  (size_t)g->n, &o->queue, NULL, p->workspace),

@@ -11,22 +11,21 @@
 
 static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
 
-struct value *lora_add(struct net *n, struct value *y, struct value *x, const char *module)
+struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module)
 {
     struct program *p = &n->program;
     const struct adapter_config *c = n->tuning->lora;
     char name[NAME_SIZE + sizeof a_part];
     bool trained = n->tuning->train;
     int64_t rank = adapter_rank(c, module);
-    if (!x || !y)
+    if (!x || !w)
         return NULL;
     snprintf(name, sizeof name, "%s%s", module, a_part);
     struct value *a = net_weight(n, name, trained, 2, rank, x->shape[1]);
     snprintf(name, sizeof name, "%s%s", module, b_part);
-    struct value *b = net_weight(n, name, trained, 2, y->shape[1], rank);
-    if (n->draw)
-        x = dropout(p, x, n->sequence, n->positions, n->draw, c->dropout, n->dropouts++);
-    return linear_add(p, y, scale(p, linear(p, x, a), adapter_scale(c, module)), b);
+    struct value *b = net_weight(n, name, trained, 2, w->shape[0], rank);
+    struct value *z = n->draw ? dropout(p, x, n->sequence, n->positions, n->draw, c->dropout, n->dropouts++) : x;
+    return linear_lora(p, x, w, bias, z, a, b, adapter_scale(c, module));
 }
 
 bool lora_owns(const struct tensor *t)

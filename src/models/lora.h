@@ -8,8 +8,8 @@
 
 #include "models/model.h"
 
-/* Adds the pair's product to y in place. In training x goes through dropout first. */
-struct value *lora_add(struct net *n, struct value *y, struct value *x, const char *module);
+/* The linear layer `module` with its pair. In training the x of the pair goes through dropout first. bias: NULL for none. */
+struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module);
 
 bool lora_owns(const struct tensor *t);
 

@@ -84,10 +84,10 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
     if (!x)
         return NULL;
     module_name(n, module, name, layer);
-    struct value *y = linear(&n->program, x, part_of(n, module, ".weight", trains_all(n), size, x->shape[1]));
-    if (n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head))
-        y = lora_add(n, y, x, module);
-    return with_bias ? bias(&n->program, y, part_of(n, module, ".bias", trains_all(n), size, 0)) : y;
+    struct value *w = part_of(n, module, ".weight", trains_all(n), size, x->shape[1]);
+    struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), size, 0) : NULL;
+    bool adapted = n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head);
+    return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
@@ -216,7 +216,7 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
         dz = x->dtype == n->dlogits->dtype ? dz : NODE(p, cast, dz, x);
         if (dw)
             NODE(p, linear_bwd_w, dz, x, dw);
-        dx = NODE(p, linear_bwd_x, dz, w);
+        dx = NODE(p, linear_bwd_x, dz, w, NULL);
         break;
     }
     }

@@ -28,8 +28,8 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    TRY(gradient_add(p, n, X, gradient_of(n, Y)));
-    return gradient_add(p, n, D, gradient_of(n, Y));
+    TRY(gradient_add(p, n, X, gradient_wide(n, Y)));
+    return gradient_add(p, n, D, gradient_wide(n, Y));
 }
 
 static double flops(const struct node *n)
@@ -54,7 +54,7 @@ const struct op OP(add) = {
     .gradient = gradient,
     .kernel = {SIGNATURE_add, .host = add_forward, .group = 256, .rows = 256},
     .block = 16384,
-    .in_place = true,
+    .in_place = 1 + X,
     .flops = flops,
     .examples = examples,
 };

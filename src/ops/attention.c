@@ -119,7 +119,7 @@ static enum status gradient(struct program *p, const struct node *n)
     if (!n->in[UNTIL])
         return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
     struct value *dq = NODE_WITH(p, attention_bwd, n->number[AT_SCALE], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST],
-                                 n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(n, Y));
+                                 n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(p, n, Y));
     TRY(gradient_add(p, n, Q, dq));
     TRY(gradient_add(p, n, K, dq ? dq->producer->out[BWD_DK] : NULL));
     return gradient_add(p, n, V, dq ? dq->producer->out[BWD_DV] : NULL);

@@ -1,4 +1,4 @@
-/* cast: y = x in the element type of another value, `like`. */
+/* cast: y = x in the element type of another value, `like`; without it in that of gradients. */
 #include "ops/op.h"
 
 enum { X, LIKE };
@@ -24,7 +24,7 @@ static const struct kernel kernel = {SIGNATURE_cast, .host = cast_forward, .grou
 static enum status shape(struct program *p, struct node *n)
 {
     n->rows = value_elements(n->in[X]);
-    node_output(p, n, Y, n->in[LIKE]->dtype, n->in[X]->rank, n->in[X]->shape);
+    node_output(p, n, Y, n->in[LIKE] ? n->in[LIKE]->dtype : p->types[ROLE_GRADIENT], n->in[X]->rank, n->in[X]->shape);
     return program_status(p);
 }
 
@@ -37,7 +37,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, gradient_of(n, Y)); /* which casts to the type of x */
+    return gradient_add(p, n, X, gradient_wide(n, Y)); /* its reader rounds it to the type of x */
 }
 
 static struct value *build(struct program *p, const int64_t *d)
@@ -58,7 +58,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(cast) = {
     .name = "cast",
-    .formula = "y = x, in the type of `like`",
+    .formula = "y = x, in the type of `like`, or of gradients",
     .inputs = {"x", "like?"},
     .outputs = {"y"},
     .shape = shape,

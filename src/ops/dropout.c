@@ -1,4 +1,5 @@
-/* dropout: y[t, c] = x[t, c] / (1 − p) with probability 1 − p, else 0. Backward: the same op on dy.
+/* dropout: y[t, c] = x[t, c] / (1 − p) with probability 1 − p, else 0. Backward: the same op on dy, plus a sum: what other ops
+ * gave x.
  *
  * Whether an element is kept depends on its token and channel, not on its place in memory: Philox with the key
  * seed + id · 0x9E3779B97F4A7C15 and the counter {c / 4, position, sequence, step} draws the channels c / 4 · 4 … + 3, and a
@@ -8,7 +9,7 @@
 #include "base/rng.h"
 #include "ops/op.h"
 
-enum { X, SEQUENCE, POSITIONS, DRAW, INPUTS };
+enum { X, SEQUENCE, POSITIONS, DRAW, SUM, INPUTS };
 enum { Y };
 enum { T, C, KEPT_MIN, ID };          /* kept_min: of the upper 24 bits of a word that keeps, so philox_uniform >= p, exactly */
 enum { FACTOR, PROBABILITY, NUMBER }; /* numbers: 1 / (1 − p), p, the id */
@@ -25,10 +26,10 @@ static ALWAYS_INLINE void draw_words(uint32_t *word, uint64_t key, uint64_t high
     }
 }
 
-static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype dt)
+static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
     const int32_t *sequence = c->data[SEQUENCE], *positions = c->data[POSITIONS], *draw = c->data[DRAW];
-    const void *x = c->data[X];
+    const void *x = c->data[X], *sum = c->data[SUM];
     void *y = c->data[INPUTS + Y];
     uint64_t key =
         ((uint32_t)draw[SEED_LOW] | (uint64_t)(uint32_t)draw[SEED_HIGH] << 32) + (uint64_t)c->dim[ID] * 0x9E3779B97F4A7C15u;
@@ -44,8 +45,8 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
             int64_t count = min(channels - at, CHANNELS), row = t * channels + at;
             INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
-                real scaled = load(dt, x, row + i) * factor;
-                store(dt, y, row + i, (int32_t)(word[i] >> 8) >= kept_min ? scaled : 0);
+                real scaled = load(tx, x, row + i) * factor, kept = (int32_t)(word[i] >> 8) >= kept_min ? scaled : 0;
+                store(ty, y, row + i, sum ? load(ty, sum, row + i) + kept : kept);
             }
         }
     }
@@ -53,7 +54,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 
 KERNEL_BODY static void dropout_forward(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE(c->dtype[X], body, c, begin, end);
+    SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body, c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -68,14 +69,21 @@ static enum status shape(struct program *p, struct node *n)
         return fail(ERR_ARGUMENT, "dropout with probability %g, it must be at least 0 and below 1", n->number[PROBABILITY]);
     n->size[KEPT_MIN] = (int64_t)ceil(n->number[PROBABILITY] * 0x1p24);
     n->size[ID] = (int64_t)n->number[NUMBER];
-    node_output(p, n, Y, n->in[X]->dtype, 2, n->in[X]->shape);
+    if (n->in[SUM])
+        TRY(node_expect(n, SUM, 2, n->in[X]->shape));
+    node_output(p, n, Y, n->in[n->in[SUM] ? SUM : X]->dtype, 2, n->in[X]->shape);
     return program_status(p);
 }
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *inputs[] = {gradient_of(n, Y), n->in[SEQUENCE], n->in[POSITIONS], n->in[DRAW]};
-    return gradient_add(p, n, X, program_node(p, OP_dropout, 4, inputs, 3, n->number));
+    if (gradient_wanted(n, SUM))
+        TRY(gradient_add(p, n, SUM, gradient_wide(n, Y)));
+    if (!gradient_wanted(n, X))
+        return program_status(p);
+    struct value *sum = gradient_so_far(p, n, X);
+    struct value *inputs[] = {gradient_wide(n, Y), n->in[SEQUENCE], n->in[POSITIONS], n->in[DRAW], sum};
+    return gradient_put(p, n, X, sum, program_node(p, OP_dropout, INPUTS, inputs, 3, n->number));
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -87,6 +95,17 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
         to[i] = example_number(i + input[0], INT32_MAX) - (input[0] == 'd' ? 1 << 30 : 0);
 }
 
+static struct value *build_sum(struct program *p, const int64_t *d)
+{
+    return program_node(p, OP_dropout, INPUTS,
+                        (struct value *[]){program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                                           program_input(p, "sequence", ROLE_INDEX, 1, d[0]),
+                                           program_input(p, "positions", ROLE_INDEX, 1, d[0]),
+                                           program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4),
+                                           program_input(p, "sum", ROLE_GRADIENT, 2, d[0], d[1])},
+                        3, (double[]){1 / (1 - (double)d[2] / 100), (double)d[2] / 100, 5});
+}
+
 static struct value *build(struct program *p, const int64_t *d)
 {
     return dropout(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "sequence", ROLE_INDEX, 1, d[0]),
@@ -96,20 +115,21 @@ static struct value *build(struct program *p, const int64_t *d)
 
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = {{"T", {1, 5, 33}}, {"C", {1, 6, 64, 131}}, {"percent", {5, 50}}, {"id", {1, 77}}}},
+    {.build = build_sum, .fill = fill, .axes = {{"T", {1, 33}}, {"C", {6, 131}}, {"percent", {5, 50}}}},
     {.build = build, .fill = fill, .forward_only = true, .axes = {{"T", {512}}, {"C", {576}}, {"percent", {10}}, {"id", {77}}}},
     {0},
 };
 
 const struct op OP(dropout) = {
     .name = "dropout",
-    .formula = "y = x · keep / (1 − p), keep drawn for {sequence, position, channel, step, id}",
-    .inputs = {"x", "sequence", "positions", "draw"},
+    .formula = "y = x · keep / (1 − p) + sum, keep drawn for {sequence, position, channel, step, id}",
+    .inputs = {"x", "sequence", "positions", "draw", "sum?"},
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_dropout, .host = dropout_forward, .group = 64, .rows = 1},
     .block = 8,
-    .in_place = true,
+    .in_place = 1 + SUM,
     .cheap = true,
     .examples = examples,
 };

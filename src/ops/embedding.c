@@ -56,7 +56,7 @@ static enum status gradient(struct program *p, const struct node *n)
         return OK;
     if (!n->in[ORDER])
         return fail(ERR_INTERNAL, "embedding: its gradient needs the order of the ids");
-    NODE_WITH(p, embedding_bwd, n->number[FIXED], n->in[IDS], n->in[ORDER], gradient_of(n, Y), gradient_sum(p, n, W));
+    NODE_WITH(p, embedding_bwd, n->number[FIXED], n->in[IDS], n->in[ORDER], gradient_of(p, n, Y), gradient_sum(p, n, W));
     return program_status(p);
 }
 

@@ -34,7 +34,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, NODE_WITH(p, scatter_rows, (double)n->size[T], gradient_of(n, Y), n->in[ROWS]));
+    return gradient_add(p, n, X, NODE_WITH(p, scatter_rows, (double)n->size[T], gradient_of(p, n, Y), n->in[ROWS]));
 }
 
 /* Every third row; the last one is −1 if there is more than one. */

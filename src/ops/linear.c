@@ -1,13 +1,12 @@
-/* linear: y = x · wᵀ, x (T, in), w (out, in). The device's engine computes every product, or the kernels of the type that w is
- * stored in (ops/weight.h).
+/* linear: y = x · wᵀ + bias, x (T, in), w (out, in), bias (out). The device's engine computes every product, or the kernels of
+ * the type that w is stored in (ops/weight.h); product and bias are summed in float32 and rounded once.
  *
- * Backward: dx = dy · w and dw += dyᵀ · x, the latter only if w is trained: frozen weights cost one product, not two.
- *
- * linear_add: y += x · wᵀ, in the memory of an activation that another op made.
+ * Backward: dx = dy · w and dw += dyᵀ · x, the latter only if w is trained: frozen weights cost one product, not two. Several
+ * products add to one dx, and are rounded once by what reads it (ops/linear.h).
  */
-#include "ops/op.h"
+#include "ops/linear.h"
 
-enum { X, W };
+enum { X, W, BIAS };
 enum { Y };
 enum { T, IN, OUT };
 enum { WIDE }; /* number: results in the statistics' type */
@@ -19,30 +18,25 @@ static enum status shape(struct program *p, struct node *n)
     n->size[IN] = n->in[X]->shape[1];
     TRY(node_expect(n, W, 2, SHAPE(-1, n->size[IN])));
     n->size[OUT] = n->in[W]->shape[0];
+    if (n->in[BIAS])
+        TRY(node_expect(n, BIAS, 1, SHAPE(n->size[OUT])));
     node_output(p, n, Y, p->types[n->number[WIDE] != 0 ? ROLE_STATISTIC : ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[OUT]));
     return program_status(p);
 }
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
-    return lower_product(l, n->in[X], n->in[W], false, n->out[Y]);
-}
-
-/* The gradients of a product of the inputs x and w, from its result's gradient dy. */
-static enum status add_gradients(struct program *p, const struct node *n, int x, int w, struct value *dy)
-{
-    if (dy && dy->dtype != n->in[x]->dtype) /* wide results in a 16-bit run */
-        dy = NODE(p, cast, dy, n->in[x]);
-    if (gradient_wanted(n, w))
-        NODE(p, linear_bwd_w, dy, n->in[x], gradient_sum(p, n, w));
-    if (gradient_wanted(n, x))
-        TRY(gradient_add(p, n, x, NODE(p, linear_bwd_x, dy, n->in[w])));
-    return program_status(p);
+    return lower_product(l, n->in[X], n->in[W], false, n->out[Y], (struct lower_with){.bias = n->in[BIAS]});
 }
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return add_gradients(p, n, X, W, gradient_of(n, Y));
+    struct value *dy = gradient_of(p, n, Y);
+    if (dy && dy->dtype != n->in[X]->dtype) /* wide results in a 16-bit run */
+        dy = NODE(p, cast, dy, n->in[X]);
+    TRY(linear_gradient_w(p, n, X, W, dy));
+    TRY(linear_gradient_bias(p, n, BIAS, dy));
+    return linear_gradient_x(p, n, X, W, dy);
 }
 
 static double flops(const struct node *n)
@@ -66,6 +60,12 @@ static struct value *build(struct program *p, const int64_t *d)
     return linear(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
+static struct value *build_bias(struct program *p, const int64_t *d)
+{
+    return linear_bias(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                       program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]), program_input(p, "bias", ROLE_WEIGHT, 1, d[2]));
+}
+
 static struct value *build_wide(struct program *p, const int64_t *d)
 {
     return linear_wide(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
@@ -75,6 +75,12 @@ static struct value *build_wide(struct program *p, const int64_t *d)
 static struct value *build_stored(struct program *p, const int64_t *d)
 {
     return linear(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]));
+}
+
+static struct value *build_stored_bias(struct program *p, const int64_t *d)
+{
+    return linear_bias(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]),
+                       program_input(p, "bias", ROLE_WEIGHT, 1, d[2]));
 }
 
 #define STORED .fill = example_fill_weight, .adjust = example_adjust_weight
@@ -101,7 +107,11 @@ static struct value *build_stored(struct program *p, const int64_t *d)
 
 static const struct op_example examples[] = {
     {.build = build, .axes = SIZES},
+    {.build = build_bias, .axes = SIZES},
     {.build = build_stored, STORED, .axes = STORED_SIZES},
+    {.build = build_stored_bias,
+     STORED,
+     .axes = {{"T", {16, 67}}, {"in", {192}}, {"out", {129}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
     {.build = build_stored, STORED, .forward_only = true, .axes = STORED_LARGE},
     {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
     {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}},
@@ -110,8 +120,8 @@ static const struct op_example examples[] = {
 
 const struct op OP(linear) = {
     .name = "linear",
-    .formula = "y = x · wᵀ",
-    .inputs = {"x", "w"},
+    .formula = "y = x · wᵀ + bias",
+    .inputs = {"x", "w", "bias?"},
     .outputs = {"y"},
     .shape = shape,
     .gradient = gradient,
@@ -120,71 +130,11 @@ const struct op OP(linear) = {
     .examples = examples,
 };
 
-/* --- linear_add --------------------------------------------------------------------------------------------------------- */
-
-enum { ADD_Y, ADD_X, ADD_W };
-
-static enum status shape_add(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, ADD_X, 2, SHAPE(-1, -1)));
-    n->size[T] = n->in[ADD_X]->shape[0];
-    n->size[IN] = n->in[ADD_X]->shape[1];
-    TRY(node_expect(n, ADD_W, 2, SHAPE(-1, n->size[IN])));
-    n->size[OUT] = n->in[ADD_W]->shape[0];
-    TRY(node_expect(n, ADD_Y, 2, SHAPE(n->size[T], n->size[OUT])));
-    node_alias(p, n, Y, ADD_Y);
-    return program_status(p);
-}
-
-static enum status lower_add(struct lowering *l, const struct node *n)
-{
-    return lower_gemm(l, n->in[ADD_X], false, n->in[ADD_W], true, n->out[Y], true);
-}
-
-/* The old and the new y share one gradient: nothing is added for y. */
-static enum status gradient_of_add(struct program *p, const struct node *n)
-{
-    return add_gradients(p, n, ADD_X, ADD_W, program_view_as(p, gradient_of(n, Y), 2, n->out[Y]->shape));
-}
-
-static struct value *build_add(struct program *p, const int64_t *d)
-{
-    return linear_add(p, program_input(p, "y", ROLE_ACTIVATION, 2, d[0], d[2]),
-                      program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
-}
-
-/* As in a low-rank adapter: x · wᵀ + (x · aᵀ) · bᵀ. */
-static struct value *build_adapter(struct program *p, const int64_t *d)
-{
-    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]);
-    struct value *y = linear(p, x, program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
-    struct value *low = linear(p, x, program_input(p, "a", ROLE_WEIGHT, 2, d[3], d[1]));
-    return linear_add(p, y, low, program_input(p, "b", ROLE_WEIGHT, 2, d[2], d[3]));
-}
-
-static const struct op_example examples_add[] = {
-    {.build = build_add, .axes = SIZES},
-    {.build = build_adapter, .axes = {{"T", {1, 33}}, {"in", {16, 96}}, {"out", {64}}, {"rank", {4, 16}}}, .scale = 0.5f},
-    {.build = build_add, .forward_only = true, .axes = {{"T", {256}}, {"in", {16}}, {"out", {576, 1536}}}},
-    {0},
-};
-
-const struct op OP(linear_add) = {
-    .name = "linear_add",
-    .formula = "y += x · wᵀ",
-    .inputs = {"y", "x", "w"},
-    .outputs = {"y"},
-    .shape = shape_add,
-    .gradient = gradient_of_add,
-    .lower = lower_add,
-    .flops = flops,
-    .examples = examples_add,
-};
-
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
 
-enum { BX_DY, BX_W };
-enum { BX_DX };
+enum { BX_DY, BX_W, BX_DX };
+enum { BX_DX_AFTER };
+enum { BX_WIDE, BX_ALPHA }; /* numbers: a new dx in the gradients' type; of a new dx alone, 0: 1 */
 
 static enum status shape_bwd_x(struct program *p, struct node *n)
 {
@@ -192,37 +142,65 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
     n->size[T] = n->in[BX_DY]->shape[0];
     n->size[IN] = n->in[BX_W]->shape[1];
     n->size[OUT] = n->in[BX_W]->shape[0];
-    node_output(p, n, BX_DX, p->types[ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[IN]));
+    enum role role = n->number[BX_WIDE] != 0 ? ROLE_GRADIENT : ROLE_ACTIVATION;
+    if (n->in[BX_DX]) {
+        TRY(node_expect(n, BX_DX, 2, SHAPE(n->size[T], n->size[IN])));
+        node_alias(p, n, BX_DX_AFTER, BX_DX);
+    } else {
+        node_output(p, n, BX_DX_AFTER, p->types[role], 2, SHAPE(n->size[T], n->size[IN]));
+    }
     return program_status(p);
 }
 
 static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 {
-    return lower_product(l, n->in[BX_DY], n->in[BX_W], true, n->out[BX_DX]);
+    struct lower_with with = {.accumulate = n->in[BX_DX] != NULL, .alpha = n->number[BX_ALPHA]};
+    return lower_product(l, n->in[BX_DY], n->in[BX_W], true, n->out[BX_DX_AFTER], with);
 }
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
 {
-    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
-                program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
+    return linear_bwd_x(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
+                        program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]), NULL, false, 0.75);
+}
+
+static struct value *build_add(struct program *p, const int64_t *d)
+{
+    return linear_bwd_x(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
+                        program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+                        program_input(p, "dx", d[3] > 1 ? ROLE_GRADIENT : ROLE_ACTIVATION, 2, d[0], d[1]), false, 1);
 }
 
 static struct value *build_stored_bwd_x(struct program *p, const int64_t *d)
 {
-    return NODE(p, linear_bwd_x, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), example_weight(p, d[3], d[2], d[1]));
+    return linear_bwd_x(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), example_weight(p, d[3], d[2], d[1]), NULL,
+                        d[0] % 2, 1);
+}
+
+static struct value *build_stored_add(struct program *p, const int64_t *d)
+{
+    return linear_bwd_x(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]), example_weight(p, d[3], d[2], d[1]),
+                        program_input(p, "dx", d[4] > 1 ? ROLE_GRADIENT : ROLE_ACTIVATION, 2, d[0], d[1]), false, 1);
 }
 
 static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x, .axes = SIZES},
+    {.build = build_add, .axes = {{"T", {1, 5, 67}}, {"in", {3, 96}}, {"out", {7, 129}}, {"wide", {1, 2}}}},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_SIZES},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_LARGE},
+    {.build = build_stored_add,
+     STORED,
+     .axes = {{"T", {3, 67}}, {"in", {192}}, {"out", {5, 129}}, {"type", {UPTO(WEIGHT_COUNT)}}, {"wide", {1, 2}}}},
+    {.build = build_stored_add,
+     STORED,
+     .axes = {{"T", {3}}, {"in", {2560}}, {"out", {4096}}, {"type", {UPTO(WEIGHT_COUNT)}}, {"wide", {1}}}},
     {0},
 };
 
 const struct op OP(linear_bwd_x) = {
     .name = "linear_bwd_x",
-    .formula = "dx = dy · w",
-    .inputs = {"dy", "w"},
+    .formula = "dx = alpha · dy · w, or dx += dy · w",
+    .inputs = {"dy", "w", "dx?"},
     .outputs = {"dx"},
     .shape = shape_bwd_x,
     .lower = lower_bwd_x,
@@ -248,7 +226,7 @@ static enum status shape_bwd_w(struct program *p, struct node *n)
 
 static enum status lower_bwd_w(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], true);
+    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], (struct lower_with){.accumulate = true});
 }
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)

@@ -110,7 +110,7 @@ static enum status lower(struct lowering *l, const struct node *n)
                                               program_rows(p, n->out[LOSS], r, rows)};
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
-        TRY(lower_product(l, x, n->in[W], false, z));
+        TRY(lower_product(l, x, n->in[W], false, z, (struct lower_with){0}));
         TRY(lower_launch(l, &kernel, ROW_OPERANDS, values, n->size, n->number, rows, 1));
     }
     return OK;
@@ -119,7 +119,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *dw = gradient_wanted(n, W) ? gradient_sum(p, n, W) : NULL;
-    return gradient_add(p, n, X, linear_cross_entropy_both(p, n->in[X], n->in[W], n->in[TARGETS], gradient_of(n, LOSS), dw));
+    return gradient_add(p, n, X, linear_cross_entropy_both(p, n->in[X], n->in[W], n->in[TARGETS], gradient_of(p, n, LOSS), dw));
 }
 
 static double flops(const struct node *n)
@@ -277,7 +277,7 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
         struct value *targets = program_rows(p, n->in[BWD_TARGETS], r, rows);
         struct value *dloss = program_rows(p, n->in[BWD_DLOSS], r, rows), *loss = program_rows(p, n->out[BWD_LOSS], r, rows);
         TRY(program_status(p));
-        TRY(lower_product(l, x, n->in[BWD_W], false, z));
+        TRY(lower_product(l, x, n->in[BWD_W], false, z, (struct lower_with){0}));
         if (other) {
             loss = program_rows(p, made[0], 0, rows);
             dloss = program_rows(p, made[1], 0, rows);
@@ -287,9 +287,9 @@ static enum status lower_bwd(struct lowering *l, const struct node *n)
         }
         TRY(lower_launch(l, &kernel_bwd, ROW_BWD_OPERANDS, (struct value *[]){z, targets, dloss, dz, loss}, n->size, n->number,
                          rows, 1));
-        TRY(lower_product(l, dz, n->in[BWD_W], true, dx));
+        TRY(lower_product(l, dz, n->in[BWD_W], true, dx, (struct lower_with){0}));
         if (n->in[BWD_DW])
-            TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], true));
+            TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], (struct lower_with){.accumulate = true}));
     }
     return OK;
 }

@@ -1,8 +1,8 @@
 /* linear_pair: y1 = x · w1ᵀ and y2 = x · w2ᵀ: gate and up, K and V. Weights in parts may take one launch, which reads x once.
  *
- * Backward: the sum of both products' dx, and dw of each weight that is trained.
+ * Backward: dx is the sum of both products, and dw of each weight that is trained.
  */
-#include "ops/op.h"
+#include "ops/linear.h"
 
 enum { X, W1, W2 };
 enum { Y1, Y2 };
@@ -29,11 +29,11 @@ static enum status lower(struct lowering *l, const struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     for (int k = 0; k < 2; k++) {
-        struct value *dy = gradient_of(n, Y1 + k);
-        if (dy && gradient_wanted(n, W1 + k))
-            NODE(p, linear_bwd_w, dy, n->in[X], gradient_sum(p, n, W1 + k));
-        if (dy && gradient_wanted(n, X))
-            TRY(gradient_add(p, n, X, NODE(p, linear_bwd_x, dy, n->in[W1 + k])));
+        struct value *dy = gradient_of(p, n, Y1 + k);
+        if (!dy)
+            continue;
+        TRY(linear_gradient_w(p, n, X, W1 + k, dy));
+        TRY(linear_gradient_x(p, n, X, W1 + k, dy));
     }
     return program_status(p);
 }

@@ -1,6 +1,6 @@
 /* The ops as functions on values, with which models are written. Shapes: T tokens, C channels, H heads, K kv-heads, D head size,
  * V vocabulary, F feed-forward, R rows with a loss, S slots of a cache. docs/ops.md lists them all with their formulas. The w of
- * linear, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weight.h). */
+ * linear, linear_lora, linear_pair, embedding and linear_cross_entropy may be stored in parts (ops/weight.h). */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -49,19 +49,27 @@ static inline struct value *rmsnorm(struct program *p, struct value *x, struct v
 /* x (T, in) times the transpose of w (out, in). */
 static inline struct value *linear(struct program *p, struct value *x, struct value *w)
 {
-    return NODE(p, linear, x, w);
+    return NODE(p, linear, x, w, NULL);
 }
 
-/* The same with float32 (statistic) results: logits. */
+/* The same plus bias (out; NULL: none). */
+static inline struct value *linear_bias(struct program *p, struct value *x, struct value *w, struct value *bias)
+{
+    return NODE(p, linear, x, w, bias);
+}
+
+/* x · wᵀ with float32 (statistic) results: logits. */
 static inline struct value *linear_wide(struct program *p, struct value *x, struct value *w)
 {
-    return NODE_WITH(p, linear, 1, x, w);
+    return NODE_WITH(p, linear, 1, x, w, NULL);
 }
 
-/* y + x · wᵀ in the memory of y (T, out), whose old content must not be read afterwards. */
-static inline struct value *linear_add(struct program *p, struct value *y, struct value *x, struct value *w)
+/* x · wᵀ + bias + scale · (z · aᵀ) · bᵀ: a linear layer with its adapter a (rank, in), b (out, rank). z is x, or x after dropout.
+ */
+static inline struct value *linear_lora(struct program *p, struct value *x, struct value *w, struct value *bias, struct value *z,
+                                        struct value *a, struct value *b, double scale)
 {
-    return NODE(p, linear_add, y, x, w);
+    return NODE_WITH(p, linear_lora, scale, x, w, bias, z, a, b);
 }
 
 /* x · w1ᵀ and x · w2ᵀ, where w1 and w2 may differ in rows; the second result is ->producer->out[1]. */
@@ -80,11 +88,6 @@ static inline struct value *expand(struct program *p, struct value *w, int64_t b
 static inline struct value *scale(struct program *p, struct value *x, double s)
 {
     return NODE_WITH(p, scale, s, x);
-}
-
-static inline struct value *bias(struct program *p, struct value *x, struct value *b)
-{
-    return NODE(p, bias, x, b);
 }
 
 /* Cosines and sines (T, 2, D/2) of positions (T) times frequencies (D/2). */
@@ -118,7 +121,7 @@ static inline struct value *swiglu(struct program *p, struct value *gate, struct
 static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
                                     struct value *draw, double probability, int64_t id)
 {
-    return program_node(p, OP_dropout, 4, (struct value *[]){x, sequence, positions, draw}, 3,
+    return program_node(p, OP_dropout, 5, (struct value *[]){x, sequence, positions, draw, NULL}, 3,
                         (double[]){1 / (1 - probability), probability, (double)id});
 }
 

@@ -28,7 +28,7 @@ static inline enum status ratio_gradient(struct program *p, const struct node *n
 {
     struct value *in[LOSS_INPUTS];
     memcpy(in, n->in, sizeof in);
-    in[LOSS_WEIGHTS] = gradient_of(n, LOSS_LOSS);
+    in[LOSS_WEIGHTS] = gradient_of(p, n, LOSS_LOSS);
     struct value *again = program_node(p, op, LOSS_INPUTS, in, 0, NULL);
     return again ? gradient_add(p, n, LOSS_NLL, again->producer->out[LOSS_DNLL]) : program_status(p);
 }

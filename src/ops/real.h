@@ -60,6 +60,7 @@ static ALWAYS_INLINE real real_exp(real x)
 
 #define SPECIALISE(dt, body, ...) body(__VA_ARGS__, DTYPE_F64)
 #define SPECIALISE2(dt1, dt2, body, ...) body(__VA_ARGS__, DTYPE_F64, DTYPE_F64)
+#define SPECIALISE3(dt1, dt2, dt3, body, ...) body(__VA_ARGS__, DTYPE_F64, DTYPE_F64, DTYPE_F64)
 
 #else
 
@@ -107,6 +108,9 @@ static ALWAYS_INLINE real real_exp(real x)
     ((dt1) == DTYPE_BF16                                                                                                         \
          ? ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_BF16, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_BF16, DTYPE_F32))          \
          : ((dt2) == DTYPE_BF16 ? body(__VA_ARGS__, DTYPE_F32, DTYPE_BF16) : body(__VA_ARGS__, DTYPE_F32, DTYPE_F32)))
+#define SPECIALISE3(dt1, dt2, dt3, body, ...)                                                                                    \
+    ((dt1) == DTYPE_BF16 ? SPECIALISE2(dt2, dt3, body, __VA_ARGS__, DTYPE_BF16)                                                  \
+                         : SPECIALISE2(dt2, dt3, body, __VA_ARGS__, DTYPE_F32))
 
 #endif
 

@@ -1,7 +1,7 @@
 /* rmsnorm: y = g · x · r with r = 1 / sqrt(mean(x²) + eps), over rows of C channels.
  *
  * Keeps r of each row for the backward pass. With x̂ = r·x and u = g·dy:
- *     dx = r · (u − x̂ · mean(x̂·u))
+ *     dx = r · (u − x̂ · mean(x̂·u)), plus what other ops gave x: the residual's gradient
  *     dg += Σ over rows of x̂·dy, in two stages of fixed order
  */
 #include "ops/op.h"
@@ -45,12 +45,13 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dy = gradient_of(n, Y);
+    struct value *dy = gradient_wide(n, Y);
     if (gradient_wanted(n, G))
         NODE(p, rmsnorm_bwd_g, n->in[X], n->out[R], dy, gradient_sum(p, n, G));
-    if (gradient_wanted(n, X))
-        TRY(gradient_add(p, n, X, NODE(p, rmsnorm_bwd_x, n->in[X], n->in[G], n->out[R], dy)));
-    return program_status(p);
+    if (!gradient_wanted(n, X))
+        return program_status(p);
+    struct value *sum = n->in[X]->dtype == p->types[ROLE_GRADIENT] ? gradient_so_far(p, n, X) : NULL;
+    return gradient_put(p, n, X, sum, NODE(p, rmsnorm_bwd_x, n->in[X], n->in[G], n->out[R], dy, sum));
 }
 
 static double flops(const struct node *n)
@@ -96,37 +97,40 @@ const struct op OP(rmsnorm) = {
 
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
 
-enum { BX_X, BX_G, BX_R, BX_DY, BX_INPUTS };
+enum { BX_X, BX_G, BX_R, BX_DY, BX_SUM, BX_INPUTS };
 enum { BX_DX };
 
-static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
+static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype tg,
+                                     enum dtype ty)
 {
-    const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY];
+    const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY], *sum = c->data[BX_SUM];
     void *dx = c->data[BX_INPUTS + BX_DX];
     int64_t channels = c->dim[C], whole = channels / LANES * LANES;
     for (int64_t t = begin; t < end; t++) {
         int64_t row = t * channels;
         real r = ((const real *)c->data[BX_R])[t];
-        vec sum = {0}, vx, vg, vy;
+        vec parts = {0}, vx, vg, vy;
         for (int64_t i = 0; i < whole; i += LANES) {
             vec_load(&vx, tx, x, row + i);
-            vec_load(&vg, ty, g, i);
+            vec_load(&vg, tg, g, i);
             vec_load(&vy, ty, dy, row + i);
-            sum += vx * vg * vy;
+            parts += vx * vg * vy;
         }
-        real total = vec_sum(&sum);
+        real total = vec_sum(&parts);
         for (int64_t i = whole; i < channels; i++)
-            total += load(tx, x, row + i) * load(ty, g, i) * load(ty, dy, row + i);
+            total += load(tx, x, row + i) * load(tg, g, i) * load(ty, dy, row + i);
         real mean = r * total / (real)channels;
         INDEPENDENT
-        for (int64_t i = 0; i < channels; i++)
-            store(tx, dx, row + i, r * (load(ty, g, i) * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean));
+        for (int64_t i = 0; i < channels; i++) {
+            real part = r * (load(tg, g, i) * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean);
+            store(tx, dx, row + i, sum ? load(tx, sum, row + i) + part : part);
+        }
     }
 }
 
 KERNEL_BODY static void rmsnorm_backward_x(const struct call *c, int64_t begin, int64_t end)
 {
-    SPECIALISE2(c->dtype[BX_X], c->dtype[BX_DY], body_bwd_x, c, begin, end);
+    SPECIALISE3(c->dtype[BX_X], c->dtype[BX_G], c->dtype[BX_DY], body_bwd_x, c, begin, end);
 }
 
 static enum status shape_bwd_x(struct program *p, struct node *n)
@@ -134,6 +138,8 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
     n->rows = n->size[T] = n->in[BX_X]->shape[0];
     n->size[C] = n->in[BX_X]->shape[1];
     TRY(node_expect(n, BX_DY, 2, n->in[BX_X]->shape));
+    if (n->in[BX_SUM])
+        TRY(node_expect(n, BX_SUM, 2, n->in[BX_X]->shape));
     node_output(p, n, BX_DX, n->in[BX_X]->dtype, 2, n->in[BX_X]->shape);
     return program_status(p);
 }
@@ -142,19 +148,32 @@ static struct value *build_bwd_x(struct program *p, const int64_t *d)
 {
     return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]),
                 program_input(p, "g", ROLE_WEIGHT, 1, d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
-                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]), NULL);
 }
 
-static const struct op_example examples_bwd_x[] = {{.build = build_bwd_x, .axes = ROWS_AND_CHANNELS}, {0}};
+/* As in a decoder layer: dy is a sum of products, and the residual's gradient is added. */
+static struct value *build_sum(struct program *p, const int64_t *d)
+{
+    return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]),
+                program_input(p, "g", ROLE_WEIGHT, 1, d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
+                program_input(p, "dy", ROLE_GRADIENT, 2, d[0], d[1]), program_input(p, "sum", ROLE_RESIDUAL, 2, d[0], d[1]));
+}
+
+static const struct op_example examples_bwd_x[] = {
+    {.build = build_bwd_x, .axes = ROWS_AND_CHANNELS},
+    {.build = build_sum, .axes = ROWS_AND_CHANNELS},
+    {0},
+};
 
 const struct op OP(rmsnorm_bwd_x) = {
     .name = "rmsnorm_bwd_x",
-    .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)), x̂ = r·x",
-    .inputs = {"x", "g", "r", "dy"},
+    .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)) + sum, x̂ = r·x",
+    .inputs = {"x", "g", "r", "dy", "sum?"},
     .outputs = {"dx"},
     .shape = shape_bwd_x,
     .kernel = {SIGNATURE_rmsnorm_bwd_x, .host = rmsnorm_backward_x, .group = 256, .rows = 1},
     .block = 8,
+    .in_place = 1 + BX_SUM,
     .examples = examples_bwd_x,
 };
 

@@ -107,7 +107,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, NODE_WITH(p, rope, -n->number[SIGN], gradient_of(n, Y), n->in[TABLE]));
+    return gradient_add(p, n, X, NODE_WITH(p, rope, -n->number[SIGN], gradient_of(p, n, Y), n->in[TABLE]));
 }
 
 static double flops(const struct node *n)
@@ -134,7 +134,7 @@ const struct op OP(rope) = {
     .gradient = gradient,
     .kernel = {SIGNATURE_rope, .host = rope_rotate, .group = 128, .rows = 1},
     .block = 8,
-    .in_place = true,
+    .in_place = 1 + X,
     .flops = flops,
     .examples = examples,
 };

@@ -29,7 +29,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, NODE_WITH(p, scale, n->number[S], gradient_of(n, Y)));
+    return gradient_add(p, n, X, NODE_WITH(p, scale, n->number[S], gradient_of(p, n, Y)));
 }
 
 static double flops(const struct node *n)
@@ -53,7 +53,7 @@ const struct op OP(scale) = {
     .gradient = gradient,
     .kernel = {SIGNATURE_scale, .host = scale_forward, .group = 256, .rows = 256},
     .block = 16384,
-    .in_place = true,
+    .in_place = 1 + X,
     .flops = flops,
     .examples = examples,
 };

@@ -35,7 +35,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dgate = NODE(p, swiglu_bwd, n->in[GATE], n->in[UP], gradient_of(n, Y));
+    struct value *dgate = NODE(p, swiglu_bwd, n->in[GATE], n->in[UP], gradient_of(p, n, Y));
     TRY(gradient_add(p, n, GATE, dgate));
     return gradient_add(p, n, UP, dgate ? dgate->producer->out[BWD_DUP] : NULL);
 }
@@ -77,7 +77,7 @@ const struct op OP(swiglu) = {
     .gradient = gradient,
     .kernel = {SIGNATURE_swiglu, .host = swiglu_forward, .group = 256, .rows = 256},
     .block = 8192,
-    .in_place = true,
+    .in_place = 1 + GATE,
     .cheap = true,
     .flops = flops,
     .examples = examples,
@@ -129,6 +129,6 @@ const struct op OP(swiglu_bwd) = {
     .shape = shape_bwd,
     .kernel = {SIGNATURE_swiglu_bwd, .host = swiglu_backward, .group = 256, .rows = 256},
     .block = 8192,
-    .in_place = true,
+    .in_place = 1 + BWD_GATE,
     .examples = examples_bwd,
 };

@@ -17,15 +17,26 @@ const struct weight_type *const weight_types[WEIGHT_COUNT] = {
 
 enum { PANEL_BYTES = 16 << 20, BLOCK = 16 };
 enum { PLACE_FROM, PLACE_TO };
-enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT };
+enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT, PLACE_ADD };
 
-/* Copies the columns of a panel's result into the whole result. */
-static void weight_place(const struct call *c, int64_t begin, int64_t end)
+/* Copies the columns of a panel's result into the whole result, or adds them to it. */
+static ALWAYS_INLINE void body_place(const struct call *c, int64_t begin, int64_t end, enum dtype tf, enum dtype tt)
 {
-    int64_t size = dtype_size(c->dtype[PLACE_TO]), columns = c->dim[PLACE_COLUMNS] * size;
-    int64_t all = c->dim[PLACE_ALL] * size, at = c->dim[PLACE_AT] * size;
-    for (int64_t r = begin; r < end; r++)
-        memcpy((char *)c->data[PLACE_TO] + r * all + at, (const char *)c->data[PLACE_FROM] + r * columns, (size_t)columns);
+    const void *from = c->data[PLACE_FROM];
+    void *to = c->data[PLACE_TO];
+    int64_t columns = c->dim[PLACE_COLUMNS];
+    bool adds = c->dim[PLACE_ADD];
+    for (int64_t r = begin; r < end; r++) {
+        int64_t row = r * c->dim[PLACE_ALL] + c->dim[PLACE_AT];
+        INDEPENDENT
+        for (int64_t i = 0; i < columns; i++)
+            store(tt, to, row + i, load(tf, from, r * columns + i) + (adds ? load(tt, to, row + i) : 0));
+    }
+}
+
+KERNEL_BODY static void weight_place(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE2(c->dtype[PLACE_FROM], c->dtype[PLACE_TO], body_place, c, begin, end);
 }
 
 static const struct kernel kernel_place = {SIGNATURE_weight_place, .host = weight_place, .group = 128, .rows = 1};
@@ -61,24 +72,27 @@ static int64_t panel_columns(int64_t all, int64_t terms, int64_t block)
     return max_columns < all ? max_columns : all;
 }
 
-static enum status lower_panels(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
+/* What is added enters each panel's matmul. Where a panel's result goes through scratch, that is float32 if y is added to it. */
+static enum status lower_panels(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
+                                struct lower_with with)
 {
     struct program *p = l->program;
     int64_t out = w->shape[0], in = w->shape[1], rows = x->shape[0], all = back ? in : out, terms = back ? out : in;
     int64_t max_columns = panel_columns(all, terms, weight_types[w->weight->type]->block);
     struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(max_columns * terms));
-    struct value *result = max_columns < all ? program_scratch(p, y->dtype, 1, SHAPE(rows * max_columns)) : NULL;
+    enum dtype type = with.accumulate ? p->types[ROLE_STATISTIC] : y->dtype;
+    struct value *result = max_columns < all ? program_scratch(p, type, 1, SHAPE(rows * max_columns)) : NULL;
     for (int64_t at = 0; at < all; at += max_columns) {
         int64_t some = all - at < max_columns ? all - at : max_columns;
         struct value *panel = back ? matrix_in(p, scratch, out, some) : matrix_in(p, scratch, some, in);
         struct value *part = result ? matrix_in(p, result, rows, some) : y;
+        struct lower_with of_part = {.accumulate = with.accumulate && !result, .bias = program_rows(p, with.bias, at, some)};
         TRY(program_status(p));
         TRY(lower_expand(l, w, back ? 0 : at, back ? at : 0, NULL, panel));
-        TRY(lower_gemm(l, x, false, panel, !back, part, false));
+        TRY(lower_gemm(l, x, false, panel, !back, part, of_part));
         if (result)
             TRY(lower_launch(l, &kernel_place, 2, (struct value *[]){[PLACE_FROM] = part, [PLACE_TO] = y},
-                             (int64_t[NUMBERS]){[PLACE_COLUMNS] = some, [PLACE_ALL] = all, [PLACE_AT] = at}, (double[NUMBERS]){0},
-                             rows, BLOCK));
+                             (int64_t[NUMBERS]){some, all, at, with.accumulate}, (double[NUMBERS]){0}, rows, BLOCK));
     }
     return OK;
 }
@@ -97,25 +111,28 @@ static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, 
     return lower_launch(l, kernel, kernel->operands, values, size, (double[NUMBERS]){0}, tiles, 1);
 }
 
-enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y)
+enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
+                          struct lower_with with)
 {
     if (!w->weight)
-        return lower_gemm(l, x, false, w, !back, y, false);
+        return lower_gemm(l, x, false, w, !back, y, with);
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
     if (!kernel)
-        return lower_panels(l, x, w, back, y);
+        return lower_panels(l, x, w, back, y, with);
     struct value *values[OPERANDS] = {x};
     memcpy(values + 1, w->weight->part, sizeof w->weight->part);
-    values[kernel->operands - 1] = y;
-    return lower_tiles(l, kernel, values, (int64_t[NUMBERS]){x->shape[0], w->shape[1], w->shape[0]}, w->shape[back ? 1 : 0]);
+    values[kernel->operands - 2] = y;
+    values[kernel->operands - 1] = with.bias;
+    int64_t size[NUMBERS] = {x->shape[0], w->shape[1], w->shape[0], with.accumulate};
+    return lower_tiles(l, kernel, values, size, w->shape[back ? 1 : 0]);
 }
 
 enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2])
 {
     const struct kernel *kernel = fused(l, w[0], PRODUCT_PAIR, x->shape[0]);
     if (!kernel || !w[1]->weight || w[1]->weight->type != w[0]->weight->type) {
-        TRY(lower_product(l, x, w[0], false, y[0]));
-        return lower_product(l, x, w[1], false, y[1]);
+        TRY(lower_product(l, x, w[0], false, y[0], (struct lower_with){0}));
+        return lower_product(l, x, w[1], false, y[1], (struct lower_with){0});
     }
     const struct weight_type *type = weight_types[w[0]->weight->type];
     struct value *values[OPERANDS] = {x};

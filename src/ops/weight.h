@@ -41,9 +41,10 @@ struct weight_part {
 enum { EXPAND_W, EXPAND_IDS, EXPAND_PARTS };
 enum { EXPAND_IN, EXPAND_ROW, EXPAND_COLUMN, EXPAND_COLUMNS, EXPAND_SIZES };
 
-/* Fused products: y = x · wᵀ, dx = dy · w (operands x, parts, y; sizes T, in, out), and two of the first from one reading of x
- * (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1, out2). A row of the grid is a tile with WEIGHT_TILE
- * columns and WEIGHT_TILE_FLAT rows, or WEIGHT_TILE_TALL if the result has more rows than that. */
+/* Fused products: y = x · wᵀ + bias, dx = dy · w (operands x, parts, y, bias; sizes T, in, out, and 1 to add to what y holds),
+ * and two of the first from one reading of x (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1, out2). A row of
+ * the grid is a tile with WEIGHT_TILE columns and WEIGHT_TILE_FLAT rows, or WEIGHT_TILE_TALL if the result has more rows than
+ * that. */
 #define WEIGHT_TILE 64
 #define WEIGHT_TILE_FLAT 16
 #define WEIGHT_TILE_TALL 64
@@ -79,8 +80,10 @@ int64_t weight_words(enum weight_id type, int part, int64_t elements);
 /* The weight (rows, columns) that is stored in these parts. */
 struct value *weight_value(struct program *p, enum weight_id type, struct value *const *parts, int64_t rows, int64_t columns);
 
-/* For op->lower: y = x · wᵀ, or x · w if `back`. A dense w takes one matmul. */
-enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y);
+/* For op->lower: y = x · wᵀ, or x · w if `back`. A dense w takes one matmul. What is added is part of the same sum, rounded once;
+ * alpha is for dense weights alone. */
+enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
+                          struct lower_with with);
 
 /* y1 = x · w1ᵀ, y2 = x · w2ᵀ: in one launch if both weights have one type, with a fused kernel for it. */
 enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2]);

@@ -171,6 +171,8 @@ static enum status count_commands(struct engine_program *ep)
         at->fills += c->command.kind == COMMAND_FILL;
         for (int o = 0; o < OPERANDS; o++)
             at->bytes += c->value[o] ? value_bytes(c->value[o]) : 0;
+        if (c->command.kind == COMMAND_GEMM && c->command.gemm.accumulate) /* C is read and written */
+            at->bytes += value_bytes(c->value[GEMM_C]);
     }
     return OK;
 }

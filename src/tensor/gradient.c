@@ -3,6 +3,10 @@
  * A value's gradient lives at its root, in the root's shape. Weights have sums that ops add into in place, so that
  * accumulation over micro-batches and tied weights need nothing special.
  *
+ * A gradient of one part has the type that its op gives it. Where several parts meet, they are summed in the gradients' type and
+ * rounded once, when an op that needs the value's own type reads the sum: a part that is small beside the others is not lost.
+ * Products add their parts to such a sum in place, other ops pass it through.
+ *
  * With recompute, the nodes of a segment are added again before its backward pass, which then reads those: the values of the
  * first ones die in the forward pass, because liveness follows the readers.
  */
@@ -27,6 +31,16 @@ static struct value *in_shape_of(struct program *p, struct value *v, const struc
     return !v || same_shape(v, like) ? v : program_view_as(p, v, like->rank, like->shape);
 }
 
+/* In the gradients' type. */
+static struct value *wide_sum(struct program *p, struct value *a, struct value *b)
+{
+    bool swap = a->dtype != p->types[ROLE_GRADIENT] && b && b->dtype == p->types[ROLE_GRADIENT];
+    struct value *wide = swap ? b : a, *other = swap ? a : b;
+    if (wide->dtype != p->types[ROLE_GRADIENT])
+        wide = program_node(p, PROGRAM_CAST, 1, (struct value *[]){wide}, 0, NULL);
+    return program_node(p, PROGRAM_ADD, 2, (struct value *[]){wide, other}, 0, NULL);
+}
+
 static enum status add_to_root(struct program *p, struct value *v, struct value *gradient)
 {
     struct value *root = value_root(v);
@@ -37,13 +51,9 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
     if (root->tensor)
         return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it",
                     root->tensor->name);
-    if (gradient->dtype != root->dtype) /* 16-bit activations with a wider residual stream */
-        gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){gradient, root}, 0, NULL);
-    if (!gradient)
-        return program_status(p);
     gradient = in_shape_of(p, gradient, root);
     if (root->gradient)
-        gradient = program_node(p, PROGRAM_ADD, 2, (struct value *[]){root->gradient, gradient}, 0, NULL);
+        gradient = wide_sum(p, root->gradient, gradient);
     root->gradient = gradient;
     return program_status(p);
 }
@@ -82,6 +92,7 @@ static struct node *second(struct program *p, struct node *n)
         for (int o = 0; copy && o < n->out_count; o++) {
             n->out[o]->again = copy->out[o];
             value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient; /* from readers after the segment */
+            value_root(copy->out[o])->gradient_parts = value_root(n->out[o])->gradient_parts;
         }
         return copy;
     }
@@ -111,9 +122,24 @@ static enum status differentiate_segment(struct program *p, struct node *first, 
     return OK;
 }
 
+/* A node gives an input one part, however often it reads it. */
+static void count_parts(const struct node *n)
+{
+    for (int i = 0; i < n->in_count - n->op->constants && n->op->gradient; i++) {
+        struct value *root = n->in[i] ? value_root(n->in[i]) : NULL;
+        bool again = false;
+        for (int k = 0; k < i && root; k++)
+            again |= n->in[k] && value_root(n->in[k]) == root;
+        if (root && !again)
+            root->gradient_parts++;
+    }
+}
+
 enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count)
 {
     TRY(program_status(p));
+    for (const struct node *n = p->first; n; n = n->next)
+        count_parts(n);
     struct node *last = p->last;
     p->segment = 0;
     for (int i = 0; i < count; i++)
@@ -133,9 +159,18 @@ enum status program_gradient(struct program *p, struct value *const *of, struct 
     return OK;
 }
 
-struct value *gradient_of(const struct node *n, int output)
+struct value *gradient_wide(const struct node *n, int output)
 {
     return value_root(n->out[output])->gradient;
+}
+
+/* All parts are there when the value's own node asks, so the rounded one may take the sum's place. */
+struct value *gradient_of(struct program *p, const struct node *n, int output)
+{
+    struct value *root = value_root(n->out[output]);
+    if (root->gradient && root->gradient->dtype != root->dtype)
+        root->gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){root->gradient, root}, 0, NULL);
+    return root->gradient;
 }
 
 bool gradient_wanted(const struct node *n, int input)
@@ -146,6 +181,48 @@ bool gradient_wanted(const struct node *n, int input)
 enum status gradient_add(struct program *p, const struct node *n, int input, struct value *gradient)
 {
     return gradient_wanted(n, input) ? add_to_root(p, n->in[input], gradient) : OK;
+}
+
+static enum status replace(struct program *p, const struct node *n, int input, struct value *gradient)
+{
+    struct value *root = value_root(n->in[input]);
+    root->gradient = in_shape_of(p, gradient, root);
+    return program_status(p);
+}
+
+struct value *gradient_so_far(struct program *p, const struct node *n, int input)
+{
+    struct value *sum = value_root(n->in[input])->gradient;
+    return sum && sum->dtype == p->types[ROLE_GRADIENT] ? in_shape_of(p, sum, n->in[input]) : NULL;
+}
+
+enum status gradient_put(struct program *p, const struct node *n, int input, const struct value *so_far, struct value *gradient)
+{
+    return so_far ? replace(p, n, input, gradient) : gradient_add(p, n, input, gradient);
+}
+
+/* A gradient that another value may have too, because an op passed it on, is not added to in place. */
+struct value *gradient_products(struct program *p, const struct node *n, int input)
+{
+    struct value *root = value_root(n->in[input]);
+    bool own = root->gradient && value_root(root->gradient)->sum_of == root;
+    return own ? in_shape_of(p, root->gradient, n->in[input]) : NULL;
+}
+
+enum dtype gradient_type(const struct program *p, const struct node *n, int input)
+{
+    const struct value *root = value_root(n->in[input]);
+    return root->gradient_parts > 1 ? p->types[ROLE_GRADIENT] : root->dtype;
+}
+
+enum status gradient_add_product(struct program *p, const struct node *n, int input, struct value *gradient)
+{
+    struct value *root = value_root(n->in[input]);
+    if (gradient && root->gradient && value_root(gradient) == value_root(root->gradient))
+        return replace(p, n, input, gradient);
+    if (gradient && !root->gradient)
+        value_root(gradient)->sum_of = root;
+    return add_to_root(p, n->in[input], gradient);
 }
 
 struct value *gradient_sum(struct program *p, const struct node *n, int input)

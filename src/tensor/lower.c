@@ -66,7 +66,7 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
 }
 
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
-                       bool accumulate)
+                       struct lower_with with)
 {
     TRY(expect_memory(l, a));
     TRY(expect_memory(l, b));
@@ -79,13 +79,17 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         .k = transpose_a ? a_rows : a_columns,
         .transpose_a = transpose_a,
         .transpose_b = transpose_b,
-        .accumulate = accumulate,
+        .accumulate = with.accumulate,
+        .bias = with.bias != NULL,
         .a = a->dtype,
         .b = b->dtype,
         .c = c->dtype,
         .tf32 = l->program->tf32 && l->node->op->gradient,
+        .alpha = with.alpha != 0 ? with.alpha : 1,
     };
-    if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
+    if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n ||
+        (with.bias && (value_elements(with.bias) != gemm.n || with.bias->dtype != gemm.b)) ||
+        (gemm.alpha != 1 && (gemm.accumulate || gemm.bias)))
         return fail(ERR_INTERNAL, "%s: a matmul of matrices that do not fit", l->node->op->name);
     int64_t workspace = 0;
     TRY(device_gemm_query(l->device, &gemm, &workspace));
@@ -102,6 +106,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
     command->value[GEMM_A] = a;
     command->value[GEMM_B] = b;
     command->value[GEMM_C] = c;
+    command->value[GEMM_BIAS] = with.bias;
     command->value[GEMM_WORKSPACE] = scratch;
     return OK;
 }

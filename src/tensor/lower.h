@@ -29,8 +29,16 @@ enum status lower_launch(struct lowering *l, const struct kernel *kernel, int co
 /* A launch on all of the node's values, as for ops without a `lower`: the inputs, then the outputs that have memory of their own.
  */
 enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_t rows, int64_t block);
+
+/* What a matmul adds to its product, and multiplies it by, before it rounds; all zeros: nothing. */
+struct lower_with {
+    bool accumulate;    /* c */
+    struct value *bias; /* to each row; NULL: none */
+    double alpha;       /* 0: 1 */
+};
+
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
-                       bool accumulate);
+                       struct lower_with with);
 enum status lower_fill(struct lowering *l, struct value *v);
 
 #endif

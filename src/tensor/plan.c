@@ -86,15 +86,16 @@ static bool shares(const struct value *v)
     return v->lifetime == LIFE_ACTIVATIONS && !v->tensor;
 }
 
-/* The input whose memory the node's first output takes over, or NULL. */
+/* The value whose memory the node's first output takes over, or NULL. */
 static struct value *replaced(const struct lowered *c, int64_t index)
 {
     const struct node *n = c->node;
     if (c->command.kind != COMMAND_LAUNCH || !n->op->in_place || n->op->lower || n->out[0]->base)
         return NULL;
-    struct value *in = n->in[0], *root = in ? value_root(in) : NULL;
-    for (int i = 1; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
-        if (n->in[i] && value_root(n->in[i]) == root)
+    int input = n->op->in_place - 1;
+    struct value *in = n->in[input], *root = in ? value_root(in) : NULL;
+    for (int i = 0; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
+        if (i != input && n->in[i] && value_root(n->in[i]) == root)
             return NULL;
     return root && shares(root) && shares(n->out[0]) && root->dies == index && value_bytes(root) == value_bytes(n->out[0]) ? root
                                                                                                                            : NULL;

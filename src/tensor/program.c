@@ -211,8 +211,9 @@ void program_prune(struct program *p)
     for (struct node *n = p->last; n; n = n->previous) {
         bool stays = false;
         for (int o = 0; o < n->out_count; o++) {
-            const struct value *root = value_root(n->out[o]);
-            stays |= root->lifetime != LIFE_ACTIVATIONS || root->needed;
+            struct value *root = value_root(n->out[o]);
+            root->unread = root->lifetime == LIFE_ACTIVATIONS && !root->needed;
+            stays |= !root->unread;
         }
         if (!stays)
             take_out(p, n);

@@ -56,11 +56,13 @@ struct value {
     const struct node *producer;
     struct value *gradient;
     bool wants_gradient;
-    struct value *again;  /* its recomputed value, while the backward pass of its segment is being built */
-    bool needed;          /* by a node that stays; program_prune's */
-    struct value *next;   /* roots of a program, in order of creation */
-    int64_t born, dies;   /* commands; the planner's */
-    struct operand place; /* set by the planner */
+    int64_t gradient_parts;     /* nodes of the forward pass that give it a part of its gradient */
+    const struct value *sum_of; /* the root whose gradient this sum of products is */
+    struct value *again;        /* its recomputed value, while the backward pass of its segment is being built */
+    bool needed, unread;        /* by a node that stays, by none at all; program_prune's */
+    struct value *next;         /* roots of a program, in order of creation */
+    int64_t born, dies;         /* commands; the planner's */
+    struct operand place;       /* set by the planner */
 };
 
 /* An op: what a program must know about it. ops/ has one file for each. */
@@ -72,7 +74,7 @@ struct op {
     enum status (*lower)(struct lowering *l, const struct node *n);   /* NULL: one launch of `kernel` over `rows` */
     struct kernel kernel;
     int64_t block; /* rows that one piece of work takes */
-    bool in_place; /* output 0 may take input 0's memory */
+    int in_place;  /* 1 + the input whose memory output 0 may take; 0: none */
     int constants; /* the last so many inputs get no gradient */
     bool cheap;    /* selective recomputation makes its outputs again */
     double (*flops)(const struct node *n);
@@ -162,12 +164,25 @@ void program_want(struct program *p, struct value *v);
 /* Adds the nodes of the backward pass from the values `of`, whose gradients are `cotangents`, to every value that wants one. */
 enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count);
 
-/* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. */
-struct value *gradient_of(const struct node *n, int output);
+/* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. A sum of several parts is
+ * wide, in the gradients' type, whatever the output's is: gradient_of rounds it to that, once; gradient_wide does not. */
+struct value *gradient_of(struct program *p, const struct node *n, int output);
+struct value *gradient_wide(const struct node *n, int output);
 bool gradient_wanted(const struct node *n, int input);
 
 /* A gradient for an input; several are added. */
 enum status gradient_add(struct program *p, const struct node *n, int input, struct value *gradient);
+
+/* For ops that can add to a sum as they write: what others gave an input so far, in the gradients' type and the input's shape;
+ * NULL: there is no such sum. gradient_put takes the result, which includes it. */
+struct value *gradient_so_far(struct program *p, const struct node *n, int input);
+enum status gradient_put(struct program *p, const struct node *n, int input, const struct value *so_far, struct value *gradient);
+
+/* For products, which add in place: the sum of the products before (NULL: none, the next one begins it), and the type of such a
+ * sum. gradient_add_product takes what has been added to it, or what begins it. */
+struct value *gradient_products(struct program *p, const struct node *n, int input);
+enum dtype gradient_type(const struct program *p, const struct node *n, int input);
+enum status gradient_add_product(struct program *p, const struct node *n, int input, struct value *gradient);
 
 /* The sum that a weight's gradients are added into in place: its tensor's, or a zeroed one. */
 struct value *gradient_sum(struct program *p, const struct node *n, int input);

@@ -1,6 +1,7 @@
 /* The CUDA device on the simulator (tools/cudasim): lists, copies, the cache of compiled kernels. What the reference promises is
  * tested in tests/contract. */
 #include "cuda_rig.h"
+#include "product.h"
 
 /* --- opening -------------------------------------------------------------------------------------------------------------- */
 
@@ -182,6 +183,35 @@ static void a_read_for_later_is_of_the_run_before_it(void **state)
     drop_sums(&s);
 }
 
+/* --- matmuls -------------------------------------------------------------------------------------------------------------- */
+
+/* The product goes to the workspace, and a kernel that was loaded with it adds and rounds. Seen to fail with a workspace of 0 in
+ * gemm_query, and without the launch in issue_step. */
+static void a_bias_is_added_by_its_matmul(void **state)
+{
+    (void)state;
+    static const int64_t size[] = {5, 67, 33};
+    struct gemm g = product_form(size, DTYPE_BF16, DTYPE_BF16, 12), other = product_form(size, DTYPE_BF16, DTYPE_F32, 12);
+    struct command command = {.kind = COMMAND_GEMM, .gemm = other};
+    struct prepared *prepared;
+    int64_t workspace;
+    struct device *device = open_device();
+    device->options.cuda_graph = DEVICE_GRAPH_ON;
+    assert_ok(device_gemm_query(device, &g, &workspace));
+    assert_int_equal(workspace, 5 * 67 * 4);
+    assert_ok(device_gemm_query(device, &other, &workspace));
+    assert_int_equal(workspace, 0);
+    product_rounds_once(device, &g);
+    device->sealed = true;
+    product_rounds_once(device, &g);
+    assert_int_equal(device->counters.compiled + device->counters.loaded, 1);
+    assert_int_equal(device->counters.graph_launches, 2);
+    assert_int_equal(device->counters.launches, 0);
+    assert_fails(device_prepare(device, &command, 1, &prepared), ERR_INTERNAL, "kernel gemm_bias would be compiled");
+    device_close(device);
+    assert_int_equal(warnings, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
@@ -192,6 +222,7 @@ int main(void)
         TEST(a_second_start_compiles_nothing_and_a_damaged_entry_is_made_anew),
         TEST(writes_larger_than_the_ring_arrive_whole),
         TEST(a_read_for_later_is_of_the_run_before_it),
+        TEST(a_bias_is_added_by_its_matmul),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

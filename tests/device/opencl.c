@@ -48,14 +48,12 @@ static void products_of_all_shapes_are_right(void **state)
     (void)state;
     static const int64_t shapes[][3] = {{1, 1, 1},   {3, 5, 7},   {16, 64, 16},  {17, 65, 31},
                                         {64, 4, 33}, {5, 130, 2}, {131, 67, 97}, {70, 16, 129}};
-    static const enum dtype types[][3] = {
-        {DTYPE_F32, DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_BF16, DTYPE_F32}};
+    static const enum dtype types[][2] = {{DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}};
     double worst[3] = {0};
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int t = 0; t < 3; t++)
-            for (int form = 0; form < 8; form++) {
-                struct gemm g = {shapes[s][0], shapes[s][1], shapes[s][2], form & 1,    form & 2,
-                                 form & 4,     types[t][0],  types[t][1],  types[t][2], false};
+            for (int form = 0; form < PRODUCT_FORMS; form++) {
+                struct gemm g = product_form(shapes[s], types[t][0], types[t][1], form);
                 double nmse = product_nmse(device, &g);
                 worst[t] = nmse > worst[t] ? nmse : worst[t];
                 if (!(nmse <= (g.c == DTYPE_BF16 ? 2e-5 : 1e-10)))
@@ -73,9 +71,8 @@ static void large_products_of_all_forms_are_right(void **state)
     static const int64_t shapes[][3] = {{201, 163, 150}, {256, 128, 192}, {65, 1030, 96}};
     double worst = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-        for (int form = 0; form < 8; form++) {
-            struct gemm g = {shapes[s][0], shapes[s][1], shapes[s][2], form & 1,  form & 2,
-                             form & 4,     DTYPE_F32,    DTYPE_F32,    DTYPE_F32, false};
+        for (int form = 0; form < PRODUCT_FORMS; form++) {
+            struct gemm g = product_form(shapes[s], DTYPE_F32, DTYPE_F32, form);
             double nmse = product_nmse(device, &g);
             worst = nmse > worst ? nmse : worst;
             if (!(nmse <= 1e-10))
@@ -87,7 +84,7 @@ static void large_products_of_all_forms_are_right(void **state)
 static void a_product_over_a_vocabulary_keeps_its_digits(void **state)
 {
     (void)state;
-    struct gemm g = {.m = 20, .n = 9, .k = 49152, .a = DTYPE_F32, .b = DTYPE_F32, .c = DTYPE_F32};
+    struct gemm g = {.m = 20, .n = 9, .k = 49152, .a = DTYPE_F32, .b = DTYPE_F32, .c = DTYPE_F32, .alpha = 1};
     double nmse = product_nmse(device, &g);
     print_message("k = 49152: NMSE %.1e\n", nmse);
     assert_true(nmse <= 1e-12);

@@ -35,9 +35,8 @@ static void check_products(struct device *device, enum dtype from)
 {
     double worst = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-        for (int form = 0; form < 8; form++) {
-            const int64_t *size = shapes[s];
-            struct gemm g = {size[0], size[1], size[2], form & 1, form & 2, form & 4, from, from, DTYPE_F32, false};
+        for (int form = 0; form < PRODUCT_FORMS; form++) {
+            struct gemm g = product_form(shapes[s], from, DTYPE_F32, form);
             double nmse = product_nmse(device, &g);
             worst = nmse > worst ? nmse : worst;
             if (!(nmse <= 1e-12))
@@ -45,6 +44,16 @@ static void check_products(struct device *device, enum dtype from)
                          (long long)g.k, form, nmse);
         }
     print_message("%s, tile %d: worst NMSE %.1e\n", device_name, device->gemm_tile, worst);
+}
+
+static void check_rounding(struct device *device)
+{
+    static const enum dtype types[] = {DTYPE_BF16, DTYPE_F16};
+    for (int t = 0; t < 2; t++)
+        for (int form = 0; form < PRODUCT_FORMS; form++) {
+            struct gemm g = product_form(shapes[0], types[t], types[t], form);
+            product_rounds_once(device, &g);
+        }
 }
 
 /* Seen to fail with the test `r < m && s < n` of gemm.kl weakened to `r < m`, and with FETCH loading what is
@@ -56,6 +65,7 @@ static void products_of_odd_sizes_and_low_ranks_are_right(void **state)
         struct device *device = open_with(as_gpu, 0);
         check_products(device, DTYPE_F32);
         check_products(device, DTYPE_BF16);
+        check_rounding(device);
         device_close(device);
     }
 }
@@ -81,7 +91,7 @@ static int64_t kernels_made(const struct device *device)
 static void what_was_prepared_for_a_tile_is_what_is_launched(void **state)
 {
     (void)state;
-    struct gemm g = {37, 83, 53, .a = DTYPE_F32, .b = DTYPE_F32, .c = DTYPE_F32};
+    struct gemm g = {37, 83, 53, .a = DTYPE_F32, .b = DTYPE_F32, .c = DTYPE_F32, .alpha = 1};
     struct device *device = open_with(false, 0);
     for (int tile = 8; tile <= 32; tile *= 2) {
         struct command launch, product = {.kind = COMMAND_GEMM, .gemm = g};

@@ -109,3 +109,22 @@ void case_want_inputs(struct op_case *c)
             for (int o = 0; n->in[i] && n->in[i]->wants_gradient && o < n->out_count; o++)
                 n->out[o]->wants_gradient = true;
 }
+
+enum status case_build_gradient(struct op_case *c, const struct op_example *e, const int64_t *d, uint64_t seed,
+                                const struct op *const *table, enum run_type run)
+{
+    TRY(case_build(c, e, d, seed, table, run));
+    case_want_inputs(c);
+    struct value *ct = program_input(&c->program, "cotangent", ROLE_STATISTIC, 1, value_elements(c->result));
+    c->input[c->input_count++] = ct;
+    TRY(program_gradient(&c->program, &c->result, &ct, 1));
+    const struct node *n = c->result->producer;
+    for (int i = 0; i < n->in_count - n->op->constants; i++)
+        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype != DTYPE_I32 &&
+            !n->in[i]->gradient)
+            return fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]);
+    for (int k = 0; k < c->input_count; k++)
+        if (c->input[k]->gradient && value_root(c->input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)
+            program_output(&c->program, c->input[k]->gradient, "gradient");
+    return OK;
+}

@@ -31,6 +31,10 @@ enum status case_build(struct op_case *c, const struct op_example *example, cons
 enum status case_prepare(struct op_case *c, struct device *device);
 void case_free(struct op_case *c);
 
+/* The same with the backward pass from a random cotangent, which is its last input. */
+enum status case_build_gradient(struct op_case *c, const struct op_example *example, const int64_t *d, uint64_t seed,
+                                const struct op *const *table, enum run_type run);
+
 /* Lets gradients reach every float input, through all nodes of the example. */
 void case_want_inputs(struct op_case *c);
 
@@ -41,5 +45,14 @@ void case_copy_inputs(struct op_case *to, const struct op_case *from);
 /* An input's or output's elements as doubles (allocated). */
 double *case_input_values(const struct op_case *c, const struct value *input);
 enum status case_read(struct op_case *c, const struct value *v, double **out);
+
+/* rounding.c: the examples (NULL after the last), and a case of one, whose elements it counts. */
+struct rounding_counts {
+    int64_t elements, rounded; /* compared, and those whose exact result is not a number of their type */
+};
+
+extern const struct op_example *const rounding_examples[];
+enum status rounding_case(struct device *fast, struct device *reference, const struct op_example *e, const int64_t *d,
+                          enum run_type run, struct rounding_counts *counts);
 
 #endif

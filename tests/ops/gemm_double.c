@@ -34,21 +34,23 @@ static void destroy(struct gemm_plan *plan)
     memory_free(plan);
 }
 
-static enum status run(struct gemm_plan *plan, const void *a, const void *b, void *c, void *workspace)
+static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
-    (void)workspace;
     const struct gemm *g = &plan->gemm;
-    const double *x = a, *y = b;
-    double *z = c;
+    const double *x = address[GEMM_A], *y = address[GEMM_B], *bias = address[GEMM_BIAS];
+    double *z = address[GEMM_C];
     for (int64_t i = 0; i < g->m; i++) {
-        for (int64_t j = 0; j < g->n && !g->accumulate; j++)
-            z[i * g->n + j] = 0;
+        double *row = z + i * g->n;
+        for (int64_t j = 0; j < g->n; j++)
+            row[j] = (g->accumulate ? row[j] : 0) + (g->bias ? bias[j] : 0);
         for (int64_t l = 0; l < g->k && !g->transpose_b; l++)
             for (int64_t j = 0; j < g->n; j++)
-                z[i * g->n + j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[l * g->n + j];
+                row[j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[l * g->n + j];
         for (int64_t j = 0; j < g->n && g->transpose_b; j++)
             for (int64_t l = 0; l < g->k; l++)
-                z[i * g->n + j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[j * g->k + l];
+                row[j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[j * g->k + l];
+        for (int64_t j = 0; j < g->n; j++)
+            row[j] *= g->alpha;
     }
     return OK;
 }

@@ -1,9 +1,10 @@
-/* The op driver. Every case is declared once, beside its op, and used four ways:
+/* The op driver. Every case is declared once, beside its op, and used in several ways:
  *
  *     ops forward [--device NAME] [OP]     each case in float32, bfloat16 and, where kernels are compiled, float16
  *                                          against the double-precision reference
  *     ops gradient [OP]                    gradients in double against differences of the forward pass
  *     ops gradient --device NAME [OP]      gradients in float32 on a device against the same in double
+ *     ops rounding [--device NAME]         linear layers and adapters in 16 bits: the exact result, rounded once (rounding.c)
  *     ops perf [--device NAME] [OP]        the time of each op's largest case
  *     ops docs                             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
  *
@@ -250,33 +251,13 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
     return status;
 }
 
-/* The case with the backward pass from a random cotangent, which is its last input. */
-static enum status build_gradient(struct op_case *c, int op, const struct op_example *e, const int64_t *d,
-                                  const struct op *const *table, enum run_type run)
-{
-    TRY(case_build(c, e, d, seed_of(op, d), table, run));
-    case_want_inputs(c);
-    struct value *ct = program_input(&c->program, "cotangent", ROLE_STATISTIC, 1, value_elements(c->result));
-    c->input[c->input_count++] = ct;
-    TRY(program_gradient(&c->program, &c->result, &ct, 1));
-    const struct node *n = c->result->producer;
-    for (int i = 0; i < n->in_count - n->op->constants; i++)
-        if (n->in[i] && !strchr(n->op->inputs[i], '?') && n->in[i]->lifetime == LIFE_INPUTS && n->in[i]->dtype != DTYPE_I32 &&
-            !n->in[i]->gradient)
-            return fail(ERR_DATA, "no gradient reaches %s", n->op->inputs[i]);
-    for (int k = 0; k < c->input_count; k++)
-        if (c->input[k]->gradient && value_root(c->input[k]->gradient)->lifetime == LIFE_ACTIVATIONS)
-            program_output(&c->program, c->input[k]->gradient, "gradient");
-    return OK;
-}
-
 static enum status gradient_case(int op, const struct op_example *e, const int64_t *d)
 {
     if (!ops_table[op]->gradient || e->forward_only)
         return OK;
     struct op_case c;
     double *cotangent = NULL;
-    enum status status = build_gradient(&c, op, e, d, ops_table_double, RUN_FLOAT64);
+    enum status status = case_build_gradient(&c, e, d, seed_of(op, d), ops_table_double, RUN_FLOAT64);
     if (status == OK)
         status = case_prepare(&c, reference);
     if (status == OK) {
@@ -344,11 +325,11 @@ static enum status device_gradient_case(int op, const struct op_example *e, cons
     if (!ops_table[op]->gradient || e->forward_only)
         return OK;
     struct op_case c, ref = {0};
-    enum status status = build_gradient(&c, op, e, d, ops_table, RUN_FLOAT32);
+    enum status status = case_build_gradient(&c, e, d, seed_of(op, d), ops_table, RUN_FLOAT32);
     if (status == OK)
         status = case_prepare(&c, fast);
     if (status == OK)
-        status = build_gradient(&ref, op, e, d, ops_table_double, RUN_FLOAT64);
+        status = case_build_gradient(&ref, e, d, seed_of(op, d), ops_table_double, RUN_FLOAT64);
     if (status == OK)
         status = case_prepare(&ref, reference);
     if (status == OK)
@@ -356,6 +337,29 @@ static enum status device_gradient_case(int op, const struct op_example *e, cons
     case_free(&c);
     case_free(&ref);
     return status;
+}
+
+/* --- rounding ----------------------------------------------------------------------------------------------------------- */
+
+static struct rounding_counts roundings[RUN_COUNT];
+
+static enum status rounding_both(int op, const struct op_example *e, const int64_t *d)
+{
+    (void)op;
+    TRY(rounding_case(fast, reference, e, d, RUN_FLOAT32, &roundings[RUN_FLOAT32]));
+    TRY(rounding_case(fast, reference, e, d, RUN_BFLOAT16, &roundings[RUN_BFLOAT16]));
+    return fast->class->compiles ? rounding_case(fast, reference, e, d, RUN_FLOAT16, &roundings[RUN_FLOAT16]) : OK;
+}
+
+/* Cases that are all exact already would tell nothing. */
+static enum status rounding_all(int64_t *count, int64_t *failed)
+{
+    const struct rounding_counts *c = &roundings[RUN_BFLOAT16];
+    for (int i = 0; rounding_examples[i]; i++)
+        *count += visit_example(OP_linear_lora, rounding_examples[i], rounding_both, failed);
+    return c->rounded > c->elements / 16
+               ? OK
+               : fail(ERR_DATA, "only %lld of %lld elements need a rounding", (long long)c->rounded, (long long)c->elements);
 }
 
 /* --- perf --------------------------------------------------------------------------------------------------------------- */
@@ -484,6 +488,9 @@ static void print_counts(const char *mode, const char *device, int64_t count)
         printf("%lld gradients in float32, worst NMSE %.1e, ", (long long)gradient_checks, worst_nmse[RUN_FLOAT32]);
     if (!strcmp(mode, "gradient") && !device)
         printf("%lld gradients, worst off by %.1e, ", (long long)gradient_checks, worst_gradient);
+    if (!strcmp(mode, "rounding"))
+        printf("%lld cases; %lld of %lld elements in bfloat16 rounded once, ", (long long)count,
+               (long long)roundings[RUN_BFLOAT16].rounded, (long long)roundings[RUN_BFLOAT16].elements);
     if (device)
         printf("on %s with %lld kernels compiled and %lld from the cache, ", device, (long long)c->compiled,
                (long long)c->loaded);
@@ -493,17 +500,20 @@ static enum status run_mode(const char *mode, const char *device, const char *on
 {
     if (!strcmp(mode, "docs"))
         return docs();
+    bool rounds = !strcmp(mode, "rounding");
     visit *each = !strcmp(mode, "forward")   ? forward_case
                   : strcmp(mode, "gradient") ? NULL
                   : device                   ? device_gradient_case
                                              : gradient_case;
-    if (!each && strcmp(mode, "perf"))
-        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|perf|docs [--device NAME] [--pairs] [OP]");
+    if (!each && !rounds && strcmp(mode, "perf"))
+        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|rounding|perf|docs [--device NAME] [--pairs] [OP]");
     TRY(device ? device_open(&fast, device) : cpu_open(&fast, &gemm_onednn));
     TRY(cpu_open(&reference, &gemm_double));
     double start = clock_seconds();
     int64_t count = 0;
-    for (int op = 0; op < OP_COUNT; op++) {
+    if (rounds)
+        TRY(rounding_all(&count, failed));
+    for (int op = 0; op < OP_COUNT && !rounds; op++) {
         if (only && strcmp(only, ops_table[op]->name))
             continue;
         if (each)

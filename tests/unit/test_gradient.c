@@ -41,6 +41,21 @@ static float *download(struct run *r, const struct tensor *t)
     return out;
 }
 
+static struct tensor *diagonal(struct run *r, const char *name)
+{
+    struct tensor *t;
+    assert_ok(store_tensor(&t, &r->store, name, LIFE_WEIGHTS, r->program.types[ROLE_WEIGHT], 2, (int64_t[]){C, C}));
+    return t;
+}
+
+static void upload_diagonal(struct run *r, const struct tensor *t, float number)
+{
+    float numbers[C * C] = {0};
+    for (int c = 0; c < C; c++)
+        numbers[c * C + c] = number;
+    assert_ok(engine_upload(&r->engine, t, numbers, DTYPE_F32));
+}
+
 /* --- sums ------------------------------------------------------------------------------------------------------------------ */
 
 /* y = 3 x + 5 x + x, so dx = 9 dy; the numbers are such that nothing is rounded. */
@@ -101,11 +116,13 @@ static void the_sum_of_a_weight_adds_up_over_uses_and_runs(void **state)
     struct run r;
     run_init(&r, "cpu", RUN_FLOAT32);
     struct program *p = &r.program;
-    struct tensor *b = make_tensor(&r, "b", 1, true);
-    struct value *x = row_input(&r, "x"), *dy = row_input(&r, "dy");
-    struct value *y = bias(p, scale(p, bias(p, x, program_tensor(p, b)), 2), program_tensor(p, b));
+    struct tensor *b = make_tensor(&r, "b", 1, true), *one = diagonal(&r, "one");
+    struct value *x = row_input(&r, "x"), *dy = row_input(&r, "dy"), *w = program_tensor(p, one);
+    struct value *y = linear_bias(p, x, w, program_tensor(p, b));
+    y = linear_bias(p, scale(p, y, 2), w, program_tensor(p, b));
     assert_ok(program_gradient(p, &y, &dy, 1));
     run_prepare(&r);
+    upload_diagonal(&r, one, 1);
     for (int i = 0; i < T * C; i++)
         ((float *)engine_input(&r.engine, dy))[i] = (float)(i % 11);
     for (int runs = 1; runs <= 3; runs++) {
@@ -122,8 +139,8 @@ static void the_sum_of_a_weight_adds_up_over_uses_and_runs(void **state)
     run_free(&r);
 }
 
-/* A 16-bit value that is added to a wider stream. */
-static void a_gradient_has_the_type_of_its_value(void **state)
+/* A 16-bit value that is added to a wider stream: its gradient is rounded when the op that made it reads it. */
+static void a_gradient_is_read_in_the_type_of_its_value(void **state)
 {
     (void)state;
     struct run r;
@@ -133,10 +150,73 @@ static void a_gradient_has_the_type_of_its_value(void **state)
     struct value *dy = program_input(p, "dy", ROLE_RESIDUAL, 2, (int64_t)T, (int64_t)C);
     program_want(p, x);
     program_want(p, narrow);
-    struct value *y = add(p, x, narrow);
+    struct value *y = add(p, x, scale(p, narrow, 2));
     assert_ok(program_gradient(p, &y, &dy, 1));
-    assert_int_equal(x->gradient->dtype, DTYPE_F32);
+    assert_ptr_equal(x->gradient, dy);
     assert_int_equal(narrow->gradient->dtype, DTYPE_BF16);
+    assert_int_equal(count_nodes(p, "cast"), 1);
+    run_free(&r);
+}
+
+/* x is multiplied by 256, 1 and 1, and its gradient for dy = 1 is 258: in bfloat16, where numbers of that size are 2 apart, each
+ * 1 added to a rounded 256 would be lost. With a second op on the way, the sum is rounded for it, once. */
+static void parts_of_a_gradient_are_summed_before_they_are_rounded(void **state)
+{
+    (void)state;
+    static const float numbers[] = {256, 1, 1};
+    struct run r;
+    run_init(&r, "cpu", RUN_BFLOAT16);
+    struct program *p = &r.program;
+    struct tensor *w[] = {diagonal(&r, "w0"), diagonal(&r, "w1"), diagonal(&r, "w2")};
+    struct value *x = row_input(&r, "x"), *dy = row_input(&r, "dy"), *y[3], *from[3] = {dy, dy, dy};
+    program_want(p, x);
+    struct value *h = scale(p, x, 1);
+    for (int i = 0; i < 3; i++)
+        y[i] = linear(p, h, program_tensor(p, w[i]));
+    assert_ok(program_gradient(p, y, from, 3));
+    assert_int_equal(x->gradient->dtype, DTYPE_BF16);
+    assert_int_equal(count_nodes(p, "add"), 0);
+    assert_int_equal(count_nodes(p, "cast"), 1);
+    struct value *dx = program_output(p, x->gradient, "dx");
+    run_prepare(&r);
+    for (int i = 0; i < 3; i++)
+        upload_diagonal(&r, w[i], numbers[i]);
+    for (int i = 0; i < T * C; i++)
+        ((uint16_t *)engine_input(&r.engine, dy))[i] = bf16_from_f32(1);
+    assert_ok(engine_run(&r.engine, r.index));
+    uint16_t found[T * C];
+    assert_ok(engine_read(&r.engine, dx, found));
+    for (int i = 0; i < T * C; i++)
+        assert_true(bf16_to_f32(found[i]) == 258);
+    run_free(&r);
+}
+
+/* y = (x + d) · w, d = 3 b, and z = x · v between them: add gives x and d the same gradient, the product with v adds to x's. */
+static void a_sum_that_was_passed_on_is_not_added_to_in_place(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_FLOAT32);
+    struct program *p = &r.program;
+    struct tensor *w = diagonal(&r, "w"), *v = diagonal(&r, "v");
+    struct value *x = row_input(&r, "x"), *b = row_input(&r, "b"), *dy = row_input(&r, "dy"), *from[2] = {dy, dy};
+    program_want(p, x);
+    program_want(p, b);
+    struct value *d = scale(p, b, 3), *z = linear(p, x, program_tensor(p, v));
+    struct value *y[2] = {z, linear(p, add(p, x, d), program_tensor(p, w))};
+    assert_ok(program_gradient(p, y, from, 2));
+    struct value *dx = program_output(p, x->gradient, "dx"), *db = program_output(p, b->gradient, "db");
+    run_prepare(&r);
+    upload_diagonal(&r, w, 5);
+    upload_diagonal(&r, v, 7);
+    for (int i = 0; i < T * C; i++)
+        ((float *)engine_input(&r.engine, dy))[i] = (float)i;
+    assert_ok(engine_run(&r.engine, r.index));
+    float *of_x = read_value(&r, dx), *of_b = read_value(&r, db);
+    for (int i = 0; i < T * C; i++)
+        assert_true(of_x[i] == (float)(12 * i) && of_b[i] == (float)(15 * i));
+    test_free(of_x);
+    test_free(of_b);
     run_free(&r);
 }
 
@@ -213,7 +293,7 @@ static void nodes_that_nobody_reads_are_taken_out(void **state)
 /* A bias, then layers x + down · swiglu(gate · norm(x), up · norm(x)), each a segment. */
 struct layers {
     struct run run;
-    struct tensor *bias, *weights[LAYERS][4];
+    struct tensor *first, *bias, *weights[LAYERS][4];
     struct value *x, *dy;
 };
 
@@ -226,7 +306,8 @@ static void build_layers(struct layers *l, enum recompute recompute)
     l->x = row_input(&l->run, "x");
     l->dy = row_input(&l->run, "dy");
     l->bias = make_tensor(&l->run, "bias", 1, true);
-    struct value *x = bias(p, l->x, program_tensor(p, l->bias));
+    l->first = make_tensor(&l->run, "first", 2, false);
+    struct value *x = linear_bias(p, l->x, program_tensor(p, l->first), program_tensor(p, l->bias));
     for (int layer = 0; layer < LAYERS; layer++) {
         struct value *w[4];
         for (int i = 0; i < 4; i++) {
@@ -254,6 +335,9 @@ static void run_layers(struct layers *l)
             assert_ok(engine_upload(&l->run.engine, l->weights[layer][i], numbers, DTYPE_F32));
             test_free(numbers);
         }
+    float *first = random_numbers(90, C * C, 0.4f);
+    assert_ok(engine_upload(&l->run.engine, l->first, first, DTYPE_F32));
+    test_free(first);
     float *x = random_numbers(91, T * C, 1), *dy = random_numbers(92, T * C, 1);
     put(&l->run, l->x, x);
     put(&l->run, l->dy, dy);
@@ -305,7 +389,7 @@ static void recompute_makes_again_what_it_says_and_no_more(void **state)
     } expected[] = {
         {"rmsnorm", {LAYERS, 2 * LAYERS, 2 * LAYERS}},
         {"swiglu", {LAYERS, 2 * LAYERS, 2 * LAYERS}},
-        {"linear", {3 * LAYERS, 3 * LAYERS, 5 * LAYERS}},
+        {"linear", {1 + 3 * LAYERS, 1 + 3 * LAYERS, 1 + 5 * LAYERS}},
         {"linear_bwd_w", {3 * LAYERS, 3 * LAYERS, 3 * LAYERS}},
         {"scale", {2, 2, 2}},
     };
@@ -345,7 +429,7 @@ static void chain_gradients(enum run_type run, float *table, float *weight)
                  *d = program_input(p, "d", ROLE_STATISTIC, 1, (int64_t)N);
     struct value *x = embedding(p, ids, program_tensor(p, t[0]), order, -1);
     struct value *h = rmsnorm(p, x, program_tensor(p, t[1]), 1e-5);
-    x = add(p, x, bias(p, linear(p, h, program_tensor(p, t[2])), program_tensor(p, t[3])));
+    x = add(p, x, linear_bias(p, h, program_tensor(p, t[2]), program_tensor(p, t[3])));
     struct value *y = rmsnorm(p, x, program_tensor(p, t[1]), 1e-5);
     struct value *loss = linear_cross_entropy(p, y, program_tensor(p, t[0]), targets);
     assert_ok(program_gradient(p, &loss, &d, 1));
@@ -418,7 +502,9 @@ int main(void)
         cmocka_unit_test(a_value_that_is_used_often_gets_the_sum_of_its_gradients),
         cmocka_unit_test(gradients_start_from_several_values_and_pass_views),
         cmocka_unit_test(the_sum_of_a_weight_adds_up_over_uses_and_runs),
-        cmocka_unit_test(a_gradient_has_the_type_of_its_value),
+        cmocka_unit_test(a_gradient_is_read_in_the_type_of_its_value),
+        cmocka_unit_test(parts_of_a_gradient_are_summed_before_they_are_rounded),
+        cmocka_unit_test(a_sum_that_was_passed_on_is_not_added_to_in_place),
         cmocka_unit_test(a_gradient_for_a_part_of_a_value_is_refused),
         cmocka_unit_test(what_wants_no_gradient_gets_none_and_no_work),
         cmocka_unit_test(nodes_that_nobody_reads_are_taken_out),

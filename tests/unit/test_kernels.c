@@ -49,8 +49,8 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
                                  launch_of(&cast, DTYPE_BF16),
                                  launch_of(&cast, DTYPE_F32),
                                  {.kind = COMMAND_FILL},
-                                 {.kind = COMMAND_GEMM, .gemm = {.m = 1, .n = 9, .k = 9}},
-                                 {.kind = COMMAND_GEMM, .gemm = {.m = 2, .n = 7, .k = 5}},
+                                 {.kind = COMMAND_GEMM, .gemm = {.m = 1, .n = 9, .k = 9, .alpha = 1}},
+                                 {.kind = COMMAND_GEMM, .gemm = {.m = 2, .n = 7, .k = 5, .alpha = 2}},
                                  {.kind = COMMAND_GEMM, .gemm = {.m = 99, .n = 9, .k = 9}}};
     assert_ok(device_prepare(device, commands, 7, &prepared));
     const struct kernel_list *list = kernel_list_of(device);
@@ -68,6 +68,28 @@ static void a_variant_is_listed_once_and_nothing_runs(void **state)
     assert_fails(device_read(device, &x, at, 4), ERR_INTERNAL, "only lists");
     assert_fails(device_run(device, NULL), ERR_INTERNAL, "only lists");
     device_release(device, block);
+    device_close(device);
+}
+
+/* Seen to fail without kernel_of_bias in add_gemm, and with a workspace of 0 in gemm_query. */
+static void a_bias_needs_a_kernel_after_a_librarys_product(void **state)
+{
+    (void)state;
+    struct device *device;
+    struct prepared *prepared;
+    int64_t workspace;
+    struct command command = {.kind = COMMAND_GEMM,
+                              .gemm = {.m = 5, .n = 9, .k = 9, .bias = true, .a = DTYPE_BF16, .b = DTYPE_BF16, .c = DTYPE_BF16}};
+    assert_ok(device_open(&device, "kernels"));
+    assert_ok(device_gemm_query(device, &command.gemm, &workspace));
+    assert_int_equal(workspace, 5 * 9 * 4);
+    assert_ok(device_prepare(device, &command, 1, &prepared));
+    const struct kernel_list *list = kernel_list_of(device);
+    assert_int_equal(list->count, 2);
+    assert_string_equal(list->need[0].kernel->name, "gemm");
+    assert_non_null(strstr(list->need[0].options, "-DTYPE_3=bf16 -DHAS_3=1"));
+    assert_string_equal(list->need[1].kernel->name, "gemm_bias");
+    assert_non_null(strstr(list->need[1].options, "-DTYPE_0=f32 -DHAS_0=1 -DTYPE_1=bf16 -DHAS_1=1 -DTYPE_2=bf16 -DHAS_2=1"));
     device_close(device);
 }
 
@@ -148,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_variant_is_listed_once_and_nothing_runs),
+        cmocka_unit_test(a_bias_needs_a_kernel_after_a_librarys_product),
         cmocka_unit_test(a_processor_has_its_own_product),
         cmocka_unit_test(an_op_that_does_not_fit_its_kernel_is_refused),
         cmocka_unit_test(what_a_model_needs_is_told_as_json),

@@ -36,8 +36,8 @@ static void run(enum run_type type, float gradients[TENSORS][V * C])
     program_init(&p, ops_table, type);
     struct value *x = program_input(&p, "x", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
     struct value *d = program_input(&p, "d", ROLE_STATISTIC, 2, (int64_t)T, (int64_t)V);
-    struct value *h = linear(&p, x, program_tensor(&p, t[0]));
-    h = linear_add(&p, h, scale(&p, linear(&p, x, program_tensor(&p, t[1])), 2), program_tensor(&p, t[2]));
+    struct value *w = program_tensor(&p, t[0]), *a = program_tensor(&p, t[1]), *b = program_tensor(&p, t[2]);
+    struct value *h = linear_lora(&p, x, w, NULL, x, a, b, 2);
     struct value *logits = linear_wide(&p, h, program_tensor(&p, t[3]));
     assert_ok(program_gradient(&p, &logits, &d, 1));
     engine_init(&e, device, &store);

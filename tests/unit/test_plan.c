@@ -230,7 +230,7 @@ static void an_alias_lies_where_its_input_does(void **state)
     struct tensor *w;
     plan_open(&p);
     assert_ok(store_tensor(&w, &p.store, "w", LIFE_WEIGHTS, DTYPE_F32, 2, (int64_t[]){C, C}));
-    struct value *y = scale(&p.program, p.x, 2), *sum = linear_add(&p.program, y, p.x, program_tensor(&p.program, w));
+    struct value *y = scale(&p.program, p.x, 2), *sum = NODE(&p.program, linear_bwd_x, p.x, program_tensor(&p.program, w), y);
     struct value *other = fresh(&p, p.x);
     program_output(&p.program, add(&p.program, fresh(&p, other), sum), "out");
     plan_make(&p);
@@ -260,7 +260,7 @@ static struct value *random_op(struct plan *p, struct value **values, uint32_t c
     case 2: return add(q, x, alike ? y : x);
     case 3: return swiglu(q, x, alike ? y : x);
     case 4: return linear(q, x, w);
-    case 5: return linear_add(q, linear(q, x, w), x, w);
+    case 5: return NODE(q, linear_bwd_x, x, w, linear(q, x, w));
     default: return program_rows(q, x, x->shape[0] / 3, x->shape[0] - x->shape[0] / 3);
     }
 }

@@ -1,0 +1,47 @@
+/* The gradients of x · wᵀ + bias, for every op that has such a product.
+ *
+ * dx is a sum: over the products that read x, and over a weight and its adapter. Each product adds to it in place. It is float32
+ * if several nodes read x, and rounded by what reads it (tensor/gradient.c).
+ */
+#ifndef OPS_LINEAR_H
+#define OPS_LINEAR_H
+
+#include "ops/op.h"
+
+/* dx + dy · w, or without dx a new alpha · dy · w; `wide`: that in the gradients' type. */
+static inline struct value *linear_bwd_x(struct program *p, struct value *dy, struct value *w, struct value *dx, bool wide,
+                                         double alpha)
+{
+    return program_node(p, OP_linear_bwd_x, 3, (struct value *[]){dy, w, dx}, 2, (double[]){wide, alpha});
+}
+
+/* For op->gradient of a node with the inputs x, w and bias: from its result's gradient dy to theirs. */
+static inline enum status linear_gradient_w(struct program *p, const struct node *n, int x, int w, struct value *dy)
+{
+    if (gradient_wanted(n, w))
+        NODE(p, linear_bwd_w, dy, n->in[x], gradient_sum(p, n, w));
+    return program_status(p);
+}
+
+static inline enum status linear_gradient_bias(struct program *p, const struct node *n, int bias, struct value *dy)
+{
+    if (gradient_wanted(n, bias))
+        NODE(p, bias_bwd, dy, gradient_sum(p, n, bias));
+    return program_status(p);
+}
+
+/* `wide` of a new sum for an input. */
+static inline bool linear_sum_is_wide(const struct program *p, const struct node *n, int x)
+{
+    return gradient_type(p, n, x) != p->types[ROLE_ACTIVATION];
+}
+
+static inline enum status linear_gradient_x(struct program *p, const struct node *n, int x, int w, struct value *dy)
+{
+    if (!gradient_wanted(n, x))
+        return program_status(p);
+    struct value *dx = linear_bwd_x(p, dy, n->in[w], gradient_products(p, n, x), linear_sum_is_wide(p, n, x), 1);
+    return gradient_add_product(p, n, x, dx);
+}
+
+#endif
