@@ -24,13 +24,13 @@ def read(path):
             [(line["step"], line["eval_loss"]) for line in lines if "eval_loss" in line])
 
 
-def running_mean(points):
+def running_mean(points, reach=REACH):
     """The mean of each step and as many before it as after it, so that a falling loss is not shown late."""
     means = []
     for i, (step, _) in enumerate(points):
-        reach = min(REACH, i, len(points) - 1 - i)
-        near = points[i - reach:i + reach + 1]
-        means.append((step, sum(loss for _, loss in near) / len(near)))
+        side = min(reach, i, len(points) - 1 - i)
+        near = points[i - side:i + side + 1]
+        means.append((step, sum(value for _, value in near) / len(near)))
     return means
 
 
@@ -44,61 +44,70 @@ def ticks(low, high, max_count):
 
 
 class Drawing:
-    def __init__(self, steps, evals):
-        points = steps + evals
-        self.last = max(x for x, _ in points)
-        self.xs = [x for x in ticks(0, self.last, 8) if x <= self.last]
-        self.ys = ticks(min(y for _, y in points), max(y for _, y in points), 6)
-        self.parts = []
+    """Axes in a box (left, top, right, bottom) of a picture, and what is drawn there. The y axis has the range of `values`."""
+
+    def __init__(self, last, values, box=(LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM), max_ticks=(8, 6)):
+        self.last, self.box, self.parts = last, box, []
+        self.xs = [x for x in ticks(0, last, max_ticks[0]) if x <= last]
+        self.ys = ticks(min(values), max(values), max_ticks[1])
 
     def x(self, step):
-        return LEFT + (WIDTH - LEFT - RIGHT) * step / self.last
+        left, _, right, _ = self.box
+        return left + (right - left) * step / self.last
 
-    def y(self, loss):
-        return TOP + (HEIGHT - TOP - BOTTOM) * (self.ys[-1] - loss) / (self.ys[-1] - self.ys[0])
+    def y(self, value):
+        _, top, _, bottom = self.box
+        return top + (bottom - top) * (self.ys[-1] - value) / (self.ys[-1] - self.ys[0])
 
     def text(self, x, y, words, colour=QUIET, anchor="middle", more=""):
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"{more}>{words}</text>')
 
     def line(self, points, colour, look):
-        path = " ".join(f"{self.x(step):.1f},{self.y(loss):.1f}" for step, loss in points)
+        path = " ".join(f"{self.x(step):.1f},{self.y(value):.1f}" for step, value in points)
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-linejoin="round" {look}/>')
 
     def dots(self, points, colour):
-        for step, loss in points:
-            self.parts.append(f'<circle cx="{self.x(step):.1f}" cy="{self.y(loss):.1f}" r="4" fill="{colour}" stroke="{PAPER}"'
+        for step, value in points:
+            self.parts.append(f'<circle cx="{self.x(step):.1f}" cy="{self.y(value):.1f}" r="4" fill="{colour}" stroke="{PAPER}"'
                               f' stroke-width="1.5"/>')
 
-    def axes(self):
+    def axes(self, name, unit=""):
+        """`name`: of what the y axis shows."""
+        left, top, right, bottom = self.box
         places = max(0, -math.floor(math.log10(self.ys[1] - self.ys[0]) + 1e-9))  # enough to tell one tick from the next
         for tick in self.ys:
             y = self.y(tick)
-            self.parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
-            self.text(LEFT - 9, y + 4.5, f"{tick:.{places}f}", anchor="end")
-        bottom = HEIGHT - BOTTOM
-        self.parts.append(f'<path d="M{LEFT} {bottom}H{WIDTH - RIGHT}" stroke="{QUIET}"/>')
+            self.parts.append(f'<path d="M{left} {y:.1f}H{right}" stroke="{GRID}"/>')
+            self.text(left - 9, y + 4.5, f"{tick:.{places}f}{unit}", anchor="end")
+        self.parts.append(f'<path d="M{left} {bottom}H{right}" stroke="{QUIET}"/>')
         for tick in self.xs:
             self.parts.append(f'<path d="M{self.x(tick):.1f} {bottom}v5" stroke="{QUIET}"/>')
             self.text(self.x(tick), bottom + 19, f"{tick:g}")
-        self.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 9, "step")
-        middle = (TOP + bottom) / 2
-        self.text(17, middle, "loss", more=f' transform="rotate(-90 17 {middle:.1f})"')
+        self.text((left + right) / 2, bottom + 39, "step")
+        if name:
+            middle, x = (top + bottom) / 2, left - 41
+            self.text(x, middle, name, more=f' transform="rotate(-90 {x} {middle:.1f})"')
 
-    def legend(self, with_evals):
-        y, x = TOP - 21, LEFT
-        self.parts.append(f'<path d="M{x} {y}h22" stroke="{TRAIN}" stroke-width="2" stroke-linecap="round"/>')
-        self.text(x + 29, y + 4, "training", INK, "start")
-        if with_evals:
-            x += 108
-            self.parts.append(f'<path d="M{x} {y}h22" stroke="{VALID}" {DOTTED}/>')
-            self.parts.append(f'<circle cx="{x + 11}" cy="{y}" r="4" fill="{VALID}" stroke="{PAPER}" stroke-width="1.5"/>')
-            self.text(x + 29, y + 4, "validation", INK, "start")
+    def key(self, x, y, words, colour, look='stroke-width="2" stroke-linecap="round"'):
+        """A line of the legend."""
+        self.parts.append(f'<path d="M{x} {y}h22" stroke="{colour}" {look}/>')
+        self.text(x + 29, y + 4, words, INK, "start")
 
-    def svg(self):
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-                f' font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">\n'
-                f'<title>Training and validation loss by step</title>\n'
-                f'<rect width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{PAPER}"/>\n' + "\n".join(self.parts) + "\n</svg>\n")
+
+def svg(title, parts, width=WIDTH, height=HEIGHT):
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+            f' font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13">\n'
+            f'<title>{title}</title>\n'
+            f'<rect width="{width}" height="{height}" rx="6" fill="{PAPER}"/>\n' + "\n".join(parts) + "\n</svg>\n")
+
+
+def legend(drawing, with_evals):
+    y, x = TOP - 21, LEFT
+    drawing.key(x, y, "training", TRAIN)
+    if with_evals:
+        x += 108
+        drawing.key(x, y, "validation", VALID, DOTTED)
+        drawing.parts.append(f'<circle cx="{x + 11}" cy="{y}" r="4" fill="{VALID}" stroke="{PAPER}" stroke-width="1.5"/>')
 
 
 def main():
@@ -107,8 +116,8 @@ def main():
     steps, evals = read(sys.argv[1])
     if not steps:
         raise SystemExit(f"{sys.argv[1]}: no steps")
-    drawing = Drawing(steps, evals)
-    drawing.axes()
+    drawing = Drawing(max(step for step, _ in steps + evals), [loss for _, loss in steps + evals])
+    drawing.axes("loss")
     drawing.line(steps, TRAIN, 'stroke-width="1" opacity="0.45"')
     drawing.line(running_mean(steps), TRAIN, 'stroke-width="1.8"')
     if evals:
@@ -119,9 +128,10 @@ def main():
         drawing.text(drawing.x(first) + 10, drawing.y(high) - 8, f"{high:.2f}", VALID, "start", halo)
         if last > first:
             drawing.text(drawing.x(last) + 2, drawing.y(low) - 12, f"{low:.2f}", VALID, "end", halo)
-    drawing.legend(bool(evals))
+    legend(drawing, bool(evals))
     with open(sys.argv[2], "w", encoding="utf-8") as file:
-        file.write(drawing.svg())
+        file.write(svg("Training and validation loss by step", drawing.parts))
 
 
-main()
+if __name__ == "__main__":
+    main()

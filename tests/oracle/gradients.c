@@ -1,8 +1,8 @@
 /* Writes the gradients of the mean loss over all rows of a file, for comparison with PyTorch.
  *
- *     gradients MODEL_DIR ROWS.jsonl OUT.safetensors lora|full [ADAPTER_DIR]
+ *     gradients MODEL_DIR ROWS.jsonl OUT.safetensors float32|bfloat16 lora|full [ADAPTER_DIR]
  *
- * In float32, every tensor named as its file names it: the model's, or PEFT's.
+ * Computed in that type and written in float32, every tensor named as its file names it: the model's, or PEFT's.
  */
 #include <stdio.h>
 #include <string.h>
@@ -68,17 +68,17 @@ int main(int argc, char **argv)
 {
     struct arena arena = {0};
     struct options options;
-    if (argc != 5 && argc != 6) {
-        fprintf(stderr, "usage: gradients MODEL_DIR ROWS.jsonl OUT.safetensors lora|full [ADAPTER_DIR]\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: gradients MODEL_DIR ROWS.jsonl OUT.safetensors float32|bfloat16 lora|full [ADAPTER_DIR]\n");
         return (int)ERR_ARGUMENT;
     }
     options_init(&options, &arena);
     options.model_name_or_path = argv[1];
     options.dataset_path = argv[2];
-    options.finetuning_type = strcmp(argv[4], "lora") ? CHOICE_finetuning_type_full : CHOICE_finetuning_type_lora;
-    options.init_adapter = argc == 6 ? argv[5] : NULL;
-    options.dtype = CHOICE_dtype_float32;
-    enum status status = run(&options, argv[3], !strcmp(argv[4], "lora"));
+    options.dtype = strcmp(argv[4], "bfloat16") ? CHOICE_dtype_float32 : CHOICE_dtype_bfloat16;
+    options.finetuning_type = strcmp(argv[5], "lora") ? CHOICE_finetuning_type_full : CHOICE_finetuning_type_lora;
+    options.init_adapter = argc == 7 ? argv[6] : NULL;
+    enum status status = run(&options, argv[3], !strcmp(argv[5], "lora"));
     if (status != OK)
         fprintf(stderr, "%s\n", status_message());
     arena_free(&arena);

@@ -3,10 +3,10 @@
     train.py HONE TOOL ASSETS DATA CACHE lora|full|adapter
 
 lora, full: the gradients of the first step against float64, and the losses of the later steps against PyTorch's in float32.
-TOOL MODEL ROWS.jsonl OUT.safetensors lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names that the
-tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32 for the
-same tensor, or twice the median of those if that is more: where PyTorch is lucky, hone need not be. PyTorch's figure is taken
-with the log-softmax in float64, for in float32 its bias alone is ten times all other errors, and twice that allows anything.
+TOOL MODEL ROWS.jsonl OUT.safetensors DTYPE lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names
+that the tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32.
+PyTorch's figure is taken with the log-softmax in float64, for in float32 its bias alone is ten times all other errors: twice
+that allows anything. In bfloat16 (SmolLM2 with lora only) it may be that of PyTorch's bfloat16: see train_bfloat16.py.
 adapter: see train_adapter.py; TOOL is that of logits.py.
 """
 import json
@@ -17,6 +17,7 @@ import tempfile
 import numpy as np
 import oracle
 import train_adapter
+import train_bfloat16
 import train_truth
 
 LIMIT_GRADIENT = 2e-5
@@ -34,27 +35,35 @@ def exact_norm(folder):
         return float(np.sqrt(sum(np.square(want.get_tensor(name).astype(np.float64)).sum() for name in want.keys())))
 
 
-def check_gradients(checks, label, path, folder, figures):
+def print_distances(label, far):
+    values = list(far.values())
+    print(f"{label}, distance from float64: median {np.median(values):.3g}, largest {np.max(values):.3g}")
+
+
+def distances(checks, label, path, folder):
+    """Of the tensors of a file from float64, by name."""
     from safetensors import safe_open
     with safe_open(path, "numpy") as got, safe_open(os.path.join(folder, "gradients.safetensors"), "numpy") as want:
         names = sorted(set(got.keys()) & set(want.keys()))
         checks.equal(f"{label}, tensors on one side only", sorted(set(got.keys()) ^ set(want.keys()))[:3], [])
         shapes = [name for name in names if got.get_slice(name).get_shape() != want.get_slice(name).get_shape()]
         checks.equal(f"{label}, tensors of another shape", shapes[:3], [])
-        far = {name: train_truth.distance(got.get_tensor(name), want.get_tensor(name)) for name in names if name not in shapes}
+        return {name: train_truth.distance(got.get_tensor(name), want.get_tensor(name)) for name in names if name not in shapes}
+
+
+def check_gradients(checks, label, far, whose, beside, times, limit=np.inf):
+    """A tensor may be `times` as far from float64 as in another program, or `times` the median there if that is more: where the
+    other is lucky, hone need not be."""
     if not far:
         return
-    beside = figures["exact_loss_distances"]
     median = float(np.median(list(beside.values())))
-    allowed = {name: min(LIMIT_GRADIENT, 2 * max(beside[name], median)) for name in far}
+    allowed = {name: min(limit, times * max(beside[name], median)) for name in far}
     used = [far[name] / allowed[name] for name in far]
     worst = list(far)[int(np.argmax(used))]  # the first NaN if there is one
-    for name, values in (("hone", far), ("PyTorch's float32, log-softmax in float64", beside),
-                         ("PyTorch's float32", figures["float32_distances"])):
-        values = list(values.values())
-        print(f"{label}, distance from float64, {name}: median {np.median(values):.3g}, largest {np.max(values):.3g}")
-    checks.at_most(f"{label}, distance from float64 of {worst}", far[worst], allowed[worst],
-                   f", PyTorch's float32 {beside[worst]:.3g}")
+    print_distances(f"{label}, hone", far)
+    print_distances(f"{label}, {whose}", beside)
+    print(f"{label}, nearer to float64 than {whose}: {sum(far[name] < beside[name] for name in far)} of {len(far)} tensors")
+    checks.at_most(f"{label}, distance from float64 of {worst}", far[worst], allowed[worst], f", {whose} {beside[worst]:.3g}")
 
 
 # Steps.
@@ -104,10 +113,20 @@ def check_method(checks, hone, tool, model, data, cache, method):
     folder, figures, lines = train_truth.truth(cache, model, data, method)
     adapter = os.path.join(folder, "adapter") if method == "lora" else None
     label = f"{os.path.basename(model)} {method}"
-    with oracle.rows_file(lines[:train_truth.CHATS]) as rows, tempfile.TemporaryDirectory() as out:
-        path = os.path.join(out, "gradients.safetensors")
-        oracle.run(tool, model, rows, path, method, *([adapter] if adapter else []))
-        check_gradients(checks, f"{label}, gradients", path, folder, figures)
+    first = lines[:train_truth.CHATS]
+
+    def gradients(dtype):
+        with oracle.rows_file(first) as rows, tempfile.TemporaryDirectory() as out:
+            path = os.path.join(out, "gradients.safetensors")
+            oracle.run(tool, model, rows, path, dtype, method, *([adapter] if adapter else []))
+            return distances(checks, f"{label}, {dtype} gradients", path, folder)
+
+    print_distances(f"{label}, float32 gradients, PyTorch", figures["float32_distances"])
+    check_gradients(checks, f"{label}, float32 gradients", gradients("float32"), "PyTorch with the log-softmax in float64",
+                    figures["exact_loss_distances"], 2, LIMIT_GRADIENT)
+    if label == "smollm2 lora":
+        check_gradients(checks, f"{label}, bfloat16 gradients", gradients("bfloat16"), "PyTorch",
+                        train_bfloat16.distances(cache, model, folder, first), 1)
     with oracle.rows_file(lines) as rows:
         check_steps(checks, label, hone, model, rows, method, adapter, figures, exact_norm(folder))
 

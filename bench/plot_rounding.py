@@ -1,0 +1,115 @@
+"""Draws what rounding.py measured, and prints it as tables for a page.
+
+    plot_rounding.py RESULTS.jsonl OUT.svg
+
+How far a bfloat16 run is from the float32 run of the same trainer, seed and rate: (its loss - float32's) / float32's, step by
+step. Where a trainer has no such float32 run, hone's stands for it: they are the same to 1e-5. The picture shows the first seed,
+a plot for each rate, as running means; the tables show all runs.
+"""
+import sys
+
+import plot_loss
+import rounding
+
+REACH = 10  # of the running mean, in steps to either side
+COLUMNS, WIDTH, PLOT_WIDTH, PLOT_HEIGHT = 2, 760, 294, 176
+COLOURS = {"PEFT": "#d1572b", "hone, two roundings": "#9aa3ad", "hone": "#2f6db5"}  # by trainer, in the order of the legend
+
+
+def same(run, other):
+    return all(run[key] == other[key] for key in rounding.RUN if key != "trainer")
+
+
+def exact_run(results, run):
+    """The float32 run beside a bfloat16 run, or None."""
+    want = {**run, "dtype": "float32"}
+    beside = {other["trainer"]: other for other in results if same(other, want)}
+    return beside.get(run["trainer"], beside.get("hone"))
+
+
+def distances(run, exact):
+    return [a / b - 1 for a, b in zip(run["losses"], exact["losses"])]
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def pairs(results):
+    """The bfloat16 runs with the float32 runs beside them, by rate, seed and trainer."""
+    order = list(COLOURS)
+    runs = [run for run in results if run["dtype"] == "bfloat16" and run["trainer"] in order]
+    runs.sort(key=lambda run: (run["rate"], run["seed"], order.index(run["trainer"])))
+    return [(run, exact_run(results, run)) for run in runs if exact_run(results, run)]
+
+
+def print_distances(found):
+    print("| rate | seed | trainer | mean over all steps | steps by quarters |\n|---|---|---|---|---|")
+    for run, exact in found:
+        far = distances(run, exact)
+        quarters = [far[len(far) * i // 4:len(far) * (i + 1) // 4] for i in range(4)]
+        print(f"| {run['rate']:g} | {run['seed']} | {run['trainer']} | {mean(far):+.2%} | "
+              + ", ".join(f"{mean(quarter):+.2%}" for quarter in quarters) + " |")
+
+
+def print_evaluations(found):
+    print("\n| rate | seed | trainer | float32 run | bfloat16 run | the bfloat16 run's adapter, in float32 |")
+    print("|---|---|---|---|---|---|")
+    for run, exact in found:
+        print(f"| {run['rate']:g} | {run['seed']} | {run['trainer']} | "
+              + (f"{exact['eval_loss']:.4f}" if exact["trainer"] == run["trainer"] else "") +
+              f" | {run['eval_loss']:.4f} | {run['adapter_loss']:.4f} |")
+
+
+def print_agreement(results):
+    """How far the float32 runs of the trainers are from each other."""
+    for run in results:
+        exact = exact_run(results, {**run, "trainer": "hone"})
+        if run["dtype"] == "float32" and run["trainer"] != "hone" and exact:
+            far = [abs(d) for d in distances(run, exact)]
+            print(f"\nfloat32, rate {run['rate']:g}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by"
+                  f" {mean(far):.1e} on average, {max(far):.1e} at the most; validation losses"
+                  f" by {abs(run['eval_loss'] / exact['eval_loss'] - 1):.1e}")
+
+
+def draw(found):
+    seed = min(run["seed"] for run, _ in found)
+    found = [(run, exact) for run, exact in found if run["seed"] == seed]
+    rates = sorted({run["rate"] for run, _ in found})
+    lines = {(run["rate"], run["trainer"]): plot_loss.running_mean(
+                 [(i + 1, 100 * d) for i, d in enumerate(distances(run, exact))], REACH) for run, exact in found}
+    values = [0.0] + [value for line in lines.values() for _, value in line]
+    last, parts, bottom = max(line[-1][0] for line in lines.values()), [], 0
+    for i, rate in enumerate(rates):
+        left, top = 62 + i % COLUMNS * (PLOT_WIDTH + 66), 66 + i // COLUMNS * (PLOT_HEIGHT + 76)
+        bottom = top + PLOT_HEIGHT
+        plot = plot_loss.Drawing(last, values, (left, top, left + PLOT_WIDTH, bottom), (4, 6))
+        plot.axes("", "%")
+        plot.text(left + PLOT_WIDTH, top - 8, f"learning rate {rate:g}", plot_loss.INK, "end", ' font-weight="600"')
+        for trainer, colour in COLOURS.items():
+            if (rate, trainer) in lines:
+                plot.line(lines[rate, trainer], colour, 'stroke-width="1.8"')
+        if i == 0:
+            x = left
+            for trainer, colour in COLOURS.items():
+                plot.key(x, 25, trainer + ", bfloat16", colour)
+                x += 60 + 7 * len(trainer + ", bfloat16")
+        parts += plot.parts
+    return plot_loss.svg("Training loss in bfloat16, relative to float32, by step", parts, WIDTH, bottom + 54)
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    results = rounding.read_results(sys.argv[1])
+    found = pairs(results)
+    if not found:
+        raise SystemExit(f"{sys.argv[1]}: no bfloat16 run has a float32 run beside it")
+    print_distances(found)
+    print_evaluations(found)
+    print_agreement(results)
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write(draw(found))
+
+
+main()
