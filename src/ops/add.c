@@ -28,8 +28,8 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    TRY(gradient_add(p, n, X, gradient_wide(n, Y)));
-    return gradient_add(p, n, D, gradient_wide(n, Y));
+    TRY(gradient_add(p, n, X, gradient_as_is(n, Y)));
+    return gradient_add(p, n, D, gradient_as_is(n, Y));
 }
 
 static double flops(const struct node *n)

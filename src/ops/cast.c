@@ -37,7 +37,7 @@ static enum status lower(struct lowering *l, const struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, gradient_wide(n, Y)); /* its reader rounds it to the type of x */
+    return gradient_add(p, n, X, gradient_as_is(n, Y)); /* its reader rounds it to the type of x */
 }
 
 static struct value *build(struct program *p, const int64_t *d)

@@ -78,11 +78,11 @@ static enum status shape(struct program *p, struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     if (gradient_wanted(n, SUM))
-        TRY(gradient_add(p, n, SUM, gradient_wide(n, Y)));
+        TRY(gradient_add(p, n, SUM, gradient_as_is(n, Y)));
     if (!gradient_wanted(n, X))
         return program_status(p);
     struct value *sum = gradient_so_far(p, n, X);
-    struct value *inputs[] = {gradient_wide(n, Y), n->in[SEQUENCE], n->in[POSITIONS], n->in[DRAW], sum};
+    struct value *inputs[] = {gradient_as_is(n, Y), n->in[SEQUENCE], n->in[POSITIONS], n->in[DRAW], sum};
     return gradient_put(p, n, X, sum, program_node(p, OP_dropout, INPUTS, inputs, 3, n->number));
 }
 

@@ -134,7 +134,7 @@ const struct op OP(linear) = {
 
 enum { BX_DY, BX_W, BX_DX };
 enum { BX_DX_AFTER };
-enum { BX_WIDE, BX_ALPHA }; /* numbers: a new dx in the gradients' type; of a new dx alone, 0: 1 */
+enum { BX_WIDE, BX_SCALED, BX_ALPHA }; /* numbers, all of a new dx: in the gradients' type; by alpha; alpha */
 
 static enum status shape_bwd_x(struct program *p, struct node *n)
 {
@@ -154,7 +154,8 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
 
 static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 {
-    struct lower_with with = {.accumulate = n->in[BX_DX] != NULL, .alpha = n->number[BX_ALPHA]};
+    struct lower_with with = {
+        .accumulate = n->in[BX_DX] != NULL, .scaled = n->number[BX_SCALED] != 0, .alpha = n->number[BX_ALPHA]};
     return lower_product(l, n->in[BX_DY], n->in[BX_W], true, n->out[BX_DX_AFTER], with);
 }
 

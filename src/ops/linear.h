@@ -12,7 +12,7 @@
 static inline struct value *linear_bwd_x(struct program *p, struct value *dy, struct value *w, struct value *dx, bool wide,
                                          double alpha)
 {
-    return program_node(p, OP_linear_bwd_x, 3, (struct value *[]){dy, w, dx}, 2, (double[]){wide, alpha});
+    return program_node(p, OP_linear_bwd_x, 3, (struct value *[]){dy, w, dx}, 3, (double[]){wide, alpha != 1, alpha});
 }
 
 /* For op->gradient of a node with the inputs x, w and bias: from its result's gradient dy to theirs. */

@@ -35,7 +35,8 @@ static enum status shape(struct program *p, struct node *n)
 /* A backward pass that makes values again may need low alone. */
 static enum status lower(struct lowering *l, const struct node *n)
 {
-    TRY(lower_gemm(l, n->in[Z], false, n->in[A], true, n->out[LOW], (struct lower_with){.alpha = n->number[SCALE]}));
+    TRY(lower_gemm(l, n->in[Z], false, n->in[A], true, n->out[LOW],
+                   (struct lower_with){.scaled = true, .alpha = n->number[SCALE]}));
     if (n->out[Y]->unread)
         return OK;
     TRY(lower_gemm(l, n->out[LOW], false, n->in[B], true, n->out[Y], (struct lower_with){0}));

@@ -28,14 +28,17 @@ static enum status lower(struct lowering *l, const struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
+    struct value *dy[2] = {gradient_of(p, n, Y1), gradient_of(p, n, Y2)};
+    struct value *dx = gradient_wanted(n, X) ? gradient_products(p, n, X) : NULL;
+    bool wide = (dy[0] && dy[1]) || linear_sum_is_wide(p, n, X);
     for (int k = 0; k < 2; k++) {
-        struct value *dy = gradient_of(p, n, Y1 + k);
-        if (!dy)
+        if (!dy[k])
             continue;
-        TRY(linear_gradient_w(p, n, X, W1 + k, dy));
-        TRY(linear_gradient_x(p, n, X, W1 + k, dy));
+        TRY(linear_gradient_w(p, n, X, W1 + k, dy[k]));
+        if (gradient_wanted(n, X))
+            dx = linear_bwd_x(p, dy[k], n->in[W1 + k], dx, wide, 1);
     }
-    return program_status(p);
+    return gradient_wanted(n, X) ? gradient_add_product(p, n, X, dx) : program_status(p);
 }
 
 static double flops(const struct node *n)

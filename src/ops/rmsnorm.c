@@ -45,7 +45,7 @@ static enum status shape(struct program *p, struct node *n)
 
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dy = gradient_wide(n, Y);
+    struct value *dy = gradient_as_is(n, Y);
     if (gradient_wanted(n, G))
         NODE(p, rmsnorm_bwd_g, n->in[X], n->out[R], dy, gradient_sum(p, n, G));
     if (!gradient_wanted(n, X))
@@ -140,6 +140,8 @@ static enum status shape_bwd_x(struct program *p, struct node *n)
     TRY(node_expect(n, BX_DY, 2, n->in[BX_X]->shape));
     if (n->in[BX_SUM])
         TRY(node_expect(n, BX_SUM, 2, n->in[BX_X]->shape));
+    if (n->in[BX_SUM] && n->in[BX_SUM]->dtype != n->in[BX_X]->dtype)
+        return fail(ERR_INTERNAL, "rmsnorm_bwd_x: sum and x differ in type");
     node_output(p, n, BX_DX, n->in[BX_X]->dtype, 2, n->in[BX_X]->shape);
     return program_status(p);
 }

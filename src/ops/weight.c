@@ -116,13 +116,18 @@ enum status lower_product(struct lowering *l, struct value *x, struct value *w, 
 {
     if (!w->weight)
         return lower_gemm(l, x, false, w, !back, y, with);
+    if (with.scaled || (back && with.bias))
+        return fail(ERR_INTERNAL, "%s: a product with a stored weight that is scaled, or backward with a bias",
+                    l->node->op->name);
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
     if (!kernel)
         return lower_panels(l, x, w, back, y, with);
+    int count = 1;
     struct value *values[OPERANDS] = {x};
-    memcpy(values + 1, w->weight->part, sizeof w->weight->part);
-    values[kernel->operands - 2] = y;
-    values[kernel->operands - 1] = with.bias;
+    for (int i = 0; i < WEIGHT_PARTS && weight_types[w->weight->type]->part[i].name; i++)
+        values[count++] = w->weight->part[i];
+    values[count++] = y;
+    values[count] = with.bias; /* of the forward pass */
     int64_t size[NUMBERS] = {x->shape[0], w->shape[1], w->shape[0], with.accumulate};
     return lower_tiles(l, kernel, values, size, w->shape[back ? 1 : 0]);
 }

@@ -41,10 +41,10 @@ struct weight_part {
 enum { EXPAND_W, EXPAND_IDS, EXPAND_PARTS };
 enum { EXPAND_IN, EXPAND_ROW, EXPAND_COLUMN, EXPAND_COLUMNS, EXPAND_SIZES };
 
-/* Fused products: y = x · wᵀ + bias, dx = dy · w (operands x, parts, y, bias; sizes T, in, out, and 1 to add to what y holds),
- * and two of the first from one reading of x (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1, out2). A row of
- * the grid is a tile with WEIGHT_TILE columns and WEIGHT_TILE_FLAT rows, or WEIGHT_TILE_TALL if the result has more rows than
- * that. */
+/* Fused products: y = x · wᵀ + bias, dx = dy · w (operands x, parts, y and forward the bias; sizes T, in, out, and 1 to add to
+ * what y holds), and two of the first from one reading of x (operands x, parts of both, shared parts, y1, y2; sizes T, in, out1,
+ * out2). A row of the grid is a tile with WEIGHT_TILE columns and WEIGHT_TILE_FLAT rows, or WEIGHT_TILE_TALL if the result has
+ * more rows than that. */
 #define WEIGHT_TILE 64
 #define WEIGHT_TILE_FLAT 16
 #define WEIGHT_TILE_TALL 64

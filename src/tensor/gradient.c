@@ -5,7 +5,7 @@
  *
  * A gradient of one part has the type that its op gives it. Where several parts meet, they are summed in the gradients' type and
  * rounded once, when an op that needs the value's own type reads the sum: a part that is small beside the others is not lost.
- * Products add their parts to such a sum in place, other ops pass it through.
+ * Products add their parts to such a sum in place; rmsnorm and dropout write it with their own part added.
  *
  * With recompute, the nodes of a segment are added again before its backward pass, which then reads those: the values of the
  * first ones die in the forward pass, because liveness follows the readers.
@@ -41,6 +41,14 @@ static struct value *wide_sum(struct program *p, struct value *a, struct value *
     return program_node(p, PROGRAM_ADD, 2, (struct value *[]){wide, other}, 0, NULL);
 }
 
+/* A sum that was made for this root, and that nothing else has: products may add to it in place. */
+static enum status own_sum(const struct program *p, struct value *root)
+{
+    if (root->gradient)
+        value_root(root->gradient)->sum_of = root;
+    return program_status(p);
+}
+
 static enum status add_to_root(struct program *p, struct value *v, struct value *gradient)
 {
     struct value *root = value_root(v);
@@ -52,10 +60,12 @@ static enum status add_to_root(struct program *p, struct value *v, struct value 
         return fail(ERR_INTERNAL, "the gradient of tensor %s must be added into its sum by the op that uses it",
                     root->tensor->name);
     gradient = in_shape_of(p, gradient, root);
-    if (root->gradient)
-        gradient = wide_sum(p, root->gradient, gradient);
-    root->gradient = gradient;
-    return program_status(p);
+    if (!root->gradient) {
+        root->gradient = gradient;
+        return program_status(p);
+    }
+    root->gradient = wide_sum(p, root->gradient, gradient);
+    return own_sum(p, root);
 }
 
 static enum status differentiate(struct program *p, const struct node *n)
@@ -79,6 +89,15 @@ static struct value *again(struct program *p, struct value *v)
     return root->again ? program_view_like(p, root->again, v) : v;
 }
 
+/* A recomputed root gets what readers after the segment gave the first one. */
+static void take_place(struct value *copy, const struct value *root)
+{
+    copy->gradient = root->gradient;
+    copy->gradient_parts = root->gradient_parts;
+    if (copy->gradient && value_root(copy->gradient)->sum_of == root)
+        value_root(copy->gradient)->sum_of = copy;
+}
+
 /* A node as the backward pass sees it: recomputed, or the original with recomputed inputs. */
 static struct node *second(struct program *p, struct node *n)
 {
@@ -91,8 +110,7 @@ static struct node *second(struct program *p, struct node *n)
         struct node *copy = program_repeat(p, n, in);
         for (int o = 0; copy && o < n->out_count; o++) {
             n->out[o]->again = copy->out[o];
-            value_root(copy->out[o])->gradient = value_root(n->out[o])->gradient; /* from readers after the segment */
-            value_root(copy->out[o])->gradient_parts = value_root(n->out[o])->gradient_parts;
+            take_place(value_root(copy->out[o]), value_root(n->out[o]));
         }
         return copy;
     }
@@ -142,8 +160,10 @@ enum status program_gradient(struct program *p, struct value *const *of, struct 
         count_parts(n);
     struct node *last = p->last;
     p->segment = 0;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
+        value_root(of[i])->gradient_parts++;
         TRY(add_to_root(p, of[i], cotangents[i]));
+    }
     for (struct node *n = last; n; n = n->previous) {
         if (!n->segment || p->recompute == RECOMPUTE_NONE) {
             TRY(differentiate(p, n));
@@ -159,7 +179,7 @@ enum status program_gradient(struct program *p, struct value *const *of, struct 
     return OK;
 }
 
-struct value *gradient_wide(const struct node *n, int output)
+struct value *gradient_as_is(const struct node *n, int output)
 {
     return value_root(n->out[output])->gradient;
 }
@@ -187,7 +207,7 @@ static enum status replace(struct program *p, const struct node *n, int input, s
 {
     struct value *root = value_root(n->in[input]);
     root->gradient = in_shape_of(p, gradient, root);
-    return program_status(p);
+    return own_sum(p, root);
 }
 
 struct value *gradient_so_far(struct program *p, const struct node *n, int input)
@@ -220,9 +240,8 @@ enum status gradient_add_product(struct program *p, const struct node *n, int in
     struct value *root = value_root(n->in[input]);
     if (gradient && root->gradient && value_root(gradient) == value_root(root->gradient))
         return replace(p, n, input, gradient);
-    if (gradient && !root->gradient)
-        value_root(gradient)->sum_of = root;
-    return add_to_root(p, n->in[input], gradient);
+    TRY(add_to_root(p, n->in[input], gradient));
+    return own_sum(p, root);
 }
 
 struct value *gradient_sum(struct program *p, const struct node *n, int input)

@@ -85,12 +85,14 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         .b = b->dtype,
         .c = c->dtype,
         .tf32 = l->program->tf32 && l->node->op->gradient,
-        .alpha = with.alpha != 0 ? with.alpha : 1,
+        .alpha = with.scaled ? with.alpha : 1,
     };
-    if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n ||
-        (with.bias && (value_elements(with.bias) != gemm.n || with.bias->dtype != gemm.b)) ||
-        (gemm.alpha != 1 && (gemm.accumulate || gemm.bias)))
+    if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
         return fail(ERR_INTERNAL, "%s: a matmul of matrices that do not fit", l->node->op->name);
+    if (with.bias && (value_elements(with.bias) != gemm.n || with.bias->dtype != gemm.b))
+        return fail(ERR_INTERNAL, "%s: a bias of another size or type than the matmul's", l->node->op->name);
+    if (with.scaled && (gemm.accumulate || gemm.bias))
+        return fail(ERR_INTERNAL, "%s: a matmul that multiplies by alpha and adds", l->node->op->name);
     int64_t workspace = 0;
     TRY(device_gemm_query(l->device, &gemm, &workspace));
     struct value *scratch = NULL;

@@ -34,7 +34,8 @@ enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_
 struct lower_with {
     bool accumulate;    /* c */
     struct value *bias; /* to each row; NULL: none */
-    double alpha;       /* 0: 1 */
+    bool scaled;        /* by alpha; not with the others */
+    double alpha;
 };
 
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,

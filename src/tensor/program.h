@@ -20,7 +20,7 @@ enum role {
     ROLE_ACTIVATION,
     ROLE_RESIDUAL,  /* the stream that every layer adds to */
     ROLE_STATISTIC, /* row sums, log-sum-exps, losses, logits */
-    ROLE_GRADIENT,  /* sums for trainable tensors */
+    ROLE_GRADIENT,  /* sums for trainable tensors, and of gradients that meet in a value */
     ROLE_INDEX,     /* token ids, positions, bounds */
     ROLE_COUNT,
 };
@@ -164,10 +164,10 @@ void program_want(struct program *p, struct value *v);
 /* Adds the nodes of the backward pass from the values `of`, whose gradients are `cotangents`, to every value that wants one. */
 enum status program_gradient(struct program *p, struct value *const *of, struct value *const *cotangents, int count);
 
-/* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. A sum of several parts is
- * wide, in the gradients' type, whatever the output's is: gradient_of rounds it to that, once; gradient_wide does not. */
+/* For op->gradient: the gradient that reached an output (NULL: none), and whether an input wants one. A sum of several parts has
+ * the gradients' type, whatever the output's is: gradient_of rounds it to that, once; gradient_as_is does not. */
 struct value *gradient_of(struct program *p, const struct node *n, int output);
-struct value *gradient_wide(const struct node *n, int output);
+struct value *gradient_as_is(const struct node *n, int output);
 bool gradient_wanted(const struct node *n, int input);
 
 /* A gradient for an input; several are added. */

@@ -65,6 +65,25 @@ static struct value *build_shared(struct program *p, const int64_t *d)
     return sum;
 }
 
+/* Two products with one input, whose gradient is their sum; the residual stream adds the results. */
+static struct value *build_pair(struct program *p, const int64_t *d)
+{
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]);
+    struct value *y = linear_pair(p, x, program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]),
+                                  program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]));
+    struct value *sum = program_input(p, "residual", ROLE_RESIDUAL, 2, d[T], d[OUT]);
+    return y ? add(p, add(p, sum, y), y->producer->out[1]) : NULL;
+}
+
+/* A factor of 0 is a factor: the adapter adds nothing, and its gradients are 0. */
+static struct value *build_zero(struct program *p, const int64_t *d)
+{
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]);
+    return linear_lora(p, x, program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]), NULL, x,
+                       program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)RANK_OF_ADAPTER, d[IN]),
+                       program_input(p, "b", ROLE_WEIGHT, 2, d[OUT], (int64_t)RANK_OF_ADAPTER), 0);
+}
+
 #define SIZES                                                                                                                    \
     {"T", {3, 67}}, {"in", {33, 160}},                                                                                           \
     {                                                                                                                            \
@@ -77,11 +96,16 @@ static struct value *build_shared(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {
     {.build = build_linear, .adjust = exact, .axes = {SIZES, {"parts", {1, 2}}}},
     {.build = build_lora, .adjust = exact, .fill = fill, .axes = {SIZES, {"parts", {1, 2, 3, 4}}}},
+    {.build = build_zero, .adjust = exact, .axes = {SIZES}},
 };
-static const struct op_example shared = {
-    .build = build_shared, .adjust = exact, .fill = fill, .axes = {SIZES, {"parts", {1, 3}}}};
 
-const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &shared, NULL};
+/* Their results are sums of rounded ones: only the gradients are exact. */
+static const struct op_example shared[] = {
+    {.build = build_shared, .adjust = exact, .fill = fill, .axes = {SIZES, {"parts", {1, 3}}}},
+    {.build = build_pair, .adjust = exact, .axes = {SIZES}},
+};
+
+const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &examples[2], &shared[0], &shared[1], NULL};
 
 /* What a rounding to the type makes of a number. */
 static double rounded(enum dtype dtype, double number)
@@ -115,7 +139,6 @@ static enum status compare(struct op_case *c, const struct value *v, struct op_c
     return status;
 }
 
-/* The shared case sums results that are rounded: only its gradients are exact. */
 static enum status compare_all(struct op_case *c, struct op_case *ref, struct rounding_counts *counts)
 {
     case_fill(c);
@@ -123,7 +146,7 @@ static enum status compare_all(struct op_case *c, struct op_case *ref, struct ro
     TRY(engine_run(&c->engine, c->index));
     TRY(engine_run(&ref->engine, ref->index));
     const struct node *n = c->result->producer;
-    for (int i = 0; i < n->out_count && c->example != &shared; i++)
+    for (int i = 0; i < n->out_count && c->example != &shared[0] && c->example != &shared[1]; i++)
         TRY(compare(c, n->out[i], ref, ref->result->producer->out[i], n->op->outputs[i], counts));
     for (int k = 0; k < c->input_count; k++)
         if (c->input[k]->gradient)

@@ -191,6 +191,28 @@ static void parts_of_a_gradient_are_summed_before_they_are_rounded(void **state)
     run_free(&r);
 }
 
+/* Dropout's backward pass and the products of all layers add to one sum. */
+static void dropout_adds_to_the_sum_of_the_products(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_BFLOAT16);
+    struct program *p = &r.program;
+    struct value *tokens[2], *draw = program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4);
+    for (int i = 0; i < 2; i++)
+        tokens[i] = program_input(p, i ? "sequence" : "positions", ROLE_INDEX, 1, (int64_t)T);
+    struct value *x = row_input(&r, "x"), *dy = row_input(&r, "dy"), *y[3], *from[3] = {dy, dy, dy};
+    struct value *w = program_tensor(p, diagonal(&r, "w"));
+    program_want(p, x);
+    for (int i = 0; i < 3; i++)
+        y[i] = linear_lora(p, x, w, NULL, dropout(p, x, tokens[1], tokens[0], draw, 0.1, i), w, w, 2);
+    assert_ok(program_gradient(p, y, from, 3));
+    assert_int_equal(x->gradient->dtype, DTYPE_F32);
+    assert_int_equal(count_nodes(p, "add"), 0);
+    assert_int_equal(count_nodes(p, "dropout"), 6);
+    run_free(&r);
+}
+
 /* y = (x + d) · w, d = 3 b, and z = x · v between them: add gives x and d the same gradient, the product with v adds to x's. */
 static void a_sum_that_was_passed_on_is_not_added_to_in_place(void **state)
 {
@@ -321,7 +343,8 @@ static void build_layers(struct layers *l, enum recompute recompute)
         x = add(p, x, linear(p, swiglu(p, linear(p, h, w[1]), linear(p, h, w[2])), w[3]));
     }
     p->segment = 0;
-    struct value *y = scale(p, x, 2);
+    struct value *last = x->producer->in[1]; /* of the last segment, and read by two products after it */
+    struct value *w = program_tensor(p, l->first), *y = add(p, add(p, scale(p, x, 2), linear(p, last, w)), linear(p, last, w));
     program_output(p, y, "y");
     assert_ok(program_gradient(p, &y, &l->dy, 1));
 }
@@ -389,7 +412,7 @@ static void recompute_makes_again_what_it_says_and_no_more(void **state)
     } expected[] = {
         {"rmsnorm", {LAYERS, 2 * LAYERS, 2 * LAYERS}},
         {"swiglu", {LAYERS, 2 * LAYERS, 2 * LAYERS}},
-        {"linear", {1 + 3 * LAYERS, 1 + 3 * LAYERS, 1 + 5 * LAYERS}},
+        {"linear", {3 + 3 * LAYERS, 3 + 3 * LAYERS, 3 + 5 * LAYERS}},
         {"linear_bwd_w", {3 * LAYERS, 3 * LAYERS, 3 * LAYERS}},
         {"scale", {2, 2, 2}},
     };
@@ -504,6 +527,7 @@ int main(void)
         cmocka_unit_test(the_sum_of_a_weight_adds_up_over_uses_and_runs),
         cmocka_unit_test(a_gradient_is_read_in_the_type_of_its_value),
         cmocka_unit_test(parts_of_a_gradient_are_summed_before_they_are_rounded),
+        cmocka_unit_test(dropout_adds_to_the_sum_of_the_products),
         cmocka_unit_test(a_sum_that_was_passed_on_is_not_added_to_in_place),
         cmocka_unit_test(a_gradient_for_a_part_of_a_value_is_refused),
         cmocka_unit_test(what_wants_no_gradient_gets_none_and_no_work),
