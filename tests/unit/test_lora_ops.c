@@ -1,9 +1,8 @@
-/* The backward pass through a low-rank adapter and a head with wide logits, in both run types. */
+/* The backward pass through a low-rank adapter and a head with wide logits, in both run types; and an adapter that is
+ * scaled by 0. */
 #include "test.h"
 
-#include "base/rng.h"
-#include "ops/ops.h"
-#include "tensor/engine.h"
+#include "program_rig.h"
 
 enum { T = 24, C = 32, R = 4, V = 48, TENSORS = 4 };
 
@@ -16,7 +15,7 @@ static float random_number(uint64_t key, int64_t i)
 }
 
 /* h = x · wᵀ + 2 · (x · aᵀ) · bᵀ, logits = h · headᵀ; w is frozen, the gradients of a, b and head come back. */
-static void run(enum run_type type, float gradients[TENSORS][V * C])
+static void run_adapter(enum run_type type, float gradients[TENSORS][V * C])
 {
     static const char *const names[][2] = {{"w", "dw"}, {"a", "da"}, {"b", "db"}, {"head", "dhead"}};
     static const int64_t shapes[][2] = {{C, C}, {R, C}, {C, R}, {V, C}};
@@ -70,8 +69,8 @@ static void gradients_agree_in_both_types(void **state)
 {
     (void)state;
     static float wide[TENSORS][V * C], narrow[TENSORS][V * C];
-    run(RUN_FLOAT32, wide);
-    run(RUN_BFLOAT16, narrow);
+    run_adapter(RUN_FLOAT32, wide);
+    run_adapter(RUN_BFLOAT16, narrow);
     for (int i = 0; i < TENSORS; i++) {
         double error = 0, size = 0;
         for (int k = 0; k < V * C; k++) {
@@ -82,8 +81,52 @@ static void gradients_agree_in_both_types(void **state)
     }
 }
 
+/* PEFT's files may say lora_alpha 0: the adapter is there and adds nothing, forward and backward. */
+static void an_adapter_scaled_by_0_adds_nothing(void **state)
+{
+    (void)state;
+    struct run r;
+    run_init(&r, "cpu", RUN_FLOAT32);
+    struct program *p = &r.program;
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
+    struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, (int64_t)T, (int64_t)C);
+    struct value *w = program_input(p, "w", ROLE_WEIGHT, 2, (int64_t)C, (int64_t)C);
+    struct value *a = program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)R, (int64_t)C);
+    struct value *b = program_input(p, "b", ROLE_WEIGHT, 2, (int64_t)C, (int64_t)R);
+    struct value *in[] = {x, dy, w, a, b}, *wanted[] = {a, b}, *out[2], *gradient[2];
+    for (int i = 0; i < 2; i++)
+        program_want(p, wanted[i]);
+    struct value *y = linear_lora(p, x, w, NULL, x, a, b, 0);
+    out[0] = program_output(p, y, "y");
+    out[1] = program_output(p, linear(p, x, w), "without");
+    assert_ok(program_gradient(p, &y, &dy, 1));
+    for (int i = 0; i < 2; i++)
+        gradient[i] = program_output(p, wanted[i]->gradient, "gradient");
+    run_prepare(&r);
+    for (uint64_t i = 0; i < 5; i++) {
+        float *numbers = random_numbers(i, value_elements(in[i]), 1);
+        put(&r, in[i], numbers);
+        test_free(numbers);
+    }
+    assert_ok(engine_run(&r.engine, r.index));
+    float *with = read_value(&r, out[0]), *without = read_value(&r, out[1]);
+    assert_memory_equal(with, without, T * C * sizeof *with);
+    test_free(with);
+    test_free(without);
+    for (int i = 0; i < 2; i++) {
+        float *numbers = read_value(&r, gradient[i]);
+        for (int k = 0; k < R * C; k++)
+            assert_true(numbers[k] == 0);
+        test_free(numbers);
+    }
+    run_free(&r);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree_in_both_types)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_agree_in_both_types),
+        cmocka_unit_test(an_adapter_scaled_by_0_adds_nothing),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
