@@ -52,7 +52,7 @@ static enum status gradient(struct program *p, const struct node *n)
     TRY(linear_gradient_w(p, n, Z, A, dlow));
     TRY(linear_gradient_w(p, n, X, W, dy));
     TRY(linear_gradient_bias(p, n, BIAS, dy));
-    if (n->in[Z] != n->in[X]) {
+    if (value_root(n->in[Z]) != value_root(n->in[X])) {
         TRY(linear_gradient_x(p, n, Z, A, dlow));
         return linear_gradient_x(p, n, X, W, dy);
     }
