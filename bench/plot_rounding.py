@@ -13,7 +13,11 @@ import rounding
 
 REACH = 10  # of the running mean, in steps to either side
 COLUMNS, WIDTH, PLOT_WIDTH, PLOT_HEIGHT = 2, 760, 294, 176
-COLOURS = {"PEFT": "#d1572b", "hone, two roundings": "#9aa3ad", "hone": "#2f6db5"}  # by trainer, in the order of the legend
+LINES = {  # by trainer, in the order in which they are drawn
+    "hone, two roundings": ("#b9c0c7", 'stroke-width="4" stroke-linecap="round"'),
+    "PEFT": ("#d1572b", 'stroke-width="1.8" stroke-linecap="round"'),
+    "hone": ("#2f6db5", 'stroke-width="1.8" stroke-linecap="round"'),
+}
 
 
 def same(run, other):
@@ -31,13 +35,17 @@ def distances(run, exact):
     return [a / b - 1 for a, b in zip(run["losses"], exact["losses"])]
 
 
+def rate_text(rate):
+    return f"{rate:.0e}".replace("e-0", "e-")
+
+
 def mean(values):
     return sum(values) / len(values)
 
 
 def pairs(results):
     """The bfloat16 runs with the float32 runs beside them, by rate, seed and trainer."""
-    order = list(COLOURS)
+    order = list(LINES)
     runs = [run for run in results if run["dtype"] == "bfloat16" and run["trainer"] in order]
     runs.sort(key=lambda run: (run["rate"], run["seed"], order.index(run["trainer"])))
     return [(run, exact_run(results, run)) for run in runs if exact_run(results, run)]
@@ -48,7 +56,7 @@ def print_distances(found):
     for run, exact in found:
         far = distances(run, exact)
         quarters = [far[len(far) * i // 4:len(far) * (i + 1) // 4] for i in range(4)]
-        print(f"| {run['rate']:g} | {run['seed']} | {run['trainer']} | {mean(far):+.2%} | "
+        print(f"| {rate_text(run['rate'])} | {run['seed']} | {run['trainer']} | {mean(far):+.2%} | "
               + ", ".join(f"{mean(quarter):+.2%}" for quarter in quarters) + " |")
 
 
@@ -56,7 +64,7 @@ def print_evaluations(found):
     print("\n| rate | seed | trainer | float32 run | bfloat16 run | the bfloat16 run's adapter, in float32 |")
     print("|---|---|---|---|---|---|")
     for run, exact in found:
-        print(f"| {run['rate']:g} | {run['seed']} | {run['trainer']} | "
+        print(f"| {rate_text(run['rate'])} | {run['seed']} | {run['trainer']} | "
               + (f"{exact['eval_loss']:.4f}" if exact["trainer"] == run["trainer"] else "") +
               f" | {run['eval_loss']:.4f} | {run['adapter_loss']:.4f} |")
 
@@ -67,9 +75,16 @@ def print_agreement(results):
         exact = exact_run(results, {**run, "trainer": "hone"})
         if run["dtype"] == "float32" and run["trainer"] != "hone" and exact:
             far = [abs(d) for d in distances(run, exact)]
-            print(f"\nfloat32, rate {run['rate']:g}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by"
+            print(f"\nfloat32, rate {rate_text(run['rate'])}, seed {run['seed']}: {run['trainer']}'s losses are off hone's by"
                   f" {mean(far):.1e} on average, {max(far):.1e} at the most; validation losses"
                   f" by {abs(run['eval_loss'] / exact['eval_loss'] - 1):.1e}")
+
+
+def legend(plot, x, trainers):
+    plot.text(x, 26, "training loss in bfloat16, relative to float32's of the same step", plot_loss.INK, "start")
+    for trainer in trainers:
+        plot.key(x, 49, trainer, *LINES[trainer])
+        x += 62 + 7 * len(trainer)
 
 
 def draw(found):
@@ -81,19 +96,16 @@ def draw(found):
     values = [0.0] + [value for line in lines.values() for _, value in line]
     last, parts, bottom = max(line[-1][0] for line in lines.values()), [], 0
     for i, rate in enumerate(rates):
-        left, top = 62 + i % COLUMNS * (PLOT_WIDTH + 66), 66 + i // COLUMNS * (PLOT_HEIGHT + 76)
+        left, top = 62 + i % COLUMNS * (PLOT_WIDTH + 66), 92 + i // COLUMNS * (PLOT_HEIGHT + 76)
         bottom = top + PLOT_HEIGHT
         plot = plot_loss.Drawing(last, values, (left, top, left + PLOT_WIDTH, bottom), (4, 6))
         plot.axes("", "%")
-        plot.text(left + PLOT_WIDTH, top - 8, f"learning rate {rate:g}", plot_loss.INK, "end", ' font-weight="600"')
-        for trainer, colour in COLOURS.items():
+        plot.text(left + PLOT_WIDTH, top - 8, f"learning rate {rate_text(rate)}", plot_loss.INK, "end", ' font-weight="600"')
+        for trainer, look in LINES.items():
             if (rate, trainer) in lines:
-                plot.line(lines[rate, trainer], colour, 'stroke-width="1.8"')
+                plot.line(lines[rate, trainer], *look)
         if i == 0:
-            x = left
-            for trainer, colour in COLOURS.items():
-                plot.key(x, 25, trainer + ", bfloat16", colour)
-                x += 60 + 7 * len(trainer + ", bfloat16")
+            legend(plot, left, [trainer for trainer in LINES if any(trainer == of for _, of in lines)])
         parts += plot.parts
     return plot_loss.svg("Training loss in bfloat16, relative to float32, by step", parts, WIDTH, bottom + 54)
 
