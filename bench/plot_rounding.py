@@ -3,8 +3,8 @@
     plot_rounding.py RESULTS.jsonl OUT.svg
 
 How far a bfloat16 run is from the float32 run of the same trainer, seed and rate: (its loss - float32's) / float32's, step by
-step. Where a trainer has no such float32 run, hone's stands for it: they are the same to 1e-5. The picture shows the first seed,
-a plot for each rate, as running means; the tables show all runs.
+step. Where a trainer has no such float32 run, hone's stands for it; where both exist, their distance is printed. The picture
+shows the first seed, a plot for each rate, as running means; the tables show all runs.
 """
 import sys
 
