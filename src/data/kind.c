@@ -42,12 +42,13 @@ struct keys {
     bool others;
 };
 
+/* A name may have zero bytes in it, so its length counts. */
 static void add_key(struct keys *keys, const char *name, int64_t length)
 {
     bool known = false;
     for (int k = 0; k < ROW_KINDS; k++)
         for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
-            if (KINDS[k].key[i][0] == name[0] && strncmp(KINDS[k].key[i], name, (size_t)length) == 0 && !KINDS[k].key[i][length])
+            if ((int64_t)strlen(KINDS[k].key[i]) == length && memcmp(KINDS[k].key[i], name, (size_t)length) == 0)
                 keys->has[k][i] = known = true;
     keys->others |= !known;
 }
