@@ -8,18 +8,12 @@
 
 enum { X, W, BIAS };
 enum { Y };
-enum { T, IN, OUT };
+enum { T = LINEAR_T, IN = LINEAR_IN, OUT = LINEAR_OUT };
 enum { WIDE }; /* number: results in the statistics' type */
 
 static enum status shape(struct program *p, struct node *n)
 {
-    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
-    n->size[T] = n->in[X]->shape[0];
-    n->size[IN] = n->in[X]->shape[1];
-    TRY(node_expect(n, W, 2, SHAPE(-1, n->size[IN])));
-    n->size[OUT] = n->in[W]->shape[0];
-    if (n->in[BIAS])
-        TRY(node_expect(n, BIAS, 1, SHAPE(n->size[OUT])));
+    TRY(linear_shape(n, X, W, BIAS));
     node_output(p, n, Y, p->types[n->number[WIDE] != 0 ? ROLE_STATISTIC : ROLE_ACTIVATION], 2, SHAPE(n->size[T], n->size[OUT]));
     return program_status(p);
 }

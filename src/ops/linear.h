@@ -1,4 +1,4 @@
-/* The gradients of x · wᵀ + bias, for every op that has such a product.
+/* The shapes and gradients of x · wᵀ + bias, for the ops that have such a product.
  *
  * dx is a sum: over the products that read x, and over a weight and its adapter. Each product adds to it in place. It is float32
  * if several nodes read x, and rounded by what reads it (tensor/gradient.c).
@@ -7,6 +7,20 @@
 #define OPS_LINEAR_H
 
 #include "ops/op.h"
+
+/* The first sizes of a node with a product. */
+enum { LINEAR_T, LINEAR_IN, LINEAR_OUT };
+
+/* For op->shape: checks the inputs x (T, in), w (out, in) and bias (out), and sets the sizes. */
+static inline enum status linear_shape(struct node *n, int x, int w, int bias)
+{
+    TRY(node_expect(n, x, 2, SHAPE(-1, -1)));
+    n->size[LINEAR_T] = n->in[x]->shape[0];
+    n->size[LINEAR_IN] = n->in[x]->shape[1];
+    TRY(node_expect(n, w, 2, SHAPE(-1, n->size[LINEAR_IN])));
+    n->size[LINEAR_OUT] = n->in[w]->shape[0];
+    return n->in[bias] ? node_expect(n, bias, 1, SHAPE(n->size[LINEAR_OUT])) : OK;
+}
 
 /* dx + dy · w, or without dx a new alpha · dy · w; `wide`: that in the gradients' type. */
 static inline struct value *linear_bwd_x(struct program *p, struct value *dy, struct value *w, struct value *dx, bool wide,

@@ -11,18 +11,12 @@
 
 enum { X, W, BIAS, Z, A, B };
 enum { Y, LOW };
-enum { T, IN, OUT, LOW_RANK };
+enum { T = LINEAR_T, IN = LINEAR_IN, OUT = LINEAR_OUT, LOW_RANK };
 enum { SCALE }; /* number */
 
 static enum status shape(struct program *p, struct node *n)
 {
-    TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
-    n->size[T] = n->in[X]->shape[0];
-    n->size[IN] = n->in[X]->shape[1];
-    TRY(node_expect(n, W, 2, SHAPE(-1, n->size[IN])));
-    n->size[OUT] = n->in[W]->shape[0];
-    if (n->in[BIAS])
-        TRY(node_expect(n, BIAS, 1, SHAPE(n->size[OUT])));
+    TRY(linear_shape(n, X, W, BIAS));
     TRY(node_expect(n, Z, 2, n->in[X]->shape));
     TRY(node_expect(n, A, 2, SHAPE(-1, n->size[IN])));
     n->size[LOW_RANK] = n->in[A]->shape[0];

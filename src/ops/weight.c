@@ -122,12 +122,11 @@ enum status lower_product(struct lowering *l, struct value *x, struct value *w, 
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
     if (!kernel)
         return lower_panels(l, x, w, back, y, with);
-    int count = 1;
+    int parts = weight_parts(w->weight->type);
     struct value *values[OPERANDS] = {x};
-    for (int i = 0; i < WEIGHT_PARTS && weight_types[w->weight->type]->part[i].name; i++)
-        values[count++] = w->weight->part[i];
-    values[count++] = y;
-    values[count] = with.bias; /* of the forward pass */
+    memcpy(values + 1, w->weight->part, sizeof w->weight->part);
+    values[1 + parts] = y;
+    values[2 + parts] = with.bias; /* of the forward pass */
     int64_t size[NUMBERS] = {x->shape[0], w->shape[1], w->shape[0], with.accumulate};
     return lower_tiles(l, kernel, values, size, w->shape[back ? 1 : 0]);
 }

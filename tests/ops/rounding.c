@@ -30,7 +30,7 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
         to[i] = input[0] == 'p' ? (int32_t)i : 5;
 }
 
-static struct value *layer(struct program *p, struct value *x, const int64_t *d, bool adapter, int64_t id)
+static struct value *layer(struct program *p, struct value *x, const int64_t *d, bool adapter, double scale, int64_t id)
 {
     struct value *w = program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]);
     struct value *bias = d[PARTS] % 2 == 0 ? program_input(p, "bias", ROLE_WEIGHT, 1, d[OUT]) : NULL;
@@ -42,17 +42,17 @@ static struct value *layer(struct program *p, struct value *x, const int64_t *d,
     if (d[PARTS] > 2)
         z = dropout(p, x, program_input(p, "sequence", ROLE_INDEX, 1, d[T]), program_input(p, "positions", ROLE_INDEX, 1, d[T]),
                     program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4), 0.5, id);
-    return linear_lora(p, x, w, bias, z, a, b, 0.5);
+    return linear_lora(p, x, w, bias, z, a, b, scale);
 }
 
 static struct value *build_linear(struct program *p, const int64_t *d)
 {
-    return layer(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]), d, false, 0);
+    return layer(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]), d, false, 0, 0);
 }
 
 static struct value *build_lora(struct program *p, const int64_t *d)
 {
-    return layer(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]), d, true, 1);
+    return layer(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]), d, true, 0.5, 1);
 }
 
 /* Two layers of one input, as in a decoder layer, summed in the residual stream's type, where nothing is rounded. */
@@ -61,7 +61,7 @@ static struct value *build_shared(struct program *p, const int64_t *d)
     struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]);
     struct value *sum = program_input(p, "residual", ROLE_RESIDUAL, 2, d[T], d[OUT]);
     for (int64_t i = 0; i < 2; i++)
-        sum = add(p, sum, layer(p, x, d, true, i));
+        sum = add(p, sum, layer(p, x, d, true, 0.5, i));
     return sum;
 }
 
@@ -78,10 +78,7 @@ static struct value *build_pair(struct program *p, const int64_t *d)
 /* A factor of 0 is a factor: the adapter adds nothing, and its gradients are 0. */
 static struct value *build_zero(struct program *p, const int64_t *d)
 {
-    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]);
-    return linear_lora(p, x, program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]), NULL, x,
-                       program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)RANK_OF_ADAPTER, d[IN]),
-                       program_input(p, "b", ROLE_WEIGHT, 2, d[OUT], (int64_t)RANK_OF_ADAPTER), 0);
+    return layer(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]), d, true, 0, 0);
 }
 
 #define SIZES                                                                                                                    \
@@ -96,7 +93,7 @@ static struct value *build_zero(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {
     {.build = build_linear, .adjust = exact, .axes = {SIZES, {"parts", {1, 2}}}},
     {.build = build_lora, .adjust = exact, .fill = fill, .axes = {SIZES, {"parts", {1, 2, 3, 4}}}},
-    {.build = build_zero, .adjust = exact, .axes = {SIZES}},
+    {.build = build_zero, .adjust = exact, .axes = {SIZES, {"parts", {1}}}},
 };
 
 /* Their results are sums of rounded ones: only the gradients are exact. */
