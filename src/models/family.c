@@ -15,8 +15,6 @@ const struct family *const families[FAMILIES] = {
 #undef FAMILY
 };
 
-enum { LAYERS_MAX = 1000 };
-
 const char *family_head(const struct family *family, const struct model_config *config)
 {
     return config->tied ? family->embedding : family->head;
@@ -95,5 +93,5 @@ enum status family_read(const struct family **family, struct model_config *confi
     config->padding = -1;
     TRY(hf_config_int(hf, "pad_token_id", &config->padding));
     TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
-    return (*family)->check(hf, config);
+    return (*family)->finish(hf, config);
 }

@@ -13,12 +13,16 @@
 
 struct net;
 
+enum { LAYERS_MAX = 1000 };
+
 struct model_config {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
-    int64_t window;  /* the maximum number of positions */
+    int64_t window; /* the maximum number of positions */
+    int64_t local;  /* tokens that a layer with local attention sees, itself included; 0: there is no such layer */
+    bool is_local[LAYERS_MAX];
     int64_t padding; /* the padding token, whose embedding is not trained; -1: none */
     double eps;
-    bool tied, attention_bias, mlp_bias;
+    bool tied, qkv_bias, output_bias, mlp_bias;
     struct rope_config rope;
 };
 
@@ -40,10 +44,10 @@ struct family {
     const char *model_type;
     const char *layer; /* what the names of a layer's modules begin with: "model.layers.%d." */
     const char *embedding, *norm, *head;
-    const struct config_row *config; /* ends with key NULL */
-    double rope_theta;               /* if config.json has none */
-    enum status (*check)(const struct hf_config *hf,
-                         const struct model_config *config); /* refuses what the forward pass would get wrong */
+    const struct config_row *config;                                                /* ends with key NULL */
+    double rope_theta;                                                              /* if config.json has none */
+    enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
+                                                                                       what the forward pass would get wrong */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
 };
 

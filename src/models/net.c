@@ -70,12 +70,27 @@ struct value *net_embedding(struct net *n)
     return embedding(&n->program, n->ids, w, n->order, n->config->padding);
 }
 
-struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
+/* Of rows of `channels` channels. */
+static struct value *norm(struct net *n, struct value *x, int64_t channels, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
     bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
-    struct value *w = part_of(n, module_name(n, module, name, layer), ".weight", trained, n->config->channels, 0);
+    struct value *w = part_of(n, module_name(n, module, name, layer), ".weight", trained, channels, 0);
     return rmsnorm(&n->program, x, w, n->config->eps);
+}
+
+struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
+{
+    return norm(n, x, n->config->channels, name, layer);
+}
+
+struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer)
+{
+    if (!x)
+        return NULL;
+    int64_t heads = x->shape[1], D = x->shape[2];
+    struct value *rows = program_view(&n->program, x, 2, n->T * heads, D);
+    return program_view(&n->program, norm(n, rows, D, name, layer), 3, n->T, heads, D);
 }
 
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
@@ -110,14 +125,15 @@ static struct value *cached(struct net *n, struct value *x, const char *which, i
     return cache_write(&n->program, cache, x, n->slots);
 }
 
-struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, int64_t layer)
+struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer)
 {
     if (n->S) {
         k = cached(n, k, "k", layer);
         v = cached(n, v, "v", layer);
     }
     double scale = 1 / sqrt((double)n->config->head_size);
-    struct value *y = attention(&n->program, q, k, v, n->first, n->last, n->until, scale);
+    struct value *first = local ? n->local_first : n->first, *until = local ? n->local_until : n->until;
+    struct value *y = attention(&n->program, q, k, v, first, n->last, until, scale);
     return program_view(&n->program, y, 2, n->T, n->config->heads * n->config->head_size);
 }
 
@@ -187,6 +203,8 @@ static void make_inputs(struct net *n)
     n->rows = program_input(p, "rows", ROLE_INDEX, 1, n->R);
     n->targets = n->goal == NET_LOSS || n->goal == NET_TRAIN ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
     n->until = training ? program_input(p, "until", ROLE_INDEX, 1, n->T) : NULL;
+    n->local_first = n->config->local ? program_input(p, "local_first", ROLE_INDEX, 1, n->T) : NULL;
+    n->local_until = n->config->local && training ? program_input(p, "local_until", ROLE_INDEX, 1, n->T) : NULL;
     n->order = training && trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
     n->sequence = dropout ? program_input(p, "sequence", ROLE_INDEX, 1, n->T) : NULL;
     n->draw = dropout ? program_input(p, "draw", ROLE_INDEX, 1, (int64_t)4) : NULL;

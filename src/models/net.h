@@ -38,6 +38,8 @@ struct net {
     struct value *rows;            /* (R) the tokens that are asked about; −1: none */
     struct value *targets;         /* (R) of a loss; −1: none */
     struct value *until;           /* (T) of training: the last token that sees this one */
+    struct value *local_first;     /* (T) the same two for layers with local attention; NULL if the model has none */
+    struct value *local_until;
     struct value *order;           /* (T) of a trained embedding: slots sorted by id; else NULL */
     struct loss_inputs of_loss;    /* of NET_TRAIN: the loss's inputs by row (ops/loss.h); NULL where it has none */
     struct value *dlogits;         /* (R, V) of NET_TRAIN_LOGITS */
@@ -60,7 +62,10 @@ struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
 struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */
 struct value *net_rope(struct net *n, struct value *x);
-struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, int64_t layer); /* (T, H · D) */
+struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of each head's D channels */
+
+/* (T, H · D). `local`: over the last config->local tokens only. */
+struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d);
 

@@ -1,5 +1,6 @@
 /* Packing sequences into slots. */
 #include "run/batch.h"
+#include "base/number.h"
 
 bool batch_next(const struct data *data, int64_t slots, struct batch *batch)
 {
@@ -133,6 +134,20 @@ static void sort_slots(int32_t *order, const int32_t *id, int64_t count)
     }
 }
 
+/* A layer with local attention sees the last so many of the keys that others see. */
+static void put_local(const struct writer *w)
+{
+    const struct net *n = w->n;
+    const int32_t *first = input(w, n->first), *last = input(w, n->last), *until = input(w, n->until);
+    int32_t *local_first = input(w, n->local_first), *local_until = input(w, n->local_until);
+    int64_t reach = n->config->local - 1;
+    for (int64_t t = 0; t < n->T && local_first; t++) {
+        local_first[t] = (int32_t)max(first[t], last[t] - reach);
+        if (local_until)
+            local_until[t] = (int32_t)min(until[t], t + reach);
+    }
+}
+
 /* An empty slot is a sequence of one token whose result is not used. */
 void batch_end(struct writer *w)
 {
@@ -162,6 +177,7 @@ void batch_end(struct writer *w)
     }
     if (n->order)
         sort_slots(input(w, n->order), id, n->T);
+    put_local(w);
 }
 
 void batch_write(struct engine *e, const struct net *n, const struct data *data, const struct batch *batch)

@@ -1,0 +1,73 @@
+/* The shared decoder. */
+#include "models/decoder.h"
+
+#include <string.h>
+
+struct value *decoder_layer(struct net *n, struct value *x, const struct decoder_layer *with, int64_t l)
+{
+    const struct model_config *c = n->config;
+    int64_t H = c->heads, K = c->kv_heads, D = c->head_size;
+
+    struct value *h = net_norm(n, x, "input_layernorm", l);
+    struct value *q = net_heads(n, net_linear(n, h, H * D, c->qkv_bias, "self_attn.q_proj", l), H);
+    struct value *k = net_heads(n, net_linear(n, h, K * D, c->qkv_bias, "self_attn.k_proj", l), K);
+    struct value *v = net_heads(n, net_linear(n, h, K * D, c->qkv_bias, "self_attn.v_proj", l), K);
+    if (with->head_norms) {
+        q = net_head_norm(n, q, "self_attn.q_norm", l);
+        k = net_head_norm(n, k, "self_attn.k_norm", l);
+    }
+    if (!with->no_positions) {
+        q = net_rope(n, q);
+        k = net_rope(n, k);
+    }
+    struct value *a = net_attention(n, q, k, v, with->local, l);
+    x = net_add(n, x, net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l));
+
+    h = net_norm(n, x, "post_attention_layernorm", l);
+    struct value *gate = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.gate_proj", l);
+    struct value *up = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.up_proj", l);
+    return net_add(n, x, net_linear(n, net_swiglu(n, gate, up), c->channels, c->mlp_bias, "mlp.down_proj", l));
+}
+
+struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
+{
+    struct value *x = net_layers(n, net_embedding(n), layer);
+    return net_norm(n, x, n->family->norm, NET_NO_LAYER);
+}
+
+enum status decoder_check_silu(const struct hf_config *hf)
+{
+    const char *act = "silu";
+    TRY(hf_config_text(hf, "hidden_act", &act));
+    return strcmp(act, "silu")
+               ? fail(ERR_UNSUPPORTED, "%s: \"hidden_act\" is \"%s\", a %s has \"silu\"", hf->path, act, hf->model_type)
+               : OK;
+}
+
+static enum status read_layer_types(const struct hf_config *hf, struct model_config *config, const json_t *types)
+{
+    if (!json_is_array(types) || (int64_t)json_array_size(types) != config->layers)
+        return fail(ERR_FORMAT, "%s: \"layer_types\" must be a list with a name for each of the %lld layers", hf->path,
+                    (long long)config->layers);
+    for (int64_t l = 0; l < config->layers; l++) {
+        const char *type = json_string_value(json_array_get(types, (size_t)l));
+        config->is_local[l] = type && !strcmp(type, "sliding_attention");
+        if (!config->is_local[l] && (!type || strcmp(type, "full_attention")))
+            return fail(ERR_UNSUPPORTED, "%s: \"layer_types\" has \"%s\"; a %s has \"full_attention\" and \"sliding_attention\"",
+                        hf->path, type ? type : "no name", hf->model_type);
+    }
+    return OK;
+}
+
+enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from)
+{
+    const json_t *types = json_object_get(hf->tree, "layer_types");
+    bool any = false;
+    for (int64_t l = 0; l < config->layers; l++)
+        config->is_local[l] = local && l >= from;
+    if (types && !json_is_null(types))
+        TRY(read_layer_types(hf, config, types));
+    for (int64_t l = 0; l < config->layers; l++)
+        any |= config->is_local[l];
+    return any ? hf_config_need_size(hf, "sliding_window", &config->local) : OK;
+}

@@ -1,0 +1,47 @@
+/* The decoder that most families share: pre-norm layers of grouped-query attention with rotary positions and a SwiGLU
+ * feed-forward. A family says by layer what it does otherwise; biases are those of its config.
+ *
+ * Shapes: x (T, C) · q (T, H, D) · k, v (T, K, D) · feed-forward (T, F)
+ */
+#ifndef MODELS_DECODER_H
+#define MODELS_DECODER_H
+
+#include "models/net.h"
+
+struct decoder_layer {
+    bool head_norms;   /* q_norm and k_norm of each head before its rotation */
+    bool local;        /* attention over the last config->local tokens */
+    bool no_positions; /* q and k are not rotated */
+};
+
+/* Layer l of the network. */
+struct value *decoder_layer(struct net *n, struct value *x, const struct decoder_layer *with, int64_t l);
+
+/* From the embedding to the last norm. */
+struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
+
+/* The rows of config.json that these families have in common; SAME_AS(head_size) is hidden_size / num_attention_heads. */
+#define DECODER_CONFIG(max_positions, eps_otherwise)                                                                             \
+    {"hidden_size", CONFIG_SIZE, CONFIG(channels), SAME_AS_NONE, 0},                                                             \
+        {"num_hidden_layers", CONFIG_SIZE, CONFIG(layers), SAME_AS_NONE, 0},                                                     \
+        {"num_attention_heads", CONFIG_SIZE, CONFIG(heads), SAME_AS_NONE, 0},                                                    \
+        {"num_key_value_heads", CONFIG_SIZE, CONFIG(kv_heads), SAME_AS(heads), 0},                                               \
+        {"head_dim", CONFIG_SIZE, CONFIG(head_size), SAME_AS(head_size), 0},                                                     \
+        {"intermediate_size", CONFIG_SIZE, CONFIG(feed_forward), SAME_AS_NONE, 0},                                               \
+        {"vocab_size", CONFIG_SIZE, CONFIG(vocabulary), SAME_AS_NONE, 0},                                                        \
+        {"max_position_embeddings", CONFIG_SIZE, CONFIG(window), SAME_AS_NONE, max_positions},                                   \
+        {"rms_norm_eps", CONFIG_REAL, CONFIG(eps), SAME_AS_NONE, eps_otherwise},                                                 \
+    {                                                                                                                            \
+        "tie_word_embeddings", CONFIG_BOOL, CONFIG(tied), SAME_AS_NONE, 0                                                        \
+    }
+
+/* The names of its modules. */
+#define DECODER_MODULES .layer = "model.layers.%d.", .embedding = "model.embed_tokens", .norm = "model.norm", .head = "lm_head"
+
+/* Refuses another activation than silu. */
+enum status decoder_check_silu(const struct hf_config *hf);
+
+/* Which layers have local attention, and over how many tokens: by "layer_types", or else those from `from` on if `local`. */
+enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from);
+
+#endif

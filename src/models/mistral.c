@@ -1,0 +1,33 @@
+/* Mistral: the shared decoder (models/decoder.h), with local attention in every layer where config.json has a window.
+ * Covers every model with "model_type": "mistral": Mistral 7B, Nemo, Small.
+ */
+#include "models/decoder.h"
+
+static struct value *layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, &(struct decoder_layer){.local = n->config->is_local[l]}, l);
+}
+
+static struct value *forward(struct net *n)
+{
+    return decoder_forward(n, layer);
+}
+
+static enum status finish(const struct hf_config *hf, struct model_config *config)
+{
+    TRY(decoder_check_silu(hf));
+    int64_t window = 0;
+    TRY(hf_config_size(hf, "sliding_window", &window));
+    return decoder_read_local(hf, config, window > 0, 0);
+}
+
+static const struct config_row config[] = {DECODER_CONFIG(131072, 1e-6), {0}};
+
+const struct family family_mistral = {
+    .model_type = "mistral",
+    DECODER_MODULES,
+    .config = config,
+    .rope_theta = 10000,
+    .finish = finish,
+    .forward = forward,
+};

@@ -1,0 +1,39 @@
+/* Qwen2: the shared decoder (models/decoder.h) with biases of q, k and v.
+ * Covers Qwen2 and Qwen2.5: every model with "model_type": "qwen2".
+ */
+#include "models/decoder.h"
+
+static struct value *layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, &(struct decoder_layer){.local = n->config->is_local[l]}, l);
+}
+
+static struct value *forward(struct net *n)
+{
+    return decoder_forward(n, layer);
+}
+
+static enum status finish(const struct hf_config *hf, struct model_config *config)
+{
+    TRY(decoder_check_silu(hf));
+    config->qkv_bias = true;
+    bool local = false;
+    int64_t from = 28;
+    TRY(hf_config_bool(hf, "use_sliding_window", &local));
+    TRY(hf_config_int(hf, "max_window_layers", &from));
+    return decoder_read_local(hf, config, local, from);
+}
+
+static const struct config_row config[] = {
+    DECODER_CONFIG(32768, 1e-6),
+    {0},
+};
+
+const struct family family_qwen2 = {
+    .model_type = "qwen2",
+    DECODER_MODULES,
+    .config = config,
+    .rope_theta = 10000,
+    .finish = finish,
+    .forward = forward,
+};
