@@ -25,10 +25,18 @@ void hone_text_destroy(char *text)
     memory_free(text);
 }
 
-static void add_row(json_t *rows, const char *block, int64_t bytes)
+static double bits_of(const struct weight_count *weights)
 {
-    if (bytes)
-        json_array_append_new(rows, json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)bytes));
+    return 8.0 * (double)weights->bytes / (double)weights->elements;
+}
+
+/* `weights`: those of the model in this block; NULL: none. */
+static void add_row(json_t *rows, const char *block, int64_t bytes, const struct weight_count *weights)
+{
+    json_t *row = bytes ? json_pack("{s:s, s:I}", "block", block, "bytes", (json_int_t)bytes) : NULL;
+    if (row && weights && weights->elements)
+        json_object_set_new(row, "bits_per_weight", json_real(bits_of(weights)));
+    json_array_append_new(rows, row);
 }
 
 struct plan {
@@ -43,17 +51,18 @@ struct plan {
 static json_t *blocks_json(const void *record)
 {
     const struct plan *plan = record;
+    const struct model *model = &plan->session->model;
     int64_t bytes[LIFE_COUNT], mapped;
     session_bytes(plan->session, bytes, &mapped);
     json_t *rows = json_array();
     for (int life = 0; life < LIFE_COUNT; life++)
-        add_row(rows, lifetime_name((enum lifetime)life), bytes[life]);
-    add_row(rows, "weights in mapped files", mapped);
-    add_row(rows, "context (estimate)", plan->costs.context);
-    add_row(rows, "kernels (estimate)", plan->costs.modules);
-    add_row(rows, "workspace of matmuls", plan->costs.workspace);
-    add_row(rows, "graphs (estimate)", plan->costs.graphs);
-    add_row(rows, "the process itself", plan->process_bytes);
+        add_row(rows, lifetime_name((enum lifetime)life), bytes[life], &model->weights_in[life]);
+    add_row(rows, "weights in mapped files", mapped, &model->weights_mapped);
+    add_row(rows, "context (estimate)", plan->costs.context, NULL);
+    add_row(rows, "kernels (estimate)", plan->costs.modules, NULL);
+    add_row(rows, "workspace of matmuls", plan->costs.workspace, NULL);
+    add_row(rows, "graphs (estimate)", plan->costs.graphs, NULL);
+    add_row(rows, "the process itself", plan->process_bytes, NULL);
     return rows;
 }
 
@@ -94,8 +103,12 @@ static enum status count_chat(struct chat **chat, const char *dir)
 static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, json_t *data,
                                char **json)
 {
-    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), parameters = s->model.parameters;
-    int64_t weights = mapped + bytes[LIFE_WEIGHTS] + bytes[LIFE_TRAINABLE];
+    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
+    struct weight_count weights = s->model.weights_mapped;
+    for (int life = 0; life < LIFE_COUNT; life++) {
+        weights.elements += s->model.weights_in[life].elements;
+        weights.bytes += s->model.weights_in[life].bytes;
+    }
     struct device_costs costs;
     session_costs(s, &costs);
     struct plan plan = {
@@ -106,8 +119,8 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
         .free_bytes = s->info.memory_free,
         .allocated_bytes = total - mapped,
         .mapped_bytes = mapped,
-        .parameters = parameters,
-        .bits_per_weight = 8.0 * (double)weights / (double)parameters,
+        .parameters = weights.elements,
+        .bits_per_weight = bits_of(&weights),
         .run = run,
         .recompute = recompute,
         .dtype = session_dtype(s),

@@ -19,12 +19,15 @@ static void print_plan(const json_t *plan)
     char text[32], count[32], room[96];
     size_t i;
     const json_t *row;
-    printf("%-26s %12s %18s\n", "block", "size", "bytes");
+    printf("%-26s %12s %18s %14s\n", "block", "size", "bytes", "bits a weight");
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
-        printf("%-26s %12s %18lld\n", json_string_value(json_object_get(row, "block")), cli_bytes(text, (double)bytes),
+        printf("%-26s %12s %18lld", json_string_value(json_object_get(row, "block")), cli_bytes(text, (double)bytes),
                (long long)bytes);
+        if (json_object_get(row, "bits_per_weight"))
+            printf(" %14.3f", json_real_value(json_object_get(row, "bits_per_weight")));
+        puts("");
     }
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
     printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);

@@ -187,15 +187,26 @@ static void report_unused(const struct model *m)
                     (long long)unused, m->family->model_type, example);
 }
 
+static void count_weight(struct model *m, const struct tensor *t)
+{
+    struct weight_count *in = t->in_file ? &m->weights_mapped : &m->weights_in[t->lifetime];
+    m->parameters += tensor_elements(t);
+    in->elements += tensor_elements(t);
+    in->bytes += tensor_bytes(t);
+}
+
 enum status model_attach(struct model *m, const struct device_info *device)
 {
     m->parameters = 0;
+    memset(m->weights_in, 0, sizeof m->weights_in);
+    m->weights_mapped = (struct weight_count){0};
     for (int64_t i = 0; i < m->store.count; i++) {
         struct tensor *t = m->store.tensor[i];
         if (!is_weight(t))
             continue;
-        m->parameters += lora_owns(t) ? 0 : tensor_elements(t);
         TRY(attach(m, t, device));
+        if (!lora_owns(t))
+            count_weight(m, t);
     }
     if (m->files)
         report_unused(m);

@@ -6,6 +6,11 @@
 #include "models/net.h"
 #include "tensor/engine.h"
 
+/* Weights of the model itself, without pairs of LoRA, and the bytes that they are stored in. */
+struct weight_count {
+    int64_t elements, bytes;
+};
+
 struct model {
     struct hf_config hf;
     const struct family *family;
@@ -16,7 +21,8 @@ struct model {
     const char *adapter_path; /* of its tensors */
     struct safetensors *adapter_files;
     struct store store;
-    int64_t parameters; /* set by model_attach: elements of all weights */
+    int64_t parameters;                                         /* set by model_attach: elements of all weights */
+    struct weight_count weights_in[LIFE_COUNT], weights_mapped; /* the same by where they lie, for the plan */
 };
 
 /* Reads config.json and, with `weights`, opens the safetensors files. `adapter` may be NULL, or a directory in PEFT's layout. */

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""hone plan for models of published dimensions, from config.json alone.
+
+    plan.py HONE ASSETS DATA
+
+The bytes of what is stored (weights, adapter, gradients, optimizer) are computed here again, from the shapes of the models as
+their authors publish them.
+"""
+import json
+import pathlib
+import time
+
+from case import HONE, Case, main
+
+T, RANK = 4096, 16
+LLAMA3 = dict(model_type="llama", vocab_size=128256, num_key_value_heads=8, max_position_embeddings=131072, rms_norm_eps=1e-5,
+              rope_theta=500000.0, rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                     original_max_position_embeddings=8192))
+MODELS = {
+    "Llama-3.1-8B": dict(LLAMA3, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32),
+    "Llama-3.1-70B": dict(LLAMA3, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64),
+    "Qwen3-32B": dict(model_type="qwen3", vocab_size=151936, hidden_size=5120, intermediate_size=25600, num_hidden_layers=64,
+                      num_attention_heads=64, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
+                      rms_norm_eps=1e-6, rope_theta=1000000.0, attention_bias=False, use_sliding_window=False),
+}
+PARAMETERS = {"Llama-3.1-8B": 8030261248, "Llama-3.1-70B": 70553706496, "Qwen3-32B": 32762123264}      # as published
+
+
+def shapes(c):
+    """The linear layers of one layer (out, in), and the number of its other weights."""
+    C, F = c["hidden_size"], c["intermediate_size"]
+    D = c.get("head_dim", C // c["num_attention_heads"])
+    q, kv = c["num_attention_heads"] * D, c["num_key_value_heads"] * D
+    linear = [(q, C), (kv, C), (kv, C), (C, q), (F, C), (F, C), (C, F)]
+    return linear, 2 * C + (2 * D if c["model_type"].startswith("qwen3") else 0)
+
+
+def stored(c):
+    """Elements of all weights, and of a LoRA adapter of all linear layers."""
+    linear, others = shapes(c)
+    layer = sum(o * i for o, i in linear) + others
+    ends = 2 * c["vocab_size"] * c["hidden_size"] + c["hidden_size"]
+    return c["num_hidden_layers"] * layer + ends, c["num_hidden_layers"] * sum(RANK * (o + i) for o, i in linear)
+
+
+class Plans(Case):
+    def plan(self, model, *args):
+        folder, config = self.dir / model, MODELS[model]
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(dict(config, dtype="bfloat16", tie_word_embeddings=False)))
+        times = []
+        for _ in range(3):
+            start = time.monotonic()
+            text = self.ok("plan", "--model", folder, "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", T,
+                           "--lora-r", RANK, "--json", *args)
+            times.append(time.monotonic() - start)
+        plan = json.loads(text)
+        blocks = {row["block"]: row for row in plan["table"]}
+        self.assertEqual(plan["peak_bytes"], sum(row["bytes"] for row in plan["table"]))
+        self.assertGreater(blocks["activations"]["bytes"], config["num_hidden_layers"] * T * config["hidden_size"] * 2)
+        slower = 10 if b"__asan_init" in pathlib.Path(HONE).read_bytes() else 1        # a build with sanitizers
+        print(f"{model} {' '.join(args)}: {min(times) * 1e3:.0f} ms, peak {plan['peak_bytes'] / 1e9:.1f} GB, "
+              f"{plan['bits_per_weight']:.3f} bits a weight")
+        self.assertLess(min(times), 0.3 * slower)       # 0.1 on an idle machine
+        return plan, blocks
+
+    def check_arrays(self, blocks, trained):
+        """Weights that are trained in bfloat16, their gradients, masters and AdamW's two moments in float32, and two counts."""
+        self.assertEqual(blocks["gradients"]["bytes"], 4 * trained)
+        self.assertEqual(blocks["trainable"]["bytes"], 2 * trained)
+        self.assertEqual(blocks["optimizer state"]["bytes"], 12 * trained + 256)
+
+    def test_lora_leaves_the_weights_in_their_files_and_adds_its_arrays(self):
+        for model, config in MODELS.items():
+            with self.subTest(model=model):
+                weights, adapter = stored(config)
+                plan, blocks = self.plan(model)
+                self.assertEqual(weights, PARAMETERS[model])
+                self.assertEqual((plan["parameters"], plan["bits_per_weight"]), (weights, 16))
+                self.assertEqual(blocks["weights in mapped files"]["bytes"], 2 * weights)
+                self.assertEqual(blocks["weights in mapped files"]["bits_per_weight"], 16)
+                self.assertNotIn("bits_per_weight", blocks["trainable"])
+                self.check_arrays(blocks, adapter)
+
+    def test_full_training_holds_the_weights_and_their_arrays(self):
+        for model, config in MODELS.items():
+            with self.subTest(model=model):
+                weights, _ = stored(config)
+                plan, blocks = self.plan(model, "--finetuning-type", "full")
+                self.assertEqual((plan["parameters"], blocks["trainable"]["bits_per_weight"]), (weights, 16))
+                self.assertNotIn("weights in mapped files", blocks)
+                self.check_arrays(blocks, weights)
+
+
+if __name__ == "__main__":
+    main(Plans, Plans)
