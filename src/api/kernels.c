@@ -52,7 +52,7 @@ static void add_card(struct wanted *w)
     device_close(device);
 }
 
-/* With dtype auto the device decides whether weights are float32 or bfloat16: both. */
+/* With dtype auto those of every type: the card decides between float32 and bfloat16, and its user may choose float16. */
 static enum status want(struct wanted *w, const struct hone_options *options)
 {
     const struct options *values = &options->values;
@@ -62,7 +62,8 @@ static enum status want(struct wanted *w, const struct hone_options *options)
     if (values->dtype != CHOICE_dtype_auto)
         return collect(&w->list, values, values->dtype);
     TRY(collect(&w->list, values, CHOICE_dtype_float32));
-    return collect(&w->list, values, CHOICE_dtype_bfloat16);
+    TRY(collect(&w->list, values, CHOICE_dtype_bfloat16));
+    return collect(&w->list, values, CHOICE_dtype_float16);
 }
 
 /* --- list --------------------------------------------------------------------------------------------------------------- */
