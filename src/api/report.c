@@ -225,19 +225,18 @@ static json_t *config_json(const struct model_config *config)
 
 static json_t *files_json(const struct model *m)
 {
-    int64_t bytes = 0, elements = 0, count[SAFETENSORS_DTYPES] = {0};
-    for (int64_t i = 0; i < safetensors_count(m->files); i++) {
-        const struct safetensors_tensor *t = safetensors_at(m->files, i);
-        bytes += t->bytes;
-        elements += t->bytes * 8 / safetensors_dtype_bits(t->dtype);
-        count[t->dtype]++;
-    }
+    int64_t bytes = 0, elements = 0;
     json_t *types = json_object();
-    for (int i = 0; i < SAFETENSORS_DTYPES; i++)
-        if (count[i])
-            json_object_set_new(types, safetensors_dtype_name((enum safetensors_dtype)i), json_integer((json_int_t)count[i]));
-    return json_pack("{s:I, s:I, s:I, s:o}", "tensors", (json_int_t)safetensors_count(m->files), "elements", (json_int_t)elements,
-                     "bytes", (json_int_t)bytes, "tensors_by_type", types);
+    for (int64_t i = 0; i < m->weights.count; i++) {
+        const struct stored *f = &m->weights.list[i];
+        for (int k = 0; k < WEIGHT_PARTS; k++)
+            bytes += f->part[k].bytes;
+        elements += shape_elements(f->rank, f->shape);
+        json_int_t count = json_integer_value(json_object_get(types, f->kind));
+        json_object_set_new(types, f->kind, json_integer(count + 1));
+    }
+    return json_pack("{s:I, s:I, s:I, s:o}", "tensors", (json_int_t)m->weights.count, "elements", (json_int_t)elements, "bytes",
+                     (json_int_t)bytes, "tensors_by_type", types);
 }
 
 static json_t *text_json(const struct chat *chat)

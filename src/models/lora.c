@@ -77,21 +77,28 @@ static bool is_target(const char *tensor, const char *target)
     return name_ends_with(tensor, name) || !strcmp(tensor, name + 1);
 }
 
+/* Adds the last part of a linear layer's name, from that of its weight: "q_proj". */
+static void add_linear(const struct model *m, const char *weight, char *text, size_t size)
+{
+    char last[NAME_SIZE];
+    if (!family_in_layer(m->family, weight) || !name_ends_with(weight, ".weight"))
+        return;
+    snprintf(last, sizeof last, "%.*s", (int)(strlen(weight) - strlen(".weight")), weight);
+    const char *dot = strrchr(last, '.');
+    size_t used = strlen(text);
+    if (dot && !strstr(text, dot + 1))
+        snprintf(text + used, size - used, "%s%s", used ? ", " : "", dot + 1);
+}
+
 /* The last parts of the names of linear layers, each once: "q_proj, k_proj, ...". */
 static void list_linear(const struct model *m, char *text, size_t size)
 {
     *text = 0;
-    for (int64_t i = 0; i < m->store.count; i++) {
-        const struct tensor *t = m->store.tensor[i];
-        char last[NAME_SIZE];
-        if (t->rank != 2 || !family_in_layer(m->family, t->name) || !name_ends_with(t->name, ".weight") || lora_owns(t))
-            continue;
-        snprintf(last, sizeof last, "%.*s", (int)(strlen(t->name) - strlen(".weight")), t->name);
-        const char *dot = strrchr(last, '.');
-        size_t used = strlen(text);
-        if (dot && !strstr(text, dot + 1))
-            snprintf(text + used, size - used, "%s%s", used ? ", " : "", dot + 1);
-    }
+    for (int64_t i = 0; i < m->store.count; i++)
+        if (m->store.tensor[i]->rank == 2 && !lora_owns(m->store.tensor[i]))
+            add_linear(m, m->store.tensor[i]->name, text, size);
+    for (int64_t i = 0; i < m->weights.parted_count; i++)
+        add_linear(m, m->weights.parted[i].name, text, size);
 }
 
 enum status lora_check(const struct model *m, const struct adapter_config *config)

@@ -7,17 +7,13 @@
 #include "base/log.h"
 #include "base/name.h"
 #include "models/lora.h"
+#include "models/weights_safetensors.h"
 
+/* The names of config.json for types of weights. */
 static const struct {
-    enum safetensors_dtype in_file;
     enum dtype dtype;
-    const char *name; /* in config.json */
-} types[] = {
-    {SAFETENSORS_F32, DTYPE_F32, "float32"},
-    {SAFETENSORS_BF16, DTYPE_BF16, "bfloat16"},
-    {SAFETENSORS_F16, DTYPE_F16, "float16"},
-    {SAFETENSORS_F64, DTYPE_F64, "float64"},
-};
+    const char *name;
+} types[] = {{DTYPE_F32, "float32"}, {DTYPE_BF16, "bfloat16"}, {DTYPE_F16, "float16"}, {DTYPE_F64, "float64"}};
 enum { TYPES = sizeof types / sizeof types[0] };
 
 static enum status open_adapter(struct model *m, const char *dir, bool weights)
@@ -25,7 +21,16 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     TRY(adapter_config_open(&m->adapter, dir));
     m->adapted = true;
     m->adapter_path = file_join(&m->adapter.arena, dir, "adapter_model.safetensors");
-    return !m->adapter_path ? ERR_MEMORY : weights ? safetensors_open(&m->adapter_files, m->adapter_path) : OK;
+    if (!m->adapter_path || !weights)
+        return m->adapter_path ? OK : ERR_MEMORY;
+    TRY(safetensors_open(&m->adapter_files, m->adapter_path));
+    return weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path);
+}
+
+static enum status open_weights(struct model *m, const char *dir)
+{
+    TRY(safetensors_open(&m->files, dir));
+    return weights_list_files(&m->weights, m->files);
 }
 
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
@@ -35,8 +40,10 @@ enum status model_open(struct model *m, const char *dir, const char *adapter, bo
     enum status status = family_read(&m->family, &m->config, &m->hf);
     if (status == OK && m->hf.quantization)
         status = fail(ERR_UNSUPPORTED, "%s: weights quantised by \"%s\" are not supported", m->hf.path, m->hf.quantization);
+    if (status == OK)
+        status = weights_init(&m->weights);
     if (status == OK && weights)
-        status = safetensors_open(&m->files, dir);
+        status = open_weights(m, dir);
     if (status == OK && adapter)
         status = open_adapter(m, adapter, weights);
     if (status == OK)
@@ -49,6 +56,7 @@ enum status model_open(struct model *m, const char *dir, const char *adapter, bo
 void model_close(struct model *m)
 {
     store_free(&m->store);
+    weights_free(&m->weights);
     safetensors_close(m->files);
     safetensors_close(m->adapter_files);
     if (m->adapted)
@@ -57,15 +65,12 @@ void model_close(struct model *m)
     *m = (struct model){0};
 }
 
-static enum status file_dtype(const struct model *m, const struct safetensors_tensor *t, enum dtype *dtype)
+static enum status stored_dtype(const struct model *m, const struct stored *f, enum dtype *dtype)
 {
-    for (int i = 0; i < TYPES; i++)
-        if (types[i].in_file == t->dtype) {
-            *dtype = types[i].dtype;
-            return OK;
-        }
-    return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not a plain weight", m->hf.path, t->name,
-                safetensors_dtype_name(t->dtype));
+    *dtype = (enum dtype)f->dtype;
+    return f->dtype >= 0
+               ? OK
+               : fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not a plain weight", m->hf.path, f->name, f->kind);
 }
 
 enum status model_dtype(const struct model *m, enum dtype *dtype)
@@ -73,9 +78,9 @@ enum status model_dtype(const struct model *m, enum dtype *dtype)
     const char *name = m->hf.dtype ? m->hf.dtype : "float32";
     char embedded[NAME_SIZE];
     name_fill(embedded, m->family->embedding, 0, 0, ".weight");
-    const struct safetensors_tensor *embedding = m->files ? safetensors_find(m->files, embedded) : NULL;
-    if (embedding) /* the type of most weights, whatever small buffers have */
-        return file_dtype(m, embedding, dtype);
+    const struct stored *embedding = weights_find(&m->weights, embedded);
+    if (embedding && embedding->type == WEIGHT_DENSE) /* the type of most weights, whatever small buffers have */
+        return stored_dtype(m, embedding, dtype);
     for (int i = 0; i < TYPES; i++)
         if (!strcmp(types[i].name, name)) {
             *dtype = types[i].dtype;
@@ -91,20 +96,13 @@ static bool is_frequencies(const struct tensor *t)
 
 static bool is_weight(const struct tensor *t)
 {
-    return (t->lifetime == LIFE_WEIGHTS || t->lifetime == LIFE_TRAINABLE) && !t->assembled && !is_frequencies(t);
+    return (t->lifetime == LIFE_WEIGHTS || t->lifetime == LIFE_TRAINABLE) && !t->assembled && !is_frequencies(t) &&
+           !weights_is_part(t);
 }
 
-static const struct safetensors_tensor *in_adapter(const struct model *m, const struct tensor *t)
+const struct stored *model_source(const struct model *m, const struct tensor *t)
 {
-    char name[256];
-    snprintf(name, sizeof name, ADAPTER_PREFIX "%s", t->name);
-    return m->adapter_files ? safetensors_find(m->adapter_files, name) : NULL;
-}
-
-const struct safetensors_tensor *model_source(const struct model *m, const struct tensor *t)
-{
-    const struct safetensors_tensor *f = in_adapter(m, t);
-    return f || lora_owns(t) || !m->files ? f : safetensors_find(m->files, t->name);
+    return weights_find(&m->weights, t->name);
 }
 
 static const char *shape_text(char text[static 96], int rank, const int64_t *shape)
@@ -116,56 +114,111 @@ static const char *shape_text(char text[static 96], int rank, const int64_t *sha
     return text;
 }
 
-static enum status check_shape(const struct model *m, const struct tensor *t, const struct safetensors_tensor *f)
+static enum status check_shape(const struct model *m, const struct stored *f, int rank, const int64_t *shape)
 {
-    bool same = t->rank == f->rank;
-    for (int i = 0; same && i < t->rank; i++)
-        same = t->shape[i] == f->shape[i];
     char is[96], want[96];
-    if (same)
+    if (f->rank == rank && !memcmp(f->shape, shape, (size_t)rank * sizeof *shape))
         return OK;
     shape_text(is, f->rank, f->shape);
-    shape_text(want, t->rank, t->shape);
-    if (f == in_adapter(m, t))
-        return fail(ERR_FORMAT, "%s: tensor %s has shape %s, %s asks for %s: was the adapter made for another model?",
+    shape_text(want, rank, shape);
+    if (f->adapter)
+        return fail(ERR_FORMAT,
+                    "%s: tensor " ADAPTER_PREFIX "%s has shape %s, %s asks for %s: was the adapter made for another model?",
                     m->adapter_path, f->name, is, m->hf.path, want);
-    return fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, t->name, is, want);
+    return fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, f->name, is, want);
 }
 
-static enum status attach(struct model *m, struct tensor *t, const struct device_info *device)
+static enum status missing(const struct model *m, const char *name)
+{
+    return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, name, m->family->model_type);
+}
+
+static enum status place_dense(struct model *m, struct tensor *t, const struct device_info *device)
 {
     enum dtype dtype;
     bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
-    if (!m->files) {
+    if (!m->weights.listed) {
         TRY(model_dtype(m, &dtype));
         t->in_file = in_place && dtype == t->dtype;
         return OK;
     }
-    const struct safetensors_tensor *f = model_source(m, t);
+    const struct stored *f = model_source(m, t);
     if (!f && lora_owns(t))
         return m->adapter_files
                    ? fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
                           m->adapter_path, t->name)
                    : OK;
     if (!f)
-        return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, t->name,
-                    m->family->model_type);
-    TRY(check_shape(m, t, f));
-    TRY(file_dtype(m, f, &dtype));
-    t->in_file = in_place && f != in_adapter(m, t) && dtype == t->dtype && (uintptr_t)f->data % (uintptr_t)dtype_size(dtype) == 0;
-    t->mapped = t->in_file ? f->data : NULL;
+        return missing(m, t->name);
+    TRY(check_shape(m, f, t->rank, t->shape));
+    TRY(stored_dtype(m, f, &dtype));
+    t->in_file = in_place && f->in_place && dtype == t->dtype && (uintptr_t)f->part[0].data % (uintptr_t)dtype_size(dtype) == 0;
+    t->mapped = t->in_file ? f->part[0].data : NULL;
     return OK;
+}
+
+static enum status place_parted(struct model *m, const struct parted *p, const struct device_info *device)
+{
+    enum dtype dtype;
+    const struct stored *f = weights_find(&m->weights, p->name);
+    if (m->weights.listed) {
+        if (!f)
+            return missing(m, p->name);
+        TRY(check_shape(m, f, 2, (int64_t[]){p->rows, p->columns}));
+        if (f->type == WEIGHT_DENSE)
+            TRY(stored_dtype(m, f, &dtype));
+    }
+    weights_place(p, f, device->host_memory);
+    return OK;
+}
+
+/* Counts a tensor of a weight, which has so many elements in it. */
+static void count_weight(struct model *m, const struct tensor *t, int64_t elements)
+{
+    struct weight_count *in = t->in_file ? &m->weights_mapped : &m->weights_in[t->lifetime];
+    m->parameters += elements;
+    in->elements += elements;
+    in->bytes += tensor_bytes(t);
+}
+
+enum status model_place(struct model *m, const struct device_info *device)
+{
+    m->parameters = 0;
+    memset(m->weights_in, 0, sizeof m->weights_in);
+    m->weights_mapped = (struct weight_count){0};
+    for (int64_t i = 0; i < m->store.count; i++) {
+        struct tensor *t = m->store.tensor[i];
+        if (!is_weight(t))
+            continue;
+        TRY(place_dense(m, t, device));
+        if (!lora_owns(t))
+            count_weight(m, t, tensor_elements(t));
+    }
+    for (int64_t i = 0; i < m->weights.parted_count; i++) {
+        const struct parted *p = &m->weights.parted[i];
+        TRY(place_parted(m, p, device));
+        for (int k = 0; k < weight_parts(p->type); k++)
+            if (i == 0 || !weight_types[p->type]->part[k].shared)
+                count_weight(m, p->part[k], k == 0 ? p->rows * p->columns : 0);
+    }
+    return OK;
+}
+
+/* Whether a program uses this weight, dense or in parts. */
+static bool is_used(const struct model *m, const char *name)
+{
+    return store_find(&m->store, name) || map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
 }
 
 /* An adapter without one of its parts would be another adapter. */
 static enum status check_adapter(const struct model *m)
 {
-    size_t prefix = strlen(ADAPTER_PREFIX);
-    for (int64_t i = 0; m->adapter_files && i < safetensors_count(m->adapter_files); i++) {
-        const char *name = safetensors_at(m->adapter_files, i)->name;
-        if (strncmp(name, ADAPTER_PREFIX, prefix) != 0 || !store_find(&m->store, name + prefix))
-            return fail(ERR_FORMAT, "%s: tensor %s matches no module of %s: was the adapter made for another model?",
-                        m->adapter_path, name, m->hf.path);
+    for (int64_t i = 0; i < m->weights.count; i++) {
+        const struct stored *f = &m->weights.list[i];
+        if (f->adapter && !is_used(m, f->name))
+            return fail(ERR_FORMAT,
+                        "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
+                        m->adapter_path, f->name, m->hf.path);
     }
     return OK;
 }
@@ -175,9 +228,10 @@ static void report_unused(const struct model *m)
 {
     int64_t unused = 0;
     const char *example = NULL;
-    for (int64_t i = 0; i < safetensors_count(m->files); i++) {
-        const char *name = safetensors_at(m->files, i)->name;
-        if (store_find(&m->store, name) || strstr(name, "rotary_emb.inv_freq") || family_repeats(m->family, &m->config, name))
+    for (int64_t i = 0; i < m->weights.count; i++) {
+        const char *name = m->weights.list[i].name;
+        if (m->weights.list[i].adapter || is_used(m, name) || strstr(name, "rotary_emb.inv_freq") ||
+            family_repeats(m->family, &m->config, name))
             continue;
         unused++;
         example = name;
@@ -187,29 +241,10 @@ static void report_unused(const struct model *m)
                     (long long)unused, m->family->model_type, example);
 }
 
-static void count_weight(struct model *m, const struct tensor *t)
-{
-    struct weight_count *in = t->in_file ? &m->weights_mapped : &m->weights_in[t->lifetime];
-    m->parameters += tensor_elements(t);
-    in->elements += tensor_elements(t);
-    in->bytes += tensor_bytes(t);
-}
-
 enum status model_attach(struct model *m, const struct device_info *device)
 {
-    m->parameters = 0;
-    memset(m->weights_in, 0, sizeof m->weights_in);
-    m->weights_mapped = (struct weight_count){0};
-    for (int64_t i = 0; i < m->store.count; i++) {
-        struct tensor *t = m->store.tensor[i];
-        if (!is_weight(t))
-            continue;
-        TRY(attach(m, t, device));
-        if (!lora_owns(t))
-            count_weight(m, t);
-    }
-    if (m->files)
-        report_unused(m);
+    TRY(model_place(m, device));
+    report_unused(m);
     return check_adapter(m);
 }
 
@@ -224,21 +259,29 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
     return status;
 }
 
+static enum status upload_dense(struct engine *e, const struct tensor *t, const struct stored *f)
+{
+    enum dtype dtype = (enum dtype)f->dtype;
+    TRY(engine_upload(e, t, f->part[0].data, dtype));
+    if (t->master)
+        TRY(engine_upload(e, t->master, f->part[0].data, dtype));
+    weights_drop(f);
+    return OK;
+}
+
 enum status model_upload(struct model *m, struct engine *e)
 {
     for (int64_t i = 0; i < m->store.count; i++) {
         struct tensor *t = m->store.tensor[i];
         if (is_frequencies(t))
             TRY(upload_frequencies(m, e, t));
-        const struct safetensors_tensor *f = is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
-        if (!f)
-            continue;
-        enum dtype dtype;
-        TRY(file_dtype(m, f, &dtype));
-        TRY(engine_upload(e, t, f->data, dtype));
-        if (t->master)
-            TRY(engine_upload(e, t->master, f->data, dtype));
-        file_map_drop(f->map, f->offset, f->bytes);
+        const struct stored *f = is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
+        if (f)
+            TRY(upload_dense(e, t, f));
+    }
+    for (int64_t i = 0; i < m->weights.parted_count; i++) {
+        const struct parted *p = &m->weights.parted[i];
+        TRY(weights_upload(p, weights_find(&m->weights, p->name), e));
     }
     return OK;
 }

@@ -4,7 +4,6 @@
 
 #include "format/safetensors.h"
 #include "models/net.h"
-#include "tensor/engine.h"
 
 /* Weights of the model itself, without pairs of LoRA, and the bytes that they are stored in. */
 struct weight_count {
@@ -16,6 +15,7 @@ struct model {
     const struct family *family;
     struct model_config config;
     struct safetensors *files; /* NULL: opened for planning, without weights */
+    struct weights weights;    /* of the files, and of the adapter's */
     bool adapted;              /* by the adapter below */
     struct adapter_config adapter;
     const char *adapter_path; /* of its tensors */
@@ -33,10 +33,12 @@ void model_close(struct model *m);
 enum status model_dtype(const struct model *m, enum dtype *dtype);
 
 /* Where a tensor's numbers come from: the adapter's file, the model's, or NULL for a new pair of LoRA. */
-const struct safetensors_tensor *model_source(const struct model *m, const struct tensor *t);
+const struct stored *model_source(const struct model *m, const struct tensor *t);
 
-/* After all programs are built: finds every weight in the files, checks its shape, and leaves it mapped if it can be used in
- * place. Weights that no program uses are reported; in an adapter's file they are an error. */
+/* Finds every weight of the programs so far in the files, checks its shape, and leaves it mapped if it can be used in place. */
+enum status model_place(struct model *m, const struct device_info *device);
+
+/* The same after all programs are built: weights that no program uses are reported; in an adapter's file they are an error. */
 enum status model_attach(struct model *m, const struct device_info *device);
 
 /* After engine_prepare: fills the weights that do not stay in their files, trained ones and their masters too. */

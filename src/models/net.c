@@ -58,10 +58,32 @@ static struct value *part_of(struct net *n, const char *module, const char *part
     return net_weight(n, name_fill(name, module, 0, 0, part), trained, columns ? 2 : 1, rows, columns);
 }
 
+/* The weight of an embedding or a linear layer, in the type that it is stored in. */
+static struct value *matrix_of(struct net *n, const char *module, bool linear, int64_t rows, int64_t columns)
+{
+    char name[NAME_SIZE];
+    const struct parted *parted;
+    struct value *part[WEIGHT_PARTS] = {0};
+    int type = weights_type(n->weights, name_fill(name, module, 0, 0, ".weight"), linear);
+    if (type == WEIGHT_DENSE)
+        return net_weight(n, name, trains_all(n), 2, rows, columns);
+    enum weight_id id = (enum weight_id)type;
+    if (trains_all(n))
+        return program_fail(&n->program,
+                            fail(ERR_UNSUPPORTED, "%s is stored as %s, which cannot be trained: use --finetuning-type lora", name,
+                                 weight_types[id]->name));
+    enum status status = weights_parted(n->weights, n->store, name, id, rows, columns, &parted);
+    if (status != OK)
+        return program_fail(&n->program, status);
+    for (int i = 0; i < weight_parts(id); i++)
+        part[i] = program_tensor(&n->program, parted->part[i]);
+    return weight_value(&n->program, id, part, rows, columns);
+}
+
 /* The weight (V, C) of the embedding, or of the head. */
 static struct value *vocabulary_weight(struct net *n, const char *module)
 {
-    return part_of(n, module, ".weight", trains_all(n), n->config->vocabulary, n->config->channels);
+    return matrix_of(n, module, false, n->config->vocabulary, n->config->channels);
 }
 
 struct value *net_embedding(struct net *n)
@@ -99,7 +121,7 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
     if (!x)
         return NULL;
     module_name(n, module, name, layer);
-    struct value *w = part_of(n, module, ".weight", trains_all(n), size, x->shape[1]);
+    struct value *w = matrix_of(n, module, true, size, x->shape[1]);
     struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), size, 0) : NULL;
     bool adapted = n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head);
     return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
@@ -242,10 +264,15 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     return program_gradient(p, &x, &dx, 1);
 }
 
-enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
-                      const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S)
+enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
+                      const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
+                      int64_t T, int64_t R, int64_t S)
 {
-    *n = (struct net){.store = store, .family = family, .config = config, .tuning = tuning, .T = T, .R = R, .S = S, .goal = goal};
+    *n = (struct net){.store = store, .weights = weights, .family = family, .config = config, .tuning = tuning};
+    n->goal = goal;
+    n->T = T;
+    n->R = R;
+    n->S = S;
     struct program *p = &n->program;
     program_init(p, ops_table, run);
     p->tf32 = tuning->tf32;

@@ -9,6 +9,7 @@
 
 #include "format/adapter.h"
 #include "models/family.h"
+#include "models/weights.h"
 #include "ops/loss.h"
 
 /* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits. */
@@ -27,6 +28,7 @@ struct tuning {
 struct net {
     struct program program;
     struct store *store;
+    struct weights *weights;
     const struct family *family;
     const struct model_config *config;
     const struct tuning *tuning;
@@ -50,8 +52,9 @@ struct net {
 };
 
 /* Builds the whole program. From then on until net_free the net must not move. */
-enum status net_build(struct net *n, struct store *store, const struct family *family, const struct model_config *config,
-                      const struct tuning *tuning, enum run_type run, enum net_goal goal, int64_t T, int64_t R, int64_t S);
+enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
+                      const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
+                      int64_t T, int64_t R, int64_t S);
 void net_free(struct net *n);
 
 /* What families use. A module's name is relative to its layer ("self_attn.q_proj"), or whole with NET_NO_LAYER. */

@@ -55,10 +55,12 @@ struct weight_type {
     int64_t block; /* elements that are stored together; a row is whole blocks */
     struct weight_part part[WEIGHT_PARTS];
     void (*expand)(const void *const *parts, int64_t elements, float *w); /* on the host */
-    struct kernel kernel;                                                 /* the same on a device, in the run's type */
-    const struct kernel (*fused)[2];                                      /* by product, flat and tall; NULL: none */
-    void (*fill)(const char *part, int32_t *to, int64_t count);           /* of examples: words of a valid weight */
-    double (*adjust)(const char *part, int64_t index, double random);     /* the same for numbers; NULL: there are none */
+    /* The other way round, into zeroed parts; NULL: it cannot. */
+    enum status (*quantise)(const void *w, enum dtype dtype, int64_t elements, void *const *parts);
+    struct kernel kernel;                                             /* the same on a device, in the run's type */
+    const struct kernel (*fused)[2];                                  /* by product, flat and tall; NULL: none */
+    void (*fill)(const char *part, int32_t *to, int64_t count);       /* of examples: words of a valid weight */
+    double (*adjust)(const char *part, int64_t index, double random); /* the same for numbers; NULL: there are none */
 };
 
 #ifdef REAL_DOUBLE

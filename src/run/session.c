@@ -54,7 +54,7 @@ void session_close(struct session *s)
 
 static enum status build(struct session *s, struct net *n, enum net_goal goal, int64_t T, int64_t R, int64_t S)
 {
-    return net_build(n, &s->model.store, s->model.family, &s->model.config, &s->tuning, s->run, goal, T, R, S);
+    return net_build(n, &s->model.store, &s->model.weights, s->model.family, &s->model.config, &s->tuning, s->run, goal, T, R, S);
 }
 
 /* Nets are numbered as the engine does. */

@@ -62,8 +62,8 @@ static enum status count_commands(const struct session *s, const struct net *lik
     struct lowering lowering;
     struct net net;
     config.layers = layers;
-    TRY(net_build(&net, (struct store *)&s->model.store, s->model.family, &config, &s->tuning, s->run, like->goal, like->T,
-                  like->R, like->S));
+    TRY(net_build(&net, like->store, like->weights, s->model.family, &config, &s->tuning, s->run, like->goal, like->T, like->R,
+                  like->S));
     enum status status = lower_program(&lowering, &net.program, s->device);
     if (status == OK) {
         *commands = lowering.count;

@@ -38,35 +38,32 @@ static enum status largest_step(struct trainer *t, int64_t *max_tokens)
 }
 
 /* The bytes of weights, gradients and the optimizer. Their tensors exist once a program was added. */
-static enum status fixed_bytes(const struct trainer *t, int64_t *bytes)
+static int64_t fixed_bytes(const struct trainer *t)
 {
     const struct session *s = &t->session;
-    const enum dtype *types = run_types[s->run];
-    enum dtype in_files;
-    *bytes = 0;
-    TRY(model_dtype(&s->model, &in_files));
-    bool in_place = s->info.host_memory && in_files == types[ROLE_WEIGHT];
+    int64_t bytes = 0;
     int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
         if (tensor->lifetime == LIFE_WEIGHTS)
-            *bytes += in_place ? 0 : tensor_bytes(tensor);
+            bytes += tensor->in_file ? 0 : tensor_bytes(tensor);
         else
-            *bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) : 0);
+            bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) : 0);
     }
-    return OK;
+    return bytes;
 }
 
 /* Adds the largest program of this size, in place of one that did not fit. */
 static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
 {
     struct session *s = &t->session;
-    int64_t *largest = &t->micro.program[0][0], total;
+    int64_t *largest = &t->micro.program[0][0];
     if (s->net_count)
         session_drop(s);
     s->tuning.recompute = recompute;
     TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
-    TRY(fixed_bytes(t, &total));
+    TRY(model_place(&s->model, &s->info));
+    int64_t total = fixed_bytes(t);
     *fit = true;
     for (int life = 0; life < LIFE_COUNT; life++) {
         total += s->engine.programs[*largest].bytes[life];

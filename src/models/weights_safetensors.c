@@ -1,0 +1,50 @@
+/* Listing the tensors of safetensors files. */
+#include "models/weights_safetensors.h"
+
+#include <string.h>
+
+#include "format/adapter.h"
+
+static const int dtypes[SAFETENSORS_DTYPES] = {
+    [SAFETENSORS_F32] = 1 + DTYPE_F32,
+    [SAFETENSORS_BF16] = 1 + DTYPE_BF16,
+    [SAFETENSORS_F16] = 1 + DTYPE_F16,
+    [SAFETENSORS_F64] = 1 + DTYPE_F64,
+};
+
+static enum status add(struct weights *w, const struct safetensors_tensor *t, const char *name, bool adapter)
+{
+    struct stored stored = {.name = name,
+                            .kind = safetensors_dtype_name(t->dtype),
+                            .rank = t->rank,
+                            .type = WEIGHT_DENSE,
+                            .dtype = dtypes[t->dtype] - 1,
+                            .part = {{t->data, t->bytes, t->map, t->offset}},
+                            .in_place = !adapter,
+                            .adapter = adapter};
+    memcpy(stored.shape, t->shape, sizeof stored.shape);
+    return weights_add(w, &stored);
+}
+
+enum status weights_list_files(struct weights *w, const struct safetensors *files)
+{
+    for (int64_t i = 0; i < safetensors_count(files); i++) {
+        const struct safetensors_tensor *t = safetensors_at(files, i);
+        TRY(add(w, t, t->name, false));
+    }
+    w->listed = true;
+    return OK;
+}
+
+enum status weights_list_adapter(struct weights *w, const struct safetensors *files, const char *path)
+{
+    size_t prefix = strlen(ADAPTER_PREFIX);
+    for (int64_t i = 0; i < safetensors_count(files); i++) {
+        const struct safetensors_tensor *t = safetensors_at(files, i);
+        if (strncmp(t->name, ADAPTER_PREFIX, prefix) != 0)
+            return fail(ERR_FORMAT, "%s: tensor %s is not one of an adapter, whose names begin with " ADAPTER_PREFIX, path,
+                        t->name);
+        TRY(add(w, t, t->name + prefix, true));
+    }
+    return OK;
+}

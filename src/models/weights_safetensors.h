@@ -1,0 +1,12 @@
+/* Weights in safetensors: as they are, or quantised by bitsandbytes. */
+#ifndef MODELS_WEIGHTS_SAFETENSORS_H
+#define MODELS_WEIGHTS_SAFETENSORS_H
+
+#include "format/safetensors.h"
+#include "models/weights.h"
+
+/* Lists all tensors of files, which must live as long as the list. Those of an adapter must begin with ADAPTER_PREFIX. */
+enum status weights_list_files(struct weights *w, const struct safetensors *files);
+enum status weights_list_adapter(struct weights *w, const struct safetensors *files, const char *path);
+
+#endif
