@@ -5,7 +5,8 @@
     pages.py --self-test    shows on bad pages that each rule can fail
 
 The rules: a line of prose has at most 100 columns (tables, code and single long words may have more); the field's own words are
-used; links lead to files that exist, and so do paths in `code`; every contract test has its row in docs/contracts.md.
+used; links lead to files that exist, and so do paths in `code`; every contract test has its row in docs/contracts.md, and every
+model family its row in docs/families.md.
 """
 import pathlib
 import re
@@ -39,6 +40,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]*)`")
 PATH = re.compile(r"(?:src|tests|tools|docs|include|examples|bench|cmake)/[\w./*-]+")
 CONTRACTS = re.compile(r"contracts\(\s*\w+\s+([\w\s-]+)\)")
+FAMILY = re.compile(r"(?m)^FAMILY\((\w+)\)")
 
 
 def prose(text):
@@ -95,6 +97,10 @@ def check_contracts(cmake, page):
     return [f"docs/contracts.md: no row for contract-{name}" for name in names if f"`{name}`" not in page]
 
 
+def check_families(table, page):
+    return [f"docs/families.md: no row for {name}" for name in FAMILY.findall(table) if f"| `{name}` |" not in page]
+
+
 def check_all(root):
     def exists(path):
         return any(root.glob(path)) if "*" in path else (root / path).exists()
@@ -104,6 +110,7 @@ def check_all(root):
         for number, line in source(file):
             found += check_words(file.relative_to(root).as_posix(), number, line)
     found += check_contracts((root / "tests/CMakeLists.txt").read_text(), (root / "docs/contracts.md").read_text())
+    found += check_families((root / "src/models/models.def").read_text(), (root / "docs/families.md").read_text())
     if not pages:
         found.append(f"{root}: no pages")
     return found, len(pages)
@@ -123,6 +130,8 @@ def self_test():
     wrong += [f"found: {text}" for text in good if check("docs/page.md", text, exists)]
     if not check_contracts("contracts(a\n    b-c d-e)", "| `b-c` |") or check_contracts("contracts(a b-c)", "| `b-c` |"):
         wrong.append("contracts")
+    if not check_families("FAMILY(a)\nFAMILY(b)", "| `a` |") or check_families("FAMILY(a)", "| `a` |"):
+        wrong.append("families")
     return wrong
 
 

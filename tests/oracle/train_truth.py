@@ -11,11 +11,12 @@ with the log-softmax alone in float64: its bias in float32 at V = 49,152 is ten 
 The cached folder holds truth.json, gradients.safetensors (float64 for LoRA, rounded to float32 for all weights: 3e-8), and for
 LoRA the adapter that training starts from and float32.safetensors, PyTorch's own gradients.
 """
-import contextlib
 import importlib.metadata
+import inspect
 import json
 import os
 
+import float64
 import numpy as np
 import oracle
 
@@ -75,25 +76,6 @@ def trained(net):
     return {name.replace(".default.", "."): tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
 
 
-@contextlib.contextmanager
-def float64_throughout():
-    """Norms and softmax in the type of their input."""
-    from transformers.models.llama import modeling_llama as llama
-
-    def norm(self, x):
-        return self.weight * (x * (x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon).rsqrt())
-
-    def attention(module, query, key, value, attention_mask, scaling, **_):
-        key, value = (llama.repeat_kv(x, module.num_key_value_groups) for x in (key, value))
-        scores = query @ key.transpose(2, 3) * scaling + attention_mask
-        return (scores.softmax(-1) @ value).transpose(1, 2).contiguous(), None
-
-    before = llama.LlamaRMSNorm.forward, llama.eager_attention_forward
-    llama.LlamaRMSNorm.forward, llama.eager_attention_forward = norm, attention
-    yield
-    llama.LlamaRMSNorm.forward, llama.eager_attention_forward = before
-
-
 def gradients(net, chats, exact_loss=False):
     net.zero_grad(set_to_none=True)
     backward(net, chats, exact_loss)
@@ -145,7 +127,7 @@ def make(folder, model, inputs):
         adapter = os.path.join(folder, "adapter")
         make_adapter(adapter, model)
 
-    with float64_throughout():
+    with float64.throughout():
         exact = gradients(load(model, adapter).double(), chats[:CHATS])
     net = load(model, adapter)
     near = gradients(net, chats[:CHATS], exact_loss=True)
@@ -168,7 +150,7 @@ def make(folder, model, inputs):
 def truth(cache, model, data, method):
     """The cached folder, what its truth.json holds, and the rows."""
     lines = read_train(data, CHATS * STEPS[method], LONGEST[os.path.basename(model)])
-    inputs = {"method": method, "lines": lines, "peft": importlib.metadata.version("peft")}
+    inputs = {"method": method, "lines": lines, "peft": importlib.metadata.version("peft"), "float64": inspect.getsource(float64)}
     folder, figures = oracle.cached(cache, "train-" + method, model, inputs, make,
                                     lambda folder: (folder, oracle.read_truth(folder)))
     return folder, figures, lines
