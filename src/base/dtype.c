@@ -19,27 +19,6 @@ const char *dtype_name(enum dtype dtype)
     return types[dtype].name;
 }
 
-/* A multiplication shifts the exponent, so that subnormal numbers come out right without a loop. */
-float f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;
-    if ((h & 0x7c00) == 0x7c00) {
-        magnitude |= 0x7f800000u;
-        magnitude |= sign;
-        float special;
-        memcpy(&special, &magnitude, sizeof special);
-        return special;
-    }
-    float f;
-    memcpy(&f, &magnitude, sizeof f);
-    f *= 0x1p112f;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    bits |= sign;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 /* Below 2^-14 an addition rounds to a multiple of 2^-24, the smallest subnormal. */
 uint16_t f16_from_f32(float f)
 {

@@ -34,8 +34,20 @@ static inline uint16_t bf16_from_f32(float f)
     return (uint16_t)(((bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : rounded) >> 16);
 }
 
-float f16_to_f32(uint16_t h);
-uint16_t f16_from_f32(float f); /* the same rounding; beyond 65504 it is infinity */
+/* A multiplication shifts the exponent, so that subnormal numbers come out right without a loop. */
+static inline float f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13, bits;
+    float f;
+    memcpy(&f, &magnitude, sizeof f);
+    f *= 0x1p112f;
+    memcpy(&bits, &f, sizeof bits);
+    bits = sign | ((h & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000u : bits);
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+uint16_t f16_from_f32(float f); /* rounds as bf16_from_f32; beyond 65504 it is infinity */
 
 /* Converts `count` elements between floating types. Returns 0 if there is no such conversion, else 1. */
 int dtype_convert(void *to, enum dtype to_type, const void *from, enum dtype from_type, int64_t count);

@@ -96,7 +96,7 @@ static const struct op_example examples[] = {
     {.build = build_stored,
      .fill = fill,
      .adjust = example_adjust_weight,
-     .axes = {{"T", {1, 33}}, {"C", {64, 192}}, {"V", {1, 7, 512}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"T", {1, 33}}, {"C", {64, 192}}, {"V", {1, 7, 512}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {0},
 };
 

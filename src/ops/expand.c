@@ -30,7 +30,11 @@ static const struct op_example examples[] = {
     {.build = build,
      .fill = example_fill_weight,
      .adjust = example_adjust_weight,
-     .axes = {{"out", {1, 5, 67, 512}}, {"in", {64, 192, 320, 1024}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"out", {1, 5, 67, 512}}, {"in", {64, 192, 320, 1024}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
+    {.build = build,
+     .fill = example_fill_weight,
+     .adjust = example_adjust_weight,
+     .axes = {{"out", {1, 67}}, {"in", {256, 1024}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
     {0},
 };
 

@@ -84,7 +84,7 @@ static struct value *build_stored_bias(struct program *p, const int64_t *d)
         {                                                                                                                        \
             "type",                                                                                                              \
             {                                                                                                                    \
-                UPTO(WEIGHT_COUNT)                                                                                               \
+                UPTO(WEIGHT_SAMPLES)                                                                                             \
             }                                                                                                                    \
         }                                                                                                                        \
     }
@@ -94,7 +94,7 @@ static struct value *build_stored_bias(struct program *p, const int64_t *d)
         {                                                                                                                        \
             "type",                                                                                                              \
             {                                                                                                                    \
-                UPTO(WEIGHT_COUNT)                                                                                               \
+                UPTO(WEIGHT_SAMPLES)                                                                                             \
             }                                                                                                                    \
         }                                                                                                                        \
     }
@@ -105,7 +105,7 @@ static const struct op_example examples[] = {
     {.build = build_stored, STORED, .axes = STORED_SIZES},
     {.build = build_stored_bias,
      STORED,
-     .axes = {{"T", {16, 67}}, {"in", {192}}, {"out", {129}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"T", {16, 67}}, {"in", {192}}, {"out", {129}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {.build = build_stored, STORED, .forward_only = true, .axes = STORED_LARGE},
     {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
     {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}},
@@ -185,10 +185,10 @@ static const struct op_example examples_bwd_x[] = {
     {.build = build_stored_bwd_x, STORED, .axes = STORED_LARGE},
     {.build = build_stored_add,
      STORED,
-     .axes = {{"T", {3, 67}}, {"in", {192}}, {"out", {5, 129}}, {"type", {UPTO(WEIGHT_COUNT)}}, {"wide", {1, 2}}}},
+     .axes = {{"T", {3, 67}}, {"in", {192}}, {"out", {5, 129}}, {"type", {UPTO(WEIGHT_SAMPLES)}}, {"wide", {1, 2}}}},
     {.build = build_stored_add,
      STORED,
-     .axes = {{"T", {3}}, {"in", {2560}}, {"out", {4096}}, {"type", {UPTO(WEIGHT_COUNT)}}, {"wide", {1}}}},
+     .axes = {{"T", {3}}, {"in", {2560}}, {"out", {4096}}, {"type", {UPTO(WEIGHT_SAMPLES)}}, {"wide", {1}}}},
     {0},
 };
 

@@ -166,7 +166,7 @@ static const struct op_example examples[] = {
     {.build = build_stored,
      .fill = fill,
      .adjust = example_adjust_weight,
-     .axes = {{"R", {1, 37}}, {"C", {64, 192}}, {"V", {17, 1000}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"R", {1, 37}}, {"C", {64, 192}}, {"V", {17, 1000}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {.build = build, .fill = fill, .forward_only = true, .axes = {{"R", {35}}, {"C", {2}}, {"V", {300000}}}},
     {0},
 };

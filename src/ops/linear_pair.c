@@ -75,15 +75,15 @@ static struct value *build_dense(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {
     {.build = build,
      STORED,
-     .axes = {{"T", {1, 17, 67}}, {"in", {64, 320}}, {"out1", {20, 129}}, {"out2", {33, 200}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"T", {1, 17, 67}}, {"in", {64, 320}}, {"out1", {20, 129}}, {"out2", {33, 200}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {.build = build_sum,
      STORED,
-     .axes = {{"T", {3, 33}}, {"in", {192, 320}}, {"out", {40, 130}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"T", {3, 33}}, {"in", {192, 320}}, {"out", {40, 130}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {.build = build_dense, .axes = {{"T", {3, 33}}, {"in", {16, 96}}, {"out", {40, 130}}}},
     {.build = build,
      STORED,
      .forward_only = true,
-     .axes = {{"T", {3, 20}}, {"in", {2560}}, {"out1", {4096}}, {"out2", {1024}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+     .axes = {{"T", {3, 20}}, {"in", {2560}}, {"out1", {4096}}, {"out2", {1024}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {0},
 };
 

@@ -22,6 +22,9 @@ enum weight_id {
     WEIGHT_COUNT,
 };
 
+/* The first types, with which the examples of products run: one with fused kernels and one without. */
+enum { WEIGHT_SAMPLES = 2 };
+
 struct weight {
     enum weight_id type;
     struct value *part[WEIGHT_PARTS];
