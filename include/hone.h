@@ -273,6 +273,14 @@ HONE_API hone_status hone_kernels_list(const hone_options *options, char **json)
  * no driver and no card. */
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
 
+/* Writes the model with the adapter's change in its weights (option adapter) to the option output, reads it back and compares
+ * logits; the report says how much of the change is left after rounding. hone_quantize: the model alone, as a GGUF file. */
+HONE_API hone_status hone_merge(const hone_options *options, char **json);
+HONE_API hone_status hone_quantize(const hone_options *options, char **json);
+
+/* Writes the adapter alone for another program: a GGUF adapter if output ends in .gguf, else PEFT's layout. */
+HONE_API hone_status hone_export(const hone_options *options, char **json);
+
 /* What a training step makes the device do, and how long it takes: a few steps on synthetic tokens (option count: every launch
  * and copy; option graph: captured against uncaptured steps on CUDA). */
 HONE_API hone_status hone_bench(const hone_options *options, char **json);

@@ -22,8 +22,9 @@ MAY = {
     "ops": "base format device tensor",
     "models": "base text format device tensor ops",
     "run": "base text format device data tensor ops models",
+    "export": "base text format device data tensor ops models run",
     "train": "base config text format device data tensor ops models run",
-    "api": "base config text format device data tensor ops models run train hone.h",
+    "api": "base config text format device data tensor ops models run export train hone.h",
     "cli": "base config hone.h",                            # the program is a user of the public header
     "include": "",
 }

@@ -162,6 +162,16 @@ void file_writer_abort(struct file_writer *writer)
     memory_free(writer->part);
 }
 
+enum status file_rename(const char *from, const char *to)
+{
+    return rename(from, to) == 0 ? directory_sync_parent(to) : file_fail(to, "replace");
+}
+
+void file_remove(const char *path)
+{
+    unlink(path);
+}
+
 enum status file_replace(const char *path, const void *bytes, int64_t count)
 {
     struct file_writer writer;

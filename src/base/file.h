@@ -42,6 +42,10 @@ void file_writer_abort(struct file_writer *writer);
 /* The same for a file's content, whatever its size; modes and times are not copied. */
 enum status file_copy(const char *from, const char *to);
 
+/* Gives a complete file another name in the same directory, in place of the file that may have it. */
+enum status file_rename(const char *from, const char *to);
+void file_remove(const char *path); /* nothing there is fine */
+
 /* Appends to a file, which is created if missing. */
 enum status file_append(const char *path, const void *bytes, int64_t count);
 

@@ -21,6 +21,9 @@ static const struct command {
     {"inspect", "data", cli_inspect_data, true},
     {"kernels", "list", cli_kernels_list, false},
     {"kernels", "build", cli_kernels_build, false},
+    {"merge", NULL, cli_merge, true},
+    {"export", NULL, cli_export, true},
+    {"quantize", NULL, cli_quantize, true},
     {"devices", NULL, cli_devices, false},
     {"bench", NULL, cli_bench, true},
 };

@@ -5,8 +5,8 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "models/lora.h"
+#include "models/model_copy.h"
 #include "train/trainer.h"
 
 struct list {
@@ -100,41 +100,10 @@ static enum status write_adapter(struct list *list, const char *dir)
 
 /* --- models ------------------------------------------------------------------------------------------------------------- */
 
-/* config.json must name the type of the file, or other programs would round the weights on loading. */
-static enum status write_config(struct list *list, const char *from, const char *to)
-{
-    json_t *tree = NULL;
-    TRY(json_parse_file(&tree, from, 16 << 20));
-    const char *dtype = session_dtype(&list->trainer->session);
-    json_object_del(tree, "torch_dtype");
-    json_object_set_new(tree, "dtype", json_string(dtype));
-    enum status status = json_replace_file(to, tree);
-    json_decref(tree);
-    return status;
-}
-
 static enum status write_model(struct list *list, const char *dir)
 {
-    static const char *const beside[] = {"generation_config.json",
-                                         "tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "tokenizer.model",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "chat_template.jinja",
-                                         "vocab.json",
-                                         "merges.txt"};
-    const char *base = list->trainer->options->model_name_or_path;
     TRY(write_tensors(list, dir, "model.safetensors", false));
-    for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
-        const char *from = file_join(&list->arena, base, beside[i]), *to = file_join(&list->arena, dir, beside[i]);
-        if (!from || !to)
-            return ERR_MEMORY;
-        if (file_exists(from))
-            TRY(file_copy(from, to));
-    }
-    const char *from = file_join(&list->arena, base, "config.json"), *to = file_join(&list->arena, dir, "config.json");
-    return from && to ? write_config(list, from, to) : ERR_MEMORY;
+    return model_copy(list->trainer->options->model_name_or_path, dir, session_dtype(&list->trainer->session));
 }
 
 enum status trainer_save(struct trainer *t, const char *dir)

@@ -46,6 +46,50 @@ static const struct pre *find_pre(const char *name)
     return NULL;
 }
 
+/* The patterns of one step of a "pre_tokenizer", appended to `found`. False: it is none that has a name. */
+static bool add_patterns(const json_t *step, const char **found, int *count)
+{
+    const char *type = json_string_value(json_object_get(step, "type"));
+    size_t i;
+    const json_t *inner;
+    if (!type)
+        return false;
+    if (!strcmp(type, "Sequence")) {
+        json_array_foreach(json_object_get(step, "pretokenizers"), i, inner) if (!add_patterns(inner, found, count)) return false;
+        return true;
+    }
+    const json_t *regex = json_object_get(step, "use_regex");
+    const char *pattern = NULL;
+    if (!strcmp(type, "ByteLevel")) {
+        if (json_is_false(regex))
+            return true;
+        pattern = CUT_GPT2;
+    } else if (!strcmp(type, "Digits"))
+        pattern = json_is_true(json_object_get(step, "individual_digits")) ? CUT_DIGIT : CUT_DIGIT "+";
+    else if (!strcmp(type, "Split"))
+        pattern = json_string_value(json_object_get(json_object_get(step, "pattern"), "Regex"));
+    if (!pattern || *count == PATTERNS_MAX)
+        return false;
+    found[(*count)++] = pattern;
+    return true;
+}
+
+const char *tokenizer_pre_name(const json_t *pre_tokenizer, bool ignore_merges)
+{
+    const char *found[PATTERNS_MAX] = {0};
+    int count = 0;
+    if (!add_patterns(pre_tokenizer, found, &count))
+        return NULL;
+    for (size_t i = 0; i < sizeof PRES / sizeof *PRES; i++) {
+        bool same = PRES[i].ignore_merges == ignore_merges;
+        for (int k = 0; same && k < PATTERNS_MAX; k++)
+            same = found[k] && PRES[i].patterns[k] ? !strcmp(found[k], PRES[i].patterns[k]) : found[k] == PRES[i].patterns[k];
+        if (same)
+            return PRES[i].name;
+    }
+    return NULL;
+}
+
 static enum status out_of_memory(const char *where)
 {
     return fail(ERR_MEMORY, "%s: out of memory", where);

@@ -105,4 +105,8 @@ struct tokenizer_lists {
  * Control tokens are special; they and the user's are found in the text first, as in llama.cpp when it parses special ones. */
 enum status tokenizer_open_lists(struct tokenizer **out, const struct tokenizer_lists *words, const char *where);
 
+/* The name that such lists have for how a tokenizer.json cuts text, from its "pre_tokenizer" and the model's "ignore_merges".
+ * NULL: it cuts in a way that has no name. */
+const char *tokenizer_pre_name(const json_t *pre_tokenizer, bool ignore_merges);
+
 #endif

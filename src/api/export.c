@@ -1,0 +1,58 @@
+/* hone.h: models and adapters for other programs. */
+#include "export/export.h"
+
+#include "api/handles.h"
+#include "base/name.h"
+#include "base/parallel.h"
+
+static const int types[] = {
+    [CHOICE_output_type_auto] = FILE_TYPE_AUTO, [CHOICE_output_type_f32] = FILE_F32,   [CHOICE_output_type_f16] = FILE_F16,
+    [CHOICE_output_type_bf16] = FILE_BF16,      [CHOICE_output_type_q8_0] = FILE_Q8_0,
+};
+
+static enum status read_options(struct export_options *o, const struct hone_options *options)
+{
+    const struct options *values = &options->values;
+    TRY(need_model(options));
+    TRY(options_need(values, options->command, OPTION_output_dir));
+    if (options_has(options->command, OPTION_adapter))
+        TRY(options_need(values, options->command, OPTION_adapter));
+    parallel_set_threads((int)values->threads);
+    *o = (struct export_options){.model = values->model_name_or_path,
+                                 .adapter = values->adapter,
+                                 .output = values->output_dir,
+                                 .type = types[values->output_type],
+                                 .overwrite = values->overwrite_output_dir};
+    return OK;
+}
+
+hone_status hone_merge(const hone_options *options, char **json)
+{
+    struct export_options o;
+    json_t *report = NULL;
+    *json = NULL;
+    enum status status = read_options(&o, options);
+    if (status == OK)
+        status = export_model(&o, &report);
+    return (hone_status)(status == OK ? json_result(report, json) : status);
+}
+
+hone_status hone_quantize(const hone_options *options, char **json)
+{
+    const char *output = options->values.output_dir;
+    *json = NULL;
+    if (output && !name_ends_with(output, ".gguf"))
+        return (hone_status)fail(ERR_ARGUMENT, "%s: hone quantize writes GGUF files: --output FILE.gguf", output);
+    return hone_merge(options, json);
+}
+
+hone_status hone_export(const hone_options *options, char **json)
+{
+    struct export_options o;
+    json_t *report = NULL;
+    *json = NULL;
+    enum status status = read_options(&o, options);
+    if (status == OK)
+        status = export_adapter(&o, &report);
+    return (hone_status)(status == OK ? json_result(report, json) : status);
+}

@@ -1,0 +1,44 @@
+/* hone merge, hone export, hone quantize: what was written, and how much of the adapter's change is left of it. */
+#include "cli/cli.h"
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static void print_report(const json_t *report)
+{
+    size_t i;
+    const json_t *row, *difference = json_object_get(report, "logits_difference");
+    char bytes[32];
+    printf("%s: %s, %s\n", json_string_value(json_object_get(report, "output")),
+           json_string_value(json_object_get(report, "format")), json_string_value(json_object_get(report, "type")));
+    json_array_foreach(json_object_get(report, "types"), i, row)
+    {
+        printf("%-6s %5lld tensors, %s", json_string_value(json_object_get(row, "type")),
+               (long long)json_integer_value(json_object_get(row, "tensors")), cli_bytes(bytes, number(row, "bytes")));
+        if (json_object_get(row, "change_lost"))
+            printf("; rounding lost %.2g%% of the adapter's change (%.1f%% arrived on average)", 100 * number(row, "change_lost"),
+                   100 * number(row, "change_kept"));
+        puts("");
+    }
+    printf("read back: tensors within %.2g", number(report, "tensor_error"));
+    if (json_is_number(difference))
+        printf(", logits within %.2g of their range", json_number_value(difference));
+    puts("");
+}
+
+hone_status cli_merge(hone_options *options)
+{
+    return cli_report(options, hone_merge, print_report);
+}
+
+hone_status cli_export(hone_options *options)
+{
+    return cli_report(options, hone_export, print_report);
+}
+
+hone_status cli_quantize(hone_options *options)
+{
+    return cli_report(options, hone_quantize, print_report);
+}

@@ -1,0 +1,108 @@
+/* Adapters alone: as a GGUF adapter, or in PEFT's layout. */
+#include <string.h>
+
+#include "base/file.h"
+#include "export/export.h"
+#include "export/gguf_adapter.h"
+#include "export/target.h"
+#include "export/verify.h"
+
+static const struct {
+    enum out_id stored;
+    enum safetensors_dtype dtype;
+} TYPES[] = {
+    [FILE_F32] = {OUT_f32, SAFETENSORS_F32},
+    [FILE_F16] = {OUT_f16, SAFETENSORS_F16},
+    [FILE_BF16] = {OUT_bf16, SAFETENSORS_BF16},
+};
+
+static enum status convert_tensor(struct arena *arena, const struct stored *from, enum file_type type,
+                                  struct safetensors_tensor *to)
+{
+    int64_t count = shape_elements(from->rank, from->shape), bytes = out_bytes(TYPES[type].stored, count);
+    float *values = memory_alloc(count * (int64_t)sizeof *values);
+    uint8_t *encoded = arena_alloc(arena, bytes);
+    if (values && encoded) {
+        sum_convert(from, 0, count, values);
+        out_types[TYPES[type].stored].encode(values, count, encoded);
+    }
+    memory_free(values);
+    *to = (struct safetensors_tensor){.name = arena_format(arena, ADAPTER_PREFIX "%s", from->name),
+                                      .dtype = TYPES[type].dtype,
+                                      .rank = from->rank,
+                                      .data = encoded,
+                                      .bytes = bytes};
+    memcpy(to->shape, from->shape, (size_t)from->rank * sizeof from->shape[0]);
+    return values && encoded && to->name ? OK : ERR_MEMORY;
+}
+
+static enum status write_tensors(struct arena *arena, const struct weights *from, const char *path, enum file_type type)
+{
+    static const char *const metadata[] = {"format", "pt", NULL};
+    int64_t count = 0;
+    struct safetensors_tensor *tensors = arena_array(arena, from->count + 1, sizeof *tensors);
+    if (!tensors)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < from->count; i++)
+        if (from->list[i].adapter)
+            TRY(convert_tensor(arena, &from->list[i], type, &tensors[count++]));
+    return safetensors_write(path, tensors, count, metadata);
+}
+
+static enum status write_peft(const struct sums *w, const char *from, const char *to, enum file_type type)
+{
+    struct arena arena = {0};
+    const char *tensors = file_join(&arena, to, "adapter_model.safetensors");
+    const char *config = file_join(&arena, to, "adapter_config.json"), *old = file_join(&arena, from, "adapter_config.json");
+    enum status status = tensors && config && old ? write_tensors(&arena, &w->model.weights, tensors, type) : ERR_MEMORY;
+    if (status == OK)
+        status = file_copy(old, config);
+    arena_free(&arena);
+    return status;
+}
+
+static enum status compare(const struct export_options *o, const char *part, enum file_type type, double *difference)
+{
+    TRY(verify_logits(&(struct verify_model){o->model, o->adapter}, &(struct verify_model){o->model, part}, difference));
+    return *difference <= file_kinds[type].logits_max
+               ? OK
+               : fail(ERR_INTERNAL, "%s: read back, its logits differ by %.2g of their range: it was not kept", o->output,
+                      *difference);
+}
+
+static enum status write_adapter(const struct export_options *o, const struct target *t, enum file_type type, json_t **report)
+{
+    struct sums w;
+    struct adapter_written written = {0};
+    double difference = 0;
+    TRY(sums_open(&w, o->model, o->adapter));
+    enum status status =
+        t->gguf ? gguf_adapter_write(&w, t->part, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t->part, type);
+    for (int64_t i = 0; !t->gguf && i < w.model.weights.count; i++)
+        written.tensors += w.model.weights.list[i].adapter;
+    sums_close(&w);
+    TRY(status);
+    if (!t->gguf)
+        TRY(compare(o, t->part, type, &difference));
+    *report =
+        json_pack("{s:s, s:s, s:s, s:I, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf adapter" : "peft adapter",
+                  "type", file_kinds[type].name, "tensors", (json_int_t)written.tensors, "tensor_error",
+                  json_number(written.worst), "logits_difference", t->gguf ? json_null() : json_number(difference));
+    return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
+}
+
+enum status export_adapter(const struct export_options *o, json_t **report)
+{
+    struct target t;
+    enum file_type type = o->type == FILE_TYPE_AUTO ? FILE_F32 : (enum file_type)o->type;
+    *report = NULL;
+    if (type > FILE_BF16)
+        return fail(ERR_ARGUMENT, "--type %s: an adapter is written in f32, f16 or bf16", file_kinds[type].name);
+    TRY(target_open(&t, o, "adapter_config.json", false));
+    enum status status = target_close(&t, write_adapter(o, &t, type, report));
+    if (status != OK) {
+        json_decref(*report);
+        *report = NULL;
+    }
+    return status;
+}

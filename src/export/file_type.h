@@ -1,0 +1,26 @@
+/* What a file as a whole is written in: one type, or a mix of types by tensor as llama.cpp mixes them. */
+#ifndef EXPORT_FILE_TYPE_H
+#define EXPORT_FILE_TYPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "export/out_type.h"
+
+enum file_type { FILE_F32, FILE_F16, FILE_BF16, FILE_Q8_0, FILE_TYPES };
+
+struct file_kind {
+    const char *name;
+    enum out_id main;  /* of most matrices */
+    int number;        /* general.file_type */
+    double logits_max; /* how far the logits may move by the rounding, as a part of their range */
+};
+
+extern const struct file_kind file_kinds[FILE_TYPES];
+
+/* The type of a tensor by its name in a GGUF file. `output`: it is the head, or an embedding that serves as one. `layer` of
+ * `layers` it lies in; -1: none. */
+enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, bool output, int64_t layer,
+                             int64_t layers);
+
+#endif

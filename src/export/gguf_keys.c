@@ -1,0 +1,117 @@
+/* What llama.cpp reads of each architecture. What its files cannot say is refused, or a warning where short texts are not
+ * concerned. */
+#include "export/gguf_keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct keys {
+    struct gguf_head *head;
+    const struct model *m;
+    const struct gguf_arch *arch;
+    char key[128];
+};
+
+static const char *key(struct keys *k, const char *name)
+{
+    snprintf(k->key, sizeof k->key, "%s.%s", k->arch->name, name);
+    return k->key;
+}
+
+static enum status put_size(struct keys *k, const char *name, int64_t value)
+{
+    return gguf_put_size(k->head, key(k, name), value);
+}
+
+static enum status put_real(struct keys *k, const char *name, double value)
+{
+    return gguf_put_real(k->head, key(k, name), value);
+}
+
+/* A number of config.json under the file's name, if it is there. */
+static enum status copy_real(struct keys *k, const char *from, const char *name)
+{
+    double value = 0;
+    TRY(hf_config_real(&k->m->hf, from, &value));
+    return value != 0 ? put_real(k, name, value) : OK;
+}
+
+static enum status put_rope(struct keys *k)
+{
+    const struct rope_config *rope = &k->m->config.rope;
+    TRY(put_real(k, "rope.freq_base", rope->theta));
+    TRY(put_size(k, "rope.dimension_count", k->m->config.head_size));
+    switch (rope->kind) {
+    case ROPE_DEFAULT:
+    case ROPE_LLAMA3: return OK; /* its factors are a tensor */
+    case ROPE_LINEAR:
+        TRY(gguf_put_text(k->head, key(k, "rope.scaling.type"), "linear"));
+        return put_real(k, "rope.scaling.factor", rope->factor);
+    default:
+        return fail(ERR_UNSUPPORTED, "%s: this rotary embedding has no keys in the GGUF files that hone writes", k->m->hf.path);
+    }
+}
+
+/* Layers with local attention: gemma's are fixed by the architecture; in the other families llama.cpp knows none. */
+static enum status put_window(struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    if (!c->local)
+        return OK;
+    if (strncmp(k->arch->name, "gemma", 5) != 0)
+        log_message(LOG_WARNING,
+                    "%s: llama.cpp attends to all tokens in a %s; after more than %lld tokens its answers will differ",
+                    k->m->hf.path, k->arch->name, (long long)c->local);
+    return put_size(k, "attention.sliding_window", c->local);
+}
+
+static enum status put_numbers(struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    TRY(put_size(k, "vocab_size", c->vocabulary));
+    TRY(put_size(k, "context_length", c->window));
+    TRY(put_size(k, "embedding_length", c->channels));
+    TRY(put_size(k, "block_count", c->layers));
+    TRY(put_size(k, "feed_forward_length", c->feed_forward));
+    TRY(put_size(k, "attention.head_count", c->heads));
+    TRY(put_size(k, "attention.head_count_kv", c->kv_heads));
+    TRY(put_size(k, "attention.key_length", c->head_size));
+    TRY(put_size(k, "attention.value_length", c->head_size));
+    TRY(put_real(k, "attention.layer_norm_rms_epsilon", c->eps));
+    TRY(put_rope(k));
+    TRY(put_window(k));
+    TRY(copy_real(k, "attn_logit_softcapping", "attn_logit_softcapping"));
+    return copy_real(k, "final_logit_softcapping", "final_logit_softcapping");
+}
+
+enum status gguf_keys_arch(const struct gguf_arch **arch, const struct model *m)
+{
+    *arch = gguf_arch_of(m->hf.model_type);
+    return *arch ? OK
+                 : fail(ERR_UNSUPPORTED, "%s: hone writes no GGUF files of a %s; merge to safetensors instead: --output DIR",
+                        m->hf.path, m->hf.model_type);
+}
+
+/* The last part of a path, which stands for the model's name. */
+static void base_name(char name[static 128], const char *dir)
+{
+    int64_t end = (int64_t)strlen(dir);
+    while (end > 1 && dir[end - 1] == '/')
+        end--;
+    int64_t begin = end;
+    while (begin > 0 && dir[begin - 1] != '/')
+        begin--;
+    snprintf(name, 128, "%.*s", (int)(end - begin), dir + begin);
+}
+
+enum status gguf_put_config(struct gguf_head *head, const struct model *m, const struct gguf_arch *arch, const char *dir)
+{
+    struct keys k = {.head = head, .m = m, .arch = arch};
+    char name[128];
+    base_name(name, dir);
+    TRY(gguf_put_text(head, "general.architecture", arch->name));
+    TRY(gguf_put_text(head, "general.name", name));
+    return put_numbers(&k);
+}

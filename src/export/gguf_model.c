@@ -1,0 +1,186 @@
+/* Tensors are streamed: a piece of one is summed, rounded and appended. */
+#include "export/gguf_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "export/gguf_keys.h"
+#include "export/gguf_vocabulary.h"
+
+enum { PIECE = 4 << 20 }; /* elements; a multiple of every block */
+
+struct item {
+    struct sum *weight; /* NULL: the rotary factors */
+    struct layout layout;
+    int64_t layer; /* -1: outside of the layers */
+    char name[NAME_SIZE];
+    struct gguf_tensor tensor;
+};
+
+struct file {
+    struct sums *weights;
+    const struct gguf_arch *arch;
+    enum file_type type;
+    struct arena arena;
+    struct item *items;
+    struct gguf_tensor *tensors;
+    int64_t count;
+    float *factors;
+    uint8_t *piece;
+    struct written *written;
+};
+
+static int by_layer(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->layer != y->layer)
+        return x->layer < y->layer ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static void lay_out(struct file *f, struct item *it)
+{
+    const struct sum *w = it->weight;
+    const struct model_config *c = &f->weights->model.config;
+    bool output = !strcmp(it->name, "output.weight") || (c->tied && !strcmp(it->name, "token_embd.weight"));
+    int rank = w->base->rank;
+    it->layer = strncmp(it->name, "blk.", 4) == 0 ? strtoll(it->name + 4, NULL, 10) : -1;
+    it->layout = (struct layout){
+        .type = file_tensor_type(f->type, it->name, rank, w->columns, output, it->layer, c->layers),
+        .heads = gguf_permuted_heads(f->arch, w->name, c->heads, c->kv_heads),
+        .plus = gguf_adds_one(f->arch, w->name) ? 1 : 0,
+    };
+    it->tensor = (struct gguf_tensor){.type = out_types[it->layout.type].gguf,
+                                      .rank = rank,
+                                      .shape = {w->columns, w->rows, 1, 1},
+                                      .bytes = out_bytes(it->layout.type, w->rows * w->columns)};
+}
+
+/* Llama 3's stretched rotations: by which factor each frequency is divided. */
+static enum status add_factors(struct file *f)
+{
+    const struct model_config *c = &f->weights->model.config;
+    struct model_config plain = *c;
+    if (c->rope.kind != ROPE_LLAMA3)
+        return OK;
+    int64_t n = c->head_size / 2;
+    f->factors = arena_array(&f->arena, n, sizeof *f->factors);
+    float *scaled = arena_array(&f->arena, n, sizeof *scaled);
+    if (!f->factors || !scaled)
+        return ERR_MEMORY;
+    plain.rope.kind = ROPE_DEFAULT;
+    net_frequencies(&plain, f->factors);
+    net_frequencies(c, scaled);
+    for (int64_t i = 0; i < n; i++)
+        f->factors[i] /= scaled[i];
+    struct item *it = &f->items[f->count++];
+    *it = (struct item){.layer = -1, .name = "rope_freqs.weight"};
+    it->tensor = (struct gguf_tensor){.rank = 1, .shape = {n, 1, 1, 1}, .bytes = n * (int64_t)sizeof(float)};
+    return OK;
+}
+
+static enum status list_items(struct file *f)
+{
+    const struct model *m = &f->weights->model;
+    f->items = arena_array(&f->arena, f->weights->count + 1, sizeof *f->items);
+    f->tensors = arena_array(&f->arena, f->weights->count + 1, sizeof *f->tensors);
+    if (!f->items || !f->tensors)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < f->weights->count; i++) {
+        struct item *it = &f->items[f->count++];
+        it->weight = &f->weights->list[i];
+        if (it->weight->base->rank > 2 || !gguf_name_in_file(f->arch, it->weight->name, it->name))
+            return fail(ERR_UNSUPPORTED, "%s: tensor %s has no name in a GGUF file of a %s; merge to safetensors: --output DIR",
+                        m->hf.path, it->weight->name, m->hf.model_type);
+        lay_out(f, it);
+    }
+    TRY(add_factors(f));
+    qsort(f->items, (size_t)f->count, sizeof *f->items, by_layer);
+    for (int64_t i = 0; i < f->count; i++) {
+        struct item *it = &f->items[i];
+        it->tensor.name = (struct gguf_text){it->name, (int64_t)strlen(it->name)};
+        f->tensors[i] = it->tensor;
+        f->written->tensors[it->layout.type]++;
+        f->written->bytes[it->layout.type] += it->tensor.bytes;
+    }
+    return OK;
+}
+
+static enum status fill_weight(struct file *f, const struct item *it, struct file_writer *to)
+{
+    int64_t elements = it->weight->rows * it->weight->columns;
+    for (int64_t done = 0; done < elements; done += PIECE) {
+        int64_t n = min(elements - done, PIECE);
+        TRY(round_piece(it->weight, &it->layout, done, n, f->piece, &f->written->change[it->layout.type]));
+        TRY(file_writer_append(to, f->piece, out_bytes(it->layout.type, n)));
+    }
+    return OK;
+}
+
+static enum status fill(void *context, int64_t tensor, struct file_writer *to)
+{
+    struct file *f = context;
+    const struct item *it = &f->items[tensor];
+    if (!it->weight)
+        return file_writer_append(to, f->factors, it->tensor.bytes);
+    TRY(sum_open(it->weight));
+    enum status status = fill_weight(f, it, to);
+    sum_close(it->weight);
+    return status;
+}
+
+static enum status write_file(struct file *f, struct gguf_head *head, const char *dir, const char *path)
+{
+    const struct model *m = &f->weights->model;
+    TRY(gguf_put_text(head, "general.type", "model"));
+    TRY(gguf_put_config(head, m, f->arch, dir));
+    TRY(gguf_put_size(head, "general.file_type", file_kinds[f->type].number));
+    TRY(gguf_put_size(head, "general.quantization_version", 2));
+    TRY(gguf_put_vocabulary(head, m, dir));
+    f->piece = arena_alloc(&f->arena, PIECE * (int64_t)sizeof(float));
+    return f->piece ? gguf_write(path, head, f->tensors, f->count, fill, f) : ERR_MEMORY;
+}
+
+static enum status check_tensor(struct file *f, const struct item *it, const struct gguf_tensor *read, const char *path)
+{
+    double error = 0;
+    bool same = read && read->type == it->tensor.type && read->bytes == it->tensor.bytes;
+    if (same && it->weight) {
+        TRY(sum_open(it->weight));
+        enum status status = round_check(it->weight, &it->layout, read->data, &error);
+        sum_close(it->weight);
+        TRY(status);
+    }
+    f->written->worst = error > f->written->worst ? error : f->written->worst;
+    return same && error < 0.5 ? OK
+                               : fail(ERR_INTERNAL, "%s: tensor %s was read back wrong (off by %.2g); the file must not be used",
+                                      path, it->name, error);
+}
+
+static enum status check_file(struct file *f, const char *path)
+{
+    struct gguf *file;
+    TRY(gguf_open(&file, path));
+    enum status status = OK;
+    for (int64_t i = 0; i < f->count && status == OK; i++)
+        status = check_tensor(f, &f->items[i], gguf_tensor_find(file, f->items[i].name), path);
+    gguf_close(file);
+    return status;
+}
+
+enum status gguf_model_write(struct sums *w, const char *dir, const char *path, enum file_type type, struct written *written)
+{
+    struct file f = {.weights = w, .type = type, .written = written};
+    struct gguf_head head = {0};
+    *written = (struct written){0};
+    TRY(gguf_keys_arch(&f.arch, &w->model));
+    enum status status = list_items(&f);
+    if (status == OK)
+        status = write_file(&f, &head, dir, path);
+    if (status == OK)
+        status = check_file(&f, path);
+    gguf_head_free(&head);
+    arena_free(&f.arena);
+    return status;
+}

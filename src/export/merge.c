@@ -1,0 +1,89 @@
+/* Merging and quantising: one export, with or without an adapter. */
+#include <math.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "export/export.h"
+#include "export/modelfile.h"
+#include "export/safetensors_model.h"
+#include "export/target.h"
+#include "export/verify.h"
+
+static enum status choose_type(const struct sums *w, int asked, enum file_type *type)
+{
+    static const enum file_type own[] = {
+        [DTYPE_F32] = FILE_F32, [DTYPE_BF16] = FILE_BF16, [DTYPE_F16] = FILE_F16, [DTYPE_F64] = FILE_F32};
+    enum dtype dtype;
+    TRY(model_dtype(&w->model, &dtype));
+    *type = asked == FILE_TYPE_AUTO ? own[dtype] : (enum file_type)asked;
+    return OK;
+}
+
+/* A row for each type of tensor in the output. */
+static json_t *types_json(const struct written *written)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < OUT_TYPES; i++) {
+        const struct change *c = &written->change[i];
+        if (!written->tensors[i])
+            continue;
+        json_t *row = json_pack("{s:s, s:I, s:I}", "type", out_types[i].name, "tensors", (json_int_t)written->tensors[i], "bytes",
+                                (json_int_t)written->bytes[i]);
+        if (c->squares > 0) {
+            json_object_set_new(row, "change_lost", json_number(sqrt(c->lost / c->squares)));
+            json_object_set_new(row, "change_kept", json_number(c->along / c->squares));
+        }
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static enum status compare(const struct export_options *o, const struct target *t, enum file_type type, double *difference)
+{
+    TRY(verify_logits(&(struct verify_model){o->model, o->adapter}, &(struct verify_model){t->part, NULL}, difference));
+    if (*difference <= file_kinds[type].logits_max)
+        return OK;
+    return fail(ERR_INTERNAL,
+                "%s: its logits differ from the model's by %.2g of their range, more than rounding to %s explains (%.2g): it was "
+                "not kept",
+                t->output, *difference, file_kinds[type].name, file_kinds[type].logits_max);
+}
+
+static enum status write_model(const struct export_options *o, const struct target *t, json_t **report)
+{
+    struct sums w;
+    struct written written;
+    enum file_type type = FILE_F32;
+    double difference = 0;
+    TRY(sums_open(&w, o->model, o->adapter));
+    enum status status = choose_type(&w, o->type, &type);
+    if (status == OK)
+        status = t->gguf ? gguf_model_write(&w, o->model, t->part, type, &written)
+                         : safetensors_model_write(&w, o->model, t->part, type, &written);
+    sums_close(&w);
+    TRY(status);
+    if (!t->gguf)
+        TRY(compare(o, t, type, &difference));
+    *report = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf" : "safetensors", "type",
+                        file_kinds[type].name, "types", types_json(&written), "tensor_error", json_number(written.worst),
+                        "logits_difference", t->gguf ? json_null() : json_number(difference));
+    return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
+}
+
+enum status export_model(const struct export_options *o, json_t **report)
+{
+    struct target t;
+    *report = NULL;
+    TRY(target_open(&t, o, "config.json", true));
+    enum status status = write_model(o, &t, report);
+    if (status == OK && t.modelfile) {
+        const char *slash = strrchr(t.output, '/');
+        status = modelfile_write(t.modelfile, slash ? slash + 1 : t.output, o->model);
+    }
+    status = target_close(&t, status);
+    if (status != OK) {
+        json_decref(*report);
+        *report = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,10 @@
+/* A model with its adapter in it as a directory that transformers reads: safetensors in shards, and what stands beside them. */
+#ifndef EXPORT_SAFETENSORS_MODEL_H
+#define EXPORT_SAFETENSORS_MODEL_H
+
+#include "export/gguf_model.h"
+
+enum status safetensors_model_write(struct sums *w, const char *from, const char *to, enum file_type type,
+                                    struct written *written);
+
+#endif

@@ -1,0 +1,44 @@
+/* The weights that leave: each tensor of a model with what an adapter changes of it, W + s · B · A, in float32.
+ *
+ * There is one for each weight of the model's files, except copies (a tied head) and buffers. It is opened, read in any pieces by
+ * any number of threads, and closed.
+ */
+#ifndef EXPORT_SUM_H
+#define EXPORT_SUM_H
+
+#include "models/model.h"
+
+struct sum {
+    const char *name;
+    const struct stored *base;  /* as the model has it */
+    const struct stored *saved; /* in its place, if the adapter has it whole; else NULL */
+    const struct stored *a, *b; /* of LoRA; NULL: none */
+    double scale;
+    int64_t rows, columns, rank;              /* of a matrix; a vector is one row */
+    float *a_values, *b_values, *base_values; /* while it is open; the last is NULL for a dense weight */
+};
+
+struct sums {
+    struct model model;
+    struct arena arena;
+    struct sum *list;
+    int64_t count;
+};
+
+/* `adapter` may be NULL. Every tensor of the adapter must belong to a weight of the model. */
+enum status sums_open(struct sums *all, const char *dir, const char *adapter);
+void sums_close(struct sums *all);
+
+enum status sum_open(struct sum *w);
+void sum_close(struct sum *w);
+
+/* Elements [from, from + count) of the flattened tensor: the sum, and the model's own. */
+void sum_read(const struct sum *w, int64_t from, int64_t count, float *out);
+void sum_read_base(const struct sum *w, int64_t from, int64_t count, float *out);
+
+bool sum_changed(const struct sum *w);
+
+/* Elements of a dense tensor as float32. */
+void sum_convert(const struct stored *t, int64_t from, int64_t count, float *out);
+
+#endif

@@ -1,0 +1,15 @@
+/* Comparing logits of a model and of what was written from it. */
+#ifndef EXPORT_VERIFY_H
+#define EXPORT_VERIFY_H
+
+#include "base/status.h"
+
+/* A model that hone opens, perhaps with an adapter. */
+struct verify_model {
+    const char *model, *adapter;
+};
+
+/* The largest difference of a logit after some tokens, as a part of the range of all. In float32 if that fits into memory. */
+enum status verify_logits(const struct verify_model *a, const struct verify_model *b, double *difference);
+
+#endif

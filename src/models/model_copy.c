@@ -1,0 +1,47 @@
+/* Copying a model directory without its weights. */
+#include "models/model_copy.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+static enum status copy_config(const char *from, const char *to, const char *dtype)
+{
+    json_t *tree = NULL;
+    TRY(json_parse_file(&tree, from, 16 << 20));
+    json_object_del(tree, "torch_dtype");
+    json_object_set_new(tree, "dtype", json_string(dtype));
+    enum status status = json_replace_file(to, tree);
+    json_decref(tree);
+    return status;
+}
+
+static enum status copy_file(struct arena *arena, const char *from, const char *to, const char *name, const char *dtype)
+{
+    const char *source = file_join(arena, from, name), *target = file_join(arena, to, name);
+    if (!source || !target)
+        return ERR_MEMORY;
+    if (dtype)
+        return copy_config(source, target, dtype);
+    return file_exists(source) ? file_copy(source, target) : OK;
+}
+
+enum status model_copy(const char *from, const char *to, const char *dtype)
+{
+    static const char *const beside[] = {"generation_config.json",
+                                         "tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "tokenizer.model",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "chat_template.jinja",
+                                         "vocab.json",
+                                         "merges.txt"};
+    struct arena arena = {0};
+    enum status status = OK;
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == OK; i++)
+        status = copy_file(&arena, from, to, beside[i], NULL);
+    if (status == OK)
+        status = copy_file(&arena, from, to, "config.json", dtype);
+    arena_free(&arena);
+    return status;
+}

@@ -1,0 +1,11 @@
+/* What a model directory has beside its weights, for a directory with other weights of the same model. */
+#ifndef MODELS_MODEL_COPY_H
+#define MODELS_MODEL_COPY_H
+
+#include "base/status.h"
+
+/* Copies the tokenizer, the template and the settings of generation, and config.json with `dtype` as the type of the weights, or
+ * other programs would round them on loading. */
+enum status model_copy(const char *from, const char *to, const char *dtype);
+
+#endif

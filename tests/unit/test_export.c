@@ -1,0 +1,209 @@
+/* export: what is written holds the sum of model and adapter, is read back, and appears under its name only when complete. */
+#include "test.h"
+
+#include <math.h>
+
+#include "export/export.h"
+#include "failing.h"
+#include "format/adapter.h"
+#include "format/gguf.h"
+#include "models/gguf_names.h"
+#include "tiny_model.h"
+
+enum { RANK_OF_PAIR = 2 };
+
+static struct tiny_model model;
+static char adapter[96], output[96];
+
+static float entry(int64_t i, int stream)
+{
+    return (float)((i * 37 + stream * 11) % 23 - 11) / 40;
+}
+
+/* A pair beside q_proj and down_proj of the first layer, scaled by 3; with `norms` also a norm that was trained whole. */
+static void make_adapter(bool norms)
+{
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } parts[] = {
+        {"self_attn.q_proj.lora_A", RANK_OF_PAIR, TINY_CHANNELS},
+        {"self_attn.q_proj.lora_B", 32, RANK_OF_PAIR},
+        {"mlp.down_proj.lora_A", RANK_OF_PAIR, TINY_FEED_FORWARD},
+        {"mlp.down_proj.lora_B", TINY_CHANNELS, RANK_OF_PAIR},
+        {"input_layernorm", TINY_CHANNELS, 0},
+    };
+    struct safetensors_tensor list[5];
+    char names[5][96], path[128];
+    float *data[5];
+    int count = norms ? 5 : 4;
+    for (int p = 0; p < count; p++) {
+        int64_t n = parts[p].rows * (parts[p].columns ? parts[p].columns : 1);
+        data[p] = malloc((size_t)n * sizeof(float));
+        for (int64_t i = 0; i < n; i++)
+            data[p][i] = entry(i, p);
+        snprintf(names[p], sizeof names[p], ADAPTER_PREFIX "model.layers.0.%s.weight", parts[p].name);
+        list[p] = (struct safetensors_tensor){.name = names[p],
+                                              .dtype = SAFETENSORS_F32,
+                                              .rank = parts[p].columns ? 2 : 1,
+                                              .shape = {parts[p].rows, parts[p].columns},
+                                              .data = (const uint8_t *)data[p],
+                                              .bytes = n * 4};
+    }
+    assert_ok(directory_make(adapter));
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
+    assert_ok(safetensors_write(path, list, count, NULL));
+    for (int p = 0; p < count; p++)
+        free(data[p]);
+    const char *targets[] = {"layers.0.self_attn.q_proj", "layers.0.mlp.down_proj"}, *saved[] = {"layers.0.input_layernorm"};
+    struct adapter_config config = {
+        .rank = RANK_OF_PAIR, .alpha = 6, .targets = targets, .target_count = 2, .saved = saved, .saved_count = norms};
+    assert_ok(adapter_config_write(&config, adapter));
+}
+
+static int make(void **state)
+{
+    (void)state;
+    tiny_model_make(&model, false);
+    snprintf(adapter, sizeof adapter, "%s/adapter", model.dir);
+    make_adapter(false);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    tiny_model_remove(&model);
+    return 0;
+}
+
+static struct export_options options_of(const char *name, int type)
+{
+    snprintf(output, sizeof output, "%s/%s", model.dir, name);
+    return (struct export_options){.model = model.dir, .adapter = adapter, .output = output, .type = type};
+}
+
+static enum status merge(const struct export_options *o)
+{
+    json_t *report = NULL;
+    enum status status = export_model(o, &report);
+    json_decref(report);
+    return status;
+}
+
+static enum status take_adapter(const struct export_options *o)
+{
+    json_t *report = NULL;
+    enum status status = export_adapter(o, &report);
+    json_decref(report);
+    return status;
+}
+
+static float at(const struct safetensors *files, const char *name, int64_t i)
+{
+    const struct safetensors_tensor *t = safetensors_find(files, name);
+    float value;
+    assert_non_null(t);
+    memcpy(&value, t->data + i * 4, sizeof value);
+    return value;
+}
+
+#define Q "model.layers.0.self_attn.q_proj.weight"
+
+/* Fails if the scale is left out, B and A are taken the wrong way round, or a tensor without a pair is changed. */
+static void test_merged_weight_is_w_plus_s_b_a(void **state)
+{
+    (void)state;
+    struct safetensors *old, *new;
+    struct export_options o = options_of("merged", FILE_TYPE_AUTO);
+    assert_ok(merge(&o));
+    assert_ok(safetensors_open(&old, model.dir));
+    assert_ok(safetensors_open(&new, output));
+    for (int64_t row = 0; row < 32; row++)
+        for (int64_t column = 0; column < TINY_CHANNELS; column++) {
+            float sum = 0;
+            for (int64_t r = 0; r < RANK_OF_PAIR; r++)
+                sum += entry(row * RANK_OF_PAIR + r, 1) * entry(r * TINY_CHANNELS + column, 0);
+            int64_t i = row * TINY_CHANNELS + column;
+            assert_true(fabsf(at(new, Q, i) - (at(old, Q, i) + 3 * sum)) < 1e-6f);
+        }
+    assert_true(at(new, "lm_head.weight", 5) == at(old, "lm_head.weight", 5));
+    safetensors_close(old);
+    safetensors_close(new);
+}
+
+/* Fails if q's rows are not interleaved in a GGUF file of a llama, or the row is taken the wrong way. */
+static void test_rows_of_q_are_permuted_in_gguf(void **state)
+{
+    (void)state;
+    struct gguf *file;
+    struct safetensors *old;
+    struct export_options o = options_of("base.gguf", FILE_F32);
+    o.adapter = NULL;
+    assert_ok(merge(&o));
+    assert_ok(gguf_open(&file, output));
+    assert_ok(safetensors_open(&old, model.dir));
+    const struct gguf_tensor *q = gguf_tensor_find(file, "blk.0.attn_q.weight");
+    assert_non_null(q);
+    for (int64_t row = 0; row < 32; row++) {
+        float value;
+        memcpy(&value, q->data + row * TINY_CHANNELS * 4, sizeof value);
+        int64_t head = row / 8, channel = row % 8, from = head * 8 + (channel % 2) * 4 + channel / 2;
+        assert_true(value == at(old, Q, from * TINY_CHANNELS));
+        assert_int_equal(gguf_permuted_row(row, 32, 4), from);
+    }
+    gguf_close(file);
+    safetensors_close(old);
+}
+
+/* Fails if an export replaces what is there, or writes over its input. */
+static void test_existing_output_is_refused_unless_asked(void **state)
+{
+    (void)state;
+    struct export_options o = options_of("twice.gguf", FILE_F16);
+    assert_ok(merge(&o));
+    assert_fails(merge(&o), ERR_ARGUMENT, "--overwrite");
+    o.overwrite = true;
+    assert_ok(merge(&o));
+    o.output = model.dir;
+    assert_fails(merge(&o), ERR_ARGUMENT, "must not be what is read");
+}
+
+/* Fails if trained norms are dropped from a GGUF adapter in silence. */
+static void test_gguf_adapter_refuses_what_it_cannot_carry(void **state)
+{
+    (void)state;
+    make_adapter(true);
+    struct export_options o = options_of("adapter.gguf", FILE_TYPE_AUTO);
+    assert_fails(take_adapter(&o), ERR_UNSUPPORTED, "hone merge");
+    assert_false(file_exists(output));
+    make_adapter(false);
+    assert_ok(take_adapter(&o));
+}
+
+/* Fails if a failed export leaves a file, or memory that is missing is not noticed. */
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct failing f = {0};
+    struct export_options o = options_of("failing.gguf", FILE_Q8_0);
+    while (failing_next(&f)) {
+        o.overwrite = true;
+        failing_begin(&f);
+        enum status status = merge(&o);
+        failing_end(&f, status);
+    }
+    assert_true(f.failed > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merged_weight_is_w_plus_s_b_a),
+        cmocka_unit_test(test_rows_of_q_are_permuted_in_gguf),
+        cmocka_unit_test(test_existing_output_is_refused_unless_asked),
+        cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
+        cmocka_unit_test(test_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, make, clean);
+}
