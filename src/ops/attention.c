@@ -1,4 +1,5 @@
-/* attention: y[t] = Σ softmax(scale · q[t]·k[s]) · v[s] over the keys s = first[t] … last[t].
+/* attention: y[t] = Σ softmax(z[s]) · v[s], z[s] = scale · q[t]·k[s], over the keys s = first[t] … last[t]. With a cap the scores
+ * are cap · tanh(z / cap).
  *
  * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
  * h / (H / K). The T × S scores are never stored: a tile of queries loops over tiles of keys, keeps the running maximum m, the
@@ -46,6 +47,7 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
     const int32_t *first = c->data[FWD_FIRST], *last = c->data[FWD_LAST];
+    real cap = (real)c->number[AT_CAP];
     struct rows rows;
     rows.count = min(c->dim[AT_T] - first_row, TILE_Q);
     rows.width = pad_lanes(D);
@@ -70,6 +72,8 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
                 continue;
             }
             int64_t begin = max(first[first_row + i] - s, 0), end = min(last[first_row + i] + 1 - s, count);
+            if (cap > 0)
+                cap_scores(rows.score + i * TILE_K, TILE_K, cap);
             soften(&rows, i, begin, max(end, begin));
         }
         tile_load(values, rows.width, c->data[FWD_V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
@@ -118,8 +122,9 @@ static enum status gradient(struct program *p, const struct node *n)
 {
     if (!n->in[UNTIL])
         return fail(ERR_INTERNAL, "attention: its gradient needs the last query of each key");
-    struct value *dq = NODE_WITH(p, attention_bwd, n->number[AT_SCALE], n->in[Q], n->in[K], n->in[V], n->in[FIRST], n->in[LAST],
-                                 n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(p, n, Y));
+    struct value *in[] = {n->in[Q],     n->in[K],  n->in[V],    n->in[FIRST],        n->in[LAST],
+                          n->in[UNTIL], n->out[Y], n->out[LSE], gradient_of(p, n, Y)};
+    struct value *dq = program_node(p, OP_attention_bwd, 9, in, 2, n->number);
     TRY(gradient_add(p, n, Q, dq));
     TRY(gradient_add(p, n, K, dq ? dq->producer->out[BWD_DK] : NULL));
     return gradient_add(p, n, V, dq ? dq->producer->out[BWD_DV] : NULL);
@@ -127,6 +132,13 @@ static enum status gradient(struct program *p, const struct node *n)
 
 static const struct kernel kernel = {SIGNATURE_attention, .host = attention_forward, .group = 128, .rows = 1, .has_width = true,
                                      .width = AT_D,       .defines = DEFINE(TILE_Q)};
+static const struct kernel kernel_capped = {SIGNATURE_attention,
+                                            .host = attention_forward,
+                                            .group = 128,
+                                            .rows = 1,
+                                            .has_width = true,
+                                            .width = AT_D,
+                                            .defines = DEFINE(TILE_Q) DEFINE(CAPPED)};
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
@@ -139,7 +151,8 @@ static enum status lower(struct lowering *l, const struct node *n)
             (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE]});
     struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],     [FWD_FIRST] = in[FIRST],
                               [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE]};
-    return lower_launch(l, &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows, 1);
+    return lower_launch(l, n->number[AT_CAP] > 0 ? &kernel_capped : &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows,
+                        1);
 }
 
 static double flops(const struct node *n)
@@ -154,6 +167,15 @@ static struct value *build(struct program *p, const int64_t *d)
                      program_input(p, "v", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
                      program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
                      1 / sqrt((double)d[3]));
+}
+
+static struct value *build_capped(struct program *p, const int64_t *d)
+{
+    return attention_capped(p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[1]),
+                            program_input(p, "k", ROLE_ACTIVATION, 3, d[0], 2L, d[1]),
+                            program_input(p, "v", ROLE_ACTIVATION, 3, d[0], 2L, d[1]),
+                            program_input(p, "first", ROLE_INDEX, 1, d[0]), program_input(p, "last", ROLE_INDEX, 1, d[0]),
+                            program_input(p, "until", ROLE_INDEX, 1, d[0]), 1 / sqrt((double)d[1]), 1.5);
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -182,6 +204,8 @@ static const struct op_example examples[] = {
      .fill = fill,
      .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
+    {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}}},
+    {.build = build_capped, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64, 256}}}},
     {.build = build_cached,
      .fill = fill_cached,
      .forward_only = true,
@@ -191,7 +215,8 @@ static const struct op_example examples[] = {
 
 const struct op OP(attention) = {
     .name = "attention",
-    .formula = "y[t] = Σ softmax(scale · q[t]·k[s]) · v[s], s = first[t] … last[t]",
+    .formula = "y[t] = Σ softmax(z[s]) · v[s], z[s] = scale · q[t]·k[s], capped as softcap does if a cap is given; s = first[t] "
+               "… last[t]",
     .inputs = {"q", "k", "v", "first", "last", "until?"},
     .outputs = {"y", "lse"},
     .shape = shape,

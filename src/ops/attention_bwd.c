@@ -2,6 +2,7 @@
  *
  * With P = exp(scale · q·k − lse) recomputed tile by tile, and delta[t] = Σ dy·y of a query's head:
  *     dS = P · (dy·v − delta) · scale     dq = Σ dS · k     dk = Σ dS · q     dv = Σ P · dy
+ * Where scores are capped, z = cap · tanh(scale · q·k / cap), P is exp(z − lse), and dS is that times 1 − (z / cap)².
  * Three kernels: delta by query; dq by tiles of queries, looping over keys; dk and dv by tiles of keys, looping over the queries
  * that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
  */
@@ -19,6 +20,7 @@ struct tiles {
     real q[TILE_Q * HEAD_MAX], dy[TILE_Q * HEAD_MAX];
     real key[TILE_K * HEAD_MAX], key_t[TILE_K * HEAD_MAX], value_t[TILE_K * HEAD_MAX];
     real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];
+    real slope[TILE_Q * TILE_K]; /* of the cap, if there is one */
 };
 
 /* --- delta[t, h] = Σ dy·y ------------------------------------------------------------------------------------------------- */
@@ -35,14 +37,24 @@ KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin,
     SPECIALISE(c->dtype[DELTA_Y], body_delta, c, begin, end);
 }
 
+/* Replaces q·k by what scale makes the capped score; returns the cap's derivative. */
+static ALWAYS_INLINE real cap_slope(real *product, real scale, real cap)
+{
+    real t = real_tanh(scale * *product / cap);
+    *product = cap * t / scale;
+    return 1 - t * t;
+}
+
 /* P and dS of a tile of queries and a tile of keys, from the loaded q (unscaled), dy, key_t and value_t. */
 static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const int32_t *first, const int32_t *last,
                                   const real *lse, const real *deltas, int64_t row, int64_t rows, int64_t key, int64_t head)
 {
     int64_t heads = c->dim[AT_H];
-    real scale = (real)c->number[AT_SCALE];
+    real scale = (real)c->number[AT_SCALE], cap = (real)c->number[AT_CAP];
     tile_multiply(t->p, TILE_K, t->q, t->width, t->key_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
     tile_multiply(t->ds, TILE_K, t->dy, t->width, t->value_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
+    for (int64_t i = 0; i < TILE_Q * TILE_K && cap > 0; i++)
+        t->slope[i] = cap_slope(&t->p[i], scale, cap);
     for (int64_t i = 0; i < TILE_Q; i++)
         for (int64_t j = 0; j < TILE_K; j++) {
             bool seen = i < rows && key + j >= first[row + i] && key + j <= last[row + i];
@@ -50,6 +62,8 @@ static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const i
             t->ds[i * TILE_K + j] = seen ? weight * (t->ds[i * TILE_K + j] - deltas[(row + i) * heads + head]) * scale : 0;
             t->p[i * TILE_K + j] = weight;
         }
+    for (int64_t i = 0; i < TILE_Q * TILE_K && cap > 0; i++)
+        t->ds[i] *= t->slope[i];
 }
 
 /* --- dq ----------------------------------------------------------------------------------------------------------------- */
@@ -143,6 +157,20 @@ static const struct kernel kernel_q = {
 static const struct kernel kernel_kv = {
     SIGNATURE_attention_bwd_kv, .host = attention_bwd_backward_kv, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
     .defines = DEFINE(TILE_K)};
+static const struct kernel kernel_q_capped = {SIGNATURE_attention_bwd_q,
+                                              .host = attention_bwd_backward_q,
+                                              .group = 256,
+                                              .rows = 1,
+                                              .has_width = true,
+                                              .width = AT_D,
+                                              .defines = DEFINE(TILE_Q) DEFINE(CAPPED)};
+static const struct kernel kernel_kv_capped = {SIGNATURE_attention_bwd_kv,
+                                               .host = attention_bwd_backward_kv,
+                                               .group = 256,
+                                               .rows = 1,
+                                               .has_width = true,
+                                               .width = AT_D,
+                                               .defines = DEFINE(TILE_K) DEFINE(CAPPED)};
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -174,8 +202,11 @@ static enum status lower(struct lowering *l, const struct node *n)
                           [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],   [KV_DY] = in[DY],
                           [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV]};
     TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
-    TRY(lower_launch(l, &kernel_q, DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H], 1));
-    return lower_launch(l, &kernel_kv, KV_OPERANDS, kv, n->size, n->number, key_tiles * n->size[AT_K], 1);
+    bool capped = n->number[AT_CAP] > 0;
+    TRY(lower_launch(l, capped ? &kernel_q_capped : &kernel_q, DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H],
+                     1));
+    return lower_launch(l, capped ? &kernel_kv_capped : &kernel_kv, KV_OPERANDS, kv, n->size, n->number,
+                        key_tiles * n->size[AT_K], 1);
 }
 
 static double flops(const struct node *n)
@@ -197,7 +228,7 @@ static struct value *build(struct program *p, const int64_t *d)
         program_input(p, "lse", ROLE_STATISTIC, 2, d[0], heads),
         program_input(p, "dy", ROLE_ACTIVATION, 3, d[0], heads, d[3]),
     };
-    return program_node(p, OP_attention_bwd, 9, in, 1, (double[]){1 / sqrt((double)d[3])});
+    return program_node(p, OP_attention_bwd, 9, in, 2, (double[]){1 / sqrt((double)d[3]), d[4] > 1 ? 1.5 : 0});
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -209,13 +240,15 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
 static const struct op_example examples[] = {
     {.build = build,
      .fill = fill,
-     .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}}},
+     .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}, {"capped", {1}}}},
+    {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {3}}, {"K", {2}}, {"D", {24, 256}}, {"capped", {1, 2}}}},
+    {.build = build, .fill = fill, .axes = {{"T", {65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}, {"capped", {1}}}},
     {0},
 };
 
 const struct op OP(attention_bwd) = {
     .name = "attention_bwd",
-    .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale",
+    .formula = "dq = Σ dS·k, dk = Σ dS·q, dv = Σ P·dy, dS = P · (dy·v − Σ dy·y) · scale, times the cap's derivative",
     .inputs = {"q", "k", "v", "first", "last", "until", "y", "lse", "dy"},
     .outputs = {"dq", "dk", "dv"},
     .shape = shape,

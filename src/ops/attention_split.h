@@ -121,6 +121,8 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
         for (int64_t d = 0; d < D; d++)
             q[d] = load(dt, c->data[SPLIT_Q], (t * heads + head) * D + d) * (real)c->number[AT_SCALE];
         split_scores(score, q, c->data[SPLIT_K], at, step, end - begin, D, dt);
+        if (c->number[AT_CAP] > 0)
+            cap_scores(score, end - begin, (real)c->number[AT_CAP]);
         out[D + 1] = split_soften(score, end - begin, &out[D]);
         split_values(out, score, c->data[SPLIT_V], at, step, end - begin, D, dt);
     }
@@ -163,6 +165,8 @@ KERNEL_BODY static void split_join_body(const struct call *c, int64_t begin, int
 
 static const struct kernel split_kernel = {SIGNATURE_attention_split, .host = split_parts_body, .group = SPLIT_KEYS, .rows = 1,
                                            .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MAX)};
+static const struct kernel split_kernel_capped = {SIGNATURE_attention_split, .host = split_parts_body, .group = SPLIT_KEYS,
+                                                  .rows = 1, .defines = DEFINE(SPLIT_KEYS) DEFINE(HEAD_MAX) DEFINE(CAPPED)};
 static const struct kernel join_kernel = {SIGNATURE_attention_join, .host = split_join_body, .group = 64, .rows = 1,
                                           .defines = DEFINE(SPLIT_KEYS)};
 
@@ -175,7 +179,8 @@ static inline enum status split_lower(struct lowering *l, const struct node *n, 
         program_scratch(l->program, l->program->types[ROLE_STATISTIC], 3, SHAPE(parts, rows, split_width(n->size)));
     TRY(program_status(l->program));
     split[SPLIT_PARTS] = join[JOIN_PARTS] = scratch;
-    TRY(lower_launch(l, &split_kernel, SPLIT_OPERANDS, split, n->size, n->number, parts * n->size[AT_T] * n->size[AT_K], 1));
+    const struct kernel *first = n->number[AT_CAP] > 0 ? &split_kernel_capped : &split_kernel;
+    TRY(lower_launch(l, first, SPLIT_OPERANDS, split, n->size, n->number, parts * n->size[AT_T] * n->size[AT_K], 1));
     return lower_launch(l, &join_kernel, JOIN_OPERANDS, join, n->size, n->number, rows, 64);
 }
 

@@ -9,11 +9,13 @@
 
 #define TILE_Q 32    /* queries of a tile */
 #define TILE_K 64    /* keys of a tile */
-#define HEAD_MAX 256 /* largest head size */
+#define HEAD_MAX 512 /* largest head size */
 
 enum { AT_T, AT_H, AT_D, AT_S, AT_K }; /* size[]: queries, heads, head size, keys, kv-heads */
-enum { AT_SCALE };                     /* number[] */
+enum { AT_SCALE, AT_CAP };             /* number[]; a cap of 0: none */
 enum { BWD_DQ, BWD_DK, BWD_DV };       /* outputs of attention_bwd */
+
+#define CAPPED 1 /* of kernels that cap scores: those that do not have no trace of it */
 
 static inline int64_t pad_lanes(int64_t n)
 {
@@ -43,6 +45,13 @@ static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_
         for (int64_t d = 0; d < D; d++)
             tile[d * TILE_K + i] = i < count ? load(dt, x, at + d) : 0;
     }
+}
+
+/* score = cap · tanh(score / cap) */
+static ALWAYS_INLINE void cap_scores(real *score, int64_t count, real cap)
+{
+    for (int64_t j = 0; j < count; j++)
+        score[j] = cap * real_tanh(score[j] / cap);
 }
 
 /* c (m, n) = a (m, k) · b (k, n), added to c with `add`; m a multiple of 4, n a multiple of LANES. Four rows and two vectors of

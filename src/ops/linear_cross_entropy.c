@@ -5,6 +5,9 @@
  * onehot), dx = dz · w, dw += dzᵀ · x. Training knows dloss beforehand, so it runs the backward pass alone and computes the
  * logits once. linear_loss_bwd does the same for any other loss by row (ops/loss.h), whose op runs on each chunk before its
  * logits are overwritten.
+ *
+ * Where the logits are capped (ops/softcap.c), a chunk's are capped in place before its loss; the backward pass caps them into
+ * scratch of their own, because the cap's gradient needs them as they were.
  */
 #include "ops/loss.h"
 #include "ops/op.h"
@@ -12,6 +15,7 @@
 enum { X, W, TARGETS };
 enum { LOSS };
 enum { R, C, V };
+enum { CAP }; /* number, the place that it has in softcap: of the logits; 0: none */
 
 enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
 
@@ -98,6 +102,13 @@ static enum status shape(struct program *p, struct node *n)
     return program_status(p);
 }
 
+/* to = cap · tanh(z / cap) */
+static enum status lower_cap(struct lowering *l, const struct node *n, struct value *z, struct value *to)
+{
+    const struct op *cap = l->program->ops[OP_softcap];
+    return lower_launch(l, &cap->kernel, 2, (struct value *[]){z, to}, n->size, n->number, value_elements(z), cap->block);
+}
+
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct program *p = l->program;
@@ -111,6 +122,8 @@ static enum status lower(struct lowering *l, const struct node *n)
         struct value *x = program_rows(p, n->in[X], r, rows);
         TRY(program_status(p));
         TRY(lower_product(l, x, n->in[W], false, z, (struct lower_with){0}));
+        if (n->number[CAP] > 0)
+            TRY(lower_cap(l, n, z, z));
         TRY(lower_launch(l, &kernel, ROW_OPERANDS, values, n->size, n->number, rows, 1));
     }
     return OK;
@@ -119,7 +132,9 @@ static enum status lower(struct lowering *l, const struct node *n)
 static enum status gradient(struct program *p, const struct node *n)
 {
     struct value *dw = gradient_wanted(n, W) ? gradient_sum(p, n, W) : NULL;
-    return gradient_add(p, n, X, linear_cross_entropy_both(p, n->in[X], n->in[W], n->in[TARGETS], gradient_of(p, n, LOSS), dw));
+    struct value *dx =
+        linear_cross_entropy_capped_both(p, n->in[X], n->in[W], n->in[TARGETS], gradient_of(p, n, LOSS), dw, n->number[CAP]);
+    return gradient_add(p, n, X, dx);
 }
 
 static double flops(const struct node *n)
@@ -155,6 +170,13 @@ static struct value *build(struct program *p, const int64_t *d)
                                 program_input(p, "targets", ROLE_INDEX, 1, d[0]));
 }
 
+static struct value *build_capped(struct program *p, const int64_t *d)
+{
+    return linear_cross_entropy_capped(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                                       program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+                                       program_input(p, "targets", ROLE_INDEX, 1, d[0]), 1.5);
+}
+
 static struct value *build_stored(struct program *p, const int64_t *d)
 {
     return linear_cross_entropy(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]),
@@ -163,6 +185,7 @@ static struct value *build_stored(struct program *p, const int64_t *d)
 
 static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = SIZES},
+    {.build = build_capped, .fill = fill, .axes = {{"R", {1, 37}}, {"C", {65}}, {"V", {17, 1000}}}},
     {.build = build_stored,
      .fill = fill,
      .adjust = example_adjust_weight,
@@ -173,7 +196,7 @@ static const struct op_example examples[] = {
 
 const struct op OP(linear_cross_entropy) = {
     .name = "linear_cross_entropy",
-    .formula = "loss[r] = lse[r] − (x · wᵀ)[r, targets[r]], lse = log Σ exp(x · wᵀ)",
+    .formula = "loss[r] = lse[r] − z[r, targets[r]], lse = log Σ exp(z), z = x · wᵀ, capped as softcap does if a cap is given",
     .inputs = {"x", "w", "targets"},
     .outputs = {"loss"},
     .shape = shape,
@@ -187,7 +210,7 @@ const struct op OP(linear_cross_entropy) = {
 
 enum { BWD_X, BWD_W, BWD_TARGETS, BWD_DLOSS, BWD_DW, BWD_OLD, BWD_ADVANTAGES, BWD_SETTINGS }; /* from old on: of another loss */
 enum { BWD_DX, BWD_LOSS };
-enum { BWD_OP }; /* number: the loss's op */
+enum { BWD_CAP, BWD_OP }; /* numbers: of the logits, as CAP; the loss's op */
 
 /* The probabilities are exponentials divided by their own sum, not exp(z − log Σ): they must add up to 1 to the last digit,
  * because the excess has the same sign in every row and does not average out in the weights' gradients. Overwrites the logits. */
@@ -259,34 +282,47 @@ static enum status lower_loss(struct lowering *l, const struct node *n, int64_t 
     return lower_launch(l, &loss->kernel, LOSS_INPUTS + LOSS_OUTPUTS, values, n->size, n->number, rows, loss->block);
 }
 
+/* From dy of capped logits to dz of the logits z as they were, which it may overwrite. */
+static enum status lower_cap_bwd(struct lowering *l, const struct node *n, struct value *z, struct value *dy, struct value *dz)
+{
+    const struct op *cap = l->program->ops[OP_softcap_bwd];
+    return lower_launch(l, &cap->kernel, 3, (struct value *[]){z, dy, dz}, n->size, n->number, value_elements(z), cap->block);
+}
+
 static enum status lower_bwd(struct lowering *l, const struct node *n)
 {
     struct program *p = l->program;
     int64_t chunk = chunk_rows(n->size[R], n->size[V]);
     enum dtype type = p->types[ROLE_ACTIVATION];
-    bool other = n->in_count > BWD_OLD;
+    bool other = n->in_count > BWD_OLD, capped = n->number[BWD_CAP] > 0;
     struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, if the loss has an op */
     for (int i = 0; i < 2 && other; i++)
         made[i] = program_scratch(p, p->types[ROLE_STATISTIC], 1, SHAPE(chunk));
     struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
+    struct value *limited = capped ? program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V])) : logits;
     struct value *dlogits = type == p->types[ROLE_STATISTIC] ? logits : program_scratch(p, type, 2, SHAPE(chunk, n->size[V]));
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
         struct value *x = program_rows(p, n->in[BWD_X], r, rows), *dx = program_rows(p, n->out[BWD_DX], r, rows);
         struct value *z = program_rows(p, logits, 0, rows), *dz = program_rows(p, dlogits, 0, rows);
+        struct value *y = program_rows(p, limited, 0, rows), *dy = capped ? y : dz;
         struct value *targets = program_rows(p, n->in[BWD_TARGETS], r, rows);
         struct value *dloss = program_rows(p, n->in[BWD_DLOSS], r, rows), *loss = program_rows(p, n->out[BWD_LOSS], r, rows);
         TRY(program_status(p));
         TRY(lower_product(l, x, n->in[BWD_W], false, z, (struct lower_with){0}));
+        if (capped)
+            TRY(lower_cap(l, n, z, y));
         if (other) {
             loss = program_rows(p, made[0], 0, rows);
             dloss = program_rows(p, made[1], 0, rows);
             TRY(program_status(p));
-            TRY(lower_launch(l, &kernel, ROW_OPERANDS, (struct value *[]){z, targets, loss}, n->size, n->number, rows, 1));
+            TRY(lower_launch(l, &kernel, ROW_OPERANDS, (struct value *[]){y, targets, loss}, n->size, n->number, rows, 1));
             TRY(lower_loss(l, n, r, rows, loss, dloss));
         }
-        TRY(lower_launch(l, &kernel_bwd, ROW_BWD_OPERANDS, (struct value *[]){z, targets, dloss, dz, loss}, n->size, n->number,
+        TRY(lower_launch(l, &kernel_bwd, ROW_BWD_OPERANDS, (struct value *[]){y, targets, dloss, dy, loss}, n->size, n->number,
                          rows, 1));
+        if (capped)
+            TRY(lower_cap_bwd(l, n, z, dy, dz));
         TRY(lower_product(l, dz, n->in[BWD_W], true, dx, (struct lower_with){0}));
         if (n->in[BWD_DW])
             TRY(lower_gemm(l, dz, true, x, false, n->in[BWD_DW], (struct lower_with){.accumulate = true}));
@@ -307,8 +343,17 @@ static struct value *build_bwd(struct program *p, const int64_t *d)
                 d[3] > 1 ? program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]) : NULL);
 }
 
+static struct value *build_bwd_capped(struct program *p, const int64_t *d)
+{
+    return linear_cross_entropy_capped_both(
+        p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
+        program_input(p, "targets", ROLE_INDEX, 1, d[0]), program_input(p, "dloss", ROLE_STATISTIC, 1, d[0]),
+        program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]), 1.5);
+}
+
 static const struct op_example examples_bwd[] = {
     {.build = build_bwd, .fill = fill, .axes = {{"R", {1, 8, 37}}, {"C", {8, 16, 65}}, {"V", {2, 17, 512}}, {"parts", {1, 2}}}},
+    {.build = build_bwd_capped, .fill = fill, .axes = {{"R", {8, 37}}, {"C", {65}}, {"V", {17, 512}}}},
     {0},
 };
 
@@ -329,7 +374,8 @@ static struct value *build_loss(struct program *p, const int64_t *d)
     struct loss_inputs in = {.weights = program_input(p, "weights", ROLE_STATISTIC, 1, d[0]),
                              .old = program_input(p, "old", ROLE_STATISTIC, 1, d[0]),
                              .advantages = program_input(p, "advantages", ROLE_STATISTIC, 1, d[0]),
-                             .settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS)};
+                             .settings = program_input(p, "settings", ROLE_STATISTIC, 1, (int64_t)LOSS_NUMBERS),
+                             .cap = d[4] > 1 ? 1.5 : 0};
     struct value *losses;
     return linear_loss(p, loss_of(LOSS_ppo), x, w, program_input(p, "targets", ROLE_INDEX, 1, d[0]), &in, dw, &losses);
 }
@@ -338,13 +384,13 @@ static const struct op_example examples_loss[] = {
     {.build = build_loss,
      .fill = fill,
      .adjust = adjust_loss,
-     .axes = {{"R", {8, 37}}, {"C", {16}}, {"V", {17}}, {"parts", {1, 2}}}},
+     .axes = {{"R", {8, 37}}, {"C", {16}}, {"V", {17}}, {"parts", {1, 2}}, {"capped", {1, 2}}}},
     {0},
 };
 
 const struct op OP(linear_cross_entropy_bwd) = {
     .name = "linear_cross_entropy_bwd",
-    .formula = "loss as above; dz = dloss · (exp(x · wᵀ − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .formula = "loss as above; dz = dloss · (exp(z − lse) − onehot), through the cap, dx = dz · w, dw += dzᵀ · x",
     .inputs = {"x", "w", "targets", "dloss", "dw?"},
     .outputs = {"dx", "loss"},
     .shape = shape_bwd,
@@ -355,8 +401,8 @@ const struct op OP(linear_cross_entropy_bwd) = {
 
 const struct op OP(linear_loss_bwd) = {
     .name = "linear_loss_bwd",
-    .formula = "loss, dnll of another loss by row, from nll = lse − (x · wᵀ)[r, targets[r]]; "
-               "dz = dnll · (exp(x · wᵀ − lse) − onehot), dx = dz · w, dw += dzᵀ · x",
+    .formula = "loss, dnll of another loss by row, from nll = lse − z[r, targets[r]]; "
+               "dz = dnll · (exp(z − lse) − onehot), through the cap, dx = dz · w, dw += dzᵀ · x",
     .inputs = {"x", "w", "targets", "weights", "dw?", "old", "advantages", "settings"},
     .outputs = {"dx", "loss"},
     .shape = shape_bwd,

@@ -44,6 +44,7 @@ static inline const struct loss *loss_of(enum loss_id id)
 struct loss_inputs {
     struct value *weights, *old, *advantages, *settings;
     struct value *rows; /* by sequence; else NULL */
+    double cap;         /* of the logits (softcap); 0: none */
 };
 
 /* Losses of rows x (R, C) with the head w (V, C), and their gradients: returns dx, and adds to dw unless that is NULL. */
@@ -55,17 +56,17 @@ static inline struct value *linear_loss(struct program *p, const struct loss *lo
     *losses = NULL;
     if (loss->op >= 0 && !loss->by_sequence) {
         struct value *all[] = {x, w, targets, in->weights, dw, in->old, in->advantages, in->settings};
-        dx = program_node(p, OP_linear_loss_bwd, 8, all, 1, (double[]){(double)loss->op});
+        dx = program_node(p, OP_linear_loss_bwd, 8, all, 2, (double[]){in->cap, (double)loss->op});
         *losses = dx ? dx->producer->out[1] : NULL;
         return dx;
     }
     if (loss->by_sequence) {
         struct value *all[LOSS_INPUTS] = {
-            linear_cross_entropy(p, x, w, targets), in->weights, in->old, in->advantages, in->settings, in->rows};
+            linear_cross_entropy_capped(p, x, w, targets, in->cap), in->weights, in->old, in->advantages, in->settings, in->rows};
         *losses = program_node(p, loss->op, LOSS_INPUTS, all, 0, NULL);
         dloss = *losses ? (*losses)->producer->out[LOSS_DNLL] : NULL;
     }
-    dx = linear_cross_entropy_both(p, x, w, targets, dloss, dw);
+    dx = linear_cross_entropy_capped_both(p, x, w, targets, dloss, dw, in->cap);
     if (dx && !*losses)
         *losses = dx->producer->out[1];
     return dx;

@@ -46,6 +46,12 @@ static inline struct value *rmsnorm(struct program *p, struct value *x, struct v
     return NODE_WITH(p, rmsnorm, eps, x, g);
 }
 
+/* The same times offset + g; without g (NULL) times the offset alone. */
+static inline struct value *rmsnorm_offset(struct program *p, struct value *x, struct value *g, double eps, double offset)
+{
+    return program_node(p, OP_rmsnorm, 2, (struct value *[]){x, g}, 2, (double[]){eps, offset});
+}
+
 /* x (T, in) times the transpose of w (out, in). */
 static inline struct value *linear(struct program *p, struct value *x, struct value *w)
 {
@@ -103,17 +109,36 @@ static inline struct value *rope(struct program *p, struct value *x, struct valu
 }
 
 /* Causal attention of q (T, H, D) over the keys first[t] … last[t] of k, v (S, K, D). `until` (S, may be NULL without
- * gradients): the last query that sees a key. */
+ * gradients): the last query that sees a key. Scores are capped to ±cap (softcap); 0: they are not. */
+static inline struct value *attention_capped(struct program *p, struct value *q, struct value *k, struct value *v,
+                                             struct value *first, struct value *last, struct value *until, double scale,
+                                             double cap)
+{
+    return program_node(p, OP_attention, 6, (struct value *[]){q, k, v, first, last, until}, 2, (double[]){scale, cap});
+}
+
 static inline struct value *attention(struct program *p, struct value *q, struct value *k, struct value *v, struct value *first,
                                       struct value *last, struct value *until, double scale)
 {
-    return NODE_WITH(p, attention, scale, q, k, v, first, last, until);
+    return attention_capped(p, q, k, v, first, last, until, scale, 0);
 }
 
 /* silu(gate) · up */
 static inline struct value *swiglu(struct program *p, struct value *gate, struct value *up)
 {
     return NODE(p, swiglu, gate, up);
+}
+
+/* gelu(gate) · up, gelu by tanh */
+static inline struct value *geglu(struct program *p, struct value *gate, struct value *up)
+{
+    return NODE(p, geglu, gate, up);
+}
+
+/* cap · tanh(x / cap) */
+static inline struct value *softcap(struct program *p, struct value *x, double cap)
+{
+    return NODE_WITH(p, softcap, cap, x);
 }
 
 /* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T) identify a token;
@@ -137,18 +162,32 @@ static inline struct value *cache_write(struct program *p, struct value *cache, 
     return NODE(p, cache_write, cache, x, slots);
 }
 
-/* −log softmax(x · wᵀ)[target] of each row of x (R, C), w (V, C); a target of -1 gives 0. */
+/* −log softmax(z)[target] of each row of x (R, C) with the logits z = x · wᵀ, w (V, C), which are capped to ±cap (softcap; 0:
+ * they are not); a target of -1 gives 0. */
+static inline struct value *linear_cross_entropy_capped(struct program *p, struct value *x, struct value *w,
+                                                        struct value *targets, double cap)
+{
+    return NODE_WITH(p, linear_cross_entropy, cap, x, w, targets);
+}
+
 static inline struct value *linear_cross_entropy(struct program *p, struct value *x, struct value *w, struct value *targets)
 {
-    return NODE(p, linear_cross_entropy, x, w, targets);
+    return linear_cross_entropy_capped(p, x, w, targets, 0);
 }
 
 /* The same losses and their gradients for dloss (R) in one pass: returns dx, whose producer's second output is the loss, and adds
  * to dw unless that is NULL. */
+static inline struct value *linear_cross_entropy_capped_both(struct program *p, struct value *x, struct value *w,
+                                                             struct value *targets, struct value *dloss, struct value *dw,
+                                                             double cap)
+{
+    return NODE_WITH(p, linear_cross_entropy_bwd, cap, x, w, targets, dloss, dw);
+}
+
 static inline struct value *linear_cross_entropy_both(struct program *p, struct value *x, struct value *w, struct value *targets,
                                                       struct value *dloss, struct value *dw)
 {
-    return NODE(p, linear_cross_entropy_bwd, x, w, targets, dloss, dw);
+    return linear_cross_entropy_capped_both(p, x, w, targets, dloss, dw, 0);
 }
 
 /* The sum of squares of every 16384 elements of g (N). */

@@ -57,6 +57,7 @@ static ALWAYS_INLINE real real_exp(real x)
 #define real_sqrt sqrt
 #define real_log log
 #define real_expm1 expm1
+#define real_tanh tanh
 
 #define SPECIALISE(dt, body, ...) body(__VA_ARGS__, DTYPE_F64)
 #define SPECIALISE2(dt1, dt2, body, ...) body(__VA_ARGS__, DTYPE_F64, DTYPE_F64)
@@ -97,6 +98,17 @@ static ALWAYS_INLINE real real_exp(real x)
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return x < -87.0f ? 0.0f : p * scale;
+}
+
+/* tanh to about two units in the last place, without branches: a polynomial near 0, else by exp. */
+static ALWAYS_INLINE real real_tanh(real x)
+{
+    float size = fabsf(x), z = x * x, p = -5.70498872745e-3f, far = 1.0f - 2.0f / (real_exp(2.0f * size) + 1.0f);
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    return size < 0.625f ? x + x * z * p : x < 0 ? -far : far;
 }
 
 #define real_sqrt sqrtf

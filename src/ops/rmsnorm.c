@@ -1,6 +1,7 @@
-/* rmsnorm: y = g · x · r with r = 1 / sqrt(mean(x²) + eps), over rows of C channels.
+/* rmsnorm: y = (offset + g) · x · r with r = 1 / sqrt(mean(x²) + eps), over rows of C channels; without g it is 0. Some models
+ * store a norm's weights less 1: their offset is 1.
  *
- * Keeps r of each row for the backward pass. With x̂ = r·x and u = g·dy:
+ * Keeps r of each row for the backward pass. With x̂ = r·x and u = (offset + g)·dy:
  *     dx = r · (u − x̂ · mean(x̂·u)), plus what other ops gave x: the residual's gradient
  *     dg += Σ over rows of x̂·dy, in two stages of fixed order
  */
@@ -9,13 +10,13 @@
 enum { X, G, INPUTS };
 enum { Y, R };
 enum { T, C };
-enum { EPS }; /* number */
+enum { EPS, OFFSET }; /* numbers */
 
 static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype ty)
 {
     const void *x = c->data[X], *g = c->data[G];
     void *y = c->data[INPUTS + Y];
-    real *inverse = c->data[INPUTS + R], eps = (real)c->number[EPS];
+    real *inverse = c->data[INPUTS + R], eps = (real)c->number[EPS], offset = (real)c->number[OFFSET];
     int64_t channels = c->dim[C];
     for (int64_t t = begin; t < end; t++) {
         int64_t row = t * channels;
@@ -23,7 +24,7 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
         inverse[t] = r;
         INDEPENDENT
         for (int64_t i = 0; i < channels; i++)
-            store(ty, y, row + i, load(ty, g, i) * (load(tx, x, row + i) * r));
+            store(ty, y, row + i, (g ? offset + load(ty, g, i) : offset) * (load(tx, x, row + i) * r));
     }
 }
 
@@ -37,8 +38,9 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, X, 2, SHAPE(-1, -1)));
     n->rows = n->size[T] = n->in[X]->shape[0];
     n->size[C] = n->in[X]->shape[1];
-    TRY(node_expect(n, G, 1, SHAPE(n->size[C])));
-    node_output(p, n, Y, n->in[G]->dtype, 2, n->in[X]->shape); /* weights and activations have one type */
+    if (n->in[G])
+        TRY(node_expect(n, G, 1, SHAPE(n->size[C])));
+    node_output(p, n, Y, n->in[G] ? n->in[G]->dtype : p->types[ROLE_ACTIVATION], 2, n->in[X]->shape); /* one type */
     node_output(p, n, R, p->types[ROLE_STATISTIC], 1, SHAPE(n->size[T]));
     return program_status(p);
 }
@@ -51,7 +53,7 @@ static enum status gradient(struct program *p, const struct node *n)
     if (!gradient_wanted(n, X))
         return program_status(p);
     struct value *sum = n->in[X]->dtype == p->types[ROLE_GRADIENT] ? gradient_so_far(p, n, X) : NULL;
-    return gradient_put(p, n, X, sum, NODE(p, rmsnorm_bwd_x, n->in[X], n->in[G], n->out[R], dy, sum));
+    return gradient_put(p, n, X, sum, NODE_WITH(p, rmsnorm_bwd_x, n->number[OFFSET], n->in[X], n->in[G], n->out[R], dy, sum));
 }
 
 static double flops(const struct node *n)
@@ -62,6 +64,13 @@ static double flops(const struct node *n)
 static struct value *build(struct program *p, const int64_t *d)
 {
     return rmsnorm(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5);
+}
+
+/* Weights stored less 1, and (parts = 1) none at all. */
+static struct value *build_offset(struct program *p, const int64_t *d)
+{
+    struct value *g = d[2] > 1 ? program_input(p, "g", ROLE_WEIGHT, 1, d[1]) : NULL;
+    return rmsnorm_offset(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), g, 1e-6, 1);
 }
 
 #define ROWS_AND_CHANNELS                                                                                                        \
@@ -78,13 +87,14 @@ static struct value *build(struct program *p, const int64_t *d)
 static const struct op_example examples[] = {
     {.build = build, .axes = ROWS_AND_CHANNELS},
     {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f},
+    {.build = build_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
     {0},
 };
 
 const struct op OP(rmsnorm) = {
     .name = "rmsnorm",
-    .formula = "y = g · x · r, r = 1 / sqrt(mean(x²) + eps)",
-    .inputs = {"x", "g"},
+    .formula = "y = (offset + g) · x · r, r = 1 / sqrt(mean(x²) + eps)",
+    .inputs = {"x", "g?"},
     .outputs = {"y", "r"},
     .shape = shape,
     .gradient = gradient,
@@ -99,30 +109,34 @@ const struct op OP(rmsnorm) = {
 
 enum { BX_X, BX_G, BX_R, BX_DY, BX_SUM, BX_INPUTS };
 enum { BX_DX };
+enum { BX_OFFSET }; /* number */
 
 static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype tg,
                                      enum dtype ty)
 {
     const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY], *sum = c->data[BX_SUM];
     void *dx = c->data[BX_INPUTS + BX_DX];
+    real offset = (real)c->number[BX_OFFSET];
     int64_t channels = c->dim[C], whole = channels / LANES * LANES;
     for (int64_t t = begin; t < end; t++) {
         int64_t row = t * channels;
         real r = ((const real *)c->data[BX_R])[t];
-        vec parts = {0}, vx, vg, vy;
+        vec parts = {0}, vx, vg = {0}, vy;
         for (int64_t i = 0; i < whole; i += LANES) {
             vec_load(&vx, tx, x, row + i);
-            vec_load(&vg, tg, g, i);
+            if (g)
+                vec_load(&vg, tg, g, i);
             vec_load(&vy, ty, dy, row + i);
-            parts += vx * vg * vy;
+            parts += vx * (offset + vg) * vy;
         }
         real total = vec_sum(&parts);
         for (int64_t i = whole; i < channels; i++)
-            total += load(tx, x, row + i) * load(tg, g, i) * load(ty, dy, row + i);
+            total += load(tx, x, row + i) * (g ? offset + load(tg, g, i) : offset) * load(ty, dy, row + i);
         real mean = r * total / (real)channels;
         INDEPENDENT
         for (int64_t i = 0; i < channels; i++) {
-            real part = r * (load(tg, g, i) * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean);
+            real weight = g ? offset + load(tg, g, i) : offset;
+            real part = r * (weight * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean);
             store(tx, dx, row + i, sum ? load(tx, sum, row + i) + part : part);
         }
     }
@@ -161,16 +175,25 @@ static struct value *build_sum(struct program *p, const int64_t *d)
                 program_input(p, "dy", ROLE_GRADIENT, 2, d[0], d[1]), program_input(p, "sum", ROLE_RESIDUAL, 2, d[0], d[1]));
 }
 
+static struct value *build_bwd_offset(struct program *p, const int64_t *d)
+{
+    return NODE_WITH(p, rmsnorm_bwd_x, 1, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                     d[2] > 1 ? program_input(p, "g", ROLE_WEIGHT, 1, d[1]) : NULL,
+                     program_input(p, "r", ROLE_STATISTIC, 1, d[0]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]),
+                     NULL);
+}
+
 static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x, .axes = ROWS_AND_CHANNELS},
     {.build = build_sum, .axes = ROWS_AND_CHANNELS},
+    {.build = build_bwd_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
     {0},
 };
 
 const struct op OP(rmsnorm_bwd_x) = {
     .name = "rmsnorm_bwd_x",
-    .formula = "dx = r · (g·dy − x̂ · mean(x̂·g·dy)) + sum, x̂ = r·x",
-    .inputs = {"x", "g", "r", "dy", "sum?"},
+    .formula = "dx = r · (u − x̂ · mean(x̂·u)) + sum, x̂ = r·x, u = (offset + g)·dy",
+    .inputs = {"x", "g?", "r", "dy", "sum?"},
     .outputs = {"dx"},
     .shape = shape_bwd_x,
     .kernel = {SIGNATURE_rmsnorm_bwd_x, .host = rmsnorm_backward_x, .group = 256, .rows = 1},
