@@ -21,12 +21,19 @@ struct value *decoder_layer(struct net *n, struct value *x, const struct decoder
         k = net_rope(n, k);
     }
     struct value *a = net_attention(n, q, k, v, with->local, l);
-    x = net_add(n, x, net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l));
+    a = net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
+    if (with->post_norms)
+        a = net_norm(n, a, "post_attention_layernorm", l);
+    x = net_add(n, x, a);
 
-    h = net_norm(n, x, "post_attention_layernorm", l);
+    h = net_norm(n, x, with->post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", l);
     struct value *gate = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.gate_proj", l);
     struct value *up = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.up_proj", l);
-    return net_add(n, x, net_linear(n, net_swiglu(n, gate, up), c->channels, c->mlp_bias, "mlp.down_proj", l));
+    struct value *inner = with->geglu ? net_geglu(n, gate, up) : net_swiglu(n, gate, up);
+    struct value *m = net_linear(n, inner, c->channels, c->mlp_bias, "mlp.down_proj", l);
+    if (with->post_norms)
+        m = net_norm(n, m, "post_feedforward_layernorm", l);
+    return net_add(n, x, m);
 }
 
 struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
@@ -35,13 +42,18 @@ struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *
     return net_norm(n, x, n->family->norm, NET_NO_LAYER);
 }
 
+enum status decoder_check_activation(const struct hf_config *hf, const char *key, const char *activation)
+{
+    const char *found = activation;
+    TRY(hf_config_text(hf, key, &found));
+    return strcmp(found, activation)
+               ? fail(ERR_UNSUPPORTED, "%s: \"%s\" is \"%s\", a %s has \"%s\"", hf->path, key, found, hf->model_type, activation)
+               : OK;
+}
+
 enum status decoder_check_silu(const struct hf_config *hf)
 {
-    const char *act = "silu";
-    TRY(hf_config_text(hf, "hidden_act", &act));
-    return strcmp(act, "silu")
-               ? fail(ERR_UNSUPPORTED, "%s: \"hidden_act\" is \"%s\", a %s has \"silu\"", hf->path, act, hf->model_type)
-               : OK;
+    return decoder_check_activation(hf, "hidden_act", "silu");
 }
 
 static enum status read_layer_types(const struct hf_config *hf, struct model_config *config, const json_t *types)
@@ -59,15 +71,28 @@ static enum status read_layer_types(const struct hf_config *hf, struct model_con
     return OK;
 }
 
-enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from)
+/* "layer_types" has the last word about config->is_local. */
+static enum status finish_local(const struct hf_config *hf, struct model_config *config)
 {
     const json_t *types = json_object_get(hf->tree, "layer_types");
     bool any = false;
-    for (int64_t l = 0; l < config->layers; l++)
-        config->is_local[l] = local && l >= from;
     if (types && !json_is_null(types))
         TRY(read_layer_types(hf, config, types));
     for (int64_t l = 0; l < config->layers; l++)
         any |= config->is_local[l];
     return any ? hf_config_need_size(hf, "sliding_window", &config->local) : OK;
+}
+
+enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from)
+{
+    for (int64_t l = 0; l < config->layers; l++)
+        config->is_local[l] = local && l >= from;
+    return finish_local(hf, config);
+}
+
+enum status decoder_read_period(const struct hf_config *hf, struct model_config *config, int64_t period)
+{
+    for (int64_t l = 0; l < config->layers; l++)
+        config->is_local[l] = (l + 1) % period != 0;
+    return finish_local(hf, config);
 }

@@ -1,4 +1,4 @@
-/* The decoder that most families share: pre-norm layers of grouped-query attention with rotary positions and a SwiGLU
+/* The decoder that most families share: pre-norm layers of grouped-query attention with rotary positions and a SwiGLU (or GeGLU)
  * feed-forward. A family says by layer what it does otherwise; biases are those of its config.
  *
  * Shapes: x (T, C) · q (T, H, D) · k, v (T, K, D) · feed-forward (T, F)
@@ -12,6 +12,8 @@ struct decoder_layer {
     bool head_norms;   /* q_norm and k_norm of each head before its rotation */
     bool local;        /* attention over the last config->local tokens */
     bool no_positions; /* q and k are not rotated */
+    bool geglu;        /* the feed-forward's activation is gelu by tanh, not silu */
+    bool post_norms;   /* norms of what attention and feed-forward give as well, before it is added; then names are Gemma's */
 };
 
 /* Layer l of the network. */
@@ -38,10 +40,14 @@ struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *
 /* The names of its modules. */
 #define DECODER_MODULES .layer = "model.layers.%d.", .embedding = "model.embed_tokens", .norm = "model.norm", .head = "lm_head"
 
-/* Refuses another activation than silu. */
+/* Refuses another activation than silu; or, by its key, than the one that a family has. */
 enum status decoder_check_silu(const struct hf_config *hf);
+enum status decoder_check_activation(const struct hf_config *hf, const char *key, const char *activation);
 
 /* Which layers have local attention, and over how many tokens: by "layer_types", or else those from `from` on if `local`. */
 enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from);
+
+/* The same where not "layer_types" but a period says it: every so many layers one that sees all tokens, the last of them. */
+enum status decoder_read_period(const struct hf_config *hf, struct model_config *config, int64_t period);
 
 #endif

@@ -22,6 +22,11 @@ struct model_config {
     bool is_local[LAYERS_MAX];
     int64_t padding; /* the padding token, whose embedding is not trained; -1: none */
     double eps;
+    double norm_offset;     /* what is added to the norms' weights */
+    double embedding_scale; /* of embeddings, rounded to the type of weights; 0: none */
+    double attention_scale; /* of scores; 0: 1 / sqrt(head size) */
+    double attention_cap;   /* of scores, as in ops/softcap.c; 0: none */
+    double logit_cap;       /* of logits; 0: none */
     bool tied, qkv_bias, output_bias, mlp_bias;
     struct rope_config rope;
 };

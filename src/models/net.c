@@ -86,10 +86,25 @@ static struct value *vocabulary_weight(struct net *n, const char *module)
     return matrix_of(n, module, false, n->config->vocabulary, n->config->channels);
 }
 
+/* A number as a tensor of this type holds it. */
+static double rounded(double number, enum dtype dtype)
+{
+    float f = (float)number;
+    switch (dtype) {
+    case DTYPE_BF16: return (double)bf16_to_f32(bf16_from_f32(f));
+    case DTYPE_F16: return (double)f16_to_f32(f16_from_f32(f));
+    case DTYPE_F32: return (double)f;
+    default: return number;
+    }
+}
+
 struct value *net_embedding(struct net *n)
 {
+    struct program *p = &n->program;
     struct value *w = vocabulary_weight(n, n->family->embedding);
-    return embedding(&n->program, n->ids, w, n->order, n->config->padding);
+    struct value *x = embedding(p, n->ids, w, n->order, n->config->padding);
+    double by = n->config->embedding_scale;
+    return by > 0 ? scale(p, x, rounded(by, p->types[ROLE_WEIGHT])) : x;
 }
 
 /* Of rows of `channels` channels. */
@@ -98,7 +113,7 @@ static struct value *norm(struct net *n, struct value *x, int64_t channels, cons
     char module[NAME_SIZE];
     bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
     struct value *w = part_of(n, module_name(n, module, name, layer), ".weight", trained, channels, 0);
-    return rmsnorm(&n->program, x, w, n->config->eps);
+    return rmsnorm_offset(&n->program, x, w, n->config->eps, n->config->norm_offset);
 }
 
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
@@ -153,15 +168,21 @@ struct value *net_attention(struct net *n, struct value *q, struct value *k, str
         k = cached(n, k, "k", layer);
         v = cached(n, v, "v", layer);
     }
-    double scale = 1 / sqrt((double)n->config->head_size);
+    const struct model_config *c = n->config;
+    double scale = c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)c->head_size);
     struct value *first = local ? n->local_first : n->first, *until = local ? n->local_until : n->until;
-    struct value *y = attention(&n->program, q, k, v, first, n->last, until, scale);
+    struct value *y = attention_capped(&n->program, q, k, v, first, n->last, until, scale, c->attention_cap);
     return program_view(&n->program, y, 2, n->T, n->config->heads * n->config->head_size);
 }
 
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up)
 {
     return swiglu(&n->program, gate, up);
+}
+
+struct value *net_geglu(struct net *n, struct value *gate, struct value *up)
+{
+    return geglu(&n->program, gate, up);
 }
 
 struct value *net_add(struct net *n, struct value *x, struct value *d)
@@ -203,6 +224,7 @@ static void make_loss_inputs(struct net *n, const struct loss *loss)
 {
     struct program *p = &n->program;
     struct loss_inputs *in = &n->of_loss;
+    in->cap = n->config->logit_cap;
     in->weights = program_input(p, "weights", ROLE_STATISTIC, 1, n->R);
     if (loss->op < 0)
         return;
@@ -240,11 +262,17 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
 {
     struct program *p = &n->program;
     struct value *dw = w && w->wants_gradient ? program_tensor(p, w->tensor->gradient) : NULL, *dx = NULL;
+    double cap = n->config->logit_cap;
     TRY(program_status(p));
     p->recompute = n->tuning->recompute;
     switch (n->goal) {
-    case NET_LOSS: n->result = program_output(p, linear_cross_entropy(p, x, w, n->targets), "losses"); return program_status(p);
-    case NET_LOGITS: n->result = program_output(p, linear_wide(p, x, w), "logits"); return program_status(p);
+    case NET_LOSS:
+        n->result = program_output(p, linear_cross_entropy_capped(p, x, w, n->targets, cap), "losses");
+        return program_status(p);
+    case NET_LOGITS:
+        n->result = linear_wide(p, x, w);
+        n->result = program_output(p, cap > 0 ? softcap(p, n->result, cap) : n->result, "logits");
+        return program_status(p);
     case NET_TRAIN: {
         struct value *losses;
         dx = linear_loss(p, loss_of(n->tuning->loss), x, w, n->targets, &n->of_loss, dw, &losses);
@@ -253,6 +281,7 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     }
     case NET_TRAIN_LOGITS: {
         struct value *dz = p->gradient_scale != 1 ? scale(p, n->dlogits, p->gradient_scale) : n->dlogits;
+        dz = cap > 0 ? NODE_WITH(p, softcap_bwd, cap, linear_wide(p, x, w), dz) : dz;
         dz = x->dtype == n->dlogits->dtype ? dz : NODE(p, cast, dz, x);
         if (dw)
             NODE(p, linear_bwd_w, dz, x, dw);

@@ -70,6 +70,7 @@ struct value *net_head_norm(struct net *n, struct value *x, const char *name, in
 /* (T, H · D). `local`: over the last config->local tokens only. */
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
+struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d);
 
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */

@@ -1,0 +1,30 @@
+/* Gemma 2: the shared decoder (models/decoder.h) as models/gemma.h says, with soft caps; every second layer sees all tokens.
+ * Covers every model with "model_type": "gemma2".
+ */
+#include "models/gemma.h"
+
+static struct value *layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, &(struct decoder_layer){.local = n->config->is_local[l], .geglu = true, .post_norms = true}, l);
+}
+
+static struct value *forward(struct net *n)
+{
+    return decoder_forward(n, layer);
+}
+
+static enum status finish(const struct hf_config *hf, struct model_config *config)
+{
+    return gemma_finish(hf, config, &(struct gemma){.period = 2, .norm_offset = 1, .attention_cap = 50, .logit_cap = 30});
+}
+
+static const struct config_row config[] = {GEMMA_CONFIG(8192), {0}};
+
+const struct family family_gemma2 = {
+    .model_type = "gemma2",
+    DECODER_MODULES,
+    .config = config,
+    .rope_theta = 10000,
+    .finish = finish,
+    .forward = forward,
+};
