@@ -2,10 +2,10 @@
 #include "format/nf4.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdatomic.h>
 
-#include "base/memory.h"
 #include "base/number.h"
+#include "base/parallel.h"
 
 const float nf4_values[NF4_VALUES] = {
     -1.0f,
@@ -26,14 +26,24 @@ const float nf4_values[NF4_VALUES] = {
     1.0f,
 };
 
+int64_t nf4_blocks(int64_t count)
+{
+    return (count + NF4_BLOCK - 1) / NF4_BLOCK;
+}
+
+int64_t nf4_packed_words(int64_t count)
+{
+    return (count + 7) / 8;
+}
+
 int64_t nf4_code_words(int64_t count)
 {
-    return (count / NF4_BLOCK + 3) / 4;
+    return (nf4_blocks(count) + 3) / 4;
 }
 
 int64_t nf4_scales(int64_t count)
 {
-    return 1 + (count / NF4_BLOCK + NF4_GROUP - 1) / NF4_GROUP;
+    return 1 + (nf4_blocks(count) + NF4_GROUP - 1) / NF4_GROUP;
 }
 
 /* The i-th of `steps` points from 0.1 to 1, computed from the nearer end and rounded once, as in torch.linspace. */
@@ -81,84 +91,97 @@ static float largest(const float *x, int64_t count)
     return max_abs;
 }
 
-static float inverse(float max_abs)
+static float at_least_1e_38(float max_abs)
 {
-    return 1 / (max_abs > 1e-38f ? max_abs : 1e-38f);
+    return max_abs > 1e-38f ? max_abs : 1e-38f;
 }
 
-static void quantise_block(const float *w, float max_abs, int32_t *packed)
+struct quantising {
+    const char *w;
+    enum dtype dtype;
+    int64_t count;
+    int32_t *packed;
+    float *absmax;
+    _Atomic int64_t broken; /* a value that is not finite; -1: none */
+};
+
+/* How many of the middles between two values lie below: the index of the nearest one. */
+static void choose_codes(const float x[NF4_BLOCK], uint32_t code[NF4_BLOCK])
 {
-    for (int word = 0; word < NF4_BLOCK / 8; word++) {
-        uint32_t bits = 0;
-        for (int i = 0; i < 8; i++)
-            bits |= (uint32_t)nearest(nf4_values, NF4_VALUES, w[word * 8 + i] * inverse(max_abs)) << 4 * (i ^ 1);
-        packed[word] = (int32_t)bits;
+    for (int i = 0; i < NF4_BLOCK; i++)
+        code[i] = 0;
+    for (int v = 0; v + 1 < NF4_VALUES; v++) {
+        float middle = (nf4_values[v] + nf4_values[v + 1]) / 2;
+        for (int i = 0; i < NF4_BLOCK; i++)
+            code[i] += x[i] > middle;
     }
 }
 
-/* Overwrites absmax. */
-static void quantise_absmax(float *absmax, int64_t blocks, struct nf4 *out)
+/* Whole blocks are multiplied by the inverse of their absmax, and a short one is divided by it, as bitsandbytes does on CPUs. A
+ * value that is missing at the end is 0. */
+static void quantise_block(struct quantising *q, int64_t block)
+{
+    float x[NF4_BLOCK] = {0};
+    uint32_t code[NF4_BLOCK];
+    int64_t begin = block * NF4_BLOCK, count = min(q->count - begin, (int64_t)NF4_BLOCK);
+    dtype_convert(x, DTYPE_F32, q->w + begin * dtype_size(q->dtype), q->dtype, count);
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(x[i]))
+            q->broken = begin + i;
+    float max_abs = largest(x, count), divisor = at_least_1e_38(max_abs), inverse = 1 / divisor;
+    q->absmax[block] = count < NF4_BLOCK ? divisor : max_abs;
+    for (int64_t i = 0; i < NF4_BLOCK; i++)
+        x[i] = count < NF4_BLOCK ? x[i] / divisor : x[i] * inverse;
+    choose_codes(x, code);
+    for (int64_t i = 0; i < round_up(count, 2); i++) {
+        int32_t *word = &q->packed[(begin + i) / 8];
+        *word = (int32_t)((uint32_t)*word | code[i] << 4 * (i % 8 ^ 1));
+    }
+}
+
+static void quantise_blocks(void *context, int64_t begin, int64_t end)
+{
+    for (int64_t b = begin; b < end; b++)
+        quantise_block(context, b);
+}
+
+enum status nf4_quantise(const void *w, enum dtype dtype, int64_t count, int32_t *packed, float *absmax)
+{
+    struct quantising q = {.w = w, .dtype = dtype, .count = count, .packed = packed, .absmax = absmax, .broken = -1};
+    parallel_for(nf4_blocks(count), 1024, quantise_blocks, &q);
+    return q.broken < 0 ? OK : fail(ERR_DATA, "value %lld of a weight to quantise to NF4 is not finite", (long long)q.broken);
+}
+
+void nf4_quantise_absmax(float *absmax, int64_t count, int32_t *codes, float *scales)
 {
     float map[NF4_MAP];
     double sum = 0;
+    int64_t blocks = nf4_blocks(count);
     nf4_map(map);
     for (int64_t b = 0; b < blocks; b++)
         sum += (double)absmax[b];
-    out->scales[0] = (float)(sum / (double)blocks);
+    scales[0] = (float)(sum / (double)blocks);
     for (int64_t b = 0; b < blocks; b++)
-        absmax[b] -= out->scales[0];
+        absmax[b] -= scales[0];
     for (int64_t begin = 0; begin < blocks; begin += NF4_GROUP) {
         int64_t end = min(blocks, begin + NF4_GROUP);
-        float max_abs = largest(absmax + begin, end - begin);
-        out->scales[1 + begin / NF4_GROUP] = max_abs;
+        float max_abs = largest(absmax + begin, end - begin), inverse = 1 / at_least_1e_38(max_abs);
+        scales[1 + begin / NF4_GROUP] = max_abs;
         for (int64_t b = begin; b < end; b++) {
-            uint32_t code = (uint32_t)nearest(map, NF4_MAP, absmax[b] * inverse(max_abs));
-            out->codes[b / 4] = (int32_t)((uint32_t)out->codes[b / 4] | code << 8 * (b % 4));
+            uint32_t code = (uint32_t)nearest(map, NF4_MAP, absmax[b] * inverse);
+            codes[b / 4] = (int32_t)((uint32_t)codes[b / 4] | code << 8 * (b % 4));
         }
     }
 }
 
-enum status nf4_quantise(const float *w, int64_t count, struct nf4 *out)
+float nf4_absmax(const int32_t *codes, const float *scales, const float *map, int64_t block)
 {
-    *out = (struct nf4){.count = count};
-    if (count < 1 || count % NF4_BLOCK)
-        return fail(ERR_ARGUMENT, "NF4 takes blocks of %d values, and %lld is not a multiple of that", NF4_BLOCK,
-                    (long long)count);
+    float product = map[(uint32_t)codes[block / 4] >> 8 * (block % 4) & 255] * scales[1 + block / NF4_GROUP];
+    return product + scales[0];
+}
+
+void nf4_dequantise(const int32_t *packed, const float *absmax, int64_t count, float *w)
+{
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(w[i]))
-            return fail(ERR_DATA, "value %lld of a weight to quantise to NF4 is not finite", (long long)i);
-    int64_t blocks = count / NF4_BLOCK;
-    float *absmax = memory_alloc(blocks * 4);
-    out->packed = memory_alloc(count / 8 * 4);
-    out->codes = memory_alloc(nf4_code_words(count) * 4);
-    out->scales = memory_alloc(nf4_scales(count) * 4);
-    enum status status = absmax && out->packed && out->codes && out->scales ? OK : ERR_MEMORY;
-    for (int64_t b = 0; b < blocks && status == OK; b++) {
-        absmax[b] = largest(w + b * NF4_BLOCK, NF4_BLOCK);
-        quantise_block(w + b * NF4_BLOCK, absmax[b], out->packed + b * (NF4_BLOCK / 8));
-    }
-    if (status == OK)
-        quantise_absmax(absmax, blocks, out);
-    else
-        nf4_free(out);
-    memory_free(absmax);
-    return status;
-}
-
-void nf4_dequantise(const int32_t *packed, const int32_t *codes, const float *scales, const float *map, int64_t count, float *w)
-{
-    for (int64_t b = 0; b < count / NF4_BLOCK; b++) {
-        uint32_t code = (uint32_t)codes[b / 4] >> 8 * (b % 4) & 255;
-        float product = map[code] * scales[1 + b / NF4_GROUP], absmax = product + scales[0];
-        for (int64_t i = b * NF4_BLOCK; i < (b + 1) * NF4_BLOCK; i++)
-            w[i] = nf4_values[(uint32_t)packed[i / 8] >> 4 * (i % 8 ^ 1) & 15] * absmax;
-    }
-}
-
-void nf4_free(struct nf4 *nf4)
-{
-    memory_free(nf4->packed);
-    memory_free(nf4->codes);
-    memory_free(nf4->scales);
-    *nf4 = (struct nf4){0};
+        w[i] = nf4_values[(uint32_t)packed[i / 8] >> 4 * (i % 8 ^ 1) & 15] * absmax[i / NF4_BLOCK];
 }

@@ -35,6 +35,10 @@ static const struct op_example examples[] = {
      .fill = example_fill_weight,
      .adjust = example_adjust_weight,
      .axes = {{"out", {1, 67}}, {"in", {256, 1024}}, {"type", {UPTO(WEIGHT_COUNT)}}}},
+    {.build = build,
+     .fill = example_fill_weight,
+     .adjust = example_adjust_weight,
+     .axes = {{"out", {1, 5, 67}}, {"in", {5, 80, 83}}, {"type", {1 + WEIGHT_nf4, 1 + WEIGHT_nf4_single}}}},
     {0},
 };
 

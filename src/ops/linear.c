@@ -80,11 +80,22 @@ static struct value *build_stored_bias(struct program *p, const int64_t *d)
 #define STORED .fill = example_fill_weight, .adjust = example_adjust_weight
 #define STORED_SIZES                                                                                                             \
     {                                                                                                                            \
-        {"T", {1, 16, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}},                                                       \
+        {"T", {1, 16, 33, 67}}, {"in", {64, 192, 320}}, {"out", {5, 64, 129}},                                                   \
         {                                                                                                                        \
             "type",                                                                                                              \
             {                                                                                                                    \
                 UPTO(WEIGHT_SAMPLES)                                                                                             \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
+/* Types whose blocks run over the ends of rows: NF4's. */
+#define STORED_OVER_ROWS                                                                                                         \
+    {                                                                                                                            \
+        {"T", {1, 33, 67}}, {"in", {80, 83}}, {"out", {5, 129}},                                                                 \
+        {                                                                                                                        \
+            "type",                                                                                                              \
+            {                                                                                                                    \
+                1 + WEIGHT_nf4, 1 + WEIGHT_nf4_single                                                                            \
             }                                                                                                                    \
         }                                                                                                                        \
     }
@@ -103,6 +114,7 @@ static const struct op_example examples[] = {
     {.build = build, .axes = SIZES},
     {.build = build_bias, .axes = SIZES},
     {.build = build_stored, STORED, .axes = STORED_SIZES},
+    {.build = build_stored, STORED, .axes = STORED_OVER_ROWS},
     {.build = build_stored_bias,
      STORED,
      .axes = {{"T", {16, 67}}, {"in", {192}}, {"out", {129}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
@@ -182,6 +194,7 @@ static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x, .axes = SIZES},
     {.build = build_add, .axes = {{"T", {1, 5, 67}}, {"in", {3, 96}}, {"out", {7, 129}}, {"wide", {1, 2}}}},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_SIZES},
+    {.build = build_stored_bwd_x, STORED, .axes = STORED_OVER_ROWS},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_LARGE},
     {.build = build_stored_add,
      STORED,

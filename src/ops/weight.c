@@ -1,7 +1,7 @@
 /* The table of weight types, and products with weights that are stored in parts.
  *
- * Such a weight is never expanded as a whole. A panel gives some columns of the result with all their terms, forward and
- * backward, so that the sums are those of one product.
+ * A weight is expanded panel by panel: a panel gives some columns of the result with all their terms, forward and backward, so
+ * that the sums are those of one product. On the CPU it fits into a cache; on devices that compile it is mostly the whole weight.
  */
 #include "ops/op.h"
 
@@ -15,7 +15,7 @@ const struct weight_type *const weight_types[WEIGHT_COUNT] = {
 #undef WEIGHT
 };
 
-enum { PANEL_BYTES = 16 << 20, BLOCK = 16 };
+enum { PANEL_BYTES = 16 << 20, PANEL_BYTES_COMPILED = 256 << 20, PANEL_STEP = 64, BLOCK = 16 };
 enum { PLACE_FROM, PLACE_TO };
 enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT, PLACE_ADD };
 
@@ -65,10 +65,12 @@ static struct value *matrix_in(struct program *p, struct value *scratch, int64_t
 }
 
 /* Columns of the result that a panel gives: whole blocks, so that backward they are whole blocks of the weight's columns. */
-static int64_t panel_columns(int64_t all, int64_t terms, int64_t block)
+static int64_t panel_columns(const struct lowering *l, int64_t all, int64_t terms, int64_t block)
 {
-    int64_t max_columns = PANEL_BYTES / 4 / terms / block * block;
-    max_columns = max_columns < block ? block : max_columns;
+    int64_t bytes = l->device->class->compiles ? PANEL_BYTES_COMPILED : PANEL_BYTES,
+            step = block > PANEL_STEP ? block : PANEL_STEP;
+    int64_t max_columns = bytes / 4 / terms / step * step;
+    max_columns = max_columns < step ? step : max_columns;
     return max_columns < all ? max_columns : all;
 }
 
@@ -78,7 +80,7 @@ static enum status lower_panels(struct lowering *l, struct value *x, struct valu
 {
     struct program *p = l->program;
     int64_t out = w->shape[0], in = w->shape[1], rows = x->shape[0], all = back ? in : out, terms = back ? out : in;
-    int64_t max_columns = panel_columns(all, terms, weight_types[w->weight->type]->block);
+    int64_t max_columns = panel_columns(l, all, terms, weight_types[w->weight->type]->block);
     struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(max_columns * terms));
     enum dtype type = with.accumulate ? p->types[ROLE_STATISTIC] : y->dtype;
     struct value *result = max_columns < all ? program_scratch(p, type, 1, SHAPE(rows * max_columns)) : NULL;
@@ -97,10 +99,12 @@ static enum status lower_panels(struct lowering *l, struct value *x, struct valu
     return OK;
 }
 
+/* For few tokens: for more, expanding the weight once and the engine's matmul take less time. */
 static const struct kernel *fused(const struct lowering *l, const struct value *w, enum weight_product product, int64_t rows)
 {
     const struct weight_type *type = w->weight ? weight_types[w->weight->type] : NULL;
-    return type && type->fused && l->device->class->compiles ? &type->fused[product][rows > WEIGHT_TILE_FLAT] : NULL;
+    bool has = type && type->fused && l->device->class->compiles && rows <= WEIGHT_FUSED_MAX && w->shape[1] % WEIGHT_WORD == 0;
+    return has ? &type->fused[product][rows > WEIGHT_TILE_FLAT] : NULL;
 }
 
 static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, struct value *const *values, const int64_t *size,

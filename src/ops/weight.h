@@ -6,7 +6,7 @@
  * program is lowered.
  *
  * A product is expand + matmul: panel after panel, the weight is expanded to numbers in scratch, and the device's engine
- * multiplies by the panel. Where a type has fused kernels, devices that compile run those instead.
+ * multiplies by the panel. Where a type has fused kernels, devices that compile run those for few tokens.
  */
 #ifndef OPS_WEIGHT_H
 #define OPS_WEIGHT_H
@@ -51,11 +51,13 @@ enum { EXPAND_IN, EXPAND_ROW, EXPAND_COLUMN, EXPAND_COLUMNS, EXPAND_SIZES };
 #define WEIGHT_TILE 64
 #define WEIGHT_TILE_FLAT 16
 #define WEIGHT_TILE_TALL 64
+#define WEIGHT_FUSED_MAX 64 /* rows of x */
+#define WEIGHT_WORD 8       /* rows of w are multiples */
 enum weight_product { PRODUCT_FORWARD, PRODUCT_BACKWARD, PRODUCT_PAIR, PRODUCT_COUNT };
 
 struct weight_type {
     const char *name;
-    int64_t block; /* elements that are stored together; a row is whole blocks */
+    int64_t block; /* elements that are stored together; a row is whole blocks. 1: they run over the ends of rows */
     struct weight_part part[WEIGHT_PARTS];
     void (*expand)(const void *const *parts, int64_t elements, float *w); /* on the host */
     /* The other way round, into zeroed parts; NULL: it cannot. */

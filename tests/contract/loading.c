@@ -278,7 +278,7 @@ static void nothing_is_left_to_compile_for_nf4(void **state)
         test_free(read_value(&r, dx));
         test_free(read_value(&r, pair));
         assert_int_equal(kernels_of(r.device), kernels);
-        nf4_free(&nf4);
+        free_weight(&nf4);
         run_free(&r);
     }
 }

@@ -264,8 +264,8 @@ static void check_pair(const char *device, enum run_type type, int64_t T, int64_
         test_free(single);
     }
     test_free(x);
-    nf4_free(&nf4[0]);
-    nf4_free(&nf4[1]);
+    free_weight(&nf4[0]);
+    free_weight(&nf4[1]);
     run_free(&r);
 }
 

@@ -1,16 +1,18 @@
 /* NF4 in raw files, for comparison with bitsandbytes.
  *
- *     nf4 quantise W PACKED CODES SCALES MAP        writes the last four; W is float32
- *     nf4 dequantise W PACKED CODES SCALES MAP      writes W
+ *     nf4 quantise W PACKED CODES SCALES MAP ABSMAX COUNT DTYPE        writes the last five; W has COUNT values of DTYPE
+ *     nf4 dequantise W PACKED CODES SCALES MAP ABSMAX COUNT DTYPE      writes W from the parts before ABSMAX, in float32
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "format/nf4.h"
+#include "ops/weight.h"
 
-enum { W, PACKED, CODES, SCALES, MAP, FILES };
+enum { W, PACKED, CODES, SCALES, MAP, ABSMAX, FILES, COUNT = FILES, TYPE, ARGUMENTS };
 
 static enum status read_words(const char *path, void *to, int64_t words)
 {
@@ -29,54 +31,51 @@ static enum status write_words(const char *path, const void *from, int64_t words
     return whole ? OK : fail(ERR_IO, "%s: cannot write", path);
 }
 
-static int64_t words_of(const char *path)
+static enum dtype dtype_of(const char *name)
 {
-    FILE *file = fopen(path, "rb");
-    long bytes = file && fseek(file, 0, SEEK_END) == 0 ? ftell(file) : 0;
-    if (file)
-        fclose(file);
-    return bytes / 4;
+    return !strcmp(name, "bfloat16") ? DTYPE_BF16 : !strcmp(name, "float16") ? DTYPE_F16 : DTYPE_F32;
 }
 
 static enum status quantise(char **path)
 {
-    struct nf4 nf4;
-    float map[NF4_MAP];
-    int64_t count = words_of(path[W]);
-    float *w = memory_alloc(count * 4);
-    TRY(read_words(path[W], w, count));
-    TRY(nf4_quantise(w, count, &nf4));
-    nf4_map(map);
-    TRY(write_words(path[PACKED], nf4.packed, count / 8));
-    TRY(write_words(path[CODES], nf4.codes, nf4_code_words(count)));
-    TRY(write_words(path[SCALES], nf4.scales, nf4_scales(count)));
-    nf4_free(&nf4);
-    memory_free(w);
-    return write_words(path[MAP], map, NF4_MAP);
+    int64_t count = strtoll(path[COUNT], NULL, 10);
+    enum dtype dtype = dtype_of(path[TYPE]);
+    int64_t words[FILES] = {[W] = (count * dtype_size(dtype) + 3) / 4, [ABSMAX] = nf4_blocks(count)};
+    void *data[FILES];
+    for (int i = 0; i < FILES; i++) {
+        words[i] = i > W && i < ABSMAX ? weight_words(WEIGHT_nf4, i - PACKED, count) : words[i];
+        data[i] = memory_alloc(words[i] * 4);
+    }
+    TRY(read_words(path[W], data[W], words[W]));
+    TRY(weight_types[WEIGHT_nf4_single]->quantise(data[W], dtype, count, (void *const[]){data[PACKED], data[ABSMAX]}));
+    memset(data[PACKED], 0, (size_t)words[PACKED] * 4);
+    TRY(weight_types[WEIGHT_nf4]->quantise(data[W], dtype, count, data + PACKED));
+    for (int i = PACKED; i < FILES; i++)
+        TRY(write_words(path[i], data[i], words[i]));
+    for (int i = 0; i < FILES; i++)
+        memory_free(data[i]);
+    return OK;
 }
 
 static enum status dequantise(char **path)
 {
-    float map[NF4_MAP];
-    int64_t count = words_of(path[PACKED]) * 8;
-    struct nf4 nf4 = {.count = count, .packed = memory_alloc(count / 8 * 4)};
-    nf4.codes = memory_alloc(nf4_code_words(count) * 4);
-    nf4.scales = memory_alloc(nf4_scales(count) * 4);
-    float *w = memory_alloc(count * 4);
-    TRY(read_words(path[PACKED], nf4.packed, count / 8));
-    TRY(read_words(path[CODES], nf4.codes, nf4_code_words(count)));
-    TRY(read_words(path[SCALES], nf4.scales, nf4_scales(count)));
-    TRY(read_words(path[MAP], map, NF4_MAP));
-    nf4_dequantise(nf4.packed, nf4.codes, nf4.scales, map, count, w);
-    enum status status = write_words(path[W], w, count);
-    nf4_free(&nf4);
-    memory_free(w);
+    int64_t count = strtoll(path[COUNT], NULL, 10);
+    void *data[ABSMAX] = {memory_alloc(count * 4)};
+    for (int i = PACKED; i < ABSMAX; i++) {
+        int64_t words = weight_words(WEIGHT_nf4, i - PACKED, count);
+        data[i] = memory_alloc(words * 4);
+        TRY(read_words(path[i], data[i], words));
+    }
+    weight_types[WEIGHT_nf4]->expand((const void *const *)data + PACKED, count, data[W]);
+    enum status status = write_words(path[W], data[W], count);
+    for (int i = 0; i < ABSMAX; i++)
+        memory_free(data[i]);
     return status;
 }
 
 int main(int argc, char **argv)
 {
-    enum status status = argc != 2 + FILES                    ? ERR_ARGUMENT
+    enum status status = argc != 2 + ARGUMENTS                ? ERR_ARGUMENT
                          : strcmp(argv[1], "quantise") == 0   ? quantise(argv + 2)
                          : strcmp(argv[1], "dequantise") == 0 ? dequantise(argv + 2)
                                                               : ERR_ARGUMENT;
