@@ -30,7 +30,7 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
 static enum status open_weights(struct model *m, const char *dir)
 {
     TRY(safetensors_open(&m->files, dir));
-    return weights_list_files(&m->weights, m->files);
+    return m->hf.quantization ? weights_list_quantised(&m->weights, m->files) : weights_list_files(&m->weights, m->files);
 }
 
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
@@ -38,10 +38,10 @@ enum status model_open(struct model *m, const char *dir, const char *adapter, bo
     *m = (struct model){0};
     TRY(hf_config_open(&m->hf, dir));
     enum status status = family_read(&m->family, &m->config, &m->hf);
-    if (status == OK && m->hf.quantization)
-        status = fail(ERR_UNSUPPORTED, "%s: weights quantised by \"%s\" are not supported", m->hf.path, m->hf.quantization);
     if (status == OK)
         status = weights_init(&m->weights);
+    if (status == OK && m->hf.quantization)
+        status = weights_quantised(&m->weights, &m->hf);
     if (status == OK && weights)
         status = open_weights(m, dir);
     if (status == OK && adapter)
@@ -51,6 +51,17 @@ enum status model_open(struct model *m, const char *dir, const char *adapter, bo
     if (status != OK)
         model_close(m);
     return status;
+}
+
+enum status model_quantise(struct model *m, enum weight_id type)
+{
+    for (int64_t i = 0; i < m->weights.count; i++)
+        if (m->weights.list[i].type != WEIGHT_DENSE && m->weights.list[i].type != (int)type)
+            return fail(ERR_ARGUMENT, "%s: the weights are stored as %s already: leave out --load-in-4bit", m->hf.path,
+                        m->weights.list[i].kind);
+    if (!m->hf.quantization)
+        m->weights.quantise = (int)type;
+    return OK;
 }
 
 void model_close(struct model *m)
@@ -133,10 +144,13 @@ static enum status missing(const struct model *m, const char *name)
     return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, name, m->family->model_type);
 }
 
+/* Vectors between matrices that are quantised are copied: to read one of them where it stands, the system would map much of the
+ * matrices around it. */
 static enum status place_dense(struct model *m, struct tensor *t, const struct device_info *device)
 {
     enum dtype dtype;
     bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
+    in_place = in_place && (t->rank > 1 || !m->weights.parted_count);
     if (!m->weights.listed) {
         TRY(model_dtype(m, &dtype));
         t->in_file = in_place && dtype == t->dtype;

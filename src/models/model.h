@@ -29,6 +29,9 @@ struct model {
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights);
 void model_close(struct model *m);
 
+/* Before programs are built: the matrices of linear layers other than the head are quantised when they are loaded. */
+enum status model_quantise(struct model *m, enum weight_id type);
+
 /* The element type of the weights in their files, from config.json or the files themselves. */
 enum status model_dtype(const struct model *m, enum dtype *dtype);
 

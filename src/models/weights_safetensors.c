@@ -26,12 +26,15 @@ static enum status add(struct weights *w, const struct safetensors_tensor *t, co
     return weights_add(w, &stored);
 }
 
+enum status weights_list_tensor(struct weights *w, const struct safetensors_tensor *t)
+{
+    return add(w, t, t->name, false);
+}
+
 enum status weights_list_files(struct weights *w, const struct safetensors *files)
 {
-    for (int64_t i = 0; i < safetensors_count(files); i++) {
-        const struct safetensors_tensor *t = safetensors_at(files, i);
-        TRY(add(w, t, t->name, false));
-    }
+    for (int64_t i = 0; i < safetensors_count(files); i++)
+        TRY(weights_list_tensor(w, safetensors_at(files, i)));
     w->listed = true;
     return OK;
 }

@@ -2,11 +2,18 @@
 #ifndef MODELS_WEIGHTS_SAFETENSORS_H
 #define MODELS_WEIGHTS_SAFETENSORS_H
 
+#include "format/hf_config.h"
 #include "format/safetensors.h"
 #include "models/weights.h"
 
 /* Lists all tensors of files, which must live as long as the list. Those of an adapter must begin with ADAPTER_PREFIX. */
 enum status weights_list_files(struct weights *w, const struct safetensors *files);
+enum status weights_list_tensor(struct weights *w, const struct safetensors_tensor *t);
 enum status weights_list_adapter(struct weights *w, const struct safetensors *files, const char *path);
+
+/* Of a model whose config.json says that its weights are quantised: what they are without files, and listing the files. Only
+ * bitsandbytes' NF4 can be read. */
+enum status weights_quantised(struct weights *w, const struct hf_config *hf);
+enum status weights_list_quantised(struct weights *w, const struct safetensors *files);
 
 #endif

@@ -27,6 +27,8 @@ struct session_options {
     int run;             /* an enum run_type, or RUN_AUTO */
     const char *adapter; /* a directory in PEFT's layout, or NULL */
     bool weights;        /* false: only to plan */
+    bool load_in_4bit;   /* quantise linear layers to NF4 */
+    bool double_quant;   /* and their absmax too */
     bool tf32;           /* matmuls of the forward pass may round float32 to TF32 */
     struct device_options on_device;
 };

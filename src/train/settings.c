@@ -14,6 +14,11 @@ static const enum device_graph graphs[] = {[CHOICE_cuda_graph_auto] = DEVICE_GRA
                                            [CHOICE_cuda_graph_on] = DEVICE_GRAPH_ON,
                                            [CHOICE_cuda_graph_off] = DEVICE_GRAPH_OFF};
 
+bool settings_quantised(const struct options *o)
+{
+    return o->load_in_4bit || o->finetuning_type == CHOICE_finetuning_type_qlora;
+}
+
 struct session_options settings_session(const struct options *o, const char *adapter, bool weights)
 {
     return (struct session_options){.dir = o->model_name_or_path,
@@ -21,6 +26,8 @@ struct session_options settings_session(const struct options *o, const char *ada
                                     .run = runs[o->dtype],
                                     .adapter = adapter,
                                     .weights = weights,
+                                    .load_in_4bit = settings_quantised(o),
+                                    .double_quant = o->bnb_4bit_use_double_quant,
                                     .tf32 = o->tf32,
                                     .on_device = {codes[o->cuda_code], graphs[o->cuda_graph]}};
 }

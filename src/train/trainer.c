@@ -62,6 +62,9 @@ static enum status choose_method(struct trainer *t)
     if (full && (o->init_adapter || o->train_norms))
         return fail(ERR_ARGUMENT, "%s is for LoRA: --finetuning-type full trains all weights",
                     o->init_adapter ? "--init-adapter" : "--train-norms");
+    if (full && settings_quantised(o))
+        return fail(ERR_ARGUMENT,
+                    "--load-in-4bit is for LoRA: --finetuning-type full trains all weights, and 4 bits cannot be trained");
     if (full)
         return OK;
     if (s->model.adapted) {

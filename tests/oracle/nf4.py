@@ -14,6 +14,9 @@ import sys
 import tempfile
 
 import numpy as np
+
+os.environ["TORCHDYNAMO_DISABLE"] = "1"  # compiling takes longer than all else
+
 import torch
 import bitsandbytes.functional as bnb
 from bitsandbytes.backends.default.ops import _dequantize_4bit_compute as plain_dequantise
