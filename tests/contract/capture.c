@@ -74,7 +74,7 @@ static void every_captured_product_has_the_workspace_and_the_stream(void **state
 
 /* --- Graphs change nothing -------------------------------------------------------------------------------------------------- */
 
-enum { STEPS = 50 };
+enum { STEPS = 50, STEPS_NF4 = 6 };
 
 /* A step on sequences whose number and lengths, and so the programs, change each time; so do the learning rate and the
  * optimizer's other settings. */
@@ -98,6 +98,20 @@ static struct trainer_step changing_step(struct rig *r, int number)
     return step;
 }
 
+static void check_graphs(struct rig *on, struct rig *off, int steps)
+{
+    for (int i = 0; i < steps; i++) {
+        struct trainer_step a = changing_step(on, i), b = changing_step(off, i);
+        assert_same_step(&a, &b);
+    }
+    assert_same_state(&on->t, &off->t);
+    assert_int_equal(on->t.session.device->counters.launches, 0);
+    assert_int_equal(off->t.session.device->counters.graph_launches, 0);
+    assert_true(on->t.session.device->counters.graph_launches >= 2 * steps);
+    close_rig(on);
+    close_rig(off);
+}
+
 /* Seen to fail with graphs that cuda_capture_launch does not launch once it has launched 20:
  * "a->loss == b->loss && …". */
 static void graphs_give_the_bytes_of_single_launches(void **state)
@@ -107,16 +121,22 @@ static void graphs_give_the_bytes_of_single_launches(void **state)
         struct rig on, off;
         open_rig(&on, &tied, 0, join(method, SETTINGS("device", "cuda", "cuda_graph", "on")));
         open_rig(&off, &tied, 0, join(method, SETTINGS("device", "cuda", "cuda_graph", "off")));
-        for (int i = 0; i < STEPS; i++) {
-            struct trainer_step a = changing_step(&on, i), b = changing_step(&off, i);
-            assert_same_step(&a, &b);
-        }
-        assert_same_state(&on.t, &off.t);
-        assert_int_equal(on.t.session.device->counters.launches, 0);
-        assert_int_equal(off.t.session.device->counters.graph_launches, 0);
-        assert_true(on.t.session.device->counters.graph_launches >= 2 * STEPS);
-        close_rig(&on);
-        close_rig(&off);
+        check_graphs(&on, &off, STEPS);
+    }
+}
+
+/* Fused, and with the weight expanded. */
+static void graphs_of_nf4_give_the_bytes_of_single_launches(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"64", "128"};
+    for (int i = 0; i < 2; i++) {
+        struct rig on, off;
+        open_rig(&on, &tied, 0,
+                 SETTINGS("finetuning_type", "qlora", "device", "cuda", "micro_batch_tokens", tokens[i], "cuda_graph", "on"));
+        open_rig(&off, &tied, 0,
+                 SETTINGS("finetuning_type", "qlora", "device", "cuda", "micro_batch_tokens", tokens[i], "cuda_graph", "off"));
+        check_graphs(&on, &off, STEPS_NF4);
     }
 }
 
@@ -268,6 +288,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CONTRACT("captured-matmuls-have-stream-and-workspace", every_captured_product_has_the_workspace_and_the_stream),
         CONTRACT("captured-steps-equal-launched-steps", graphs_give_the_bytes_of_single_launches),
+        CONTRACT("captured-steps-equal-launched-steps", graphs_of_nf4_give_the_bytes_of_single_launches),
         CONTRACT("captured-steps-equal-launched-steps", a_captured_step_takes_the_settings_of_its_own),
         CONTRACT("steps-stay-right-if-a-capture-fails", whichever_call_of_a_capture_fails_the_steps_are_right_and_say_why),
     };

@@ -108,19 +108,23 @@ static void with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same(
     assert_memory_equal(got[0].dw, got[1].dw, sizeof got[0].dw);
 }
 
-/* Quantised matmuls are ours even with cuBLAS. */
+/* Quantised matmuls are ours for up to 64 tokens even with cuBLAS; for more, only the weight is expanded by us. */
 static void with_cublas_quantised_products_stay(void **state)
 {
     (void)state;
-    struct run r;
-    run_init(&r, "cuda", RUN_FLOAT32);
-    struct value *x = program_input(&r.program, "x", ROLE_ACTIVATION, 2, (int64_t)1, (int64_t)64);
-    program_output(&r.program, linear(&r.program, x, weight(&r, 4, 64)), "y");
-    run_prepare(&r);
-    assert_true(has_kernel(r.device, "linear_nf4"));
-    assert_false(has_kernel(r.device, "gemm"));
-    assert_int_equal(warnings, 0);
-    run_free(&r);
+    static const int64_t tokens[] = {1, 64, 65};
+    for (int i = 0; i < 3; i++) {
+        struct run r;
+        run_init(&r, "cuda", RUN_FLOAT32);
+        struct value *x = program_input(&r.program, "x", ROLE_ACTIVATION, 2, tokens[i], (int64_t)64);
+        program_output(&r.program, linear(&r.program, x, weight(&r, 4, 64)), "y");
+        run_prepare(&r);
+        assert_int_equal(has_kernel(r.device, "linear_nf4"), tokens[i] <= 64);
+        assert_int_equal(has_kernel(r.device, "nf4_expand"), tokens[i] > 64);
+        assert_false(has_kernel(r.device, "gemm"));
+        assert_int_equal(warnings, 0);
+        run_free(&r);
+    }
 }
 
 /* --- C += A · B is C + (A · B) ---------------------------------------------------------------------------------------------- */
