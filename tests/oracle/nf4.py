@@ -1,6 +1,6 @@
 """NF4 against bitsandbytes: nf4.py TOOL
 
-    nf4.py TOOL             made-up matrices
+    nf4.py TOOL             synthetic matrices
     nf4.py TOOL MODEL       every matrix of the layers of a model directory
 
 What bitsandbytes quantised comes out of hone as the same float32 numbers, bit by bit. What hone quantises has bitsandbytes' map,
