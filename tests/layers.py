@@ -14,10 +14,10 @@ import sys
 MAY = {
     "base": "",
     "config": "base",
-    "text": "base",
     "format": "base",
+    "text": "base format",
     "device": "base",
-    "data": "base text",
+    "data": "base format text",
     "tensor": "base device",
     "ops": "base format device tensor",
     "models": "base text format device tensor ops",
@@ -170,7 +170,7 @@ BAD = {
     ],
     "layer": [
         ("src/base/a.c", '#include "config/options.h"'),
-        ("src/text/a.c", '#include "format/gguf.h"'),
+        ("src/data/a.c", '#include "ops/op.h"'),
         ("src/text/a.c", '\n\n  #  include   "device/device.h"'),
         ("src/text/chat/a.c", '#include "data/row.h"'),
         ("src/device/a.h", '#include "tensor/value.h"'),

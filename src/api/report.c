@@ -91,10 +91,7 @@ static json_t *plan_json(const struct plan *plan)
 /* The tokenizer is a part of what a run holds. */
 static enum status count_chat(struct chat **chat, const char *dir)
 {
-    struct arena arena = {0};
-    char *tokenizer = file_join(&arena, dir, "tokenizer.json");
-    enum status status = !tokenizer ? ERR_MEMORY : !*chat && file_exists(tokenizer) ? chat_open(chat, dir) : OK;
-    arena_free(&arena);
+    enum status status = !*chat && chat_is_there(dir) ? chat_open(chat, dir) : OK;
     process_trim();
     return status;
 }

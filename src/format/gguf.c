@@ -1,9 +1,12 @@
 /* Reading GGUF: one cursor reads the file once, and checks that each item is inside the file before reading it. */
 #include "format/gguf.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
+#include "base/name.h"
 #include "base/number.h"
 
 enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535 };
@@ -12,7 +15,7 @@ struct gguf {
     struct file_map map;
     struct gguf_value *values;
     struct gguf_tensor *tensors;
-    int64_t value_count, tensor_count;
+    int64_t value_count, tensor_count, head_bytes;
     struct map keys, names;
     struct arena arena; /* the path, for messages */
     const char *path;
@@ -180,6 +183,7 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
         return fail(ERR_FORMAT, "%s: general.alignment is %lld, which is not a power of two, or too large", c->path,
                     (long long)alignment);
     int64_t base = round_up(c->at, alignment);
+    file->head_bytes = c->at;
     for (int64_t i = 0; i < file->tensor_count; i++) {
         struct gguf_tensor *t = &file->tensors[i];
         end = round_up(end, alignment);
@@ -260,6 +264,29 @@ void gguf_close(struct gguf *file)
     memory_free(file);
 }
 
+bool gguf_is_path(const char *path)
+{
+    return name_ends_with(path, ".gguf") && !file_is_directory(path);
+}
+
+const struct file_map *gguf_map(const struct gguf *file)
+{
+    return &file->map;
+}
+
+int64_t gguf_head_bytes(const struct gguf *file)
+{
+    return file->head_bytes;
+}
+
+const char *gguf_type_name(uint32_t type)
+{
+    for (size_t i = 0; i < sizeof BLOCKS / sizeof *BLOCKS; i++)
+        if (BLOCKS[i].number == type)
+            return BLOCKS[i].name;
+    return "unknown";
+}
+
 int64_t gguf_tensor_count(const struct gguf *file)
 {
     return file->tensor_count;
@@ -328,6 +355,40 @@ enum status gguf_get_int(const struct gguf *file, const char *key, int64_t *out)
     const struct gguf_value *value = gguf_value_find(file, key);
     bool good = !value || (!value->array && value->type != GGUF_TEXT && int_at(value, 0, out));
     return good ? OK : wrong_type(file, key, "a whole number");
+}
+
+/* Files have float32 of numbers that were decimal: 1e-05, not 9.99999975e-06. */
+static double decimal(float number)
+{
+    char text[32];
+    for (int digits = 6; digits < 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)number);
+        if (strtof(text, NULL) == number)
+            return strtod(text, NULL);
+    }
+    return (double)number;
+}
+
+enum status gguf_get_real(const struct gguf *file, const char *key, double *out)
+{
+    const struct gguf_value *value = gguf_value_find(file, key);
+    int64_t whole;
+    float single;
+    if (!value)
+        return OK;
+    if (value->array || value->type == GGUF_TEXT || value->type == GGUF_BOOL)
+        return wrong_type(file, key, "a number");
+    if (value->type == GGUF_F64) {
+        memcpy(out, value->data, sizeof *out);
+    } else if (value->type == GGUF_F32) {
+        memcpy(&single, value->data, sizeof single);
+        *out = decimal(single);
+    } else if (int_at(value, 0, &whole)) {
+        *out = (double)whole;
+    } else {
+        return wrong_type(file, key, "a number");
+    }
+    return OK;
 }
 
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out)

@@ -68,6 +68,16 @@ struct gguf;
 enum status gguf_open(struct gguf **out, const char *path);
 void gguf_close(struct gguf *file); /* frees values and tensors too; NULL is fine */
 
+/* Whether a model's path names a GGUF file and not a directory. */
+bool gguf_is_path(const char *path);
+
+/* The file's mapping, and how many bytes of it come before the tensors' data. */
+const struct file_map *gguf_map(const struct gguf *file);
+int64_t gguf_head_bytes(const struct gguf *file);
+
+/* ggml's name of a type that gguf.def lists: "Q4_K". */
+const char *gguf_type_name(uint32_t type);
+
 int64_t gguf_tensor_count(const struct gguf *file);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *file, int64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *file, const char *name); /* or NULL */
@@ -76,8 +86,10 @@ int64_t gguf_value_count(const struct gguf *file);
 const struct gguf_value *gguf_value_at(const struct gguf *file, int64_t i);
 const struct gguf_value *gguf_value_find(const struct gguf *file, const char *key); /* or NULL */
 
-/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Any integer type is an int. */
+/* Values by key. A missing key leaves *out as it is; another type is an error that names the key. Any integer type is an int; a
+ * float32 is the shortest decimal number that rounds to it. */
 enum status gguf_get_int(const struct gguf *file, const char *key, int64_t *out);
+enum status gguf_get_real(const struct gguf *file, const char *key, double *out);
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out);
 enum status gguf_get_text(const struct gguf *file, const char *key, struct gguf_text *out);
 

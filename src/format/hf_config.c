@@ -118,6 +118,24 @@ enum status hf_config_open(struct hf_config *config, const char *dir)
     return status;
 }
 
+static enum status take(struct hf_config *config, const char *path)
+{
+    config->path = arena_format(&config->arena, "%s", path);
+    if (!config->path)
+        return ERR_MEMORY;
+    TRY(read_names(config));
+    return read_tokens(config, config->tree, config->path);
+}
+
+enum status hf_config_take(struct hf_config *config, json_t *tree, const char *path)
+{
+    *config = (struct hf_config){.tree = tree, .bos = -1, .pad = -1};
+    enum status status = take(config, path);
+    if (status != OK)
+        hf_config_close(config);
+    return status;
+}
+
 void hf_config_close(struct hf_config *config)
 {
     json_decref(config->tree);

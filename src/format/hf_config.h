@@ -30,6 +30,9 @@ struct hf_config {
 };
 
 enum status hf_config_open(struct hf_config *config, const char *dir);
+
+/* The same from a tree, which it owns from then on, also after an error; `path` is for messages. */
+enum status hf_config_take(struct hf_config *config, json_t *tree, const char *path);
 void hf_config_close(struct hf_config *config); /* frees all strings too */
 
 /* A missing key or null leaves *out as it is; a wrong type is an error that names the file and the key. */

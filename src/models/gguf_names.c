@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum norms { EITHER, BEFORE, AROUND };
+enum layout { EITHER, BEFORE, AROUND, FUSED };
 
 static const struct gguf_arch ARCHS[] = {
-#define ARCH(model_type, name, permuted, plus_one, norms) {model_type, name, permuted, plus_one, (norms) == AROUND},
+#define ARCH(model_type, name, permuted, plus_one, norms) {model_type, name, permuted, plus_one, norms},
 #define NAME(norms, model, file)
 #include "models/gguf_names.def"
 #undef ARCH
@@ -15,7 +15,7 @@ static const struct gguf_arch ARCHS[] = {
 };
 
 static const struct {
-    enum norms norms;
+    enum layout norms;
     const char *model, *file;
 } NAMES[] = {
 #define ARCH(...)
@@ -31,6 +31,19 @@ const struct gguf_arch *gguf_arch_of(const char *model_type)
         if (!strcmp(ARCHS[i].model_type, model_type))
             return &ARCHS[i];
     return NULL;
+}
+
+const struct gguf_arch *gguf_arch_named(const char *name, char *known, size_t size)
+{
+    const struct gguf_arch *found = NULL;
+    *known = 0;
+    for (size_t i = sizeof ARCHS / sizeof *ARCHS; i-- > 0;) {
+        found = !strcmp(ARCHS[i].name, name) ? &ARCHS[i] : found;
+        size_t used = strlen(known);
+        if (i == 0 || strcmp(ARCHS[i].name, ARCHS[i - 1].name) != 0)
+            snprintf(known + used, size - used, "%s%s", used ? ", " : "", ARCHS[i].name);
+    }
+    return found;
 }
 
 /* Whether a name is the pattern with a number for "%d", and then ".weight" or another end, which begins at *end. */
@@ -53,12 +66,17 @@ static bool matches(const char *pattern, const char *name, int64_t *number, cons
     return *name == '.';
 }
 
+static bool applies(enum layout to, int arch)
+{
+    return to == EITHER || (int)to == arch || (to == BEFORE && arch == FUSED);
+}
+
 static bool translate(const struct gguf_arch *arch, const char *from, bool to_file, char to[static NAME_SIZE])
 {
     for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
         int64_t layer;
         const char *end;
-        if (NAMES[i].norms != EITHER && (NAMES[i].norms == AROUND) != arch->norms_around)
+        if (!applies(NAMES[i].norms, arch->norms))
             continue;
         if (!matches(to_file ? NAMES[i].model : NAMES[i].file, from, &layer, &end) || strchr(end + 1, '.'))
             continue;

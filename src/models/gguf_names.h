@@ -3,6 +3,7 @@
 #define MODELS_GGUF_NAMES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/name.h"
@@ -12,11 +13,14 @@ struct gguf_arch {
     const char *name;       /* general.architecture */
     bool permuted;          /* rows of q and k: gguf_permuted_row */
     bool norms_plus_one;    /* norms' weights have 1 added in the file */
-    bool norms_around;
+    int norms;              /* and other differences in names: see gguf_names.def */
 };
 
 /* NULL: GGUF files of this family are not known. */
 const struct gguf_arch *gguf_arch_of(const char *model_type);
+
+/* The first of the families whose files are of this architecture. NULL: none; `known` then names those that there are. */
+const struct gguf_arch *gguf_arch_named(const char *name, char *known, size_t size);
 
 /* The name in the file of a tensor ("model.layers.3.mlp.up_proj.weight"), and the reverse. False: there is none. */
 bool gguf_name_in_file(const struct gguf_arch *arch, const char *tensor, char name[static NAME_SIZE]);

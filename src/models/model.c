@@ -1,4 +1,4 @@
-/* Opening a model directory, and finding and uploading its weights. */
+/* Opening a model, and finding and uploading its weights. */
 #include "models/model.h"
 
 #include <stdio.h>
@@ -27,6 +27,14 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     return weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path);
 }
 
+static enum status open_config(struct model *m, const char *path)
+{
+    if (!gguf_is_path(path))
+        return hf_config_open(&m->hf, path);
+    TRY(gguf_base_open(&m->gguf, path));
+    return gguf_base_config(m->gguf, &m->hf);
+}
+
 static enum status open_weights(struct model *m, const char *dir)
 {
     TRY(safetensors_open(&m->files, dir));
@@ -36,13 +44,16 @@ static enum status open_weights(struct model *m, const char *dir)
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
 {
     *m = (struct model){0};
-    TRY(hf_config_open(&m->hf, dir));
-    enum status status = family_read(&m->family, &m->config, &m->hf);
+    enum status status = open_config(m, dir);
+    if (status == OK)
+        status = family_read(&m->family, &m->config, &m->hf);
     if (status == OK)
         status = weights_init(&m->weights);
     if (status == OK && m->hf.quantization)
         status = weights_quantised(&m->weights, &m->hf);
-    if (status == OK && weights)
+    if (status == OK && m->gguf)
+        status = gguf_base_list(m->gguf, &m->config, &m->weights);
+    else if (status == OK && weights)
         status = open_weights(m, dir);
     if (status == OK && adapter)
         status = open_adapter(m, adapter, weights);
@@ -68,6 +79,7 @@ void model_close(struct model *m)
 {
     store_free(&m->store);
     weights_free(&m->weights);
+    gguf_base_close(m->gguf);
     safetensors_close(m->files);
     safetensors_close(m->adapter_files);
     if (m->adapted)
@@ -262,25 +274,49 @@ enum status model_attach(struct model *m, const struct device_info *device)
     return check_adapter(m);
 }
 
+/* A GGUF file's factors, by which Llama 3 stretches its slow rotations. */
+static enum status stretch(const struct model *m, float *frequencies, int64_t count)
+{
+    const struct stored *f = weights_find(&m->weights, NET_FREQUENCIES);
+    if (!f)
+        return OK;
+    TRY(check_shape(m, f, 1, &count));
+    if (f->dtype != DTYPE_F32)
+        return fail(ERR_UNSUPPORTED, "%s: the factors of rotations have type %s, not F32", m->hf.path, f->kind);
+    for (int64_t i = 0; i < count; i++) {
+        float factor;
+        memcpy(&factor, (const char *)f->part[0].data + 4 * i, sizeof factor);
+        frequencies[i] /= factor;
+    }
+    return OK;
+}
+
 static enum status upload_frequencies(const struct model *m, struct engine *e, const struct tensor *t)
 {
     float *frequencies = memory_alloc(tensor_bytes(t));
     if (!frequencies)
         return ERR_MEMORY;
     net_frequencies(&m->config, frequencies);
-    enum status status = engine_upload(e, t, frequencies, DTYPE_F32);
+    enum status status = stretch(m, frequencies, tensor_elements(t));
+    if (status == OK)
+        status = engine_upload(e, t, frequencies, DTYPE_F32);
     memory_free(frequencies);
     return status;
 }
 
 static enum status upload_dense(struct engine *e, const struct tensor *t, const struct stored *f)
 {
-    enum dtype dtype = (enum dtype)f->dtype;
-    TRY(engine_upload(e, t, f->part[0].data, dtype));
-    if (t->master)
-        TRY(engine_upload(e, t->master, f->part[0].data, dtype));
+    const void *data;
+    enum dtype dtype;
+    void *copy;
+    enum status status = weights_read(f, 0, &data, &dtype, &copy);
+    if (status == OK)
+        status = engine_upload(e, t, data, dtype);
+    if (status == OK && t->master)
+        status = engine_upload(e, t->master, data, dtype);
+    memory_free(copy);
     weights_drop(f);
-    return OK;
+    return status;
 }
 
 enum status model_upload(struct model *m, struct engine *e)

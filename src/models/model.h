@@ -1,8 +1,10 @@
-/* A model directory, perhaps with an adapter: its configuration, its weight files, and the tensors that its programs use. */
+/* A model directory or a GGUF file, perhaps with an adapter: its configuration, its weight files, and the tensors that its
+ * programs use. */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
 
 #include "format/safetensors.h"
+#include "models/gguf_base.h"
 #include "models/net.h"
 
 /* Weights of the model itself, without pairs of LoRA, and the bytes that they are stored in. */
@@ -14,7 +16,8 @@ struct model {
     struct hf_config hf;
     const struct family *family;
     struct model_config config;
-    struct safetensors *files; /* NULL: opened for planning, without weights */
+    struct gguf_base *gguf;    /* NULL: a directory */
+    struct safetensors *files; /* NULL: a GGUF file, or opened for planning, without weights */
     struct weights weights;    /* of the files, and of the adapter's */
     bool adapted;              /* by the adapter below */
     struct adapter_config adapter;
@@ -25,7 +28,8 @@ struct model {
     struct weight_count weights_in[LIFE_COUNT], weights_mapped; /* the same by where they lie, for the plan */
 };
 
-/* Reads config.json and, with `weights`, opens the safetensors files. `adapter` may be NULL, or a directory in PEFT's layout. */
+/* Reads config.json and, with `weights`, opens the safetensors files; a GGUF file has both, and its tensors are always listed.
+ * `adapter` may be NULL, or a directory in PEFT's layout. */
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights);
 void model_close(struct model *m);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/name.h"
+#include "models/gguf_names.h"
 
 enum { PART_NAME_SIZE = NAME_SIZE + 32 };
 
@@ -125,6 +126,46 @@ void weights_drop(const struct stored *stored)
             file_map_drop(stored->part[i].map, stored->part[i].offset, stored->part[i].bytes);
 }
 
+static void order_rows(const struct stored *from, const struct stored_part *part, char *to)
+{
+    int64_t rows = from->shape[0], bytes = part->bytes / rows;
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + gguf_permuted_row(r, rows, from->heads) * bytes, (const char *)part->data + r * bytes, (size_t)bytes);
+}
+
+static enum status add_number(const struct stored *from, float *to)
+{
+    int64_t count = shape_elements(from->rank, from->shape);
+    if (!dtype_convert(to, DTYPE_F32, from->part[0].data, (enum dtype)from->dtype, count))
+        return fail(ERR_UNSUPPORTED, "tensor %s has type %s, and 1 cannot be taken from it", from->name, from->kind);
+    for (int64_t i = 0; i < count; i++)
+        to[i] += from->add;
+    return OK;
+}
+
+enum status weights_read(const struct stored *from, int part, const void **data, enum dtype *dtype, void **copy)
+{
+    bool dense = from->type == WEIGHT_DENSE;
+    *data = from->part[part].data;
+    *dtype = dense ? (enum dtype)from->dtype : DTYPE_I32;
+    *copy = NULL;
+    if (!from->heads && from->add == 0)
+        return OK;
+    if (from->heads && from->shape[0] % (2 * from->heads))
+        return fail(ERR_FORMAT, "tensor %s has %lld rows, which cannot be %lld heads", from->name, (long long)from->shape[0],
+                    (long long)from->heads);
+    int64_t bytes = from->heads ? from->part[part].bytes : 4 * shape_elements(from->rank, from->shape);
+    *data = *copy = memory_alloc(bytes);
+    if (!*copy)
+        return ERR_MEMORY;
+    if (from->heads) {
+        order_rows(from, &from->part[part], *copy);
+        return OK;
+    }
+    *dtype = DTYPE_F32;
+    return add_number(from, *copy);
+}
+
 /* A part's bytes fill its words, except those after the last one. */
 static enum status upload_part(struct engine *e, const struct tensor *t, const void *from, int64_t bytes)
 {
@@ -139,12 +180,31 @@ static enum status upload_part(struct engine *e, const struct tensor *t, const v
     return status;
 }
 
+static enum status upload_stored(struct engine *e, const struct tensor *t, const struct stored *from, int part)
+{
+    const void *data;
+    enum dtype dtype;
+    void *copy;
+    enum status status = weights_read(from, part, &data, &dtype, &copy);
+    if (status == OK)
+        status = upload_part(e, t, data, from->part[part].bytes);
+    memory_free(copy);
+    return status;
+}
+
 static enum status quantise(const struct parted *p, const struct stored *from, struct engine *e, void *const *parts)
 {
     const struct weight_type *type = weight_types[p->type];
+    const void *data;
+    enum dtype dtype;
+    void *copy;
     if (!type->quantise)
         return fail(ERR_UNSUPPORTED, "%s: weights cannot be quantised to %s at loading", p->name, type->name);
-    TRY(type->quantise(from->part[0].data, (enum dtype)from->dtype, p->rows * p->columns, parts));
+    enum status status = weights_read(from, 0, &data, &dtype, &copy);
+    if (status == OK)
+        status = type->quantise(data, dtype, p->rows * p->columns, parts);
+    memory_free(copy);
+    TRY(status);
     for (int i = 0; i < weight_parts(p->type); i++)
         TRY(engine_upload(e, p->part[i], parts[i], p->part[i]->dtype));
     return OK;
@@ -176,7 +236,7 @@ enum status weights_upload(const struct parted *p, const struct stored *from, st
     for (int i = 0; i < weight_parts(p->type); i++) {
         all_in_file &= p->part[i]->in_file;
         if (!p->part[i]->in_file)
-            TRY(upload_part(e, p->part[i], from->part[i].data, from->part[i].bytes));
+            TRY(upload_stored(e, p->part[i], from, i));
     }
     if (!all_in_file)
         weights_drop(from);

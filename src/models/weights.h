@@ -31,7 +31,9 @@ struct stored {
     int dtype;                             /* of a dense one: an enum dtype; -1: not a type of weights */
     struct stored_part part[WEIGHT_PARTS]; /* a dense one has only the first */
     bool in_place;                         /* its bytes may be used where they stand */
-    bool adapter;                          /* it comes with an adapter */
+    int64_t heads; /* the rows of so many heads are in the order of gguf_permuted_row; 0: in the model's */
+    float add;     /* what the model's numbers are more than the stored ones, of a dense one */
+    bool adapter;  /* it comes with an adapter */
 };
 
 /* A matrix of the network that is not dense: its tensors. */
@@ -77,6 +79,10 @@ void weights_place(const struct parted *p, const struct stored *from, bool host_
 
 /* Fills the parts that do not stay in their file; a dense weight is quantised. One weight at a time is in memory twice. */
 enum status weights_upload(const struct parted *p, const struct stored *from, struct engine *e);
+
+/* The bytes of a part, and of a dense weight their type, as the model has them: those of the file, or *copy, which the caller
+ * frees. */
+enum status weights_read(const struct stored *from, int part, const void **data, enum dtype *dtype, void **copy);
 
 /* Once its numbers are on the device: its pages of the file are not needed any more. */
 void weights_drop(const struct stored *stored);

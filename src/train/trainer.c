@@ -65,6 +65,9 @@ static enum status choose_method(struct trainer *t)
     if (full && settings_quantised(o))
         return fail(ERR_ARGUMENT,
                     "--load-in-4bit is for LoRA: --finetuning-type full trains all weights, and 4 bits cannot be trained");
+    if (full && s->model.gguf)
+        return fail(ERR_ARGUMENT, "%s: a GGUF file is a base for LoRA; --finetuning-type full takes a model directory",
+                    o->model_name_or_path);
     if (full)
         return OK;
     if (s->model.adapted) {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "models/gguf_tokenizer.h"
+#include "text/gguf_tokenizer.h"
 
 static void look(const struct gguf *file)
 {

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "models/gguf_tokenizer.h"
+#include "text/gguf_tokenizer.h"
 
 struct frame {
     char *bytes;

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "failing.h"
-#include "models/gguf_tokenizer.h"
+#include "text/gguf_tokenizer.h"
 
 static char path[64];
 

@@ -21,10 +21,11 @@
 struct chat;
 
 /* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
- * chat_template.jinja, which wins over the template in tokenizer_config.json. Without a template everything works but rendering
- * rows. */
+ * chat_template.jinja, which wins over the template in tokenizer_config.json. A GGUF file in its place has all of it in its head.
+ * Without a template everything works but rendering rows. */
 enum status chat_open(struct chat **out, const char *model_dir);
-void chat_close(struct chat *chat); /* NULL is fine */
+bool chat_is_there(const char *model_dir); /* whether there is a tokenizer to open */
+void chat_close(struct chat *chat);        /* NULL is fine */
 
 /* Adds to the hash what decides how a row becomes tokens and mask, except hone's own sources: the files that chat_open reads, by
  * name and content, the libraries that tokenizers use, and today's date if a file asks for it. Far cheaper than opening. */

@@ -50,6 +50,13 @@ enum status chat_run(const struct chat_template *template, const json_t *message
 /* The ids of row->text, and for a row to train its mask; row->message is filled in. */
 enum status chat_finish(const struct chat *chat, const struct chat_template *template, bool prompt, struct chat_row *row);
 
+/* open.c: one more id that ends the assistant's turn; one that the tokenizer does not have, or which is known, is none. */
+enum status chat_add_eos(struct chat *chat, int64_t id);
+
+/* open_gguf.c: all that a GGUF file has; and what chat_fingerprint hashes of it, and whether its template asks for the date. */
+enum status chat_read_gguf(struct chat *chat, const char *path);
+enum status chat_hash_gguf(struct hash *hash, const char *path, bool *dated);
+
 /* prompt.c: fills in what the templates put before an answer. What a template refuses to render stays empty. */
 enum status prompt_learn(struct chat *chat);
 

@@ -1,8 +1,10 @@
-/* Opening a chat from a model's directory: the tokenizer, the special tokens, the templates, what ends a turn. */
+/* Opening a chat from a model's directory (or its GGUF file): the tokenizer, the special tokens, the templates, what ends a
+ * turn. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "format/gguf.h"
 #include "text/chat/inside.h"
 
 enum { TEMPLATE_BYTES_MAX = 4 << 20, CONFIG_BYTES_MAX = 64 << 20 };
@@ -78,7 +80,7 @@ static enum status open_templates(struct chat *chat, const char *dir, const json
     return OK;
 }
 
-static enum status add_eos(struct chat *chat, int64_t id)
+enum status chat_add_eos(struct chat *chat, int64_t id)
 {
     if (id < 0 || id >= tokenizer_vocabulary(chat->tokenizer))
         return OK;
@@ -103,7 +105,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
             return fail(ERR_UNSUPPORTED,
                         "%s: tokenizer_config.json names the eos_token \"%.40s\", which tokenizer.json does not have", dir,
                         json_string_value(token));
-        TRY(add_eos(chat, id));
+        TRY(chat_add_eos(chat, id));
     }
     const json_t *bos = json_object_get(chat->special, "bos_token");
     chat->bos = bos ? tokenizer_id(chat->tokenizer, json_string_value(bos), (int64_t)json_string_length(bos)) : -1;
@@ -118,8 +120,8 @@ static enum status find_eos(struct chat *chat, const char *dir)
     enum status status = OK;
     size_t i;
     if (json_is_integer(ids))
-        status = add_eos(chat, json_integer_value(ids));
-    json_array_foreach(ids, i, id) if (status == OK && json_is_integer(id)) status = add_eos(chat, json_integer_value(id));
+        status = chat_add_eos(chat, json_integer_value(ids));
+    json_array_foreach(ids, i, id) if (status == OK && json_is_integer(id)) status = chat_add_eos(chat, json_integer_value(id));
     json_decref(config);
     return status;
 }
@@ -167,17 +169,21 @@ static enum status bind(struct chat *chat, struct chat_template *template)
     return OK;
 }
 
+static enum status read_directory(struct chat *chat, const char *dir)
+{
+    json_t *config = NULL, *map = NULL;
+    enum status status = read_files(chat, dir, &config, &map);
+    json_decref(config);
+    json_decref(map);
+    return status == OK ? find_eos(chat, dir) : status;
+}
+
 static enum status open_all(struct chat *chat, const char *dir)
 {
     chat->special = json_object();
     if (!chat->special)
         return out_of_memory();
-    json_t *config = NULL, *map = NULL;
-    enum status status = read_files(chat, dir, &config, &map);
-    json_decref(config);
-    json_decref(map);
-    TRY(status);
-    TRY(find_eos(chat, dir));
+    TRY(gguf_is_path(dir) ? chat_read_gguf(chat, dir) : read_directory(chat, dir));
     TRY(bind(chat, &chat->plain));
     TRY(bind(chat, &chat->tools));
     return prompt_learn(chat);
@@ -195,6 +201,15 @@ enum status chat_open(struct chat **out, const char *model_dir)
     else
         chat_close(chat);
     return status;
+}
+
+bool chat_is_there(const char *model_dir)
+{
+    struct arena arena = {0};
+    char *path = file_join(&arena, model_dir, "tokenizer.json");
+    bool there = gguf_is_path(model_dir) || (path && file_exists(path));
+    arena_free(&arena);
+    return there;
 }
 
 void chat_close(struct chat *chat)
@@ -236,7 +251,9 @@ enum status chat_fingerprint(const char *model_dir, struct hash *hash)
     enum status status = OK;
     bool dated = false;
     tokenizer_fingerprint(hash);
-    for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
+    if (gguf_is_path(model_dir))
+        status = chat_hash_gguf(hash, model_dir, &dated);
+    for (size_t i = 0; !gguf_is_path(model_dir) && i < sizeof names / sizeof *names && status == OK; i++)
         status = hash_file(hash, &arena, model_dir, names[i], &dated);
     if (dated) {
         char date[16];

@@ -1,5 +1,5 @@
 /* Turns the keys tokenizer.ggml.* into the lists that text/tokenizer/tokenizer.h takes. */
-#include "models/gguf_tokenizer.h"
+#include "text/gguf_tokenizer.h"
 
 #include <string.h>
 

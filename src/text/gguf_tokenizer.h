@@ -1,6 +1,6 @@
 /* The tokenizer inside a GGUF file. */
-#ifndef MODELS_GGUF_TOKENIZER_H
-#define MODELS_GGUF_TOKENIZER_H
+#ifndef TEXT_GGUF_TOKENIZER_H
+#define TEXT_GGUF_TOKENIZER_H
 
 #include "format/gguf.h"
 #include "text/tokenizer/tokenizer.h"

@@ -1,0 +1,195 @@
+/* The head of a GGUF file as the config.json that it was made from. Keys that a family's files do not have keep the defaults of
+ * the family, which are transformers'. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/gguf_base.h"
+
+static const struct {
+    const char *key; /* after "<architecture>." */
+    const char *name;
+    bool real;
+} KEYS[] = {
+    {"block_count", "num_hidden_layers", false},
+    {"context_length", "max_position_embeddings", false},
+    {"embedding_length", "hidden_size", false},
+    {"feed_forward_length", "intermediate_size", false},
+    {"attention.head_count", "num_attention_heads", false},
+    {"attention.head_count_kv", "num_key_value_heads", false},
+    {"attention.key_length", "head_dim", false},
+    {"attention.sliding_window", "sliding_window", false},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    {"attn_logit_softcapping", "attn_logit_softcapping", true},
+    {"final_logit_softcapping", "final_logit_softcapping", true},
+    {"rope.freq_base", "rope_theta", true},
+    {"attention.scale", "attention_multiplier", true},
+    {"embedding_scale", "embedding_multiplier", true},
+    {"residual_scale", "residual_multiplier", true},
+    {"logit_scale", "logits_scaling", true},
+};
+
+static enum status put(json_t *tree, const char *name, json_t *value)
+{
+    return value && json_object_set_new(tree, name, value) == 0 ? OK : fail(ERR_MEMORY, "out of memory: a JSON value");
+}
+
+/* A number of the architecture's own keys; a missing one is left as it is. */
+static enum status get_int(const struct gguf_base *base, const char *key, int64_t *out)
+{
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s.%s", base->arch->name, key);
+    return gguf_get_int(base->file[0], whole, out);
+}
+
+static enum status get_real(const struct gguf_base *base, const char *key, double *out)
+{
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s.%s", base->arch->name, key);
+    return gguf_get_real(base->file[0], whole, out);
+}
+
+static bool has(const struct gguf_base *base, const char *key)
+{
+    char whole[128];
+    snprintf(whole, sizeof whole, "%s.%s", base->arch->name, key);
+    return gguf_value_find(base->file[0], whole) != NULL;
+}
+
+static enum status put_numbers(const struct gguf_base *base, json_t *tree)
+{
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+        int64_t whole = 0;
+        double real = 0;
+        if (!has(base, KEYS[i].key))
+            continue;
+        TRY(KEYS[i].real ? get_real(base, KEYS[i].key, &real) : get_int(base, KEYS[i].key, &whole));
+        TRY(put(tree, KEYS[i].name, KEYS[i].real ? json_real(real) : json_integer(whole)));
+    }
+    return OK;
+}
+
+/* How many channels of a head are turned: all of them in files that do not say how large a head is. */
+static enum status put_heads(const struct gguf_base *base, json_t *tree)
+{
+    int64_t turned = 0, size = 0, layers = 0, channels = 0, heads = 1;
+    TRY(get_int(base, "rope.dimension_count", &turned));
+    TRY(get_int(base, "attention.key_length", &size));
+    TRY(get_int(base, "block_count", &layers));
+    TRY(get_int(base, "embedding_length", &channels));
+    TRY(get_int(base, "attention.head_count", &heads));
+    if (!size && turned && base->arch->permuted)
+        TRY(put(tree, "head_dim", json_integer(turned)));
+    size = size || heads < 1 ? size : channels / heads;
+    if (turned && size && turned < size && !base->arch->permuted)
+        TRY(put(tree, "partial_rotary_factor", json_real((double)turned / (double)size)));
+    /* Files of gemma do not say by what scores are divided; of the largest of each it is not the size of a head. */
+    bool gemma2 = !strcmp(base->arch->name, "gemma2"), gemma3 = !strcmp(base->arch->name, "gemma3");
+    if (gemma2 || gemma3) {
+        bool largest = layers == (gemma2 ? 46 : 62);
+        TRY(put(tree, "query_pre_attn_scalar", json_integer(largest && heads > 0 ? channels / heads : size)));
+    }
+    return OK;
+}
+
+static json_t *numbers_of(const struct gguf_base *base, const char *tensor)
+{
+    const struct gguf_tensor *t = gguf_base_find(base, tensor);
+    json_t *list = t && !strcmp(gguf_type_name(t->type), "F32") ? json_array() : NULL;
+    for (int64_t i = 0; list && i < t->shape[0]; i++) {
+        float number;
+        memcpy(&number, t->data + 4 * i, sizeof number);
+        json_array_append_new(list, json_real((double)number));
+    }
+    return list;
+}
+
+/* Factors of long and short texts are tensors, other kinds of scaling are keys. Llama 3's is applied to the frequencies
+ * themselves, by a tensor (model.c). */
+static enum status put_scaling(const struct gguf_base *base, json_t *tree)
+{
+    static const char *const reals[][2] = {{"rope.scaling.factor", "factor"},
+                                           {"rope.scaling.attn_factor", "attention_factor"},
+                                           {"rope.scaling.yarn_beta_fast", "beta_fast"},
+                                           {"rope.scaling.yarn_beta_slow", "beta_slow"}};
+    char key[64], type[32] = "none";
+    struct gguf_text text = {0};
+    int64_t original = 0;
+    json_t *rope = NULL, *factors = numbers_of(base, "rope_factors_long.weight");
+    snprintf(key, sizeof key, "%s.rope.scaling.type", base->arch->name);
+    TRY(gguf_get_text(base->file[0], key, &text));
+    if (text.text)
+        snprintf(type, sizeof type, "%.*s", (int)(text.length < 31 ? text.length : 31), text.text);
+    if (!factors && !strcmp(type, "none"))
+        return OK;
+    rope = json_pack("{s:s}", "rope_type", factors ? "longrope" : type);
+    TRY(put(tree, "rope_scaling", rope));
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        double real = 0;
+        TRY(get_real(base, reals[i][0], &real));
+        if (real != 0)
+            TRY(put(rope, reals[i][1], json_real(real)));
+    }
+    TRY(get_int(base, "rope.scaling.original_context_length", &original));
+    if (original)
+        TRY(put(rope, "original_max_position_embeddings", json_integer(original)));
+    if (!factors)
+        return OK;
+    TRY(put(tree, "original_max_position_embeddings", json_integer(original)));
+    TRY(put(rope, "long_factor", factors));
+    json_t *short_factors = numbers_of(base, "rope_factors_short.weight");
+    return short_factors ? put(rope, "short_factor", short_factors)
+                         : fail(ERR_FORMAT, "%s: has rope_factors_long.weight without rope_factors_short.weight", base->path);
+}
+
+static enum status put_tokens(const struct gguf_base *base, json_t *tree)
+{
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int64_t bos = -1, pad = -1;
+    json_t *eos = json_array();
+    TRY(put(tree, "eos_token_id", eos));
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int64_t id = -1;
+        TRY(gguf_get_int(base->file[0], ends[i], &id));
+        if (id >= 0)
+            json_array_append_new(eos, json_integer(id));
+    }
+    TRY(gguf_get_int(base->file[0], "tokenizer.ggml.bos_token_id", &bos));
+    TRY(gguf_get_int(base->file[0], "tokenizer.ggml.padding_token_id", &pad));
+    if (bos >= 0)
+        TRY(put(tree, "bos_token_id", json_integer(bos)));
+    return pad >= 0 ? put(tree, "pad_token_id", json_integer(pad)) : OK;
+}
+
+/* What the tensors say themselves. A quantised model runs in bfloat16 where the device can. */
+static enum status put_tensors(const struct gguf_base *base, json_t *tree)
+{
+    const struct gguf_tensor *embedding = gguf_base_find(base, "token_embd.weight");
+    if (!embedding)
+        return fail(ERR_FORMAT, "%s: has no tensor token_embd.weight", base->path);
+    TRY(put(tree, "vocab_size", json_integer(embedding->shape[1])));
+    TRY(put(tree, "tie_word_embeddings", json_boolean(!gguf_base_find(base, "output.weight"))));
+    TRY(put(tree, "attention_bias", json_boolean(gguf_base_find(base, "blk.0.attn_output.bias") != NULL)));
+    TRY(put(tree, "mlp_bias", json_boolean(gguf_base_find(base, "blk.0.ffn_up.bias") != NULL)));
+    return put(tree, "dtype", json_string("bfloat16"));
+}
+
+static enum status fill(const struct gguf_base *base, json_t *tree)
+{
+    TRY(put(tree, "model_type", json_string(base->arch->model_type)));
+    TRY(put_numbers(base, tree));
+    TRY(put_heads(base, tree));
+    TRY(put_scaling(base, tree));
+    TRY(put_tokens(base, tree));
+    return put_tensors(base, tree);
+}
+
+enum status gguf_base_config(const struct gguf_base *base, struct hf_config *config)
+{
+    json_t *tree = json_object();
+    enum status status = tree ? fill(base, tree) : ERR_MEMORY;
+    if (status == OK)
+        return hf_config_take(config, tree, base->path);
+    json_decref(tree);
+    return status;
+}
