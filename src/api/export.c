@@ -7,7 +7,8 @@
 
 static const int types[] = {
     [CHOICE_output_type_auto] = FILE_TYPE_AUTO, [CHOICE_output_type_f32] = FILE_F32,   [CHOICE_output_type_f16] = FILE_F16,
-    [CHOICE_output_type_bf16] = FILE_BF16,      [CHOICE_output_type_q8_0] = FILE_Q8_0,
+    [CHOICE_output_type_bf16] = FILE_BF16,      [CHOICE_output_type_q8_0] = FILE_Q8_0, [CHOICE_output_type_q4_0] = FILE_Q4_0,
+    [CHOICE_output_type_q4_k_m] = FILE_Q4_K_M,
 };
 
 static enum status read_options(struct export_options *o, const struct hone_options *options)

@@ -7,7 +7,7 @@
 
 #include "export/out_type.h"
 
-enum file_type { FILE_F32, FILE_F16, FILE_BF16, FILE_Q8_0, FILE_TYPES };
+enum file_type { FILE_F32, FILE_F16, FILE_BF16, FILE_Q8_0, FILE_Q4_0, FILE_Q4_K_M, FILE_TYPES };
 
 struct file_kind {
     const char *name;

@@ -25,6 +25,12 @@ DENSE(f32, DTYPE_F32)
 DENSE(f16, DTYPE_F16)
 DENSE(bf16, DTYPE_BF16)
 BLOCKS(q8_0)
+BLOCKS(q4_0)
+BLOCKS(q5_0)
+BLOCKS(q5_1)
+BLOCKS(q4_k)
+BLOCKS(q5_k)
+BLOCKS(q6_k)
 
 const struct out_type out_types[OUT_TYPES] = {
 #define OUT(name, number, block, bytes) {#name, number, block, bytes, name##_quantise, name##_decode},

@@ -186,9 +186,9 @@ def cached(cache, kind, model, inputs, make, load):
 
 # Running hone and checking what it says.
 
-def run(*command):
+def run(*command, input=None):
     """The bytes that a program prints. If it fails, so does the script."""
-    done = subprocess.run(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run(command, env=ENVIRONMENT, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr.decode(errors='replace')}")
     return done.stdout
