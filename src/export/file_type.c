@@ -3,14 +3,10 @@
 
 #include <string.h>
 
-
 const struct file_kind file_kinds[FILE_TYPES] = {
-    [FILE_F32] = {"f32", OUT_f32, 0, 1e-4},
-    [FILE_F16] = {"f16", OUT_f16, 1, 1e-2},
-    [FILE_BF16] = {"bf16", OUT_bf16, 32, 5e-2},
-    [FILE_Q8_0] = {"q8_0", OUT_q8_0, 7, 5e-2},
-    [FILE_Q4_0] = {"q4_0", OUT_q4_0, 2, 0.5},
-    [FILE_Q4_K_M] = {"q4_k_m", OUT_q4_k, 15, 0.5},
+    [FILE_F32] = {"f32", OUT_f32, 0, 1e-4},     [FILE_F16] = {"f16", OUT_f16, 1, 1e-2},
+    [FILE_BF16] = {"bf16", OUT_bf16, 32, 5e-2}, [FILE_Q8_0] = {"q8_0", OUT_q8_0, 7, 5e-2},
+    [FILE_Q4_0] = {"q4_0", OUT_q4_0, 2, 0.5},   [FILE_Q4_K_M] = {"q4_k_m", OUT_q4_k, 15, 0.5},
 };
 
 /* Layers that get more bits: the first and the last eighth, and every third between. */

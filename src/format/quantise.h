@@ -13,8 +13,8 @@ void q8_0_quantise(const float *w, int64_t count, uint8_t *blocks);
 /* 32 elements with a scale and a minimum. */
 void q5_1_quantise(const float *w, int64_t count, uint8_t *blocks);
 
-/* 256 elements in groups, each with a scale (and a minimum) that is itself a small code. Scales are searched for: the one with the
- * smallest weighted squared error of some candidates. */
+/* 256 elements in groups, each with a scale (and a minimum) that is itself a small code. Scales are searched for: the one with
+ * the smallest weighted squared error of some candidates. */
 void q4_k_quantise(const float *w, int64_t count, uint8_t *blocks);
 void q5_k_quantise(const float *w, int64_t count, uint8_t *blocks);
 void q6_k_quantise(const float *w, int64_t count, uint8_t *blocks);

@@ -1,0 +1,151 @@
+"""Exports in the programs that they are for: llama.cpp, PEFT and transformers, against PEFT's own sum in float32.
+
+    export.py HONE ASSETS [--large]
+
+For each family a random adapter (rsLoRA, patterns of ranks and alphas) is made by PEFT. Then
+  - hone merge to safetensors, in transformers: the same logits;
+  - hone export in PEFT's layout, in PEFT: the same logits;
+  - hone merge to GGUF in float16, and hone export to a GGUF adapter over a float16 base, in llama.cpp: logits within 1e-2 of
+    their range, and 32 greedy tokens after 8 prompts. A token that is not PEFT's choice must be a tie: as likely as PEFT's by
+    less than the largest difference of a logit;
+  - hone quantize to q4_0 and q4_k_m: types, blocks and keys are those of llama.cpp's own quantiser.
+--large: SmolLM2 instead of the tiny models, where no token may differ.
+"""
+import ctypes
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+import oracle
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+PROMPTS, PROMPT, NEW = 8, 12, 32
+
+
+def make_adapter(base, path, std):
+    import peft
+    import torch
+    torch.manual_seed(7)
+    config = peft.LoraConfig(r=8, lora_alpha=12, use_rslora=True, target_modules="all-linear", task_type="CAUSAL_LM",
+                             rank_pattern={"q_proj": 4}, alpha_pattern={"k_proj": 20, "layers.1.mlp.up_proj": 5})
+    model = peft.get_peft_model(oracle.load_model(base), config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=std)
+    model.save_pretrained(path)
+    return model.eval()
+
+
+def logits_of(model, ids):
+    import torch
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).logits[0].double().numpy()
+
+
+class Llama:
+    """A GGUF file in llama.cpp, with float32 keys and values."""
+
+    def __init__(self, path, lora=None):
+        import llama_cpp
+        self.model = llama_cpp.Llama(path, lora_path=lora, n_ctx=64, n_threads=1, logits_all=True, type_k=0, type_v=0,
+                                     flash_attn=False, verbose=False)
+
+    def logits(self, ids):
+        self.model.reset()
+        self.model.eval(ids)
+        return np.array(self.model.scores[:len(ids)], dtype=np.float64)
+
+    def greedy(self, ids, count):
+        self.model.reset()
+        self.model.eval(ids)
+        new = []
+        while len(new) < count:
+            new.append(int(np.argmax(self.model.scores[len(ids) + len(new) - 1])))
+            self.model.eval(new[-1:])
+        return new
+
+
+def check_llama(checks, name, truth, llama, prompts, exact):
+    """Logits after every token of the prompts and the answers; what PEFT would have said at each."""
+    worst, differing, wrong = 0.0, 0, 0
+    window = truth.config.sliding_window if truth.config.model_type == "mistral" else None     # llama.cpp has none there
+    count = min(NEW, window - PROMPT if window else NEW)
+    for prompt in prompts:
+        new = llama.greedy(prompt, count)
+        want, got = logits_of(truth, prompt + new), llama.logits(prompt + new)
+        off = np.abs(want - got).max()
+        worst = max(worst, off / (want.max() - want.min()))
+        for i, id in enumerate(new):
+            row = want[len(prompt) + i - 1]
+            differing += int(row.argmax()) != id
+            wrong += row.max() - row[id] > 2 * off
+    checks.at_most(f"{name}: logits", worst, 1e-2)
+    checks.equal(f"{name}: tokens that differ and are no tie, of {PROMPTS * count}", wrong, 0)
+    if exact:
+        checks.equal(f"{name}: tokens that differ", differing, 0)
+    else:
+        print(f"    {differing} of {PROMPTS * count} tokens differ, each a tie")
+
+
+def check_quantised(checks, hone, base, folder, full, type, number):
+    """Against llama.cpp's quantiser over the float32 file."""
+    import gguf
+    import llama_cpp
+    path, own = os.path.join(folder, type + ".gguf"), os.path.join(folder, type + ".llama.gguf")
+    oracle.run(hone, "quantize", "--model", base, "--output", path, "--type", type, "--threads", "1")
+    settings = llama_cpp.llama_model_quantize_default_params()
+    settings.ftype, settings.nthread = number, 1
+    assert llama_cpp.llama_model_quantize(full.encode(), own.encode(), ctypes.byref(settings)) == 0
+    got, want = gguf.GGUFReader(path), gguf.GGUFReader(own)
+    tensors = {t.name: t for t in got.tensors}
+    other = [t.name for t in want.tensors if t.tensor_type != tensors[t.name].tensor_type
+             or not np.array_equal(t.data, tensors[t.name].data)]
+    keys = [{k: str(f.contents()) for k, f in file.fields.items()} for file in (got, want)]
+    checks.equal(f"{type}: tensors that differ from llama.cpp's, of {len(tensors)}", other, [])
+    checks.equal(f"{type}: keys that differ", [k for k in keys[0].keys() | keys[1].keys() if keys[0].get(k) != keys[1].get(k)], [])
+
+
+def check_model(checks, hone, base, folder, name, large):
+    import peft
+    from transformers import AutoModelForCausalLM
+    adapter = os.path.join(folder, "adapter")
+    truth = make_adapter(base, adapter, 0.02 if large else 0.2)
+    random = np.random.default_rng(3)
+    prompts = [random.integers(3, truth.config.vocab_size, PROMPT).tolist() for _ in range(PROMPTS)]
+
+    def run(command, output, type, *more):
+        path = os.path.join(folder, output)
+        oracle.run(hone, command, "--model", base, "--output", path, "--type", type, "--threads", "1", *more)
+        return path
+    change = ("--adapter", adapter)
+
+    merged = AutoModelForCausalLM.from_pretrained(run("merge", "merged", "f32", *change), attn_implementation="eager").eval()
+    copied = peft.PeftModel.from_pretrained(oracle.load_model(base), run("export", "copied", "f32", *change)).eval()
+    want = logits_of(truth, prompts[0])
+    for what, model in (("merged safetensors in transformers", merged), ("adapter in PEFT", copied)):
+        off = np.abs(logits_of(model, prompts[0]) - want).max() / (want.max() - want.min())
+        checks.at_most(f"{name}: {what}: logits", off, 1e-5)
+
+    plain = run("quantize", "base.gguf", "f16")
+    check_llama(checks, f"{name}: merged GGUF in llama.cpp", truth, Llama(run("merge", "merged.gguf", "f16", *change)), prompts,
+                large)
+    check_llama(checks, f"{name}: GGUF adapter in llama.cpp", truth,
+                Llama(plain, run("export", "adapter.gguf", "f32", *change)), prompts, large)
+    full = run("quantize", "full.gguf", "f32")
+    for type, number in (("q4_0", 2), ("q4_k_m", 15)):
+        check_quantised(checks, hone, base, folder, full, type, number)
+
+
+def main():
+    hone, assets, *rest = sys.argv[1:]
+    checks, large = oracle.Checks(), rest == ["--large"]
+    for name in ["smollm2"] if large else ["tiny-" + family for family in FAMILIES]:
+        base = os.path.join(assets, "models", name)
+        with tempfile.TemporaryDirectory() as folder:
+            check_model(checks, hone, base, folder, name, large)
+    checks.end()
+
+
+main()
