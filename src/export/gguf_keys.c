@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "models/rotary.h"
 
 struct keys {
     struct gguf_head *head;
@@ -42,7 +43,7 @@ static enum status put_rope(struct keys *k)
 {
     const struct rope_config *rope = &k->m->config.rope;
     TRY(put_real(k, "rope.freq_base", rope->theta));
-    TRY(put_size(k, "rope.dimension_count", k->m->config.head_size));
+    TRY(put_size(k, "rope.dimension_count", 2 * rotary_pairs(&k->m->config)));
     switch (rope->kind) {
     case ROPE_DEFAULT:
     case ROPE_LLAMA3: return OK; /* its factors are a tensor */
@@ -67,6 +68,20 @@ static enum status put_window(struct keys *k)
     return put_size(k, "attention.sliding_window", c->local);
 }
 
+/* llama.cpp rotates three of four layers where a family leaves some out. */
+static enum status check_positions(const struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    bool any = false, same = true;
+    for (int64_t l = 0; l < c->layers; l++) {
+        any |= c->no_positions[l];
+        same &= c->no_positions[l] == ((l + 1) % 4 == 0);
+    }
+    return !any || same ? OK
+                        : fail(ERR_UNSUPPORTED, "%s: a GGUF file cannot say which layers have no positions; merge to safetensors",
+                               k->m->hf.path);
+}
+
 static enum status put_numbers(struct keys *k)
 {
     const struct model_config *c = &k->m->config;
@@ -82,6 +97,11 @@ static enum status put_numbers(struct keys *k)
     TRY(put_real(k, "attention.layer_norm_rms_epsilon", c->eps));
     TRY(put_rope(k));
     TRY(put_window(k));
+    TRY(check_positions(k));
+    TRY(copy_real(k, "attention_multiplier", "attention.scale"));
+    TRY(copy_real(k, "embedding_multiplier", "embedding_scale"));
+    TRY(copy_real(k, "residual_multiplier", "residual_scale"));
+    TRY(copy_real(k, "logits_scaling", "logit_scale"));
     TRY(copy_real(k, "attn_logit_softcapping", "attn_logit_softcapping"));
     return copy_real(k, "final_logit_softcapping", "final_logit_softcapping");
 }

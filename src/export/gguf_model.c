@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "export/gguf_keys.h"
 #include "export/gguf_vocabulary.h"
+#include "models/rotary.h"
 
 enum { PIECE = 4 << 20 }; /* elements; a multiple of every block */
 
@@ -64,14 +65,14 @@ static enum status add_factors(struct file *f)
     struct model_config plain = *c;
     if (c->rope.kind != ROPE_LLAMA3)
         return OK;
-    int64_t n = c->head_size / 2;
+    int64_t n = rotary_pairs(c);
     f->factors = arena_array(&f->arena, n, sizeof *f->factors);
     float *scaled = arena_array(&f->arena, n, sizeof *scaled);
     if (!f->factors || !scaled)
         return ERR_MEMORY;
     plain.rope.kind = ROPE_DEFAULT;
-    net_frequencies(&plain, f->factors);
-    net_frequencies(c, scaled);
+    rotary_frequencies(&plain, f->factors);
+    rotary_frequencies(c, scaled);
     for (int64_t i = 0; i < n; i++)
         f->factors[i] /= scaled[i];
     struct item *it = &f->items[f->count++];

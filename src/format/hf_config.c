@@ -226,47 +226,126 @@ static enum status rope_object(const struct hf_config *config, const json_t **ou
 
 static enum status rope_kind(const json_t *object, enum rope_kind *kind, const char *path)
 {
-    static const char *const NAMES[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
+    static const struct {
+        const char *name;
+        enum rope_kind kind;
+    } kinds[] = {{"default", ROPE_DEFAULT}, {"linear", ROPE_LINEAR}, {"llama3", ROPE_LLAMA3},
+                 {"yarn", ROPE_YARN},       {"longrope", ROPE_LONG}, {"su", ROPE_LONG}};
     const char *type = "default";
     TRY(json_get_text(object, "type", &type, path));
     TRY(json_get_text(object, "rope_type", &type, path));
-    for (int i = 0; i < (int)(sizeof NAMES / sizeof *NAMES); i++)
-        if (strcmp(type, NAMES[i]) == 0) {
-            *kind = (enum rope_kind)i;
+    for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
+        if (strcmp(type, kinds[i].name) == 0) {
+            *kind = kinds[i].kind;
             return OK;
         }
-    return fail(ERR_UNSUPPORTED, "%s: rotary embedding of type \"%s\" is not supported (default, linear and llama3 are)", path,
+    return fail(ERR_UNSUPPORTED,
+                "%s: rotary embedding of type \"%s\" is not supported (default, linear, llama3, yarn and longrope are)", path,
                 type);
+}
+
+static enum status rope_original(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    const char *original = "original_max_position_embeddings", *path = config->path;
+    TRY(get_size(config->tree, "max_position_embeddings", &rope->original_max_position, path));
+    TRY(get_size(object, original, &rope->original_max_position, path));
+    TRY(get_size(config->tree, original, &rope->original_max_position, path));
+    return rope->original_max_position ? OK : need(object, original, path);
+}
+
+static enum status rope_llama3(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    const char *path = config->path;
+    TRY(need_positive(object, "low_freq_factor", &rope->low_freq_factor, path));
+    TRY(need_positive(object, "high_freq_factor", &rope->high_freq_factor, path));
+    if (rope->low_freq_factor >= rope->high_freq_factor)
+        return fail(ERR_FORMAT, "%s: \"low_freq_factor\" must be below \"high_freq_factor\"", path);
+    return rope_original(config, object, rope);
+}
+
+static double yarn_scale(double factor, double scale)
+{
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+static enum status rope_yarn(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    const char *path = config->path;
+    double scale = 0, all = 0, fast = 0, slow = 0;
+    TRY(rope_original(config, object, rope));
+    TRY(json_get_real(object, "mscale", &scale, path));
+    TRY(json_get_real(object, "mscale_all_dim", &all, path));
+    rope->attention_factor =
+        scale != 0 && all != 0 ? yarn_scale(rope->factor, scale) / yarn_scale(rope->factor, all) : yarn_scale(rope->factor, 1);
+    TRY(json_get_real(object, "attention_factor", &rope->attention_factor, path));
+    TRY(json_get_real(object, "beta_fast", &fast, path));
+    TRY(json_get_real(object, "beta_slow", &slow, path));
+    rope->beta_fast = fast > 0 ? fast : 32;
+    rope->beta_slow = slow > 0 ? slow : 1;
+    rope->truncate = true;
+    return json_get_bool(object, "truncate", &rope->truncate, path);
+}
+
+static enum status rope_factors(const json_t *object, const char *key, struct rope_config *rope, float *to, const char *path)
+{
+    const json_t *list = json_object_get(object, key);
+    int64_t count = json_is_array(list) ? (int64_t)json_array_size(list) : 0;
+    if (count < 1 || count > ROPE_PAIRS_MAX || (rope->pairs && rope->pairs != count))
+        return fail(ERR_FORMAT, "%s: \"%s\" must be a list with a number for each pair of channels that turns", path, key);
+    rope->pairs = count;
+    for (int64_t i = 0; i < count; i++) {
+        to[i] = (float)json_number_value(json_array_get(list, (size_t)i));
+        if (!(to[i] > 0) || !isfinite(to[i]))
+            return fail(ERR_FORMAT, "%s: number %lld of \"%s\" must be above 0", path, (long long)i, key);
+    }
+    return OK;
+}
+
+static enum status rope_long(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    const char *path = config->path;
+    TRY(rope_original(config, object, rope));
+    int64_t window = rope->original_max_position;
+    TRY(get_size(config->tree, "max_position_embeddings", &window, path));
+    double factor = (double)window / (double)rope->original_max_position;
+    TRY(json_get_real(object, "factor", &factor, path));
+    if (factor > 1 && rope->original_max_position > 1)
+        rope->attention_factor = sqrt(1 + log(factor) / log((double)rope->original_max_position));
+    TRY(json_get_real(object, "attention_factor", &rope->attention_factor, path));
+    TRY(rope_factors(object, "short_factor", rope, rope->factors[0], path));
+    return rope_factors(object, "long_factor", rope, rope->factors[1], path);
 }
 
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)
 {
     const char *path = config->path;
     const json_t *tree = config->tree, *object;
-    double part = 1;
-    *rope = (struct rope_config){.theta = default_theta};
+    *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
     TRY(rope_object(config, &object));
     TRY(json_get_real(tree, "rope_theta", &rope->theta, path));
     TRY(json_get_real(object, "rope_theta", &rope->theta, path));
     if (!(rope->theta > 0) || !isfinite(rope->theta))
         return fail(ERR_FORMAT, "%s: \"rope_theta\" must be above 0", path);
-    TRY(json_get_real(tree, "partial_rotary_factor", &part, path));
-    TRY(json_get_real(object, "partial_rotary_factor", &part, path));
-    if (part != 1)
-        return fail(ERR_UNSUPPORTED, "%s: \"partial_rotary_factor\" %g is not supported, only 1 is", path, part);
+    TRY(json_get_real(tree, "partial_rotary_factor", &rope->part, path));
+    TRY(json_get_real(object, "partial_rotary_factor", &rope->part, path));
+    if (!(rope->part > 0 && rope->part <= 1))
+        return fail(ERR_FORMAT, "%s: \"partial_rotary_factor\" is %g, it must be above 0 and at most 1", path, rope->part);
     TRY(rope_kind(object, &rope->kind, path));
-    if (rope->kind == ROPE_DEFAULT)
-        return OK;
-    TRY(need_positive(object, "factor", &rope->factor, path));
-    if (rope->kind == ROPE_LINEAR)
-        return OK;
-    TRY(need_positive(object, "low_freq_factor", &rope->low_freq_factor, path));
-    TRY(need_positive(object, "high_freq_factor", &rope->high_freq_factor, path));
-    if (rope->low_freq_factor >= rope->high_freq_factor)
-        return fail(ERR_FORMAT, "%s: \"low_freq_factor\" must be below \"high_freq_factor\"", path);
-    const char *original = "original_max_position_embeddings";
-    TRY(get_size(tree, "max_position_embeddings", &rope->original_max_position, path));
-    TRY(get_size(object, original, &rope->original_max_position, path));
-    TRY(get_size(tree, original, &rope->original_max_position, path));
-    return rope->original_max_position ? OK : need(object, original, path);
+    if (rope->kind == ROPE_LINEAR || rope->kind == ROPE_LLAMA3 || rope->kind == ROPE_YARN)
+        TRY(need_positive(object, "factor", &rope->factor, path));
+    switch (rope->kind) {
+    case ROPE_DEFAULT:
+    case ROPE_LINEAR: return OK;
+    case ROPE_LLAMA3: return rope_llama3(config, object, rope);
+    case ROPE_YARN: return rope_yarn(config, object, rope);
+    case ROPE_LONG: return rope_long(config, object, rope);
+    }
+    return OK;
+}
+
+enum status hf_config_rope_real(const struct hf_config *config, const char *key, double *out)
+{
+    const json_t *object;
+    TRY(rope_object(config, &object));
+    return json_get_real(object, key, out, config->path);
 }

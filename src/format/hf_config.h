@@ -48,19 +48,30 @@ enum status hf_config_size(const struct hf_config *config, const char *key, int6
 enum status hf_config_need_size(const struct hf_config *config, const char *key, int64_t *out);
 enum status hf_config_need_real(const struct hf_config *config, const char *key, double *out);
 
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG };
+enum { ROPE_PAIRS_MAX = 256 };
 
 /* Fields that a kind does not use are 0. */
 struct rope_config {
     enum rope_kind kind;
     double theta;
-    double factor;                            /* linear, llama3 */
+    double factor;                            /* linear, llama3, yarn */
     double low_freq_factor, high_freq_factor; /* llama3: 0 < low < high */
-    int64_t original_max_position;            /* llama3 */
+    int64_t original_max_position;            /* llama3, yarn, long */
+    double part;                              /* of a head's channels that turn, from the first on; 0 < part <= 1 */
+    double attention_factor;                  /* of cosines and sines: 1 except for yarn and long */
+    double beta_fast, beta_slow;              /* yarn */
+    bool truncate;                            /* yarn */
+    double growth; /* queries grow by 1 + growth · log(1 + ⌊position / original_max_position⌋); 0: they do not */
+    int64_t pairs; /* long: the number of factors; [0] of sequences up to original_max_position tokens, [1] of longer ones */
+    float factors[2][ROPE_PAIRS_MAX];
 };
 
-/* From "rope_parameters" (transformers 5) or "rope_theta" and "rope_scaling" (before). Types other than the three, rotation of a
- * part of the head and parameters per layer type are ERR_UNSUPPORTED. */
+/* From "rope_parameters" (transformers 5) or "rope_theta" and "rope_scaling" (before). Types other than these and parameters per
+ * layer type are ERR_UNSUPPORTED. */
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope);
+
+/* A number among those parameters; a missing one leaves *out as it is. */
+enum status hf_config_rope_real(const struct hf_config *config, const char *key, double *out);
 
 #endif

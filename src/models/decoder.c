@@ -3,37 +3,72 @@
 
 #include <string.h>
 
-struct value *decoder_layer(struct net *n, struct value *x, const struct decoder_layer *with, int64_t l)
+struct heads {
+    struct value *q, *k, *v;
+};
+
+static struct heads project(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
-    int64_t H = c->heads, K = c->kv_heads, D = c->head_size;
+    int64_t queries = c->heads * c->head_size, keys = c->kv_heads * c->head_size;
+    struct heads y;
+    if (with->fused) {
+        struct value *rest;
+        y.q = net_split(n, net_linear(n, h, queries + 2 * keys, c->qkv_bias, "self_attn.qkv_proj", l), queries, &rest);
+        y.k = net_split(n, rest, keys, &y.v);
+        return y;
+    }
+    y.q = net_linear(n, h, queries, c->qkv_bias, "self_attn.q_proj", l);
+    y.k = net_linear(n, h, keys, c->qkv_bias, "self_attn.k_proj", l);
+    y.v = net_linear(n, h, keys, c->qkv_bias, "self_attn.v_proj", l);
+    return y;
+}
 
-    struct value *h = net_norm(n, x, "input_layernorm", l);
-    struct value *q = net_heads(n, net_linear(n, h, H * D, c->qkv_bias, "self_attn.q_proj", l), H);
-    struct value *k = net_heads(n, net_linear(n, h, K * D, c->qkv_bias, "self_attn.k_proj", l), K);
-    struct value *v = net_heads(n, net_linear(n, h, K * D, c->qkv_bias, "self_attn.v_proj", l), K);
+static struct value *self_attention(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
+{
+    const struct model_config *c = n->config;
+    struct heads y = project(n, h, with, l);
+    if (with->wide_norms) {
+        y.q = net_norm(n, y.q, "self_attn.q_norm", l);
+        y.k = net_norm(n, y.k, "self_attn.k_norm", l);
+    }
+    struct value *q = net_heads(n, y.q, c->heads), *k = net_heads(n, y.k, c->kv_heads), *v = net_heads(n, y.v, c->kv_heads);
     if (with->head_norms) {
         q = net_head_norm(n, q, "self_attn.q_norm", l);
         k = net_head_norm(n, k, "self_attn.k_norm", l);
     }
-    if (!with->no_positions) {
-        q = net_rope(n, q);
+    if (!c->no_positions[l]) {
+        q = net_rope_query(n, q);
         k = net_rope(n, k);
     }
-    struct value *a = net_attention(n, q, k, v, with->local, l);
-    a = net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
-    if (with->post_norms)
-        a = net_norm(n, a, "post_attention_layernorm", l);
-    x = net_add(n, x, a);
+    struct value *a = net_attention(n, q, k, v, c->is_local[l], l);
+    return net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
+}
 
-    h = net_norm(n, x, with->post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm", l);
-    struct value *gate = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.gate_proj", l);
-    struct value *up = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.up_proj", l);
+static struct value *feed_forward(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
+{
+    const struct model_config *c = n->config;
+    struct value *gate, *up;
+    if (with->fused) {
+        gate = net_split(n, net_linear(n, h, 2 * c->feed_forward, c->mlp_bias, "mlp.gate_up_proj", l), c->feed_forward, &up);
+    } else {
+        gate = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.gate_proj", l);
+        up = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.up_proj", l);
+    }
     struct value *inner = with->geglu ? net_geglu(n, gate, up) : net_swiglu(n, gate, up);
-    struct value *m = net_linear(n, inner, c->channels, c->mlp_bias, "mlp.down_proj", l);
-    if (with->post_norms)
-        m = net_norm(n, m, "post_feedforward_layernorm", l);
-    return net_add(n, x, m);
+    return net_linear(n, inner, c->channels, c->mlp_bias, "mlp.down_proj", l);
+}
+
+struct value *decoder_layer(struct net *n, struct value *x, const struct decoder_layer *with, int64_t l)
+{
+    bool both = with->post_norms && !with->no_pre_norms;
+    struct value *h = with->no_pre_norms ? x : net_norm(n, x, "input_layernorm", l);
+    struct value *a = self_attention(n, h, with, l);
+    x = net_add(n, x, with->post_norms ? net_norm(n, a, "post_attention_layernorm", l) : a);
+
+    h = with->no_pre_norms ? x : net_norm(n, x, both ? "pre_feedforward_layernorm" : "post_attention_layernorm", l);
+    struct value *m = feed_forward(n, h, with, l);
+    return net_add(n, x, with->post_norms ? net_norm(n, m, "post_feedforward_layernorm", l) : m);
 }
 
 struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l))

@@ -1,5 +1,6 @@
 /* The decoder that most families share: pre-norm layers of grouped-query attention with rotary positions and a SwiGLU (or GeGLU)
- * feed-forward. A family says by layer what it does otherwise; biases are those of its config.
+ * feed-forward. A family says what it does otherwise; biases, factors, local layers and layers without positions are those of
+ * its config.
  *
  * Shapes: x (T, C) · q (T, H, D) · k, v (T, K, D) · feed-forward (T, F)
  */
@@ -10,10 +11,11 @@
 
 struct decoder_layer {
     bool head_norms;   /* q_norm and k_norm of each head before its rotation */
-    bool local;        /* attention over the last config->local tokens */
-    bool no_positions; /* q and k are not rotated */
-    bool geglu;        /* the feed-forward's activation is gelu by tanh, not silu */
+    bool wide_norms;   /* the same two, of all heads together */
     bool post_norms;   /* norms of what attention and feed-forward give as well, before it is added; then names are Gemma's */
+    bool no_pre_norms; /* with post_norms: none of what they take */
+    bool geglu;        /* the feed-forward's activation is gelu by tanh, not silu */
+    bool fused;        /* qkv_proj is q, k and v, gate_up_proj is gate and up: each is one layer, with one adapter */
 };
 
 /* Layer l of the network. */

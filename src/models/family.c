@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/name.h"
+#include "models/rotary.h"
 
 #define FAMILY(name) extern const struct family family_##name;
 #include "models/models.def"
@@ -60,7 +61,7 @@ static enum status read_row(const struct config_row *row, struct model_config *c
 enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf)
 {
     *family = NULL;
-    char known[256] = "";
+    char known[1024] = "";
     for (int i = 0; i < FAMILIES; i++) {
         if (!strcmp(families[i]->model_type, hf->model_type))
             *family = families[i];
@@ -93,5 +94,11 @@ enum status family_read(const struct family **family, struct model_config *confi
     config->padding = -1;
     TRY(hf_config_int(hf, "pad_token_id", &config->padding));
     TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
+    if (rotary_pairs(config) < 1)
+        return fail(ERR_FORMAT, "%s: \"partial_rotary_factor\" %g leaves no pair of a head's %lld channels", hf->path,
+                    config->rope.part, (long long)config->head_size);
+    if (config->rope.pairs && config->rope.pairs != rotary_pairs(config))
+        return fail(ERR_FORMAT, "%s: \"short_factor\" and \"long_factor\" have %lld numbers, a head has %lld pairs that turn",
+                    hf->path, (long long)config->rope.pairs, (long long)rotary_pairs(config));
     return (*family)->finish(hf, config);
 }

@@ -20,10 +20,13 @@ struct model_config {
     int64_t window; /* the maximum number of positions */
     int64_t local;  /* tokens that a layer with local attention sees, itself included; 0: there is no such layer */
     bool is_local[LAYERS_MAX];
-    int64_t padding; /* the padding token, whose embedding is not trained; -1: none */
+    bool no_positions[LAYERS_MAX]; /* layers whose q and k are not rotated */
+    int64_t padding;               /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     double norm_offset;     /* what is added to the norms' weights */
     double embedding_scale; /* of embeddings, rounded to the type of weights; 0: none */
+    double residual_scale;  /* of what a layer's parts add; 0: none */
+    double logit_scale;     /* of logits; 0: none */
     double attention_scale; /* of scores; 0: 1 / sqrt(head size) */
     double attention_cap;   /* of scores, as in ops/softcap.c; 0: none */
     double logit_cap;       /* of logits; 0: none */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/name.h"
 #include "models/lora.h"
+#include "models/rotary.h"
 #include "models/weights_safetensors.h"
 
 /* The names of config.json for types of weights. */
@@ -296,7 +297,7 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
     float *frequencies = memory_alloc(tensor_bytes(t));
     if (!frequencies)
         return ERR_MEMORY;
-    net_frequencies(&m->config, frequencies);
+    rotary_frequencies(&m->config, frequencies);
     enum status status = stretch(m, frequencies, tensor_elements(t));
     if (status == OK)
         status = engine_upload(e, t, frequencies, DTYPE_F32);

@@ -7,6 +7,7 @@
 
 #include "base/name.h"
 #include "models/lora.h"
+#include "models/rotary.h"
 
 static struct value *on_tensor(struct net *n, const char *name, enum lifetime lifetime, enum dtype dtype, int rank,
                                const int64_t *shape)
@@ -98,13 +99,19 @@ static double rounded(double number, enum dtype dtype)
     }
 }
 
+/* A factor of 0 is none. */
+static struct value *scaled(struct net *n, struct value *x, double factor)
+{
+    return x && factor != 0 && factor != 1 ? scale(&n->program, x, factor) : x;
+}
+
 struct value *net_embedding(struct net *n)
 {
     struct program *p = &n->program;
     struct value *w = vocabulary_weight(n, n->family->embedding);
     struct value *x = embedding(p, n->ids, w, n->order, n->config->padding);
     double by = n->config->embedding_scale;
-    return by > 0 ? scale(p, x, rounded(by, p->types[ROLE_WEIGHT])) : x;
+    return scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
 }
 
 /* Of rows of `channels` channels. */
@@ -118,7 +125,7 @@ static struct value *norm(struct net *n, struct value *x, int64_t channels, cons
 
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer)
 {
-    return norm(n, x, n->config->channels, name, layer);
+    return x ? norm(n, x, x->shape[1], name, layer) : NULL;
 }
 
 struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer)
@@ -150,6 +157,11 @@ struct value *net_heads(struct net *n, struct value *x, int64_t heads)
 struct value *net_rope(struct net *n, struct value *x)
 {
     return rope(&n->program, x, n->table);
+}
+
+struct value *net_rope_query(struct net *n, struct value *x)
+{
+    return rope(&n->program, x, n->query_table);
 }
 
 static struct value *cached(struct net *n, struct value *x, const char *which, int64_t layer)
@@ -187,32 +199,14 @@ struct value *net_geglu(struct net *n, struct value *gate, struct value *up)
 
 struct value *net_add(struct net *n, struct value *x, struct value *d)
 {
-    return add(&n->program, x, d);
+    return add(&n->program, x, scaled(n, d, n->config->residual_scale));
 }
 
-/* Llama 3 stretches slow rotations by `factor`, keeps fast ones, and interpolates between. Intermediate results are rounded to
- * float32 where the models' own code rounds. */
-static float scaled(const struct rope_config *rope, float frequency)
+struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest)
 {
-    if (rope->kind == ROPE_LINEAR)
-        return frequency / (float)rope->factor;
-    if (rope->kind != ROPE_LLAMA3)
-        return frequency;
-    double length = (double)rope->original_max_position, wave = (double)(float)(2 * 3.14159265358979323846 / (double)frequency);
-    if (wave < length / rope->high_freq_factor)
-        return frequency;
-    if (wave > length / rope->low_freq_factor)
-        return frequency / (float)rope->factor;
-    float smooth = (float)((length / wave - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor));
-    return (1 - smooth) * (frequency / (float)rope->factor) + smooth * frequency;
-}
-
-void net_frequencies(const struct model_config *config, float *out)
-{
-    for (int64_t i = 0; i < config->head_size / 2; i++) {
-        float exponent = (float)(2 * i) / (float)config->head_size;
-        out[i] = scaled(&config->rope, 1 / (float)pow((double)(float)config->rope.theta, (double)exponent));
-    }
+    struct value *first = split(&n->program, x, columns);
+    *rest = first ? first->producer->out[1] : NULL;
+    return first;
 }
 
 static bool is_training(const struct net *n)
@@ -247,6 +241,7 @@ static void make_inputs(struct net *n)
     n->rows = program_input(p, "rows", ROLE_INDEX, 1, n->R);
     n->targets = n->goal == NET_LOSS || n->goal == NET_TRAIN ? program_input(p, "targets", ROLE_INDEX, 1, n->R) : NULL;
     n->until = training ? program_input(p, "until", ROLE_INDEX, 1, n->T) : NULL;
+    n->rope_set = rotary_sets(n->config) > 1 ? program_input(p, "rope_set", ROLE_INDEX, 1, n->T) : NULL;
     n->local_first = n->config->local ? program_input(p, "local_first", ROLE_INDEX, 1, n->T) : NULL;
     n->local_until = n->config->local && training ? program_input(p, "local_until", ROLE_INDEX, 1, n->T) : NULL;
     n->order = training && trains_all(n) ? program_input(p, "order", ROLE_INDEX, 1, n->T) : NULL;
@@ -293,6 +288,18 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     return program_gradient(p, &x, &dx, 1);
 }
 
+static void make_tables(struct net *n)
+{
+    struct program *p = &n->program;
+    const struct rope_config *rope = &n->config->rope;
+    int64_t shape[] = {rotary_sets(n->config), rotary_pairs(n->config)};
+    struct value *frequencies = on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 2, shape);
+    n->table = n->query_table = rope_table(p, n->positions, frequencies, n->rope_set, rope->attention_factor, 0, 1);
+    if (rope->growth != 0)
+        n->query_table = rope_table(p, n->positions, frequencies, n->rope_set, rope->attention_factor, rope->growth,
+                                    rope->original_max_position);
+}
+
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,
                       const struct model_config *config, const struct tuning *tuning, enum run_type run, enum net_goal goal,
                       int64_t T, int64_t R, int64_t S)
@@ -306,10 +313,8 @@ enum status net_build(struct net *n, struct store *store, struct weights *weight
     program_init(p, ops_table, run);
     p->tf32 = tuning->tf32;
     make_inputs(n);
-    struct value *frequencies =
-        on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 1, (int64_t[]){config->head_size / 2});
-    n->table = rope_table(p, n->positions, frequencies);
-    struct value *x = gather_rows(p, family->forward(n), n->rows);
+    make_tables(n);
+    struct value *x = scaled(n, gather_rows(p, family->forward(n), n->rows), config->logit_scale);
     return finish(n, x, vocabulary_weight(n, family_head(family, config)));
 }
 

@@ -48,6 +48,8 @@ struct net {
     struct value *sequence, *draw; /* of dropout: (T) numbers of sequences in the step; (4) seed and step. Else NULL */
     int64_t dropouts;              /* so far: each draws its own random numbers */
     struct value *table;           /* rotary cosines and sines */
+    struct value *query_table;     /* those of queries: the same unless they grow with the position */
+    struct value *rope_set;        /* (T) which set of frequencies (models/rotary.h); NULL if there is one */
     struct value *result;          /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
@@ -61,23 +63,26 @@ void net_free(struct net *n);
 enum { NET_NO_LAYER = -1 };
 struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
 struct value *net_embedding(struct net *n);
-struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer);
+struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of all channels of a row */
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
 struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */
-struct value *net_rope(struct net *n, struct value *x);
+struct value *net_rope(struct net *n, struct value *x);                 /* of keys */
+struct value *net_rope_query(struct net *n, struct value *x);
 struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of each head's D channels */
 
 /* (T, H · D). `local`: over the last config->local tokens only. */
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
-struct value *net_add(struct net *n, struct value *x, struct value *d);
+struct value *net_add(struct net *n, struct value *x, struct value *d); /* d times config->residual_scale */
+
+/* The first columns of x (T, C), and the rest: of a layer whose weight holds several. */
+struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest);
 
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 
-/* The tensor of rotary frequencies, and its head_size / 2 numbers. */
+/* The tensor of rotary frequencies (models/rotary.h). */
 #define NET_FREQUENCIES "rope.frequencies"
-void net_frequencies(const struct model_config *config, float *out);
 
 #endif

@@ -5,7 +5,7 @@
 
 static struct value *layer(struct net *n, struct value *x, int64_t l)
 {
-    return decoder_layer(n, x, &(struct decoder_layer){.local = n->config->is_local[l]}, l);
+    return decoder_layer(n, x, &(struct decoder_layer){0}, l);
 }
 
 static struct value *forward(struct net *n)

@@ -96,13 +96,16 @@ static inline struct value *scale(struct program *p, struct value *x, double s)
     return NODE_WITH(p, scale, s, x);
 }
 
-/* Cosines and sines (T, 2, D/2) of positions (T) times frequencies (D/2). */
-static inline struct value *rope_table(struct program *p, struct value *positions, struct value *frequencies)
+/* Cosines and sines (T, 2, P) of positions (T) times frequencies (N, P); row (T, NULL: 0) says which row of these. Both are
+ * multiplied by factor · (1 + growth · log(1 + ⌊position / length⌋)). */
+static inline struct value *rope_table(struct program *p, struct value *positions, struct value *frequencies, struct value *row,
+                                       double factor, double growth, int64_t length)
 {
-    return NODE(p, rope_table, positions, frequencies);
+    return program_node(p, OP_rope_table, 3, (struct value *[]){positions, frequencies, row}, 3,
+                        (double[]){factor, growth, (double)length});
 }
 
-/* Rotates the pairs (i, i + D/2) of each head of x (T, H, D). */
+/* Rotates the pairs (i, i + P) of each head of x (T, H, D). */
 static inline struct value *rope(struct program *p, struct value *x, struct value *table)
 {
     return NODE_WITH(p, rope, 1, x, table);
@@ -121,6 +124,12 @@ static inline struct value *attention(struct program *p, struct value *q, struct
                                       struct value *last, struct value *until, double scale)
 {
     return attention_capped(p, q, k, v, first, last, until, scale, 0);
+}
+
+/* The first `columns` columns of x (T, C); the others are ->producer->out[1]. */
+static inline struct value *split(struct program *p, struct value *x, int64_t columns)
+{
+    return NODE_WITH(p, split, (double)columns, x);
 }
 
 /* silu(gate) · up */

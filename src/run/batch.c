@@ -1,6 +1,8 @@
 /* Packing sequences into slots. */
 #include "run/batch.h"
+
 #include "base/number.h"
+#include "models/rotary.h"
 
 bool batch_next(const struct data *data, int64_t slots, struct batch *batch)
 {
@@ -42,7 +44,7 @@ void batch_place(struct writer *w, const struct sequence *s)
     const struct net *n = w->n;
     int64_t slot = w->slot;
     int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
-    int32_t *until = input(w, n->until), *sequence = input(w, n->sequence);
+    int32_t *until = input(w, n->until), *sequence = input(w, n->sequence), *rope_set = input(w, n->rope_set);
     for (int64_t i = 0; i < s->count; i++) {
         id[slot + i] = TOKEN_ID(s->ids[i]);
         position[slot + i] = (int32_t)i;
@@ -52,6 +54,8 @@ void batch_place(struct writer *w, const struct sequence *s)
             until[slot + i] = (int32_t)(slot + s->count - 1);
         if (sequence)
             sequence[slot + i] = (int32_t)s->number;
+        if (rope_set)
+            rope_set[slot + i] = rotary_set(n->config, s->count);
     }
     w->slot += s->count;
 }
@@ -154,6 +158,7 @@ void batch_end(struct writer *w)
     const struct net *n = w->n;
     int32_t *id = input(w, n->ids), *position = input(w, n->positions), *first = input(w, n->first), *last = input(w, n->last);
     int32_t *slots = input(w, n->slots), *until = input(w, n->until), *sequence = input(w, n->sequence);
+    int32_t *rope_set = input(w, n->rope_set);
     int32_t *rows = input(w, n->rows), *targets = input(w, n->targets);
     float *weights = float_input(w, n->of_loss.weights);
     for (int64_t t = w->slot; t < n->T; t++) {
@@ -165,6 +170,8 @@ void batch_end(struct writer *w)
             until[t] = (int32_t)t;
         if (sequence)
             sequence[t] = 0;
+        if (rope_set)
+            rope_set[t] = 0;
     }
     for (int64_t r = w->row; r < n->R; r++) {
         rows[r] = -1;

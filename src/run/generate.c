@@ -2,6 +2,7 @@
 #include "run/generate.h"
 
 #include "base/number.h"
+#include "models/rotary.h"
 #include "run/batch.h"
 
 enum { PREFILL_STEP = 16, PREFILL_MAX = 512 };
@@ -33,7 +34,10 @@ static enum status feed(struct generator *g, int64_t program, const int32_t *ids
     const struct net *n = g->session->nets[program];
     int32_t *id = engine_input(e, n->ids), *position = engine_input(e, n->positions), *slot = engine_input(e, n->slots);
     int32_t *first = engine_input(e, n->first), *last = engine_input(e, n->last), *row = engine_input(e, n->rows);
+    int32_t *rope_set = n->rope_set ? engine_input(e, n->rope_set) : NULL;
     for (int64_t i = 0; i < count; i++) {
+        if (rope_set) /* one set for the whole sequence, whose keys stay as they were rotated */
+            rope_set[i] = rotary_set(n->config, g->slots);
         id[i] = ids[i];
         position[i] = slot[i] = last[i] = (int32_t)(g->used + i);
         first[i] = 0;

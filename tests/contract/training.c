@@ -17,7 +17,7 @@ static double relative_difference(const float *a, const float *b, int64_t count)
     return sqrt(error / size);
 }
 
-/* Seen to fail with net_frequencies keeping what it made first for all models
+/* Seen to fail with rotary_frequencies keeping what it made first for all models
  * ("relative_difference(…) > 1e-3": both were one model), and as the test below ("model 0 on cuda: gradients differ from the
  * CPU's by 6.7e-01"). */
 static void models_of_different_theta_and_eps_train_side_by_side(void **state)

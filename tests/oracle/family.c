@@ -77,7 +77,7 @@ static enum status write_answers(struct session *s, const struct input *in, cons
     int64_t program;
     const struct sequence *prompt = &in->sequence[in->packed];
     TRY(session_add(s, NET_LOGITS, in->slots, in->slots, 0, &program));
-    enum status status = generate_add(&g, s, prompt->count + GREEDY, prompt->count);
+    enum status status = generate_add(&g, s, prompt->count + GREEDY - 1, prompt->count);
     if (status == OK)
         status = session_plan(s);
     if (status == OK)

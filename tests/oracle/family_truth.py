@@ -19,7 +19,7 @@ import oracle
 GREEDY = 20
 PROMPTS = 64  # to choose from
 LEAD = 5e-4   # of the logits' range, of a token over the next best: what float32 cannot turn around
-SIZES = {"whole": {"lengths": (7, 45, 30), "prompt": 25, "slots": 96},  # longer than the windows of local attention, and padding
+SIZES = {"whole": {"lengths": (7, 45, 30), "prompt": 26, "slots": 96},  # longer than the windows of local attention, and padding
          "short": {"lengths": (6, 15, 9), "prompt": 6, "slots": 32}}    # for a simulator
 SEED = 3
 

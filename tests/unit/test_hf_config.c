@@ -1,6 +1,7 @@
 /* format/hf_config: the keys of real model directories in their old and new layouts, and what is refused. */
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -157,6 +158,8 @@ static void broken_configs_are_refused(void **state)
 
 #define LLAMA3 "\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0"
 
+#define FACTORS "\"short_factor\": [1, 1.5], \"long_factor\": [2, 3]"
+
 static void rope_has_two_layouts(void **state)
 {
     (void)state;
@@ -170,16 +173,43 @@ static void rope_has_two_layouts(void **state)
         {"\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 100000.0}", {.theta = 100000}},
         {"\"rope_theta\": 3.0, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 4}", {.theta = 4}},
         {"\"rope_theta\": 3.0, \"rope_parameters\": {\"rope_type\": \"default\"}", {.theta = 3}},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", {ROPE_LINEAR, 10000, 2, 0, 0, 0}},
+        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", {.kind = ROPE_LINEAR, .theta = 10000, .factor = 2}},
         {"\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", \"type\": \"linear\", " LLAMA3
          ", \"original_max_position_embeddings\": 8192}",
-         {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
+         {.kind = ROPE_LLAMA3,
+          .theta = 5e5,
+          .factor = 8,
+          .low_freq_factor = 1,
+          .high_freq_factor = 4,
+          .original_max_position = 8192}},
         {"\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", " LLAMA3
          ", \"original_max_position_embeddings\": 8192}",
-         {ROPE_LLAMA3, 5e5, 8, 1, 4, 8192}},
+         {.kind = ROPE_LLAMA3,
+          .theta = 5e5,
+          .factor = 8,
+          .low_freq_factor = 1,
+          .high_freq_factor = 4,
+          .original_max_position = 8192}},
         {"\"max_position_embeddings\": 4096, \"rope_parameters\": {\"rope_type\": \"llama3\", " LLAMA3 "}",
-         {ROPE_LLAMA3, 10000, 8, 1, 4, 4096}},
+         {.kind = ROPE_LLAMA3,
+          .theta = 10000,
+          .factor = 8,
+          .low_freq_factor = 1,
+          .high_freq_factor = 4,
+          .original_max_position = 4096}},
         {"\"partial_rotary_factor\": 1.0", {.theta = 10000}},
+        {"\"partial_rotary_factor\": 0.5, \"rope_parameters\": {\"partial_rotary_factor\": 0.25}",
+         {.theta = 10000, .part = 0.25}},
+        {"\"max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}",
+         {.kind = ROPE_YARN, .theta = 10000, .factor = 4, .original_max_position = 64, .attention_factor = 1.1386294361119891}},
+        {"\"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1, "
+         "\"original_max_position_embeddings\": 16}",
+         {.kind = ROPE_YARN, .theta = 10000, .factor = 4, .original_max_position = 16}},
+        {"\"max_position_embeddings\": 64, \"original_max_position_embeddings\": 16, \"rope_scaling\": {\"type\": "
+         "\"su\", " FACTORS "}",
+         {.kind = ROPE_LONG, .theta = 10000, .original_max_position = 16, .attention_factor = 1.2247448713915890, .pairs = 2}},
+        {"\"max_position_embeddings\": 64, \"rope_scaling\": {\"type\": \"longrope\", \"attention_factor\": 3, " FACTORS "}",
+         {.kind = ROPE_LONG, .theta = 10000, .original_max_position = 64, .attention_factor = 3, .pairs = 2}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512];
@@ -192,7 +222,9 @@ static void rope_has_two_layouts(void **state)
             fail_msg("%s: %s", text, status_message());
         if (rope.kind != want->kind || rope.theta != want->theta || rope.factor != want->factor ||
             rope.low_freq_factor != want->low_freq_factor || rope.high_freq_factor != want->high_freq_factor ||
-            rope.original_max_position != want->original_max_position)
+            rope.original_max_position != want->original_max_position || rope.pairs != want->pairs ||
+            rope.part != (want->part != 0 ? want->part : 1) ||
+            fabs(rope.attention_factor - (want->attention_factor != 0 ? want->attention_factor : 1)) > 1e-15)
             fail_msg("%s: kind %d, theta %g, factor %g", text, rope.kind, rope.theta, rope.factor);
         hf_config_close(&config);
     }
@@ -206,11 +238,19 @@ static void other_ropes_are_refused(void **state)
         enum status status;
         const char *message;
     } cases[] = {
-        {"\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", ERR_UNSUPPORTED, "\"yarn\" is not supported"},
-        {"\"rope_parameters\": {\"rope_type\": \"longrope\"}", ERR_UNSUPPORTED, "\"longrope\" is not supported"},
+        {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", ERR_UNSUPPORTED, "\"dynamic\" is not supported"},
+        {"\"rope_scaling\": {\"type\": \"yarn\"}", ERR_FORMAT, "\"factor\" is missing"},
+        {"\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", ERR_FORMAT, "\"original_max_position_embeddings\" is missing"},
+        {"\"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 4}", ERR_FORMAT,
+         "\"short_factor\""},
+        {"\"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 4, \"short_factor\": [1, 2], "
+         "\"long_factor\": [1]}",
+         ERR_FORMAT, "\"long_factor\" must be a list"},
+        {"\"rope_parameters\": {\"rope_type\": \"longrope\", \"original_max_position_embeddings\": 4, \"short_factor\": [0]}",
+         ERR_FORMAT, "must be above 0"},
         {"\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", ERR_UNSUPPORTED, "\"full_attention\""},
-        {"\"partial_rotary_factor\": 0.5", ERR_UNSUPPORTED, "0.5 is not supported"},
-        {"\"rope_parameters\": {\"partial_rotary_factor\": 0.25}", ERR_UNSUPPORTED, "0.25 is not supported"},
+        {"\"partial_rotary_factor\": 0", ERR_FORMAT, "is 0, it must be above 0"},
+        {"\"rope_parameters\": {\"partial_rotary_factor\": 1.25}", ERR_FORMAT, "at most 1"},
         {"\"rope_scaling\": 4", ERR_FORMAT, "\"rope_scaling\" must be an object"},
         {"\"rope_scaling\": {\"type\": 4}", ERR_FORMAT, "\"type\" must be a string"},
         {"\"rope_theta\": 0", ERR_FORMAT, "\"rope_theta\" must be above 0"},

@@ -1,0 +1,37 @@
+/* Phi 3: the shared decoder (models/decoder.h) with fused projections; some turn a part of each head, and have other frequencies
+ * for long sequences.
+ * Covers Phi 3, 3.5 and 4, text only: every model with "model_type": "phi3".
+ */
+#include "models/decoder.h"
+
+static struct value *layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, &(struct decoder_layer){.fused = true}, l);
+}
+
+static struct value *forward(struct net *n)
+{
+    return decoder_forward(n, layer);
+}
+
+static enum status finish(const struct hf_config *hf, struct model_config *config)
+{
+    TRY(decoder_check_silu(hf));
+    int64_t window = 0;
+    TRY(hf_config_size(hf, "sliding_window", &window));
+    return decoder_read_local(hf, config, window > 0, 0);
+}
+
+static const struct config_row config[] = {
+    DECODER_CONFIG(4096, 1e-5),
+    {0},
+};
+
+const struct family family_phi3 = {
+    .model_type = "phi3",
+    DECODER_MODULES,
+    .config = config,
+    .rope_theta = 10000,
+    .finish = finish,
+    .forward = forward,
+};
