@@ -27,8 +27,10 @@ static void table(const struct call *c, int64_t begin, int64_t end)
         const real *frequencies = (const real *)c->data[FREQUENCIES] + (row ? row[t] * pairs : 0);
         real *y = (real *)c->data[TABLE_INPUTS + TABLE_Y] + t * 2 * pairs;
         double factor = c->number[FACTOR];
-        if (c->number[GROWTH] != 0)
-            factor *= 1 + c->number[GROWTH] * log1p((double)(positions[t] / (int64_t)c->number[LENGTH]));
+        if (c->number[GROWTH] != 0) {
+            int64_t lengths = positions[t] / (int64_t)c->number[LENGTH];
+            factor *= 1 + c->number[GROWTH] * log1p((double)lengths);
+        }
         for (int64_t i = 0; i < pairs; i++) {
             float angle = (float)positions[t] * (float)frequencies[i];
             y[i] = (real)(factor * cos((double)angle));
