@@ -121,7 +121,8 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
         snprintf(type, sizeof type, "%.*s", (int)(text.length < 31 ? text.length : 31), text.text);
     if (!factors && !strcmp(type, "none"))
         return OK;
-    rope = json_pack("{s:s}", "rope_type", factors ? "longrope" : type);
+    rope = factors ? json_pack("{s:s, s:o}", "rope_type", "longrope", "long_factor", factors)
+                   : json_pack("{s:s}", "rope_type", type);
     TRY(put(tree, "rope_scaling", rope));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double real = 0;
@@ -135,7 +136,6 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
     if (!factors)
         return OK;
     TRY(put(tree, "original_max_position_embeddings", json_integer(original)));
-    TRY(put(rope, "long_factor", factors));
     json_t *short_factors = numbers_of(base, "rope_factors_short.weight");
     return short_factors ? put(rope, "short_factor", short_factors)
                          : fail(ERR_FORMAT, "%s: has rope_factors_long.weight without rope_factors_short.weight", base->path);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "models/model.h"
 #include "text/gguf_tokenizer.h"
 
 static void look(const struct gguf *file)
@@ -62,5 +63,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tokenizer_close(tokenizer);
     }
     gguf_close(file);
+    struct model model;
+    if (model_open(&model, path, NULL, true) == OK)
+        model_close(&model);
     return 0;
 }
