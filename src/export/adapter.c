@@ -16,9 +16,10 @@ static const struct {
     [FILE_BF16] = {OUT_bf16, SAFETENSORS_BF16},
 };
 
-static enum status convert_tensor(struct arena *arena, const struct stored *from, enum file_type type,
-                                  struct safetensors_tensor *to)
+static enum status convert_tensor(struct arena *arena, const struct weights *weights, const struct stored *from,
+                                  enum file_type type, struct safetensors_tensor *to)
 {
+    char name[NAME_SIZE];
     int64_t count = shape_elements(from->rank, from->shape), bytes = out_bytes(TYPES[type].stored, count);
     float *values = memory_alloc(count * (int64_t)sizeof *values);
     uint8_t *encoded = arena_alloc(arena, bytes);
@@ -27,7 +28,8 @@ static enum status convert_tensor(struct arena *arena, const struct stored *from
         out_types[TYPES[type].stored].encode(values, count, encoded);
     }
     memory_free(values);
-    *to = (struct safetensors_tensor){.name = arena_format(arena, ADAPTER_PREFIX "%s", from->name),
+    *to = (struct safetensors_tensor){.name =
+                                          arena_format(arena, ADAPTER_PREFIX "%s", weights_file_name(weights, name, from->name)),
                                       .dtype = TYPES[type].dtype,
                                       .rank = from->rank,
                                       .data = encoded,
@@ -45,7 +47,7 @@ static enum status write_tensors(struct arena *arena, const struct weights *from
         return ERR_MEMORY;
     for (int64_t i = 0; i < from->count; i++)
         if (from->list[i].adapter)
-            TRY(convert_tensor(arena, &from->list[i], type, &tensors[count++]));
+            TRY(convert_tensor(arena, from, &from->list[i], type, &tensors[count++]));
     return safetensors_write(path, tensors, count, metadata);
 }
 

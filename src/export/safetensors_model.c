@@ -50,7 +50,7 @@ static void describe(struct shards *s)
 {
     for (int64_t i = 0; i < s->weights->count; i++) {
         const struct sum *w = &s->weights->list[i];
-        s->tensors[i] = (struct safetensors_tensor){.name = w->name,
+        s->tensors[i] = (struct safetensors_tensor){.name = w->base->file_name,
                                                     .dtype = TYPES[s->layout.type].dtype,
                                                     .rank = w->base->rank,
                                                     .bytes = out_bytes(s->layout.type, w->rows * w->columns)};
@@ -112,7 +112,7 @@ static enum status check_tensors(struct shards *s, const struct safetensors *fil
 {
     for (int64_t i = 0; i < s->weights->count; i++) {
         struct sum *w = &s->weights->list[i];
-        const struct safetensors_tensor *read = safetensors_find(files, w->name);
+        const struct safetensors_tensor *read = safetensors_find(files, w->base->file_name);
         double error = 1;
         TRY(sum_open(w));
         enum status status = read && read->bytes == s->tensors[i].bytes ? round_check(w, &s->layout, read->data, &error) : OK;

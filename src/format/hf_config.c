@@ -77,8 +77,8 @@ static enum status read_generation(struct hf_config *config, const char *dir)
 
 static enum status read_names(struct hf_config *config)
 {
-    const json_t *tree = config->tree;
-    TRY(json_get_text(tree, "model_type", &config->model_type, config->path));
+    const json_t *tree = config->root ? config->root : config->tree;
+    TRY(json_get_text(config->tree, "model_type", &config->model_type, config->path));
     if (!config->model_type)
         return fail(ERR_FORMAT, "%s: \"model_type\" is missing", config->path);
     const json_t *architectures = json_object_get(tree, "architectures");
@@ -88,6 +88,7 @@ static enum status read_names(struct hf_config *config)
             return fail(ERR_FORMAT, "%s: \"architectures\" must be a list of names", config->path);
     } else if (architectures && !json_is_null(architectures) && !json_is_array(architectures))
         return fail(ERR_FORMAT, "%s: \"architectures\" must be a list of names", config->path);
+    TRY(json_get_text(config->tree, "dtype", &config->dtype, config->path));
     TRY(json_get_text(tree, "torch_dtype", &config->dtype, config->path));
     TRY(json_get_text(tree, "dtype", &config->dtype, config->path));
     const json_t *quantization = json_object_get(tree, "quantization_config");
@@ -98,14 +99,30 @@ static enum status read_names(struct hf_config *config)
     return OK;
 }
 
+/* The text part of a model that has others. Whether the head is the embedding is said of the whole. */
+static enum status enter_text(struct hf_config *config)
+{
+    const char *tied = "tie_word_embeddings";
+    json_t *text = json_object_get(config->tree, "text_config");
+    if (!json_is_object(text))
+        return OK;
+    config->root = config->tree;
+    config->tree = json_incref(text);
+    json_t *whole = json_object_get(config->root, tied);
+    return whole && json_object_set(text, tied, whole) ? ERR_MEMORY : OK;
+}
+
 static enum status read_files(struct hf_config *config, const char *dir)
 {
     config->path = file_join(&config->arena, dir, "config.json");
     if (!config->path)
         return ERR_MEMORY;
     TRY(read_object(&config->tree, config->path));
+    TRY(enter_text(config));
     TRY(read_names(config));
     TRY(read_tokens(config, config->tree, config->path));
+    if (config->root)
+        TRY(read_tokens(config, config->root, config->path));
     return read_generation(config, dir);
 }
 
@@ -139,6 +156,7 @@ enum status hf_config_take(struct hf_config *config, json_t *tree, const char *p
 void hf_config_close(struct hf_config *config)
 {
     json_decref(config->tree);
+    json_decref(config->root);
     arena_free(&config->arena);
     *config = (struct hf_config){0};
 }

@@ -17,7 +17,8 @@
 enum { HF_CONFIG_EOS_MAX = 16 };
 
 struct hf_config {
-    json_t *tree;                   /* config.json, an object */
+    json_t *tree;                   /* config.json, an object; of a model with other parts the text part's */
+    json_t *root;                   /* all of config.json then: its "text_config" is `tree`; else NULL */
     const char *path;               /* config.json's, for messages */
     const char *model_type;         /* "llama"; never NULL */
     const char *architecture;       /* the first of "architectures", or NULL */

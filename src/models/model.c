@@ -38,8 +38,12 @@ static enum status open_config(struct model *m, const char *path)
 
 static enum status open_weights(struct model *m, const char *dir)
 {
+    char head[NAME_SIZE];
     TRY(safetensors_open(&m->files, dir));
-    return m->hf.quantization ? weights_list_quantised(&m->weights, m->files) : weights_list_files(&m->weights, m->files);
+    TRY(m->hf.quantization ? weights_list_quantised(&m->weights, m->files) : weights_list_files(&m->weights, m->files));
+    if (m->weights.nested && weights_find(&m->weights, name_fill(head, m->family->head, 0, 0, ".weight")))
+        m->config.tied = false; /* some say otherwise of the whole */
+    return OK;
 }
 
 enum status model_open(struct model *m, const char *dir, const char *adapter, bool weights)
@@ -50,6 +54,7 @@ enum status model_open(struct model *m, const char *dir, const char *adapter, bo
         status = family_read(&m->family, &m->config, &m->hf);
     if (status == OK)
         status = weights_init(&m->weights);
+    m->weights.nested = m->hf.root != NULL;
     if (status == OK && m->hf.quantization)
         status = weights_quantised(&m->weights, &m->hf);
     if (status == OK && m->gguf)
@@ -258,7 +263,7 @@ static void report_unused(const struct model *m)
     for (int64_t i = 0; i < m->weights.count; i++) {
         const char *name = m->weights.list[i].name;
         if (m->weights.list[i].adapter || is_used(m, name) || strstr(name, "rotary_emb.inv_freq") ||
-            family_repeats(m->family, &m->config, name))
+            family_repeats(m->family, &m->config, name) || (m->weights.nested && !family_in_layer(m->family, name)))
             continue;
         unused++;
         example = name;

@@ -26,14 +26,40 @@ void weights_free(struct weights *w)
     *w = (struct weights){0};
 }
 
+/* Names of text parts in files, old and new, and alone. */
+static const struct {
+    const char *nested, *alone;
+} prefixes[] = {
+    {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.lm_head.", "lm_head."}};
+
+static const char *alone(const struct weights *w, char name[static NAME_SIZE], const char *in_file)
+{
+    for (size_t i = 0; w->nested && i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (!strncmp(in_file, prefixes[i].nested, strlen(prefixes[i].nested))) {
+            snprintf(name, NAME_SIZE, "%s%s", prefixes[i].alone, in_file + strlen(prefixes[i].nested));
+            return name;
+        }
+    return in_file;
+}
+
+const char *weights_file_name(const struct weights *w, char name[static NAME_SIZE], const char *of)
+{
+    bool inside = w->nested && !strncmp(of, prefixes[0].alone, strlen(prefixes[0].alone));
+    snprintf(name, NAME_SIZE, "%s%s", inside ? prefixes[0].nested : "", inside ? of + strlen(prefixes[0].alone) : of);
+    return name;
+}
+
 enum status weights_add(struct weights *w, const struct stored *stored)
 {
     TRY(memory_grow(&w->list, &w->capacity, w->count + 1, (int64_t)sizeof *w->list));
     struct stored *at = &w->list[w->count];
     *at = *stored;
-    at->name = arena_text(&w->arena, stored->name, (int64_t)strlen(stored->name));
+    char text[NAME_SIZE];
+    const char *name = alone(w, text, stored->name);
+    at->name = arena_text(&w->arena, name, (int64_t)strlen(name));
+    at->file_name = name == stored->name ? at->name : arena_text(&w->arena, stored->name, (int64_t)strlen(stored->name));
     at->kind = arena_text(&w->arena, stored->kind, (int64_t)strlen(stored->kind));
-    if (!at->name || !at->kind)
+    if (!at->name || !at->kind || !at->file_name)
         return ERR_MEMORY;
     TRY(map_put(&w->names, at->name, (int64_t)strlen(at->name), w->count, NULL));
     w->count++;

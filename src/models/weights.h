@@ -8,6 +8,7 @@
 #define MODELS_WEIGHTS_H
 
 #include "base/file.h"
+#include "base/name.h"
 #include "ops/weight.h"
 #include "tensor/engine.h"
 
@@ -23,8 +24,9 @@ struct stored_part {
 
 /* A weight as it is stored. */
 struct stored {
-    const char *name; /* without an adapter's prefix */
-    const char *kind; /* what its file calls its type: "BF16" */
+    const char *name;      /* without an adapter's prefix */
+    const char *kind;      /* what its file calls its type: "BF16" */
+    const char *file_name; /* the name that weights_add was given */
     int rank;
     int64_t shape[STORED_RANK_MAX];
     int type;                              /* an enum weight_id, or WEIGHT_DENSE */
@@ -46,6 +48,7 @@ struct parted {
 
 struct weights {
     bool listed; /* false: there are no files, only to plan */
+    bool nested; /* the files are those of a larger model, whose text part this is; set before the first weights_add */
     struct arena arena;
     struct map names; /* of the list; the last one of a name counts */
     struct stored *list;
@@ -60,8 +63,12 @@ struct weights {
 enum status weights_init(struct weights *w);
 void weights_free(struct weights *w);
 
-/* Strings are copied, bytes are not. */
+/* Strings are copied, bytes are not. Of a nested model the weights of the text part get the names that they have in a model of
+ * text alone: "model.language_model.norm.weight" is "model.norm.weight". */
 enum status weights_add(struct weights *w, const struct stored *stored);
+
+/* The name of a new tensor in files, as transformers writes it. */
+const char *weights_file_name(const struct weights *w, char name[static NAME_SIZE], const char *of);
 const struct stored *weights_find(const struct weights *w, const char *name); /* or NULL */
 
 /* How a matrix is used by programs: an enum weight_id, or WEIGHT_DENSE. `linear`: of a linear layer other than the head. */

@@ -27,6 +27,7 @@ static enum status read_tensor(void *context, int64_t tensor, int64_t offset, vo
 static enum status list_trained(struct list *list, bool adapter)
 {
     const struct store *store = &list->trainer->session.model.store;
+    const struct weights *weights = &list->trainer->session.model.weights;
     list->file = arena_array(&list->arena, store->count, sizeof *list->file);
     list->tensor = arena_array(&list->arena, store->count, sizeof *list->tensor);
     if (!list->file || !list->tensor)
@@ -37,7 +38,8 @@ static enum status list_trained(struct list *list, bool adapter)
             continue;
         struct safetensors_tensor *f = &list->file[list->count];
         list->tensor[list->count++] = from;
-        f->name = adapter ? arena_format(&list->arena, ADAPTER_PREFIX "%s", t->name) : t->name;
+        char name[NAME_SIZE];
+        f->name = arena_format(&list->arena, "%s%s", adapter ? ADAPTER_PREFIX : "", weights_file_name(weights, name, t->name));
         f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
         f->rank = t->rank;
         memcpy(f->shape, t->shape, (size_t)t->rank * sizeof f->shape[0]);

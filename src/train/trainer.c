@@ -68,6 +68,9 @@ static enum status choose_method(struct trainer *t)
     if (full && s->model.gguf)
         return fail(ERR_ARGUMENT, "%s: a GGUF file is a base for LoRA; --finetuning-type full takes a model directory",
                     o->model_name_or_path);
+    if (full && s->model.weights.nested)
+        return fail(ERR_ARGUMENT, "%s: of a model with other parts than text hone trains adapters; take --finetuning-type lora",
+                    o->model_name_or_path);
     if (full)
         return OK;
     if (s->model.adapted) {

@@ -35,11 +35,27 @@ def shake(net):
                 parameter += 0.2 * torch.randn_like(parameter)
 
 
+def load(folder):
+    """In float32; a model with a vision part whole."""
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+    if not hasattr(AutoConfig.from_pretrained(folder), "text_config"):
+        return oracle.load_model(folder)
+    return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def targets(net):
+    """All linear layers; beside a vision part those of the text part, by the ends of names that only it has."""
+    import torch
+    text = {name for name, module in net.named_modules() if ".language_model." in name and isinstance(module, torch.nn.Linear)}
+    return sorted({".".join(name.split(".")[-2:]) for name in text}) or "all-linear"
+
+
 def make_adapter(folder, net):
     """Of every linear layer but the head, with a B that is not 0: A would have no gradient."""
     import torch
     from peft import LoraConfig, get_peft_model
-    net = get_peft_model(net, LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, bias="none", target_modules="all-linear",
+    net = get_peft_model(net, LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, bias="none", target_modules=targets(net),
                                          task_type="CAUSAL_LM"))
     for name, tensor in net.named_parameters():
         if "lora_B" in name:
@@ -82,14 +98,14 @@ def make(folder, model, inputs):
     from safetensors.numpy import save_file
     torch.set_num_threads(1)
     adapter, truth = os.path.join(folder, "adapter"), {}
-    net = oracle.load_model(model)
+    net = load(model)
     shake(net)
     net.save_pretrained(os.path.join(folder, "model"))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(os.path.join(model, name), os.path.join(folder, "model", name))
     make_adapter(adapter, net)
-    base = oracle.load_model(os.path.join(folder, "model")).double()
-    tuned = PeftModel.from_pretrained(oracle.load_model(os.path.join(folder, "model")), adapter, is_trainable=True).eval().double()
+    base = load(os.path.join(folder, "model")).double()
+    tuned = PeftModel.from_pretrained(load(os.path.join(folder, "model")), adapter, is_trainable=True).eval().double()
     vocabulary = base.config.get_text_config().vocab_size
     for size, of in SIZES.items():
         draw = np.random.default_rng(SEED + len(size))

@@ -34,7 +34,9 @@ static inline enum status gradients_read(struct gradients *all, struct session *
         TRY(engine_download(&s->engine, tensor->gradient, 0, all->data[k], n * 4));
         for (int64_t e = 0; e < n; e++)
             all->data[k][e] = (float)((double)all->data[k][e] / weight);
-        snprintf(all->name[k], sizeof all->name[k], "%s%s", s->tuning.lora ? ADAPTER_PREFIX : "", tensor->name);
+        char name[NAME_SIZE];
+        snprintf(all->name[k], sizeof all->name[k], "%s%s", s->tuning.lora ? ADAPTER_PREFIX : "",
+                 weights_file_name(&s->model.weights, name, tensor->name));
         all->file[k] = (struct safetensors_tensor){.name = all->name[k],
                                                    .dtype = SAFETENSORS_F32,
                                                    .rank = tensor->rank,

@@ -275,12 +275,40 @@ static void other_ropes_are_refused(void **state)
     }
 }
 
+/* Fails if numbers come from the whole, or if the text part's own word on the head wins. */
+static void the_text_part_of_a_larger_model_is_read(void **state)
+{
+    (void)state;
+    struct hf_config config;
+    int64_t size = 0;
+    bool tied = false;
+    assert_ok(
+        open_texts(&config,
+                   "{\"model_type\": \"whole\", \"hidden_size\": 3, \"dtype\": \"bfloat16\", \"tie_word_embeddings\": true, "
+                   "\"text_config\": {\"model_type\": \"part\", \"hidden_size\": 5, \"eos_token_id\": 7, "
+                   "\"tie_word_embeddings\": false}}",
+                   NULL));
+    assert_string_equal(config.model_type, "part");
+    assert_string_equal(config.dtype, "bfloat16");
+    assert_non_null(config.root);
+    assert_int_equal(config.eos[0], 7);
+    assert_ok(hf_config_need_size(&config, "hidden_size", &size));
+    assert_ok(hf_config_bool(&config, "tie_word_embeddings", &tied));
+    assert_int_equal(size, 5);
+    assert_true(tied);
+    hf_config_close(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_llama_config_is_read), cmocka_unit_test(sizes_have_a_range),
-        cmocka_unit_test(generation_config_wins), cmocka_unit_test(broken_configs_are_refused),
-        cmocka_unit_test(rope_has_two_layouts),   cmocka_unit_test(other_ropes_are_refused),
+        cmocka_unit_test(a_llama_config_is_read),
+        cmocka_unit_test(sizes_have_a_range),
+        cmocka_unit_test(generation_config_wins),
+        cmocka_unit_test(broken_configs_are_refused),
+        cmocka_unit_test(the_text_part_of_a_larger_model_is_read),
+        cmocka_unit_test(rope_has_two_layouts),
+        cmocka_unit_test(other_ropes_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
