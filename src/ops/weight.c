@@ -1,7 +1,8 @@
 /* The table of weight types, and products with weights that are stored in parts.
  *
  * A weight is expanded panel by panel: a panel gives some columns of the result with all their terms, forward and backward, so
- * that the sums are those of one product. On the CPU it fits into a cache; on devices that compile it is mostly the whole weight.
+ * that the sums are those of one product. On the CPU it fits into a cache, or is an eighth of a large weight, so that a program
+ * has few commands; on devices that compile it is mostly the whole weight.
  */
 #include "ops/op.h"
 
@@ -15,7 +16,7 @@ const struct weight_type *const weight_types[WEIGHT_COUNT] = {
 #undef WEIGHT
 };
 
-enum { PANEL_BYTES = 16 << 20, PANEL_BYTES_COMPILED = 256 << 20, PANEL_STEP = 64, BLOCK = 16 };
+enum { PANEL_BYTES = 16 << 20, PANEL_BYTES_COMPILED = 256 << 20, PANELS_MAX = 8, PANEL_STEP = 64, BLOCK = 16 };
 enum { PLACE_FROM, PLACE_TO };
 enum { PLACE_COLUMNS, PLACE_ALL, PLACE_AT, PLACE_ADD };
 
@@ -67,9 +68,9 @@ static struct value *matrix_in(struct program *p, struct value *scratch, int64_t
 /* Columns of the result that a panel gives: whole blocks, so that backward they are whole blocks of the weight's columns. */
 static int64_t panel_columns(const struct lowering *l, int64_t all, int64_t terms, int64_t block)
 {
-    int64_t bytes = l->device->class->compiles ? PANEL_BYTES_COMPILED : PANEL_BYTES,
-            step = block > PANEL_STEP ? block : PANEL_STEP;
-    int64_t max_columns = bytes / 4 / terms / step * step;
+    int64_t bytes = l->device->class->compiles ? PANEL_BYTES_COMPILED : PANEL_BYTES;
+    int64_t step = block > PANEL_STEP ? block : PANEL_STEP, fewest = (all + PANELS_MAX - 1) / PANELS_MAX;
+    int64_t max_columns = bytes / 4 / terms > fewest ? bytes / 4 / terms / step * step : (fewest + step - 1) / step * step;
     max_columns = max_columns < step ? step : max_columns;
     return max_columns < all ? max_columns : all;
 }

@@ -7,8 +7,8 @@ The bytes of what is stored (weights, adapter, gradients, optimizer) are compute
 their authors publish them.
 """
 import json
+import os
 import pathlib
-import time
 
 from case import HONE, Case, main
 
@@ -43,6 +43,11 @@ def stored(c):
     return c["num_hidden_layers"] * layer + ends, c["num_hidden_layers"] * sum(RANK * (o + i) for o, i in linear)
 
 
+def spent():
+    """Seconds that the programs run so far have computed: how long they took depends on what else runs."""
+    return sum(os.times()[2:4])
+
+
 class Plans(Case):
     def plan(self, model, *args):
         folder, config = self.dir / model, MODELS[model]
@@ -50,10 +55,10 @@ class Plans(Case):
         (folder / "config.json").write_text(json.dumps(dict(config, dtype="bfloat16", tie_word_embeddings=False)))
         times = []
         for _ in range(3):
-            start = time.monotonic()
+            start = spent()
             text = self.ok("plan", "--model", folder, "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", T,
                            "--lora-r", RANK, "--json", *args)
-            times.append(time.monotonic() - start)
+            times.append(spent() - start)
         plan = json.loads(text)
         blocks = {row["block"]: row for row in plan["table"]}
         self.assertEqual(plan["peak_bytes"], sum(row["bytes"] for row in plan["table"]))
@@ -80,6 +85,28 @@ class Plans(Case):
                 self.assertEqual(blocks["weights in mapped files"]["bytes"], 2 * weights)
                 self.assertEqual(blocks["weights in mapped files"]["bits_per_weight"], 16)
                 self.assertNotIn("bits_per_weight", blocks["trainable"])
+                self.check_arrays(blocks, adapter)
+
+    def test_qlora_holds_linear_layers_in_4_13_bits(self):
+        """A matrix is codes, a byte for 64 of them, a float32 for 256 such bytes and one for all; every array begins at a multiple of
+        256. The map of bytes, the norms and the rotary frequencies lie beside them, the embedding and the head in their files."""
+        def place(size):
+            return -(size // -256) * 256
+
+        for model, config in MODELS.items():
+            with self.subTest(model=model):
+                weights, adapter = stored(config)
+                linear, others = shapes(config)
+                plan, blocks = self.plan(model, "--finetuning-type", "qlora")
+                ends = 2 * config["vocab_size"] * config["hidden_size"]
+                nf4 = sum(place(o * i // 2) + place(o * i // 64) + place(4 * (1 + -(o * i // -16384))) for o, i in linear)
+                qk = others - 2 * config["hidden_size"]
+                norms = 2 * place(2 * config["hidden_size"]) + (2 * place(qk) if qk else 0)
+                last = place(2 * config["hidden_size"]) + 1024 + 256
+                self.assertEqual(blocks["weights"]["bytes"], config["num_hidden_layers"] * (nf4 + norms) + last)
+                self.assertLessEqual(blocks["weights"]["bits_per_weight"], 4.13)
+                self.assertEqual(blocks["weights in mapped files"]["bytes"], 2 * ends)
+                self.assertEqual(plan["parameters"], weights)
                 self.check_arrays(blocks, adapter)
 
     def test_full_training_holds_the_weights_and_their_arrays(self):
