@@ -37,7 +37,8 @@ static void fill_b(const struct file *f, const struct half *h)
 {
     const struct model *m = &f->weights->model;
     const struct sum *w = h->weight;
-    float factor = (float)(w->scale * (double)w->rank / m->adapter.alpha);
+    float factor = (float)(w->scale * (double)w->rank / m->adapter.alpha), times = gguf_times(f->arch, &m->config, w->name);
+    factor *= times != 0 ? times : 1;
     int64_t heads = gguf_permuted_heads(f->arch, w->name, m->config.heads, m->config.kv_heads);
     for (int64_t r = 0; r < w->rows; r++) {
         float *row = h->values + r * w->rank;

@@ -2,6 +2,7 @@
  * concerned. */
 #include "export/gguf_keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +113,20 @@ enum status gguf_keys_arch(const struct gguf_arch **arch, const struct model *m)
     return *arch ? OK
                  : fail(ERR_UNSUPPORTED, "%s: hone writes no GGUF files of a %s; merge to safetensors instead: --output DIR",
                         m->hf.path, m->hf.model_type);
+}
+
+/* Files of gemma have no key for the scale of scores: llama.cpp takes the size of a head, and of the largest of each the channels
+ * divided by the heads. What is left goes into q. */
+float gguf_times(const struct gguf_arch *arch, const struct model_config *config, const char *tensor)
+{
+    bool gemma2 = !strcmp(arch->name, "gemma2"), gemma3 = !strcmp(arch->name, "gemma3");
+    const char *scaled = gemma2 ? ".q_proj.weight" : ".q_norm.weight";
+    if ((!gemma2 && !gemma3) || !strstr(tensor, scaled) || config->attention_scale == 0)
+        return 0;
+    bool largest = config->layers == (gemma2 ? 46 : 62);
+    double size = (double)(largest ? config->channels / config->heads : config->head_size);
+    double times = config->attention_scale * sqrt(size);
+    return fabs(times - 1) < 1e-9 ? 0 : (float)times;
 }
 
 /* The last part of a path, which stands for the model's name. */

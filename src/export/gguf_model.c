@@ -51,6 +51,7 @@ static void lay_out(struct file *f, struct item *it)
         .type = file_tensor_type(f->type, it->name, rank, w->columns, output, it->layer, c->layers),
         .heads = gguf_permuted_heads(f->arch, w->name, c->heads, c->kv_heads),
         .plus = gguf_adds_one(f->arch, w->name) ? 1 : 0,
+        .times = gguf_times(f->arch, c, w->name),
     };
     it->tensor = (struct gguf_tensor){.type = out_types[it->layout.type].gguf,
                                       .rank = rank,
@@ -59,22 +60,33 @@ static void lay_out(struct file *f, struct item *it)
 }
 
 /* Llama 3's stretched rotations: by which factor each frequency is divided. */
+static void stretch(const struct model_config *c, float *factors, float *scaled)
+{
+    struct model_config plain = *c;
+    plain.rope.kind = ROPE_DEFAULT;
+    rotary_frequencies(&plain, factors);
+    rotary_frequencies(c, scaled);
+    for (int64_t i = 0; i < rotary_pairs(c); i++)
+        factors[i] /= scaled[i];
+}
+
+/* A GGUF file has them already. */
 static enum status add_factors(struct file *f)
 {
-    const struct model_config *c = &f->weights->model.config;
-    struct model_config plain = *c;
-    if (c->rope.kind != ROPE_LLAMA3)
+    const struct model *m = &f->weights->model;
+    const struct gguf_tensor *there = m->gguf ? gguf_base_find(m->gguf, "rope_freqs.weight") : NULL;
+    int64_t n = rotary_pairs(&m->config);
+    if (m->config.rope.kind != ROPE_LLAMA3 && !there)
         return OK;
-    int64_t n = rotary_pairs(c);
-    f->factors = arena_array(&f->arena, n, sizeof *f->factors);
-    float *scaled = arena_array(&f->arena, n, sizeof *scaled);
-    if (!f->factors || !scaled)
+    f->factors = arena_array(&f->arena, 2 * n, sizeof *f->factors);
+    if (!f->factors)
         return ERR_MEMORY;
-    plain.rope.kind = ROPE_DEFAULT;
-    rotary_frequencies(&plain, f->factors);
-    rotary_frequencies(c, scaled);
-    for (int64_t i = 0; i < n; i++)
-        f->factors[i] /= scaled[i];
+    if (!there)
+        stretch(&m->config, f->factors, f->factors + n);
+    else if (there->bytes == n * (int64_t)sizeof *f->factors)
+        memcpy(f->factors, there->data, (size_t)there->bytes);
+    else
+        return fail(ERR_FORMAT, "%s: rope_freqs.weight must have %lld float32 numbers", m->hf.path, (long long)n);
     struct item *it = &f->items[f->count++];
     *it = (struct item){.layer = -1, .name = "rope_freqs.weight"};
     it->tensor = (struct gguf_tensor){.rank = 1, .shape = {n, 1, 1, 1}, .bytes = n * (int64_t)sizeof(float)};

@@ -200,6 +200,19 @@ static enum status put_lists(struct vocabulary *v, struct gguf_head *head)
     return put_specials(v, head);
 }
 
+/* Of a model that is a GGUF file already. */
+static enum status copy_keys(struct gguf_head *head, const struct gguf *file)
+{
+    static const char prefix[] = "tokenizer.";
+    int64_t length = (int64_t)sizeof prefix - 1;
+    for (int64_t i = 0; i < gguf_value_count(file); i++) {
+        const struct gguf_value *value = gguf_value_at(file, i);
+        if (value->key.length > length && !memcmp(value->key.text, prefix, (size_t)length))
+            TRY(gguf_put_value(head, value));
+    }
+    return OK;
+}
+
 /* --- the template ------------------------------------------------------------------------------------------------------- */
 
 static enum status config_template(const char *path, struct buffer *text)
@@ -222,8 +235,22 @@ static enum status config_template(const char *path, struct buffer *text)
     return status;
 }
 
+static enum status gguf_template(const char *path, struct buffer *text)
+{
+    struct gguf *file;
+    struct gguf_text found = {0};
+    TRY(gguf_open(&file, path));
+    enum status status = gguf_get_text(file, "tokenizer.chat_template", &found);
+    if (status == OK)
+        status = buffer_append(text, found.text, found.length);
+    gguf_close(file);
+    return status;
+}
+
 enum status read_template(const char *dir, struct buffer *text)
 {
+    if (gguf_is_path(dir))
+        return gguf_template(dir, text);
     struct arena arena = {0};
     const char *own = file_join(&arena, dir, "chat_template.jinja"), *config = file_join(&arena, dir, "tokenizer_config.json");
     enum status status = !own || !config       ? ERR_MEMORY
@@ -261,6 +288,8 @@ enum status gguf_put_vocabulary(struct gguf_head *head, const struct model *m, c
 {
     struct vocabulary v = {.model = m, .dir = dir, .count = m->config.vocabulary};
     struct chat *chat;
+    if (m->gguf)
+        return copy_keys(head, m->gguf->file[0]);
     TRY(chat_open(&chat, dir));
     v.tokenizer = chat_tokenizer(chat);
     enum status status = put_all(&v, head);

@@ -62,11 +62,10 @@ static enum status write_model(const struct export_options *o, const struct targ
                          : safetensors_model_write(&w, o->model, t->part, type, &written);
     sums_close(&w);
     TRY(status);
-    if (!t->gguf)
-        TRY(compare(o, t, type, &difference));
+    TRY(compare(o, t, type, &difference));
     *report = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf" : "safetensors", "type",
                         file_kinds[type].name, "types", types_json(&written), "tensor_error", json_number(written.worst),
-                        "logits_difference", t->gguf ? json_null() : json_number(difference));
+                        "logits_difference", json_number(difference));
     return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
 }
 

@@ -27,6 +27,8 @@ void layout_read(const struct sum *w, const struct layout *layout, int64_t from,
     }
     for (int64_t i = 0; i < count && layout->plus != 0; i++)
         out[i] += layout->plus;
+    for (int64_t i = 0; i < count && layout->times != 0; i++)
+        out[i] *= layout->times;
 }
 
 struct work {

@@ -21,6 +21,7 @@ struct layout {
     enum out_id type;
     int64_t heads; /* its rows are permuted in so many heads (models/gguf_names.h); 0: they are not */
     float plus;    /* added to every element */
+    float times;   /* what every element is multiplied by then; 0: nothing */
 };
 
 /* Elements [from, from + count) of the tensor in the file, whole blocks, into `to`. If the tensor is changed, `change` grows. */

@@ -143,6 +143,11 @@ enum status safetensors_model_write(struct sums *w, const char *from, const char
     if (!TYPES[s.layout.type].name)
         return fail(ERR_ARGUMENT, "safetensors of type %s would be read by no program; name a file that ends in .gguf",
                     file_kinds[type].name);
+    if (w->model.gguf)
+        return fail(ERR_UNSUPPORTED,
+                    "%s: safetensors need the tokenizer.json and config.json of a directory; write --output "
+                    "FILE.gguf, or name the directory that the file was made from",
+                    from);
     s.tensors = arena_array(&arena, w->count + 1, sizeof *s.tensors);
     json_t *map = json_object();
     enum status status = s.tensors && map ? OK : ERR_MEMORY;

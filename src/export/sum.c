@@ -74,7 +74,8 @@ static enum status add_sum(struct sums *all, const struct stored *t, int64_t *us
 {
     struct sum *w = &all->list[all->count];
     const struct model *m = &all->model;
-    if (t->adapter || strstr(t->name, "rotary_emb.inv_freq") || family_repeats(m->family, &m->config, t->name))
+    if (t->adapter || strstr(t->name, "rotary_emb.inv_freq") || !strcmp(t->name, NET_FREQUENCIES) ||
+        family_repeats(m->family, &m->config, t->name))
         return OK;
     if (t->type == WEIGHT_DENSE && !is_dense(t))
         return fail(ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not a plain weight", m->hf.path, t->name, t->kind);
@@ -143,23 +144,40 @@ static enum status open_pair(struct sum *w)
     return OK;
 }
 
-/* A weight that is not dense is expanded whole. */
+/* A weight that is not dense, or not as the model has it, is expanded whole. */
+static bool is_expanded(const struct stored *t)
+{
+    return t->type != WEIGHT_DENSE || t->heads || t->add != 0;
+}
+
+static enum status expand_base(const struct sum *w, const void **parts, void **copies)
+{
+    enum dtype dtype = DTYPE_F32;
+    bool dense = w->base->type == WEIGHT_DENSE;
+    for (int i = 0; i < (dense ? 1 : weight_parts((enum weight_id)w->base->type)); i++)
+        TRY(weights_read(w->base, i, &parts[i], &dtype, &copies[i]));
+    if (dense)
+        dtype_convert(w->base_values, DTYPE_F32, parts[0], dtype, w->rows * w->columns);
+    else
+        weight_types[w->base->type]->expand(parts, w->rows * w->columns, w->base_values);
+    return OK;
+}
+
 static enum status open_base(struct sum *w)
 {
-    const void *parts[WEIGHT_PARTS];
+    const void *parts[WEIGHT_PARTS] = {0};
+    void *copies[WEIGHT_PARTS] = {0};
     w->base_values = memory_alloc(w->rows * w->columns * (int64_t)sizeof(float));
-    if (!w->base_values)
-        return ERR_MEMORY;
+    enum status status = w->base_values ? expand_base(w, parts, copies) : ERR_MEMORY;
     for (int i = 0; i < WEIGHT_PARTS; i++)
-        parts[i] = w->base->part[i].data;
-    weight_types[w->base->type]->expand(parts, w->rows * w->columns, w->base_values);
-    return OK;
+        memory_free(copies[i]);
+    return status;
 }
 
 enum status sum_open(struct sum *w)
 {
     enum status status = w->a ? open_pair(w) : OK;
-    if (status == OK && w->base->type != WEIGHT_DENSE)
+    if (status == OK && is_expanded(w->base))
         status = open_base(w);
     if (status != OK)
         sum_close(w);

@@ -15,7 +15,7 @@ struct sum {
     const struct stored *a, *b; /* of LoRA; NULL: none */
     double scale;
     int64_t rows, columns, rank;              /* of a matrix; a vector is one row */
-    float *a_values, *b_values, *base_values; /* while it is open; the last is NULL for a dense weight */
+    float *a_values, *b_values, *base_values; /* while it is open; the last is NULL for a plain weight */
 };
 
 struct sums {

@@ -106,6 +106,34 @@ enum status gguf_put_bools(struct gguf_head *head, const char *key, const bool *
     return OK;
 }
 
+/* The bytes of one item of a value that was checked when its file was opened. */
+static int64_t item_bytes(enum gguf_type type, const uint8_t *at)
+{
+    static const int64_t sizes[GGUF_TYPES] = {
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
+        [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
+    uint64_t length = 0;
+    if (type != GGUF_TEXT)
+        return sizes[type];
+    memcpy(&length, at, sizeof length);
+    return 8 + (int64_t)length;
+}
+
+enum status gguf_put_value(struct gguf_head *head, const struct gguf_value *value)
+{
+    int64_t bytes = 0;
+    head->count++;
+    TRY(put_name(&head->pairs, value->key.text, value->key.length));
+    TRY(put_number(&head->pairs, (uint64_t)(value->array ? GGUF_ARRAY : value->type), 4));
+    if (value->array) {
+        TRY(put_number(&head->pairs, (uint64_t)value->type, 4));
+        TRY(put_number(&head->pairs, (uint64_t)value->count, 8));
+    }
+    for (int64_t i = 0; i < value->count; i++)
+        bytes += item_bytes(value->type, value->data + bytes);
+    return buffer_append(&head->pairs, value->data, bytes);
+}
+
 static enum status put_tensor(struct buffer *out, const struct gguf_tensor *t, int64_t offset)
 {
     TRY(put_name(out, t->name.text, t->name.length));

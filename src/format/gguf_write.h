@@ -27,6 +27,9 @@ enum status gguf_put_ints(struct gguf_head *head, const char *key, const int32_t
 enum status gguf_put_reals(struct gguf_head *head, const char *key, const float *values, int64_t count);
 enum status gguf_put_bools(struct gguf_head *head, const char *key, const bool *values, int64_t count);
 
+/* A pair of another file as it is there. */
+enum status gguf_put_value(struct gguf_head *head, const struct gguf_value *value);
+
 /* Appends the bytes of a tensor, all of them. */
 typedef enum status gguf_fill(void *context, int64_t tensor, struct file_writer *to);
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import oracle
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
 PROMPTS, PROMPT, NEW = 8, 12, 32
 
 
