@@ -199,6 +199,53 @@ static inline struct value *linear_cross_entropy_both(struct program *p, struct 
     return linear_cross_entropy_capped_both(p, x, w, targets, dloss, dw, 0);
 }
 
+/* The weights (T, k) of each token's experts by its router's logits (T, E): the softmax of the k largest, or with `normalise`
+ * false their part in that of all. ->producer->out[1] are the experts (T, k). */
+static inline struct value *route(struct program *p, struct value *logits, int64_t k, bool normalise)
+{
+    return program_node(p, OP_route, 1, (struct value *[]){logits}, 2, (double[]){(double)k, normalise});
+}
+
+/* Slots (T · k) sorted by expert. The others of its outputs (ops/experts.h) are ->producer->out; the ops below take the first. */
+static inline struct value *group_slots(struct program *p, struct value *experts, int64_t count)
+{
+    return NODE_WITH(p, group_slots, (double)count, experts);
+}
+
+/* Each token's row of x (T, C) at the places of its k slots: (T · k, C); times w (T, k), or without w (NULL) as it is. */
+static inline struct value *spread_rows(struct program *p, struct value *x, struct value *w, struct value *sorted, int64_t k)
+{
+    struct value *place = sorted ? sorted->producer->out[1] : NULL;
+    return NODE_WITH(p, spread_rows, (double)k, x, w, sorted, place);
+}
+
+/* The sum over each token's k slots of w (T, k; NULL: 1) times the row of x (T · k, C) at the slot's place: (T, C). */
+static inline struct value *combine_rows(struct program *p, struct value *x, struct value *w, struct value *sorted, int64_t k)
+{
+    struct value *place = sorted ? sorted->producer->out[1] : NULL;
+    return NODE_WITH(p, combine_rows, (double)k, x, w, sorted, place);
+}
+
+/* How the matrices of E experts lie in one tensor: (E, out, in), (E, in, out), or (out, in, E) as in PEFT's lora_B. */
+enum experts_layout { EXPERTS_OUT_IN, EXPERTS_IN_OUT, EXPERTS_LAST };
+
+/* Which outputs of them a product gives: `count` from `from` on, each `step` after the one before. */
+struct experts_part {
+    int64_t from, count, step;
+};
+
+/* Rows of x (N, in), sorted by expert, times the transpose of their expert's part of w: (N, count). Plus its part of bias (E,
+ * out; NULL: none), and of its adapter (a, b NULL: none): a (E · rank, in), b (out, rank · E) in PEFT's layout of
+ * target_parameters. */
+static inline struct value *expert_linear(struct program *p, struct value *x, struct value *w, enum experts_layout layout,
+                                          struct value *bias, struct value *a, struct value *b, struct value *sorted,
+                                          struct experts_part part, double scale)
+{
+    struct value *tiles = sorted ? sorted->producer->out[2] : NULL, *begin = sorted ? sorted->producer->out[3] : NULL;
+    return program_node(p, OP_expert_linear, 7, (struct value *[]){x, w, bias, a, b, tiles, begin}, 5,
+                        (double[]){(double)part.from, (double)part.count, (double)part.step, layout, scale});
+}
+
 /* The sum of squares of every 16384 elements of g (N). */
 static inline struct value *squared_sum(struct program *p, struct value *g)
 {
