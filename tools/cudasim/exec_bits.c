@@ -18,7 +18,7 @@ BINARY(and_pred, uint8_t, uint8_t, uint8_t, X &Y)
 BINARY(or_pred, uint8_t, uint8_t, uint8_t, X | Y)
 BINARY(xor_pred, uint8_t, uint8_t, uint8_t, X ^ Y)
 UNARY(not_pred, uint8_t, uint8_t, X ^ 1)
-UNARY(mov_pred, uint8_t, uint8_t, X)
+UNARY(mov_pred, uint8_t, uint8_t, X != 0) /* true is written as -1, and kept as 1 */
 
 BINARY(shl_16, uint16_t, uint16_t, uint32_t, Y > 15 ? 0 : (uint32_t)X << Y)
 BINARY(shl_32, uint32_t, uint32_t, uint32_t, Y > 31 ? 0 : X << (Y & 31))
