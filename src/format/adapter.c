@@ -82,10 +82,21 @@ static enum status regular_expression(const char *path, const char *key, const c
                 text);
 }
 
+static enum status read_parameters(struct adapter_config *config, const json_t *tree, const char *path)
+{
+    const char *key = "target_parameters";
+    const json_t *value = json_object_get(tree, key);
+    return !value || json_is_null(value)
+               ? OK
+               : read_names(&config->arena, value, key, path, &config->parameters, &config->parameter_count);
+}
+
 static enum status read_targets(struct adapter_config *config, const json_t *tree, const char *path)
 {
     const char *key = "target_modules";
     const json_t *value = json_object_get(tree, key);
+    if ((!value || json_is_null(value)) && config->parameter_count)
+        return OK;
     if (!value || json_is_null(value))
         return fail(ERR_UNSUPPORTED, "%s: \"%s\" is missing: the names must be listed", path, key);
     if (!json_is_string(value))
@@ -182,6 +193,7 @@ static enum status read_tree(struct adapter_config *config, json_t *tree, const 
     TRY(json_get_real(tree, "lora_alpha", &config->alpha, path));
     TRY(json_get_real(tree, "lora_dropout", &config->dropout, path));
     TRY(json_get_bool(tree, "use_rslora", &config->rslora, path));
+    TRY(read_parameters(config, tree, path));
     TRY(read_targets(config, tree, path));
     TRY(read_saved(config, tree, path));
     TRY(read_patterns(&config->arena, tree, "rank_pattern", path, &config->rank_pattern, &config->rank_patterns));
@@ -233,7 +245,10 @@ enum status adapter_config_check(const struct adapter_config *config, enum statu
             return fail(code, "%s: alpha for %s must be a finite number", where, config->alpha_pattern[i].module);
     if (!(config->dropout >= 0 && config->dropout < 1))
         return fail(code, "%s: a dropout of %g, it must be from 0 to below 1", where, config->dropout);
-    if (!config->all_linear && config->target_count < 1)
+    if (config->dropout > 0 && config->parameter_count)
+        return fail(code, "%s: a dropout of %g and parameters of experts: PEFT cannot apply it to them, so it must be 0", where,
+                    config->dropout);
+    if (!config->all_linear && config->target_count < 1 && config->parameter_count < 1)
         return fail(code, "%s: no module is targeted", where);
     return OK;
 }

@@ -4,6 +4,7 @@
  * PEFT 0.21 to the letter, where three lists match in three ways:
  *
  *     target_modules              a whole name, or its end at a dot; letter by letter
+ *     target_parameters           the same, for parameters that are no module's weight
  *     rank_pattern, alpha_pattern the same, but a dot stands for any character, a leading '^' asks for the whole name, and the
  *                                 first of the list that matches wins
  *     modules_to_save             any end of a name, dot or not: "norm" means "input_layernorm" too
@@ -38,6 +39,8 @@ struct adapter_config {
     bool whole;      /* target_modules is one text, not a list: a pattern of the whole name */
     const char **targets;
     int64_t target_count;
+    const char **parameters; /* target_parameters: the matrices of all experts of a layer, which share one pair */
+    int64_t parameter_count;
     struct adapter_pattern *rank_pattern, *alpha_pattern;
     int64_t rank_patterns, alpha_patterns;
     const char **saved; /* modules_to_save */
@@ -60,6 +63,10 @@ enum status adapter_config_check(const struct adapter_config *config, enum statu
  * inside such a module, has none. */
 bool adapter_targets(const struct adapter_config *config, const char *module, const char *head);
 
+/* The same for a parameter, by its module's name, a dot and its own; and whether one name means it. */
+bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter);
+bool adapter_names(const char *target, const char *parameter);
+
 /* Whether a module is stored whole, because modules_to_save names it. */
 bool adapter_saves(const struct adapter_config *config, const char *module);
 
@@ -72,5 +79,8 @@ enum status adapter_parse_patterns(struct arena *arena, const char *text, const 
 
 /* "all-linear" in any case, or names separated by commas: sets the targets, in the config's arena. */
 enum status adapter_parse_targets(struct adapter_config *config, const char *text, const char *option);
+
+/* Names of parameters separated by commas, or "". */
+enum status adapter_parse_parameters(struct adapter_config *config, const char *text, const char *option);
 
 #endif

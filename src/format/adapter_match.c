@@ -48,7 +48,7 @@ static bool pattern_matches(const char *pattern, const char *module)
     return n == length || (!whole && module[length - n - 1] == '.');
 }
 
-static bool is_target(const char *target, const char *module)
+bool adapter_names(const char *target, const char *module)
 {
     size_t n = strlen(target), length = strlen(module);
     return name_ends_with(module, target) && (n == length || module[length - n - 1] == '.');
@@ -74,7 +74,15 @@ bool adapter_targets(const struct adapter_config *config, const char *module, co
     if (config->whole)
         return strlen(config->targets[0]) == strlen(module) && alike(config->targets[0], module, strlen(module));
     for (int64_t i = 0; i < config->target_count; i++)
-        if (is_target(config->targets[i], module))
+        if (adapter_names(config->targets[i], module))
+            return true;
+    return false;
+}
+
+bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter)
+{
+    for (int64_t i = 0; i < config->parameter_count; i++)
+        if (adapter_names(config->parameters[i], parameter))
             return true;
     return false;
 }
@@ -163,6 +171,24 @@ enum status adapter_parse_patterns(struct arena *arena, const char *text, const 
     return OK;
 }
 
+static enum status parse_names(struct arena *arena, const char *text, const char *option, const char *hint, const char ***names,
+                               int64_t *count)
+{
+    *count = 0;
+    *names = arena_array(arena, count_pieces(text), (int64_t)sizeof **names);
+    if (!*names)
+        return ERR_MEMORY;
+    while (text) {
+        const char *piece = next_piece(arena, &text);
+        if (!piece)
+            return ERR_MEMORY;
+        if (!adapter_is_plain(piece, false))
+            return fail(ERR_ARGUMENT, "%s: \"%s\" is not a module's name: give %s", option, piece, hint);
+        (*names)[(*count)++] = piece;
+    }
+    return OK;
+}
+
 enum status adapter_parse_targets(struct adapter_config *config, const char *text, const char *option)
 {
     config->all_linear = adapter_is_all_linear(text);
@@ -170,17 +196,15 @@ enum status adapter_parse_targets(struct adapter_config *config, const char *tex
     config->target_count = 0;
     if (config->all_linear)
         return OK;
-    config->targets = arena_array(&config->arena, count_pieces(text), (int64_t)sizeof *config->targets);
-    if (!config->targets)
-        return ERR_MEMORY;
-    while (text) {
-        const char *piece = next_piece(&config->arena, &text);
-        if (!piece)
-            return ERR_MEMORY;
-        if (!adapter_is_plain(piece, false))
-            return fail(ERR_ARGUMENT, "%s: \"%s\" is not a module's name: give all-linear, or names as in q_proj,v_proj", option,
-                        piece);
-        config->targets[config->target_count++] = piece;
-    }
-    return OK;
+    return parse_names(&config->arena, text, option, "all-linear, or names as in q_proj,v_proj", &config->targets,
+                       &config->target_count);
+}
+
+enum status adapter_parse_parameters(struct adapter_config *config, const char *text, const char *option)
+{
+    config->parameter_count = 0;
+    if (!*text)
+        return OK;
+    return parse_names(&config->arena, text, option, "names as in mlp.experts.gate_up_proj", &config->parameters,
+                       &config->parameter_count);
 }

@@ -98,6 +98,8 @@ static enum status put_ours(struct buffer *out, const struct adapter_config *con
         return put_patterns(out, config->rank_pattern, config->rank_patterns);
     if (strcmp(key, "target_modules") == 0)
         return put_targets(out, config);
+    if (strcmp(key, "target_parameters") == 0)
+        return put_names(out, config->parameters, config->parameter_count);
     if (strcmp(key, "use_rslora") == 0)
         return buffer_format(out, config->rslora ? "true" : "false");
     return fail(ERR_INTERNAL, "adapter_config.json: nothing writes \"%s\"", key);
@@ -116,7 +118,8 @@ static enum status put_config(struct buffer *out, const struct adapter_config *c
     };
     const char *before = "{\n  ";
     for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
-        if (KEYS[i].rule != OURS && !KEYS[i].written)
+        bool later = strcmp(KEYS[i].name, "target_parameters") == 0 && !config->parameter_count; /* than PEFT 0.10 */
+        if ((KEYS[i].rule != OURS && !KEYS[i].written) || later)
             continue;
         TRY(buffer_format(out, "%s\"%s\": ", before, KEYS[i].name));
         TRY(KEYS[i].rule == OURS ? put_ours(out, config, KEYS[i].name) : buffer_format(out, "%s", KEYS[i].written));

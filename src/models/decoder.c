@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "models/experts.h"
+
 struct heads {
     struct value *q, *k, *v;
 };
@@ -49,6 +51,8 @@ static struct value *feed_forward(struct net *n, struct value *h, const struct d
 {
     const struct model_config *c = n->config;
     struct value *gate, *up;
+    if (with->experts)
+        return experts_forward(n, h, l);
     if (with->fused) {
         gate = net_split(n, net_linear(n, h, 2 * c->feed_forward, c->mlp_bias, "mlp.gate_up_proj", l), c->feed_forward, &up);
     } else {
@@ -89,6 +93,14 @@ enum status decoder_check_activation(const struct hf_config *hf, const char *key
 enum status decoder_check_silu(const struct hf_config *hf)
 {
     return decoder_check_activation(hf, "hidden_act", "silu");
+}
+
+enum status decoder_check_experts(const struct hf_config *hf, const struct model_config *config)
+{
+    return config->experts_chosen <= config->experts
+               ? OK
+               : fail(ERR_FORMAT, "%s: \"num_experts_per_tok\" is %lld, and there are %lld experts", hf->path,
+                      (long long)config->experts_chosen, (long long)config->experts);
 }
 
 static enum status read_layer_types(const struct hf_config *hf, struct model_config *config, const json_t *types)

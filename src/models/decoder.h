@@ -12,6 +12,7 @@
 struct decoder_layer {
     bool head_norms;   /* q_norm and k_norm of each head before its rotation */
     bool wide_norms;   /* the same two, of all heads together */
+    bool experts;      /* its feed-forward is one of experts */
     bool post_norms;   /* norms of what attention and feed-forward give as well, before it is added; then names are Gemma's */
     bool no_pre_norms; /* with post_norms: none of what they take */
     bool geglu;        /* the feed-forward's activation is gelu by tanh, not silu */
@@ -45,6 +46,9 @@ struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *
 /* Refuses another activation than silu; or, by its key, than the one that a family has. */
 enum status decoder_check_silu(const struct hf_config *hf);
 enum status decoder_check_activation(const struct hf_config *hf, const char *key, const char *activation);
+
+/* Refuses more chosen experts than there are. */
+enum status decoder_check_experts(const struct hf_config *hf, const struct model_config *config);
 
 /* Which layers have local attention, and over how many tokens: by "layer_types", or else those from `from` on if `local`. */
 enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from);

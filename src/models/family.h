@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "format/hf_config.h"
+#include "models/stacked.h"
 #include "ops/ops.h"
 
 struct net;
@@ -20,8 +21,10 @@ struct model_config {
     int64_t window; /* the maximum number of positions */
     int64_t local;  /* tokens that a layer with local attention sees, itself included; 0: there is no such layer */
     bool is_local[LAYERS_MAX];
-    bool no_positions[LAYERS_MAX]; /* layers whose q and k are not rotated */
-    int64_t padding;               /* the padding token, whose embedding is not trained; -1: none */
+    bool no_positions[LAYERS_MAX];                        /* layers whose q and k are not rotated */
+    int64_t experts, experts_chosen, expert_feed_forward; /* of a layer with experts, and how many of them a token goes to */
+    bool has_experts[LAYERS_MAX], experts_normalised;     /* weights of a token's experts add up to 1 */
+    int64_t padding;                                      /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     double norm_offset;     /* what is added to the norms' weights */
     double embedding_scale; /* of embeddings, rounded to the type of weights; 0: none */
@@ -52,8 +55,9 @@ struct family {
     const char *model_type;
     const char *layer; /* what the names of a layer's modules begin with: "model.layers.%d." */
     const char *embedding, *norm, *head;
-    const struct config_row *config;                                                /* ends with key NULL */
-    double rope_theta;                                                              /* if config.json has none */
+    const struct stacked *stacked;   /* tensors that files hold in pieces; NULL: none */
+    const struct config_row *config; /* ends with key NULL */
+    double rope_theta;               /* if config.json has none */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */

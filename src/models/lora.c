@@ -28,14 +28,39 @@ struct value *lora_linear(struct net *n, struct value *x, struct value *w, struc
     return linear_lora(p, x, w, bias, z, a, b, adapter_scale(c, module));
 }
 
+/* PEFT wraps the module once for each of its parameters that is targeted, down_proj last: what is inside another is its
+ * base_layer. */
+void lora_experts(struct net *n, const char *module, const char *parameter, int64_t experts, int64_t inputs, int64_t outputs,
+                  struct value **a, struct value **b, double *scale)
+{
+    const struct adapter_config *c = n->tuning->lora;
+    char key[2 * NAME_SIZE], last[2 * NAME_SIZE], name[2 * NAME_SIZE + sizeof a_part];
+    snprintf(key, sizeof key, "%s.%s", module, parameter);
+    snprintf(last, sizeof last, "%s.%s", module, "down_proj");
+    if (!c || !adapter_targets_parameter(c, key))
+        return;
+    bool inside = strcmp(key, last) != 0 && adapter_targets_parameter(c, last);
+    int64_t rank = adapter_rank(c, key);
+    snprintf(name, sizeof name, "%s%s%s", module, inside ? ".base_layer" : "", a_part);
+    *a = net_weight(n, name, n->tuning->train, 2, experts * rank, inputs);
+    snprintf(name, sizeof name, "%s%s%s", module, inside ? ".base_layer" : "", b_part);
+    *b = net_weight(n, name, n->tuning->train, 2, outputs, experts * rank);
+    *scale = adapter_scale(c, key);
+}
+
 bool lora_owns(const struct tensor *t)
 {
     return name_ends_with(t->name, a_part) || name_ends_with(t->name, b_part);
 }
 
+static bool is_of_experts(const struct tensor *t)
+{
+    return name_ends_with(t->name, ".experts.lora_A.weight") || name_ends_with(t->name, ".base_layer.lora_A.weight");
+}
+
 const char *lora_module_end(const struct tensor *t)
 {
-    return name_ends_with(t->name, a_part) ? t->name + strlen(t->name) - strlen(a_part) : NULL;
+    return name_ends_with(t->name, a_part) && !is_of_experts(t) ? t->name + strlen(t->name) - strlen(a_part) : NULL;
 }
 
 /* The stream depends on the name, so a seed gives the same adapter whatever the order or subset of tensors. */
@@ -101,8 +126,24 @@ static void list_linear(const struct model *m, char *text, size_t size)
         add_linear(m, m->weights.parted[i].name, text, size);
 }
 
+static enum status check_parameters(const struct model *m, const struct adapter_config *config)
+{
+    for (int64_t k = 0; k < config->parameter_count; k++) {
+        bool found = false;
+        for (int64_t i = 0; i < m->store.count && !found; i++)
+            found = m->store.tensor[i]->rank == 3 && adapter_names(config->parameters[k], m->store.tensor[i]->name);
+        if (!found)
+            return fail(ERR_ARGUMENT,
+                        "\"%s\" is not a parameter that LoRA can adapt; models with experts have mlp.experts.gate_up_proj and "
+                        "mlp.experts.down_proj (--lora-target-parameters)",
+                        config->parameters[k]);
+    }
+    return OK;
+}
+
 enum status lora_check(const struct model *m, const struct adapter_config *config)
 {
+    TRY(check_parameters(m, config));
     for (int64_t k = 0; k < config->target_count; k++) {
         bool found = false;
         for (int64_t i = 0; i < m->store.count && !found; i++)

@@ -11,9 +11,14 @@
 /* The linear layer `module` with its pair. In training the x of the pair goes through dropout first. bias: NULL for none. */
 struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module);
 
+/* The pair of a parameter of `module` that holds the matrices of all experts, in PEFT's layout of target_parameters: a (E · rank,
+ * in), b (out, rank · E), and its scale. Without such a pair nothing is set. */
+void lora_experts(struct net *n, const char *module, const char *parameter, int64_t experts, int64_t inputs, int64_t outputs,
+                  struct value **a, struct value **b, double *scale);
+
 bool lora_owns(const struct tensor *t);
 
-/* Where the module's name ends in the name of a pair's A; NULL: the tensor is not an A. */
+/* Where the module's name ends in the name of a pair's A; NULL: the tensor is not an A of a linear layer. */
 const char *lora_module_end(const struct tensor *t);
 
 /* After the upload: initialises the pairs that no adapter file has filled. A is drawn by the seed and its name, uniform up to

@@ -162,13 +162,45 @@ static enum status missing(const struct model *m, const char *name)
     return fail(ERR_FORMAT, "%s: the weights have no tensor %s, which a %s model needs", m->hf.path, name, m->family->model_type);
 }
 
+/* A tensor whose pieces the files hold, or that will be made of such where there are none yet; NULL: any other. */
+static const struct stacked *in_pieces(const struct model *m, const struct tensor *t)
+{
+    return model_source(m, t) ? NULL : stacked_of(m->family->stacked, t);
+}
+
+static enum status find_piece(const struct model *m, const struct tensor *t, const struct stacked *row, int64_t piece,
+                              const struct stored **out)
+{
+    char name[NAME_SIZE];
+    int64_t shape[RANK];
+    enum dtype dtype;
+    *out = weights_find(&m->weights, stacked_name(row, t, piece, name));
+    if (!*out)
+        return missing(m, name);
+    int rank = stacked_shape(row, t, shape);
+    TRY(check_shape(m, *out, rank, shape));
+    return stored_dtype(m, *out, &dtype);
+}
+
+static enum status place_pieces(const struct model *m, struct tensor *t, const struct stacked *row)
+{
+    const struct stored *f;
+    t->in_file = false;
+    for (int64_t i = 0; i < stacked_count(row, t) && m->weights.listed; i++)
+        TRY(find_piece(m, t, row, i, &f));
+    return OK;
+}
+
 /* Vectors between matrices that are quantised are copied: to read one of them where it stands, the system would map much of the
  * matrices around it. */
 static enum status place_dense(struct model *m, struct tensor *t, const struct device_info *device)
 {
     enum dtype dtype;
     bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
+    const struct stacked *row = in_pieces(m, t);
     in_place = in_place && (t->rank > 1 || !m->weights.parted_count);
+    if (row)
+        return place_pieces(m, t, row);
     if (!m->weights.listed) {
         TRY(model_dtype(m, &dtype));
         t->in_file = in_place && dtype == t->dtype;
@@ -239,7 +271,8 @@ enum status model_place(struct model *m, const struct device_info *device)
 /* Whether a program uses this weight, dense or in parts. */
 static bool is_used(const struct model *m, const char *name)
 {
-    return store_find(&m->store, name) || map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
+    return store_find(&m->store, name) || stacked_has(m->family->stacked, &m->store, name) ||
+           map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
 }
 
 /* An adapter without one of its parts would be another adapter. */
@@ -310,19 +343,36 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
     return status;
 }
 
-static enum status upload_dense(struct engine *e, const struct tensor *t, const struct stored *f)
+/* `count` elements of a tensor from `first` on, and of its master. */
+static enum status upload_part(struct engine *e, const struct tensor *t, int64_t first, int64_t count, const struct stored *f)
 {
     const void *data;
     enum dtype dtype;
     void *copy;
     enum status status = weights_read(f, 0, &data, &dtype, &copy);
     if (status == OK)
-        status = engine_upload(e, t, data, dtype);
+        status = engine_upload_part(e, t, first, count, data, dtype);
     if (status == OK && t->master)
-        status = engine_upload(e, t->master, data, dtype);
+        status = engine_upload_part(e, t->master, first, count, data, dtype);
     memory_free(copy);
     weights_drop(f);
     return status;
+}
+
+static enum status upload_dense(struct engine *e, const struct tensor *t, const struct stored *f)
+{
+    return upload_part(e, t, 0, tensor_elements(t), f);
+}
+
+static enum status upload_pieces(const struct model *m, struct engine *e, const struct tensor *t, const struct stacked *row)
+{
+    int64_t count = stacked_count(row, t), elements = tensor_elements(t) / count;
+    for (int64_t i = 0; i < count; i++) {
+        const struct stored *f;
+        TRY(find_piece(m, t, row, i, &f));
+        TRY(upload_part(e, t, i * elements, elements, f));
+    }
+    return OK;
 }
 
 enum status model_upload(struct model *m, struct engine *e)
@@ -332,8 +382,11 @@ enum status model_upload(struct model *m, struct engine *e)
         if (is_frequencies(t))
             TRY(upload_frequencies(m, e, t));
         const struct stored *f = is_weight(t) && !t->in_file ? model_source(m, t) : NULL;
+        const struct stacked *row = is_weight(t) ? in_pieces(m, t) : NULL;
         if (f)
             TRY(upload_dense(e, t, f));
+        if (row)
+            TRY(upload_pieces(m, e, t, row));
     }
     for (int64_t i = 0; i < m->weights.parted_count; i++) {
         const struct parted *p = &m->weights.parted[i];

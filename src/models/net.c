@@ -17,12 +17,11 @@ static struct value *on_tensor(struct net *n, const char *name, enum lifetime li
     return status == OK ? program_tensor(&n->program, tensor) : program_fail(&n->program, status);
 }
 
-struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
+static struct value *weight_of(struct net *n, const char *name, bool trained, int rank, const int64_t *shape)
 {
     struct program *p = &n->program;
     char sum[NAME_SIZE + 32];
     struct tensor *t;
-    int64_t shape[] = {d0, d1};
     enum lifetime lifetime = trained ? LIFE_TRAINABLE : LIFE_WEIGHTS;
     enum status status = store_tensor(&t, n->store, name, lifetime, p->types[ROLE_WEIGHT], rank, shape);
     snprintf(sum, sizeof sum, "gradient.%s", name);
@@ -31,8 +30,13 @@ struct value *net_weight(struct net *n, const char *name, bool trained, int rank
     return status == OK ? program_tensor(p, t) : program_fail(p, status);
 }
 
-/* The full name of a module: after its layer's, or with NET_NO_LAYER as it is. */
-static const char *module_name(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer)
+struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1)
+{
+    return weight_of(n, name, trained, rank, (int64_t[]){d0, d1});
+}
+
+/* After its layer's, or with NET_NO_LAYER as it is. */
+const char *net_module(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer)
 {
     return layer < 0 ? name_fill(module, name, 0, 0, "") : name_fill(module, n->family->layer, layer, 0, name);
 }
@@ -119,7 +123,7 @@ static struct value *norm(struct net *n, struct value *x, int64_t channels, cons
 {
     char module[NAME_SIZE];
     bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
-    struct value *w = part_of(n, module_name(n, module, name, layer), ".weight", trained, channels, 0);
+    struct value *w = part_of(n, net_module(n, module, name, layer), ".weight", trained, channels, 0);
     return rmsnorm_offset(&n->program, x, w, n->config->eps, n->config->norm_offset);
 }
 
@@ -142,11 +146,25 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
     char module[NAME_SIZE];
     if (!x)
         return NULL;
-    module_name(n, module, name, layer);
+    net_module(n, module, name, layer);
     struct value *w = matrix_of(n, module, true, size, x->shape[1]);
     struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), size, 0) : NULL;
     bool adapted = n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head);
     return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
+}
+
+struct value *net_router(struct net *n, struct value *x, const char *name, int64_t layer)
+{
+    char module[NAME_SIZE];
+    struct value *w = matrix_of(n, net_module(n, module, name, layer), false, n->config->experts, n->config->channels);
+    return linear_wide(&n->program, x, w);
+}
+
+struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t outputs, int64_t inputs)
+{
+    char name[2 * NAME_SIZE];
+    snprintf(name, sizeof name, "%s.%s", module, parameter);
+    return weight_of(n, name, trains_all(n), 3, (int64_t[]){n->config->experts, outputs, inputs});
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)

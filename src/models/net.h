@@ -79,6 +79,13 @@ struct value *net_add(struct net *n, struct value *x, struct value *d); /* d tim
 /* The first columns of x (T, C), and the rest: of a layer whose weight holds several. */
 struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest);
 
+/* Logits (T, E) of a router, which has no adapter, in float32; and the matrices (E, out, in) of a layer's experts. */
+struct value *net_router(struct net *n, struct value *x, const char *name, int64_t layer);
+struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t outputs, int64_t inputs);
+
+/* The full name of a module, in `module`. */
+const char *net_module(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer);
+
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 

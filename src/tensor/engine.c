@@ -224,9 +224,17 @@ static struct operand tensor_on_device(const struct engine *e, const struct tens
     return (struct operand){e->blocks[tensor->place.block].block, tensor->place.offset};
 }
 
+enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
+                               enum dtype from_type)
+{
+    struct operand to = tensor_on_device(e, tensor);
+    to.offset += first * dtype_size(tensor->dtype);
+    return device_write(e->device, to, tensor->dtype, from, from_type, count);
+}
+
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type)
 {
-    return device_write(e->device, tensor_on_device(e, tensor), tensor->dtype, from, from_type, tensor_elements(tensor));
+    return engine_upload_part(e, tensor, 0, tensor_elements(tensor), from, from_type);
 }
 
 enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes)

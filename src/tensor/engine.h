@@ -79,6 +79,10 @@ void engine_shrink(struct engine *e);
 /* Fills a tensor from the host, converting. */
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
 
+/* The same for `count` elements from `first` on. */
+enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
+                               enum dtype from_type);
+
 /* A tensor's bytes from `offset` on, in the type it has on the device. */
 enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes);
 

@@ -14,38 +14,68 @@ struct list {
     struct arena arena;
     struct safetensors_tensor *file;
     const struct tensor **tensor;
+    int64_t *first; /* where in the tensor its bytes begin */
     int64_t count;
 };
 
 static enum status read_tensor(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
 {
     const struct list *list = context;
-    return engine_download(&list->trainer->session.engine, list->tensor[tensor], offset, to, bytes);
+    return engine_download(&list->trainer->session.engine, list->tensor[tensor], list->first[tensor] + offset, to, bytes);
+}
+
+static enum status add_file(struct list *list, const char *name, const struct tensor *from, int64_t first, int rank,
+                            const int64_t *shape)
+{
+    struct safetensors_tensor *f = &list->file[list->count];
+    list->tensor[list->count] = from;
+    list->first[list->count++] = first;
+    f->name = name;
+    f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
+    f->rank = rank;
+    memcpy(f->shape, shape, (size_t)rank * sizeof f->shape[0]);
+    f->bytes = shape_elements(rank, shape) * dtype_size(from->dtype);
+    return name ? OK : ERR_MEMORY;
+}
+
+/* As the model's files have them. */
+static enum status add_pieces(struct list *list, const struct stacked *row, const struct tensor *t)
+{
+    int64_t shape[RANK], count = stacked_count(row, t);
+    int rank = stacked_shape(row, t, shape);
+    for (int64_t i = 0; i < count; i++) {
+        char name[NAME_SIZE];
+        stacked_name(row, t, i, name);
+        TRY(add_file(list, arena_text(&list->arena, name, (int64_t)strlen(name)), t, i * (tensor_bytes(t) / count), rank, shape));
+    }
+    return OK;
 }
 
 /* All trained tensors: float32 for an adapter, the run's type for a model. */
 static enum status list_trained(struct list *list, bool adapter)
 {
-    const struct store *store = &list->trainer->session.model.store;
-    const struct weights *weights = &list->trainer->session.model.weights;
-    list->file = arena_array(&list->arena, store->count, sizeof *list->file);
-    list->tensor = arena_array(&list->arena, store->count, sizeof *list->tensor);
-    if (!list->file || !list->tensor)
+    const struct model *model = &list->trainer->session.model;
+    const struct store *store = &model->store;
+    int64_t count = 0;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct stacked *row = stacked_of(model->family->stacked, store->tensor[i]);
+        count += row ? stacked_count(row, store->tensor[i]) : 1;
+    }
+    list->file = arena_array(&list->arena, count, sizeof *list->file);
+    list->tensor = arena_array(&list->arena, count, sizeof *list->tensor);
+    list->first = arena_array(&list->arena, count, sizeof *list->first);
+    if (!list->file || !list->tensor || !list->first)
         return ERR_MEMORY;
     for (int64_t i = 0; i < store->count; i++) {
         const struct tensor *t = store->tensor[i], *from = adapter && t->master ? t->master : t;
         if (t->lifetime != LIFE_TRAINABLE || t->assembled)
             continue;
-        struct safetensors_tensor *f = &list->file[list->count];
-        list->tensor[list->count++] = from;
+        const struct stacked *row = adapter ? NULL : stacked_of(model->family->stacked, t);
         char name[NAME_SIZE];
-        f->name = arena_format(&list->arena, "%s%s", adapter ? ADAPTER_PREFIX : "", weights_file_name(weights, name, t->name));
-        f->dtype = from->dtype == DTYPE_BF16 ? SAFETENSORS_BF16 : from->dtype == DTYPE_F16 ? SAFETENSORS_F16 : SAFETENSORS_F32;
-        f->rank = t->rank;
-        memcpy(f->shape, t->shape, (size_t)t->rank * sizeof f->shape[0]);
-        f->bytes = tensor_bytes(from);
-        if (!f->name)
-            return ERR_MEMORY;
+        weights_file_name(&model->weights, name, t->name);
+        TRY(row ? add_pieces(list, row, t)
+                : add_file(list, arena_format(&list->arena, "%s%s", adapter ? ADAPTER_PREFIX : "", name), from, 0, t->rank,
+                           t->shape));
     }
     return OK;
 }

@@ -25,8 +25,9 @@ static enum status check_taken_over(const struct trainer *t)
 {
     const struct options *o = t->options;
     const struct adapter_config *c = &t->session.model.adapter;
-    static const enum option shape[] = {OPTION_lora_r,     OPTION_lora_alpha,   OPTION_lora_target_modules,
-                                        OPTION_use_rslora, OPTION_rank_pattern, OPTION_alpha_pattern};
+    static const enum option shape[] = {
+        OPTION_lora_r,       OPTION_lora_alpha,    OPTION_lora_target_modules,   OPTION_use_rslora,
+        OPTION_rank_pattern, OPTION_alpha_pattern, OPTION_lora_target_parameters};
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) {
         bool same =
             (shape[i] == OPTION_lora_r && o->lora_r == c->rank) || (shape[i] == OPTION_lora_alpha && o->lora_alpha == c->alpha);
@@ -47,6 +48,7 @@ static enum status make_lora(struct trainer *t)
     c->rslora = o->use_rslora;
     c->base_model = o->model_name_or_path;
     TRY(adapter_parse_targets(c, o->lora_target_modules, "--lora-target-modules"));
+    TRY(adapter_parse_parameters(c, o->lora_target_parameters ? o->lora_target_parameters : "", "--lora-target-parameters"));
     TRY(adapter_parse_patterns(&c->arena, o->rank_pattern ? o->rank_pattern : "", "--rank-pattern", &c->rank_pattern,
                                &c->rank_patterns));
     return adapter_parse_patterns(&c->arena, o->alpha_pattern ? o->alpha_pattern : "", "--alpha-pattern", &c->alpha_pattern,

@@ -36,27 +36,39 @@ def shake(net):
 
 
 def load(folder):
-    """In float32; a model with a vision part whole."""
+    """In float32; a model with a vision part whole. Experts by the model's own loops: their grouped matmul has no float64."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
-    if not hasattr(AutoConfig.from_pretrained(folder), "text_config"):
-        return oracle.load_model(folder)
-    return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    if hasattr(AutoConfig.from_pretrained(folder), "text_config"):
+        return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    net = oracle.load_model(folder)
+    if experts(net):
+        net.set_experts_implementation("eager")
+    return net
+
+
+def experts(net):
+    """The matrices of experts, as PEFT names them."""
+    return sorted({name[name.index("mlp.experts."):] for name, tensor in net.named_parameters()
+                   if "mlp.experts." in name and tensor.ndim > 2})
 
 
 def targets(net):
-    """All linear layers; beside a vision part those of the text part, by the ends of names that only it has."""
+    """All linear layers; beside experts all but the router, beside a vision part those of the text part, by the ends of names that
+    only it has."""
     import torch
-    text = {name for name, module in net.named_modules() if ".language_model." in name and isinstance(module, torch.nn.Linear)}
-    return sorted({".".join(name.split(".")[-2:]) for name in text}) or "all-linear"
+    linear = [name for name, module in net.named_modules() if isinstance(module, torch.nn.Linear)]
+    if experts(net):
+        return sorted({name.rpartition(".")[2] for name in linear} - {"lm_head"})
+    return sorted({".".join(name.split(".")[-2:]) for name in linear if ".language_model." in name}) or "all-linear"
 
 
 def make_adapter(folder, net):
-    """Of every linear layer but the head, with a B that is not 0: A would have no gradient."""
+    """Of every linear layer but the head, and of experts but not their router, with a B that is not 0: A would have no gradient."""
     import torch
     from peft import LoraConfig, get_peft_model
-    net = get_peft_model(net, LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, bias="none", target_modules=targets(net),
-                                         task_type="CAUSAL_LM"))
+    net = get_peft_model(net, LoraConfig(r=8, lora_alpha=16, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM",
+                                         target_modules=targets(net), target_parameters=experts(net) or None))
     for name, tensor in net.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(tensor, std=0.1)

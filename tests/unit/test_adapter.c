@@ -236,7 +236,6 @@ static void what_is_not_computed_is_refused_by_name(void **state)
         {"\"layer_replication\": [[0, 4]]", "\"layer_replication\""},
         {"\"megatron_config\": {\"a\": 1}", "\"megatron_config\""},
         {"\"exclude_modules\": \"x\"", "\"exclude_modules\""},
-        {"\"target_parameters\": [\"x\"]", "\"target_parameters\""},
         {"\"init_lora_weights\": \"pissa\"", "\"init_lora_weights\" is \"pissa\""},
         {"\"init_lora_weights\": \"OLoRA\"", "\"init_lora_weights\""},
         {"\"target_modules\": \".*q_proj\"", "\"target_modules\": \".*q_proj\" is a regular expression"},

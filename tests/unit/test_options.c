@@ -510,7 +510,7 @@ static void bash_completes(void **state)
         {"hone ev", "eval"},
         {"hone eval --max", "--max-length"},
         {"hone eval --dtype b", "bfloat16"},
-        {"hone train --lora-t", "--lora-target-modules"},
+        {"hone train --lora-target-m", "--lora-target-modules"},
         {"hone train --recompute s", "selective"},
         {"hone plan --device c", "cpu cuda"},
         {"hone inspect --model docs/opt", "docs/options.md"},

@@ -1,0 +1,14 @@
+/* A feed-forward of experts: a router sends each token to some of them, and the sum of their results is weighted.
+ *
+ * The matrices of all experts of a layer are one tensor each, named as transformers names its parameters, so that PEFT's
+ * target_parameters names them too: mlp.experts.gate_up_proj (E, 2F, C) and mlp.experts.down_proj (E, C, F).
+ */
+#ifndef MODELS_EXPERTS_H
+#define MODELS_EXPERTS_H
+
+#include "models/net.h"
+
+/* (T, C) from the norm's result x, by config->experts, config->experts_chosen and config->expert_feed_forward. */
+struct value *experts_forward(struct net *n, struct value *x, int64_t layer);
+
+#endif

@@ -1,0 +1,49 @@
+/* Mixtral: the shared decoder (models/decoder.h) with experts in every layer (models/experts.h).
+ * Covers every model with "model_type": "mixtral".
+ */
+#include "models/decoder.h"
+
+static struct value *layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, &(struct decoder_layer){.experts = true}, l);
+}
+
+static struct value *forward(struct net *n)
+{
+    return decoder_forward(n, layer);
+}
+
+static enum status finish(const struct hf_config *hf, struct model_config *config)
+{
+    const json_t *window = json_object_get(hf->tree, "sliding_window");
+    TRY(decoder_check_silu(hf));
+    config->experts_normalised = true;
+    config->expert_feed_forward = config->feed_forward;
+    TRY(decoder_read_local(hf, config, window && !json_is_null(window), 0));
+    return decoder_check_experts(hf, config);
+}
+
+static const struct config_row config[] = {
+    DECODER_CONFIG(131072, 1e-5),
+    {"num_local_experts", CONFIG_SIZE, CONFIG(experts), SAME_AS_NONE, 8},
+    {"num_experts_per_tok", CONFIG_SIZE, CONFIG(experts_chosen), SAME_AS_NONE, 2},
+    {0},
+};
+
+/* Files have the names of Mixtral's first code, the network those of today's. */
+static const struct stacked stacked[] = {
+    {"mlp.gate.weight", {"block_sparse_moe.gate.weight"}},
+    {"mlp.experts.gate_up_proj", {"block_sparse_moe.experts.%d.w1.weight", "block_sparse_moe.experts.%d.w3.weight"}},
+    {"mlp.experts.down_proj", {"block_sparse_moe.experts.%d.w2.weight"}},
+    {0},
+};
+
+const struct family family_mixtral = {
+    .model_type = "mixtral",
+    DECODER_MODULES,
+    .stacked = stacked,
+    .config = config,
+    .rope_theta = 1000000,
+    .finish = finish,
+    .forward = forward,
+};
