@@ -22,30 +22,38 @@ MODELS = {
     "Qwen3-32B": dict(model_type="qwen3", vocab_size=151936, hidden_size=5120, intermediate_size=25600, num_hidden_layers=64,
                       num_attention_heads=64, num_key_value_heads=8, head_dim=128, max_position_embeddings=40960,
                       rms_norm_eps=1e-6, rope_theta=1000000.0, attention_bias=False, use_sliding_window=False),
+    "Qwen3-30B-A3B": dict(model_type="qwen3_moe", vocab_size=151936, hidden_size=2048, intermediate_size=6144, num_hidden_layers=48,
+                          num_attention_heads=32, num_key_value_heads=4, head_dim=128, max_position_embeddings=40960,
+                          rms_norm_eps=1e-6, rope_theta=1000000.0, num_experts=128, num_experts_per_tok=8,
+                          moe_intermediate_size=768, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]),
 }
-PARAMETERS = {"Llama-3.1-8B": 8030261248, "Llama-3.1-70B": 70553706496, "Qwen3-32B": 32762123264}      # as published
+PARAMETERS = {"Llama-3.1-8B": 8030261248, "Llama-3.1-70B": 70553706496, "Qwen3-32B": 32762123264,      # as published
+              "Qwen3-30B-A3B": 30532122624}
 
 
 def shapes(c):
-    """The linear layers of one layer (out, in), and the number of its other weights."""
+    """The linear layers of one layer (out, in), and the numbers of its other weights and of those of experts."""
     C, F = c["hidden_size"], c["intermediate_size"]
     D = c.get("head_dim", C // c["num_attention_heads"])
     q, kv = c["num_attention_heads"] * D, c["num_key_value_heads"] * D
-    linear = [(q, C), (kv, C), (kv, C), (C, q), (F, C), (F, C), (C, F)]
-    return linear, 2 * C + (2 * D if c["model_type"].startswith("qwen3") else 0)
+    linear, others = [(q, C), (kv, C), (kv, C), (C, q)], 2 * C + (2 * D if c["model_type"].startswith("qwen3") else 0)
+    if "num_experts" in c:
+        return linear, others + c["num_experts"] * C, c["num_experts"] * 3 * c["moe_intermediate_size"] * C
+    return linear + [(F, C), (F, C), (C, F)], others, 0
 
 
 def stored(c):
-    """Elements of all weights, and of a LoRA adapter of all linear layers."""
-    linear, others = shapes(c)
-    layer = sum(o * i for o, i in linear) + others
+    """Elements of all weights, of those of experts, and of a LoRA adapter of all linear layers."""
+    linear, others, experts = shapes(c)
+    layer, L = sum(o * i for o, i in linear) + others + experts, c["num_hidden_layers"]
     ends = 2 * c["vocab_size"] * c["hidden_size"] + c["hidden_size"]
-    return c["num_hidden_layers"] * layer + ends, c["num_hidden_layers"] * sum(RANK * (o + i) for o, i in linear)
+    return L * layer + ends, L * experts, L * sum(RANK * (o + i) for o, i in linear)
 
 
-def spent():
-    """Seconds that the programs run so far have computed: how long they took depends on what else runs."""
-    return sum(os.times()[2:4])
+def processor_seconds():
+    """Of all processes that have ended: what a busy machine does not change."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 class Plans(Case):
@@ -55,10 +63,10 @@ class Plans(Case):
         (folder / "config.json").write_text(json.dumps(dict(config, dtype="bfloat16", tie_word_embeddings=False)))
         times = []
         for _ in range(3):
-            start = spent()
+            start = processor_seconds()
             text = self.ok("plan", "--model", folder, "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", T,
                            "--lora-r", RANK, "--json", *args)
-            times.append(spent() - start)
+            times.append(processor_seconds() - start)
         plan = json.loads(text)
         blocks = {row["block"]: row for row in plan["table"]}
         self.assertEqual(plan["peak_bytes"], sum(row["bytes"] for row in plan["table"]))
@@ -66,7 +74,7 @@ class Plans(Case):
         slower = 10 if b"__asan_init" in pathlib.Path(HONE).read_bytes() else 1        # a build with sanitizers
         print(f"{model} {' '.join(args)}: {min(times) * 1e3:.0f} ms, peak {plan['peak_bytes'] / 1e9:.1f} GB, "
               f"{plan['bits_per_weight']:.3f} bits a weight")
-        self.assertLess(min(times), 0.3 * slower)       # 0.1 on an idle machine
+        self.assertLess(min(times), 0.2 * slower)
         return plan, blocks
 
     def check_arrays(self, blocks, trained):
@@ -78,11 +86,12 @@ class Plans(Case):
     def test_lora_leaves_the_weights_in_their_files_and_adds_its_arrays(self):
         for model, config in MODELS.items():
             with self.subTest(model=model):
-                weights, adapter = stored(config)
+                weights, experts, adapter = stored(config)
                 plan, blocks = self.plan(model)
                 self.assertEqual(weights, PARAMETERS[model])
                 self.assertEqual((plan["parameters"], plan["bits_per_weight"]), (weights, 16))
-                self.assertEqual(blocks["weights in mapped files"]["bytes"], 2 * weights)
+                self.assertEqual(blocks["weights in mapped files"]["bytes"], 2 * (weights - experts))
+                self.assertEqual(blocks["weights"]["bytes"], 2 * experts + 256)         # stacked, and the rotary frequencies
                 self.assertEqual(blocks["weights in mapped files"]["bits_per_weight"], 16)
                 self.assertNotIn("bits_per_weight", blocks["trainable"])
                 self.check_arrays(blocks, adapter)
@@ -94,9 +103,11 @@ class Plans(Case):
             return -(size // -256) * 256
 
         for model, config in MODELS.items():
+            if "num_experts" in config:                                                 # whose matrices stay as they are
+                continue
             with self.subTest(model=model):
-                weights, adapter = stored(config)
-                linear, others = shapes(config)
+                weights, _, adapter = stored(config)
+                linear, others, _ = shapes(config)
                 plan, blocks = self.plan(model, "--finetuning-type", "qlora")
                 ends = 2 * config["vocab_size"] * config["hidden_size"]
                 nf4 = sum(place(o * i // 2) + place(o * i // 64) + place(4 * (1 + -(o * i // -16384))) for o, i in linear)
@@ -112,7 +123,7 @@ class Plans(Case):
     def test_full_training_holds_the_weights_and_their_arrays(self):
         for model, config in MODELS.items():
             with self.subTest(model=model):
-                weights, _ = stored(config)
+                weights, *_ = stored(config)
                 plan, blocks = self.plan(model, "--finetuning-type", "full")
                 self.assertEqual((plan["parameters"], blocks["trainable"]["bits_per_weight"]), (weights, 16))
                 self.assertNotIn("weights in mapped files", blocks)
