@@ -62,6 +62,10 @@ def add_config(writer, config, arch, head):
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or config
+    rope = rope.get("full_attention", rope)  # of gemma3, whose local layers are fixed
+    if rope.get("rope_type") == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
     writer.add_rope_freq_base(rope.get("rope_theta", 10000.0))
     writer.add_rope_dimension_count(int(head * rope.get("partial_rotary_factor", 1)))
     if config.get("head_dim") and arch != "llama":

@@ -29,7 +29,10 @@ K_QUANTS = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
 OTHERS = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "IQ4_NL", "IQ4_XS", "MXFP4", "F16", "BF16")
 SIZE = "whole"
 # What files of a family cannot say, because llama.cpp knows it from the architecture.
-FIXED = {"gemma2": lambda config: {"query_pre_attn_scalar": config["head_dim"]}, "smollm3": lambda config: {"no_rope_layers": None}}
+FIXED = {"gemma2": lambda config: {"query_pre_attn_scalar": config["head_dim"]},
+         "gemma3_text": lambda config: {"query_pre_attn_scalar": config["head_dim"], "layer_types": None, "rope_parameters": {
+             **config["rope_parameters"], "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+         "smollm3": lambda config: {"no_rope_layers": None}}
 
 
 def check_family(checks, tool, model, cache, split):
