@@ -115,7 +115,7 @@ static void write_model(const char *arch, uint32_t type)
     buffer_free(&b);
 }
 
-/* Seen to fail with eps as the float32's own digits, and with q in the file's order in place. */
+/* Fails if eps keeps the float32's own digits, or if q may be used in place in the file's order. */
 static void a_file_is_a_model(void **state)
 {
     (void)state;
