@@ -139,4 +139,5 @@ def make(folder, model, inputs):
 def truth(cache, model):
     """The cached folder, and what its truth.json holds."""
     inputs = {"peft": importlib.metadata.version("peft"), "float64": inspect.getsource(float64)}
-    return oracle.cached(cache, "family", model, inputs, make, lambda folder: (folder, oracle.read_truth(folder)))
+    apart = os.path.join(cache, "families", os.path.basename(model))  # the name of one may begin with another's
+    return oracle.cached(apart, "family", model, inputs, make, lambda folder: (folder, oracle.read_truth(folder)))
