@@ -150,6 +150,39 @@ static inline struct value *softcap(struct program *p, struct value *x, double c
     return NODE_WITH(p, softcap, cap, x);
 }
 
+/* x · σ(gate) */
+static inline struct value *sigmoid_gate(struct program *p, struct value *x, struct value *gate)
+{
+    return NODE(p, sigmoid_gate, x, gate);
+}
+
+/* silu of a convolution of x (T, C) with w (C, N) over the last N tokens of each one's sequence, channel by channel. first, last,
+ * until as for attention. With a cache: slots (T) of the new tokens, and the state (N − 1, C) of those before them, which it
+ * updates; else NULL. */
+static inline struct value *causal_conv(struct program *p, struct value *x, struct value *w, struct value *first,
+                                        struct value *last, struct value *until, struct value *slots, struct value *state)
+{
+    return NODE(p, causal_conv, x, w, first, last, until, slots, state);
+}
+
+/* From a, b (T, H), log and dt (H): (T, 2 · H) in float32, the logarithms −exp(log) · softplus(a + dt) of what each head's state
+ * keeps at each token, then how much it learns, σ(b). */
+static inline struct value *delta_gates(struct program *p, struct value *a, struct value *b, struct value *log, struct value *dt)
+{
+    return NODE(p, delta_gates, a, b, log, dt);
+}
+
+/* Linear attention by the gated delta rule: (T, H · DV) from x (T, 2 · K · DK + H · DV), the queries and keys of K heads and the
+ * values of H heads side by side, and the gates (T, 2 · H) of delta_gates. first and last as for attention. With a cache: slots
+ * (T) of the new tokens, and the state (H, DK, DV) that those before them left, which it updates; else NULL. */
+static inline struct value *gated_delta(struct program *p, struct value *x, struct value *gates, struct value *first,
+                                        struct value *last, struct value *slots, struct value *state, int64_t key_heads,
+                                        int64_t key_size)
+{
+    return program_node(p, OP_gated_delta, 6, (struct value *[]){x, gates, first, last, slots, state}, 2,
+                        (double[]){(double)key_heads, (double)key_size});
+}
+
 /* x (T, C) with elements zeroed at random and the others divided by 1 − probability. sequence, positions (T) identify a token;
  * draw (4) is seed (low, high), step, unused; id, below 2^31, is this place in the program. These decide all draws. */
 static inline struct value *dropout(struct program *p, struct value *x, struct value *sequence, struct value *positions,
