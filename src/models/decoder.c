@@ -67,7 +67,7 @@ struct value *decoder_layer(struct net *n, struct value *x, const struct decoder
 {
     bool both = with->post_norms && !with->no_pre_norms;
     struct value *h = with->no_pre_norms ? x : net_norm(n, x, "input_layernorm", l);
-    struct value *a = self_attention(n, h, with, l);
+    struct value *a = with->attention ? with->attention(n, h, l) : self_attention(n, h, with, l);
     x = net_add(n, x, with->post_norms ? net_norm(n, a, "post_attention_layernorm", l) : a);
 
     h = with->no_pre_norms ? x : net_norm(n, x, both ? "pre_feedforward_layernorm" : "post_attention_layernorm", l);

@@ -17,6 +17,7 @@ struct decoder_layer {
     bool no_pre_norms; /* with post_norms: none of what they take */
     bool geglu;        /* the feed-forward's activation is gelu by tanh, not silu */
     bool fused;        /* qkv_proj is q, k and v, gate_up_proj is gate and up: each is one layer, with one adapter */
+    struct value *(*attention)(struct net *n, struct value *h, int64_t l); /* in the place of self_attn; NULL: it is as above */
 };
 
 /* Layer l of the network. */

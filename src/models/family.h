@@ -16,6 +16,13 @@ struct net;
 
 enum { LAYERS_MAX = 1000 };
 
+/* Linear attention by the gated delta rule. */
+struct delta_config {
+    int64_t key_heads, value_heads, key_size, value_size;
+    int64_t taps; /* tokens that the convolution sees, itself included */
+    bool is_linear[LAYERS_MAX];
+};
+
 struct model_config {
     int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
     int64_t window; /* the maximum number of positions */
@@ -35,6 +42,7 @@ struct model_config {
     double logit_cap;       /* of logits; 0: none */
     bool tied, qkv_bias, output_bias, mlp_bias;
     struct rope_config rope;
+    struct delta_config delta; /* of layers with linear attention */
 };
 
 /* A number of config.json: its key, its field, and its default. */

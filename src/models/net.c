@@ -56,6 +56,17 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
     return x;
 }
 
+static bool trains_norms(const struct net *n)
+{
+    return trains_all(n) || (n->tuning->train && n->tuning->norms);
+}
+
+struct value *net_parameter(struct net *n, const char *name, int64_t layer, bool of_norm, int rank, const int64_t *shape)
+{
+    char full[NAME_SIZE];
+    return weight_of(n, net_module(n, full, name, layer), of_norm ? trains_norms(n) : trains_all(n), rank, shape);
+}
+
 /* A module's "weight" or "bias" of shape (rows, columns), or (rows) if columns is 0. */
 static struct value *part_of(struct net *n, const char *module, const char *part, bool trained, int64_t rows, int64_t columns)
 {
@@ -122,8 +133,7 @@ struct value *net_embedding(struct net *n)
 static struct value *norm(struct net *n, struct value *x, int64_t channels, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
-    bool trained = trains_all(n) || (n->tuning->train && n->tuning->norms);
-    struct value *w = part_of(n, net_module(n, module, name, layer), ".weight", trained, channels, 0);
+    struct value *w = part_of(n, net_module(n, module, name, layer), ".weight", trains_norms(n), channels, 0);
     return rmsnorm_offset(&n->program, x, w, n->config->eps, n->config->norm_offset);
 }
 
@@ -182,13 +192,23 @@ struct value *net_rope_query(struct net *n, struct value *x)
     return rope(&n->program, x, n->query_table);
 }
 
-static struct value *cached(struct net *n, struct value *x, const char *which, int64_t layer)
+static struct value *cache_of(struct net *n, const char *which, int64_t layer, enum dtype dtype, int rank, const int64_t *shape)
 {
     char name[64];
     snprintf(name, sizeof name, "cache.%lld.%s", (long long)layer, which);
+    return on_tensor(n, name, LIFE_CACHE, dtype, rank, shape);
+}
+
+struct value *net_state(struct net *n, const char *which, int64_t layer, enum role role, int rank, const int64_t *shape)
+{
+    return n->S ? cache_of(n, which, layer, n->program.types[role], rank, shape) : NULL;
+}
+
+static struct value *cached(struct net *n, struct value *x, const char *which, int64_t layer)
+{
     if (!x)
         return NULL;
-    struct value *cache = on_tensor(n, name, LIFE_CACHE, x->dtype, 3, (int64_t[]){n->S, x->shape[1], x->shape[2]});
+    struct value *cache = cache_of(n, which, layer, x->dtype, 3, (int64_t[]){n->S, x->shape[1], x->shape[2]});
     return cache_write(&n->program, cache, x, n->slots);
 }
 

@@ -86,6 +86,13 @@ struct value *net_experts_weight(struct net *n, const char *module, const char *
 /* The full name of a module, in `module`. */
 const char *net_module(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer);
 
+/* A weight of a layer that is no linear layer's, by its whole name in the layer ("linear_attn.A_log"). Like others it is trained
+ * with all weights, one `of_norm` with the norms too. */
+struct value *net_parameter(struct net *n, const char *name, int64_t layer, bool of_norm, int rank, const int64_t *shape);
+
+/* What a layer keeps of the tokens before, whatever their number; NULL without a cache. Ops begin it anew with a sequence. */
+struct value *net_state(struct net *n, const char *which, int64_t layer, enum role role, int rank, const int64_t *shape);
+
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 
