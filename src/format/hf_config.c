@@ -247,8 +247,13 @@ static enum status rope_kind(const json_t *object, enum rope_kind *kind, const c
     static const struct {
         const char *name;
         enum rope_kind kind;
-    } kinds[] = {{"default", ROPE_DEFAULT}, {"linear", ROPE_LINEAR}, {"llama3", ROPE_LLAMA3},
-                 {"yarn", ROPE_YARN},       {"longrope", ROPE_LONG}, {"su", ROPE_LONG}};
+    } kinds[] = {{"default", ROPE_DEFAULT},
+                 {"linear", ROPE_LINEAR},
+                 {"llama3", ROPE_LLAMA3},
+                 {"yarn", ROPE_YARN},
+                 {"longrope", ROPE_LONG},
+                 {"su", ROPE_LONG},
+                 {"proportional", ROPE_PROPORTIONAL}};
     const char *type = "default";
     TRY(json_get_text(object, "type", &type, path));
     TRY(json_get_text(object, "rope_type", &type, path));
@@ -257,9 +262,10 @@ static enum status rope_kind(const json_t *object, enum rope_kind *kind, const c
             *kind = kinds[i].kind;
             return OK;
         }
-    return fail(ERR_UNSUPPORTED,
-                "%s: rotary embedding of type \"%s\" is not supported (default, linear, llama3, yarn and longrope are)", path,
-                type);
+    return fail(
+        ERR_UNSUPPORTED,
+        "%s: rotary embedding of type \"%s\" is not supported (default, linear, llama3, yarn, longrope and proportional are)",
+        path, type);
 }
 
 static enum status rope_original(const struct hf_config *config, const json_t *object, struct rope_config *rope)
@@ -334,13 +340,20 @@ static enum status rope_long(const struct hf_config *config, const json_t *objec
     return rope_factors(object, "long_factor", rope, rope->factors[1], path);
 }
 
-enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)
+/* The part of a head is here one of its pairs: all are there, and those beyond it stand still. */
+static enum status rope_proportional(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    rope->turning = rope->part;
+    rope->part = rope->factor = 1;
+    TRY(json_get_real(object, "factor", &rope->factor, config->path));
+    return rope->factor > 0 ? OK : fail(ERR_FORMAT, "%s: \"factor\" must be above 0", config->path);
+}
+
+/* From the object with the parameters; theta has its default already. */
+static enum status read_rope(const struct hf_config *config, const json_t *object, struct rope_config *rope)
 {
     const char *path = config->path;
-    const json_t *tree = config->tree, *object;
-    *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
-    TRY(rope_object(config, &object));
-    TRY(json_get_real(tree, "rope_theta", &rope->theta, path));
+    const json_t *tree = config->tree;
     TRY(json_get_real(object, "rope_theta", &rope->theta, path));
     if (!(rope->theta > 0) || !isfinite(rope->theta))
         return fail(ERR_FORMAT, "%s: \"rope_theta\" must be above 0", path);
@@ -357,8 +370,29 @@ enum status hf_config_rope(const struct hf_config *config, double default_theta,
     case ROPE_LLAMA3: return rope_llama3(config, object, rope);
     case ROPE_YARN: return rope_yarn(config, object, rope);
     case ROPE_LONG: return rope_long(config, object, rope);
+    case ROPE_PROPORTIONAL: return rope_proportional(config, object, rope);
     }
     return OK;
+}
+
+enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)
+{
+    const json_t *object;
+    *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
+    TRY(rope_object(config, &object));
+    TRY(json_get_real(config->tree, "rope_theta", &rope->theta, config->path));
+    return read_rope(config, object, rope);
+}
+
+enum status hf_config_rope_of(const struct hf_config *config, const char *layer_type, const char *theta_key, bool scaled,
+                              double default_theta, struct rope_config *rope)
+{
+    const json_t *object = json_object_get(json_object_get(config->tree, "rope_parameters"), layer_type);
+    if (!json_is_object(object))
+        object = scaled ? json_object_get(config->tree, "rope_scaling") : NULL;
+    *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
+    TRY(json_get_real(config->tree, theta_key, &rope->theta, config->path));
+    return read_rope(config, json_is_object(object) ? object : NULL, rope);
 }
 
 enum status hf_config_rope_real(const struct hf_config *config, const char *key, double *out)

@@ -49,14 +49,15 @@ enum status hf_config_size(const struct hf_config *config, const char *key, int6
 enum status hf_config_need_size(const struct hf_config *config, const char *key, int64_t *out);
 enum status hf_config_need_real(const struct hf_config *config, const char *key, double *out);
 
-enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG };
+enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG, ROPE_PROPORTIONAL };
 enum { ROPE_PAIRS_MAX = 256 };
 
 /* Fields that a kind does not use are 0. */
 struct rope_config {
     enum rope_kind kind;
     double theta;
-    double factor;                            /* linear, llama3, yarn */
+    double factor;                            /* linear, llama3, yarn, proportional */
+    double turning;                           /* proportional: the part of the pairs that turn; the others stand still */
     double low_freq_factor, high_freq_factor; /* llama3: 0 < low < high */
     int64_t original_max_position;            /* llama3, yarn, long */
     double part;                              /* of a head's channels that turn, from the first on; 0 < part <= 1 */
@@ -71,6 +72,11 @@ struct rope_config {
 /* From "rope_parameters" (transformers 5) or "rope_theta" and "rope_scaling" (before). Types other than these and parameters per
  * layer type are ERR_UNSUPPORTED. */
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope);
+
+/* The same for layers of one type, of files that have parameters by type ("full_attention" in "rope_parameters"). In files from
+ * before that theta has a key of its own, and "rope_scaling" is for the layers that are `scaled`. */
+enum status hf_config_rope_of(const struct hf_config *config, const char *layer_type, const char *theta_key, bool scaled,
+                              double default_theta, struct rope_config *rope);
 
 /* A number among those parameters; a missing one leaves *out as it is. */
 enum status hf_config_rope_real(const struct hf_config *config, const char *key, double *out);

@@ -40,8 +40,8 @@ static struct value *self_attention(struct net *n, struct value *h, const struct
         k = net_head_norm(n, k, "self_attn.k_norm", l);
     }
     if (!c->no_positions[l]) {
-        q = net_rope_query(n, q);
-        k = net_rope(n, k);
+        q = net_rope_query(n, q, c->is_local[l]);
+        k = net_rope(n, k, c->is_local[l]);
     }
     struct value *a = net_attention(n, q, k, v, c->is_local[l], l);
     return net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);

@@ -16,6 +16,18 @@ const struct family *const families[FAMILIES] = {
 #undef FAMILY
 };
 
+struct model_config family_layers(const struct model_config *config, bool local)
+{
+    struct model_config of = *config;
+    if (local && of.local_rope.theta > 0)
+        of.rope = of.local_rope;
+    if (!local && of.global_head_size) {
+        of.head_size = of.global_head_size;
+        of.kv_heads = of.global_kv_heads;
+    }
+    return of;
+}
+
 const char *family_head(const struct family *family, const struct model_config *config)
 {
     return config->tied ? family->embedding : family->head;
@@ -93,7 +105,9 @@ enum status family_read(const struct family **family, struct model_config *confi
                     (long long)config->kv_heads);
     config->padding = -1;
     TRY(hf_config_int(hf, "pad_token_id", &config->padding));
-    TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
+    config->rope = (struct rope_config){.part = 1};
+    if ((*family)->rope_theta > 0)
+        TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
     if (rotary_pairs(config) < 1)
         return fail(ERR_FORMAT, "%s: \"partial_rotary_factor\" %g leaves no pair of a head's %lld channels", hf->path,
                     config->rope.part, (long long)config->head_size);

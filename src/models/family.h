@@ -42,7 +42,14 @@ struct model_config {
     double logit_cap;       /* of logits; 0: none */
     bool tied, qkv_bias, output_bias, mlp_bias;
     struct rope_config rope;
-    struct delta_config delta; /* of layers with linear attention */
+    struct delta_config delta;     /* of layers with linear attention */
+    struct rope_config local_rope; /* of local layers; a theta of 0: the same */
+    int64_t global_head_size;      /* of layers that see all tokens; 0: the same, and so are their kv-heads */
+    int64_t global_kv_heads;
+    int64_t shared_layers; /* the last so many layers have the keys and values of one before them */
+    int64_t layer_input;   /* channels of the input that each layer has of its own; 0: none */
+    bool keys_as_values;   /* of layers that see all tokens */
+    bool wide_shared;      /* layers that share keys and values have a feed-forward twice as wide */
 };
 
 /* A number of config.json: its key, its field, and its default. */
@@ -65,7 +72,7 @@ struct family {
     const char *embedding, *norm, *head;
     const struct stacked *stacked;   /* tensors that files hold in pieces; NULL: none */
     const struct config_row *config; /* ends with key NULL */
-    double rope_theta;               /* if config.json has none */
+    double rope_theta;               /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
@@ -79,6 +86,9 @@ enum {
 };
 
 extern const struct family *const families[FAMILIES];
+
+/* The numbers as local layers have them, or those that see all tokens: head_size, kv_heads and rope. */
+struct model_config family_layers(const struct model_config *config, bool local);
 
 /* The module whose weight is the head: a tied model's is its embedding. */
 const char *family_head(const struct family *family, const struct model_config *config);

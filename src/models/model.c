@@ -118,9 +118,14 @@ enum status model_dtype(const struct model *m, enum dtype *dtype)
     return fail(ERR_UNSUPPORTED, "%s: dtype \"%s\" is not supported", m->hf.path, name);
 }
 
+static bool is_local_frequencies(const struct tensor *t)
+{
+    return !strcmp(t->name, NET_LOCAL_FREQUENCIES);
+}
+
 static bool is_frequencies(const struct tensor *t)
 {
-    return !strcmp(t->name, NET_FREQUENCIES);
+    return !strcmp(t->name, NET_FREQUENCIES) || is_local_frequencies(t);
 }
 
 static bool is_weight(const struct tensor *t)
@@ -335,7 +340,8 @@ static enum status upload_frequencies(const struct model *m, struct engine *e, c
     float *frequencies = memory_alloc(tensor_bytes(t));
     if (!frequencies)
         return ERR_MEMORY;
-    rotary_frequencies(&m->config, frequencies);
+    struct model_config of = family_layers(&m->config, is_local_frequencies(t));
+    rotary_frequencies(&of, frequencies);
     enum status status = stretch(m, frequencies, tensor_elements(t));
     if (status == OK)
         status = engine_upload(e, t, frequencies, DTYPE_F32);

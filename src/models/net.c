@@ -120,6 +120,13 @@ static struct value *scaled(struct net *n, struct value *x, double factor)
     return x && factor != 0 && factor != 1 ? scale(&n->program, x, factor) : x;
 }
 
+struct value *net_table(struct net *n, const char *module, int64_t rows, int64_t columns, double by)
+{
+    struct program *p = &n->program;
+    struct value *x = embedding(p, n->ids, matrix_of(n, module, false, rows, columns), n->order, n->config->padding);
+    return scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
+}
+
 struct value *net_embedding(struct net *n)
 {
     struct program *p = &n->program;
@@ -129,10 +136,12 @@ struct value *net_embedding(struct net *n)
     return scaled(n, x, rounded(by, p->types[ROLE_WEIGHT]));
 }
 
-/* Of rows of `channels` channels. */
+/* Of rows of `channels` channels; a name of NULL: without weights. */
 static struct value *norm(struct net *n, struct value *x, int64_t channels, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
+    if (!name)
+        return rmsnorm_offset(&n->program, x, NULL, n->config->eps, 1);
     struct value *w = part_of(n, net_module(n, module, name, layer), ".weight", trains_norms(n), channels, 0);
     return rmsnorm_offset(&n->program, x, w, n->config->eps, n->config->norm_offset);
 }
@@ -151,6 +160,11 @@ struct value *net_head_norm(struct net *n, struct value *x, const char *name, in
     return program_view(&n->program, norm(n, rows, D, name, layer), 3, n->T, heads, D);
 }
 
+struct value *net_as(struct net *n, struct value *x, struct value *like)
+{
+    return x && like && x->dtype != like->dtype ? NODE(&n->program, cast, x, like) : x;
+}
+
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
@@ -158,6 +172,7 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
         return NULL;
     net_module(n, module, name, layer);
     struct value *w = matrix_of(n, module, true, size, x->shape[1]);
+    x = net_as(n, x, w);
     struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), size, 0) : NULL;
     bool adapted = n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head);
     return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
@@ -179,17 +194,17 @@ struct value *net_experts_weight(struct net *n, const char *module, const char *
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
 {
-    return program_view(&n->program, x, 3, n->T, heads, n->config->head_size);
+    return x ? program_view(&n->program, x, 3, n->T, heads, x->shape[1] / heads) : NULL;
 }
 
-struct value *net_rope(struct net *n, struct value *x)
+struct value *net_rope(struct net *n, struct value *x, bool local)
 {
-    return rope(&n->program, x, n->table);
+    return rope(&n->program, x, local ? n->local_table : n->table);
 }
 
-struct value *net_rope_query(struct net *n, struct value *x)
+struct value *net_rope_query(struct net *n, struct value *x, bool local)
 {
-    return rope(&n->program, x, n->query_table);
+    return rope(&n->program, x, local ? n->local_table : n->query_table);
 }
 
 static struct value *cache_of(struct net *n, const char *which, int64_t layer, enum dtype dtype, int rank, const int64_t *shape)
@@ -204,25 +219,28 @@ struct value *net_state(struct net *n, const char *which, int64_t layer, enum ro
     return n->S ? cache_of(n, which, layer, n->program.types[role], rank, shape) : NULL;
 }
 
-static struct value *cached(struct net *n, struct value *x, const char *which, int64_t layer)
+struct value *net_cached(struct net *n, struct value *x, const char *which, int64_t layer)
 {
-    if (!x)
-        return NULL;
+    if (!x || !n->S)
+        return x;
     struct value *cache = cache_of(n, which, layer, x->dtype, 3, (int64_t[]){n->S, x->shape[1], x->shape[2]});
     return cache_write(&n->program, cache, x, n->slots);
 }
 
-struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer)
+struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, bool local)
 {
-    if (n->S) {
-        k = cached(n, k, "k", layer);
-        v = cached(n, v, "v", layer);
-    }
+    if (!q)
+        return NULL;
     const struct model_config *c = n->config;
-    double scale = c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)c->head_size);
+    double scale = c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)q->shape[2]);
     struct value *first = local ? n->local_first : n->first, *until = local ? n->local_until : n->until;
     struct value *y = attention_capped(&n->program, q, k, v, first, n->last, until, scale, c->attention_cap);
-    return program_view(&n->program, y, 2, n->T, n->config->heads * n->config->head_size);
+    return program_view(&n->program, y, 2, n->T, q->shape[1] * q->shape[2]);
+}
+
+struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer)
+{
+    return net_attend(n, q, net_cached(n, k, "k", layer), net_cached(n, v, "v", layer), local);
 }
 
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up)
@@ -238,6 +256,28 @@ struct value *net_geglu(struct net *n, struct value *gate, struct value *up)
 struct value *net_add(struct net *n, struct value *x, struct value *d)
 {
     return add(&n->program, x, scaled(n, d, n->config->residual_scale));
+}
+
+struct value *net_scale(struct net *n, struct value *x, double by)
+{
+    return scale(&n->program, x, by);
+}
+
+struct value *net_scalar(struct net *n, struct value *x, const char *name, int64_t layer)
+{
+    char full[NAME_SIZE];
+    return scale_by(&n->program, x, net_weight(n, net_module(n, full, name, layer), false, 1, 1, 0));
+}
+
+struct value *net_rows(struct net *n, struct value *x, int64_t columns)
+{
+    return x ? program_view(&n->program, x, 2, value_elements(x) / columns, columns) : NULL;
+}
+
+struct value **net_array(struct net *n, int64_t count)
+{
+    struct value **array = arena_array(&n->program.arena, count, sizeof(struct value *));
+    return array ? array : program_fail(&n->program, ERR_MEMORY);
 }
 
 struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest)
@@ -326,16 +366,23 @@ static enum status finish(struct net *n, struct value *x, struct value *w)
     return program_gradient(p, &x, &dx, 1);
 }
 
-static void make_tables(struct net *n)
+/* The table of a kind of layers; `growth`: that of their queries. */
+static struct value *make_table(struct net *n, const char *name, const struct model_config *of, double growth)
 {
     struct program *p = &n->program;
-    const struct rope_config *rope = &n->config->rope;
-    int64_t shape[] = {rotary_sets(n->config), rotary_pairs(n->config)};
-    struct value *frequencies = on_tensor(n, NET_FREQUENCIES, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 2, shape);
-    n->table = n->query_table = rope_table(p, n->positions, frequencies, n->rope_set, rope->attention_factor, 0, 1);
-    if (rope->growth != 0)
-        n->query_table = rope_table(p, n->positions, frequencies, n->rope_set, rope->attention_factor, rope->growth,
-                                    rope->original_max_position);
+    int64_t shape[] = {rotary_sets(of), rotary_pairs(of)};
+    struct value *frequencies = on_tensor(n, name, LIFE_WEIGHTS, p->types[ROLE_STATISTIC], 2, shape);
+    return rope_table(p, n->positions, frequencies, n->rope_set, of->rope.attention_factor, growth,
+                      growth != 0 ? of->rope.original_max_position : 1);
+}
+
+static void make_tables(struct net *n)
+{
+    struct model_config global = family_layers(n->config, false), local = family_layers(n->config, true);
+    double growth = n->config->rope.growth;
+    n->table = make_table(n, NET_FREQUENCIES, &global, 0);
+    n->query_table = growth != 0 ? make_table(n, NET_FREQUENCIES, &global, growth) : n->table;
+    n->local_table = n->config->local_rope.theta > 0 ? make_table(n, NET_LOCAL_FREQUENCIES, &local, 0) : n->table;
 }
 
 enum status net_build(struct net *n, struct store *store, struct weights *weights, const struct family *family,

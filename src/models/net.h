@@ -49,8 +49,12 @@ struct net {
     int64_t dropouts;              /* so far: each draws its own random numbers */
     struct value *table;           /* rotary cosines and sines */
     struct value *query_table;     /* those of queries: the same unless they grow with the position */
+    struct value *local_table;     /* those of local layers */
     struct value *rope_set;        /* (T) which set of frequencies (models/rotary.h); NULL if there is one */
-    struct value *result;          /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
+    struct value *kept_keys[2];    /* [local]: of the last such layer that made its own, for layers that share them */
+    struct value *kept_values[2];
+    struct value **layer_input; /* (T, P) for each layer, if it has an input of its own */
+    struct value *result;       /* (R) losses, or (R, V) logits; NULL of NET_TRAIN_LOGITS */
 };
 
 /* Builds the whole program. From then on until net_free the net must not move. */
@@ -66,15 +70,32 @@ struct value *net_embedding(struct net *n);
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of all channels of a row */
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
 struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */
-struct value *net_rope(struct net *n, struct value *x);                 /* of keys */
-struct value *net_rope_query(struct net *n, struct value *x);
-struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of each head's D channels */
+struct value *net_rope(struct net *n, struct value *x, bool local);     /* of keys, in a local layer or another */
+struct value *net_rope_query(struct net *n, struct value *x, bool local);
+
+/* Of each head's D channels; a name of NULL: without weights. */
+struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer);
 
 /* (T, H · D). `local`: over the last config->local tokens only. */
 struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer);
+
+/* Its two parts: keys or values ("k", "v") in the layer's cache, or as they are if there is none; and attention over them. */
+struct value *net_cached(struct net *n, struct value *x, const char *which, int64_t layer);
+struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, bool local);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d); /* d times config->residual_scale */
+
+struct value *net_scale(struct net *n, struct value *x, double by);
+struct value *net_scalar(struct net *n, struct value *x, const char *name, int64_t layer); /* times a saved number */
+struct value *net_rows(struct net *n, struct value *x, int64_t columns);  /* the same elements in rows of these */
+struct value *net_as(struct net *n, struct value *x, struct value *like); /* in the type of another value */
+
+/* Rows of another table of the tokens (rows, columns), times a factor. */
+struct value *net_table(struct net *n, const char *module, int64_t rows, int64_t columns, double by);
+
+/* Room for so many values, as long as the program is built. */
+struct value **net_array(struct net *n, int64_t count);
 
 /* The first columns of x (T, C), and the rest: of a layer whose weight holds several. */
 struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest);
@@ -96,7 +117,8 @@ struct value *net_state(struct net *n, const char *which, int64_t layer, enum ro
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);
 
-/* The tensor of rotary frequencies (models/rotary.h). */
+/* The tensors of rotary frequencies (models/rotary.h), of all layers or of the local ones. */
 #define NET_FREQUENCIES "rope.frequencies"
+#define NET_LOCAL_FREQUENCIES "rope.local_frequencies"
 
 #endif

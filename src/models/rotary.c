@@ -67,6 +67,9 @@ void rotary_frequencies(const struct model_config *config, float *out)
             case ROPE_LINEAR: *to = 1 / period / (float)rope->factor; break;
             case ROPE_LLAMA3: *to = llama3(rope, 1 / period); break;
             case ROPE_YARN: *to = yarn(rope, period, i, pairs); break;
+            case ROPE_PROPORTIONAL:
+                *to = i < (int64_t)(rope->turning * (double)pairs) ? 1 / period / (float)rope->factor : 0;
+                break;
             case ROPE_LONG: *to = 1 / (rope->factors[set][i] * period); break;
             }
         }

@@ -93,7 +93,13 @@ static inline struct value *expand(struct program *p, struct value *w, int64_t b
 /* s · x */
 static inline struct value *scale(struct program *p, struct value *x, double s)
 {
-    return NODE_WITH(p, scale, s, x);
+    return NODE_WITH(p, scale, s, x, NULL);
+}
+
+/* by · x, by (1) in memory, which gets no gradient. */
+static inline struct value *scale_by(struct program *p, struct value *x, struct value *by)
+{
+    return NODE_WITH(p, scale, 1, x, by);
 }
 
 /* Cosines and sines (T, 2, P) of positions (T) times frequencies (N, P); row (T, NULL: 0) says which row of these. Both are

@@ -20,7 +20,7 @@ import oracle
 
 LIMIT_LOGITS = 1e-5     # of their range
 LIMIT_GRADIENT = 5e-5   # of a tensor's norm
-LIMIT_PLACE = 1e-6      # of the range: in other slots sums over keys have other blocks
+LIMIT_PLACE = 5e-6      # of the range: in other slots sums over keys have other blocks
 
 
 def model_type(folder):
