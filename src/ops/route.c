@@ -84,6 +84,15 @@ static double adjust(const char *input, int64_t index, double random)
     return index % 3 ? random : 0.25;
 }
 
+/* A token's logits are so far apart that a small change does not choose other experts: multiples of the golden ratio, less their
+ * whole part, are as far apart as can be. */
+static double apart(const char *input, int64_t index, double random)
+{
+    (void)input;
+    double multiple = (double)index * 0.61803398874989485;
+    return 6 * (multiple - floor(multiple)) + 0.001 * random;
+}
+
 #define SIZES                                                                                                                    \
     {"T", {1, 67}}, {"E", {2, 7}}, {"k", {1, 2}},                                                                                \
     {                                                                                                                            \
@@ -94,8 +103,8 @@ static double adjust(const char *input, int64_t index, double random)
     }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = {SIZES}},
-    {.build = build, .axes = {{"T", {3, 40}}, {"E", {128}}, {"k", {8}}, {"kind", {1, 2}}}},
+    {.build = build, .adjust = apart, .axes = {SIZES}},
+    {.build = build, .adjust = apart, .axes = {{"T", {3, 40}}, {"E", {128}}, {"k", {8}}, {"kind", {1, 2}}}},
     {.build = build, .adjust = adjust, .forward_only = true, .axes = {{"T", {40}}, {"E", {9, 64}}, {"k", {4}}, {"kind", {1, 2}}}},
     {0},
 };
