@@ -15,6 +15,7 @@ import inspect
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -175,7 +176,7 @@ def cached(cache, kind, model, inputs, make, load):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.isdir(folder):
             for name in os.listdir(cache):
-                if name.startswith(prefix) and os.path.isdir(os.path.join(cache, name)):
+                if re.fullmatch(re.escape(prefix) + r"[0-9a-f]+(\.part)?", name):  # not of a model whose name begins like this one's
                     shutil.rmtree(os.path.join(cache, name))
             part = folder + ".part"
             os.mkdir(part)
