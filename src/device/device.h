@@ -164,8 +164,9 @@ struct device {
     struct device_counters counters;
     struct device_options options; /* may be set between device_open and the first device_prepare */
     int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
-    bool sealed;                   /* all is prepared: compiling anything from now on is an error */
-    bool one_by_one;               /* lists run command by command even where they could be issued as one */
+    int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
+    bool sealed;         /* all is prepared: compiling anything from now on is an error */
+    bool one_by_one;     /* lists run command by command even where they could be issued as one */
 };
 
 #define DEVICE(name, purpose, numbers, library, hardware) extern const struct device_class device_##name;

@@ -68,7 +68,8 @@ static struct value *matrix_in(struct program *p, struct value *scratch, int64_t
 /* Columns of the result that a panel gives: whole blocks, so that backward they are whole blocks of the weight's columns. */
 static int64_t panel_columns(const struct lowering *l, int64_t all, int64_t terms, int64_t block)
 {
-    int64_t bytes = l->device->class->compiles ? PANEL_BYTES_COMPILED : PANEL_BYTES;
+    int64_t usual = l->device->class->compiles ? PANEL_BYTES_COMPILED : PANEL_BYTES;
+    int64_t bytes = l->device->panel_bytes ? l->device->panel_bytes : usual;
     int64_t step = block > PANEL_STEP ? block : PANEL_STEP, fewest = (all + PANELS_MAX - 1) / PANELS_MAX;
     int64_t max_columns = bytes / 4 / terms > fewest ? bytes / 4 / terms / step * step : (fewest + step - 1) / step * step;
     max_columns = max_columns < step ? step : max_columns;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every variant of every kernel for every target that hone names, and holds docs/kernels.md against the result.
+"""Compiles every variant of every kernel for the targets below, and holds docs/kernels.md against the result.
 
     compile.py VARIANTS PAGE [--cache FILE] [--targets 89,90] [--python PREFIX] [MODEL DIRECTORY]...
 
@@ -22,7 +22,7 @@ import sys
 import sysconfig
 import time
 
-TARGETS = [75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121]
+TARGETS = [75, 80, 86, 89, 90, 100, 120]  # of cards and servers; --targets takes 87, 103, 110 and 121 as well
 CHECKED = ["compute_75"]                # to PTX alone: what any later driver would take
 
 # Of a multiprocessor: warps, blocks, kilobytes of shared memory, and what of them each block costs beside its own. Checked with

@@ -131,6 +131,7 @@ static enum status add_model(const char *dir, enum run_type run, enum method met
 static enum status add_all(int count, char **models)
 {
     TRY(device_open(&asked, "kernels"));
+    asked->panel_bytes = CASE_PANEL_BYTES;
     TRY(add_ops());
     for (int i = 0; i < count; i++)
         for (int method = 0; method < METHODS; method++) {

@@ -11,6 +11,9 @@ extern const struct op *const ops_table_double[OP_COUNT];
 
 enum { CASE_VALUES = 16 };
 
+/* Small, so that the largest examples of stored weights take several panels on every device. */
+enum { CASE_PANEL_BYTES = 16 << 20 };
+
 struct op_case {
     const struct op_example *example;
     int64_t d[EXAMPLE_AXES];
