@@ -137,7 +137,7 @@ class Tiny(Case):
             --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --num-train-epochs 2 --max-steps 4 --eval-steps 2
             --eval-on-start false --save-steps 2 --save-total-limit 1 --resume auto --sample-prompt Hi --sample-length 64
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2
-            --finetuning-type lora --json""".split()
+            --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --json""".split()
         plan = json.loads(self.ok("plan", *line))
         bench = json.loads(self.ok("bench", *line))
         self.assertFalse(output.exists())

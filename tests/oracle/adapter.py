@@ -42,7 +42,7 @@ ADAPTERS = {
 REFUSED = {
     "peft_type": "IA3", "bias": "all", "task_type": "SEQ_CLS", "use_dora": True, "fan_in_fan_out": True, "lora_bias": True,
     "layers_to_transform": 0, "layer_replication": [[0, 1]], "megatron_config": {"a": 1}, "alora_invocation_tokens": [1],
-    "target_parameters": ["x"], "trainable_token_indices": [1], "exclude_modules": "q_proj", "use_qalora": True,
+    "trainable_token_indices": [1], "exclude_modules": "q_proj", "use_qalora": True,
     "use_bdlora": {"nblocks": 2}, "arrow_config": {"top_k": 1}, "kasa_config": {"a": 1}, "monteclora_config": {"num_samples": 2},
     "velora_config": {"num_groups": 2}, "ensure_weight_tying": True, "init_lora_weights": "pissa_niter_4", "target_modules": ".*q_proj",
     "rank_pattern": {"(q|k)_proj": 4}, "alpha_pattern": {".*q_proj": 4}, "modules_to_save": ["(a|b)"],
