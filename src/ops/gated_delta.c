@@ -360,8 +360,11 @@ static void fill_cached(const char *input, int32_t *to, int64_t count, const int
     }
 
 static const struct op_example examples[] = {
-    {.build = build, .fill = fill, .axes = {{"T", {1, 5, 150}}, HEADS}},
-    {.build = build, .fill = fill, .axes = {{"T", {200}}, {"group", {2}}, {"K", {1}}, {"DK", {128}}, {"DV", {128}}}},
+    {.build = build, .fill = fill, .looser = 10, .axes = {{"T", {1, 5, 150}}, HEADS}},
+    {.build = build,
+     .fill = fill,
+     .looser = 10,
+     .axes = {{"T", {200}}, {"group", {2}}, {"K", {1}}, {"DK", {128}}, {"DV", {128}}}},
     {.build = build_cached, .fill = fill_cached, .forward_only = true, .axes = {{"T", {1, 3, 80}}, HEADS, {"before", {1, 4}}}},
     {0},
 };

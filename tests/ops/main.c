@@ -293,13 +293,13 @@ static enum status compare_gradients(struct op_case *c, struct op_case *ref, str
     return cotangent ? OK : ERR_MEMORY;
 }
 
-/* NMSE of a gradient. Where its squares are 1e-5 of those that flow in or less (the softmax of one key, the norm of one channel),
+/* NMSE of a gradient. Where its squares are 1e-2 of those that flow in or less (the softmax of one key, the norm of one channel),
  * it is the rounding of larger terms that cancel, on every device: it is measured relative to those. */
 static double gradient_nmse(const struct op_case *c, const struct sums *sums, int k)
 {
     int last = c->input_count - 1;
     double flow = sums[last].size / (double)value_elements(c->input[last]) * (double)value_elements(c->input[k]);
-    return sums[k].error / (sums[k].size < 1e-5 * flow ? 1e-2 * flow : sums[k].size);
+    return sums[k].error / fmax(sums[k].size, 1e-2 * flow);
 }
 
 static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
@@ -315,9 +315,9 @@ static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
         double nmse = gradient_nmse(c, sums, k);
         gradient_checks++;
         worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
-        if (!(nmse <= nmse_max[RUN_FLOAT32]))
-            status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c->input[k]->name, nmse,
-                          nmse_max[RUN_FLOAT32]);
+        double most = nmse_max[RUN_FLOAT32] * (c->example->looser > 0 ? (double)c->example->looser : 1);
+        if (!(nmse <= most))
+            status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c->input[k]->name, nmse, most);
     }
     return status;
 }
