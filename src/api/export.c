@@ -27,15 +27,21 @@ static enum status read_options(struct export_options *o, const struct hone_opti
     return OK;
 }
 
-hone_status hone_merge(const hone_options *options, char **json)
+static hone_status run(const hone_options *options, enum status (*make)(const struct export_options *o, json_t **report),
+                       char **json)
 {
     struct export_options o;
     json_t *report = NULL;
     *json = NULL;
     enum status status = read_options(&o, options);
     if (status == OK)
-        status = export_model(&o, &report);
+        status = make(&o, &report);
     return (hone_status)(status == OK ? json_result(report, json) : status);
+}
+
+hone_status hone_merge(const hone_options *options, char **json)
+{
+    return run(options, export_model, json);
 }
 
 hone_status hone_quantize(const hone_options *options, char **json)
@@ -49,11 +55,5 @@ hone_status hone_quantize(const hone_options *options, char **json)
 
 hone_status hone_export(const hone_options *options, char **json)
 {
-    struct export_options o;
-    json_t *report = NULL;
-    *json = NULL;
-    enum status status = read_options(&o, options);
-    if (status == OK)
-        status = export_adapter(&o, &report);
-    return (hone_status)(status == OK ? json_result(report, json) : status);
+    return run(options, export_adapter, json);
 }

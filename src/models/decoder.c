@@ -75,10 +75,20 @@ struct value *decoder_layer(struct net *n, struct value *x, const struct decoder
     return net_add(n, x, with->post_norms ? net_norm(n, m, "post_feedforward_layernorm", l) : m);
 }
 
-struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
+struct value *decoder_forward_by(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l))
 {
     struct value *x = net_layers(n, net_embedding(n), layer);
     return net_norm(n, x, n->family->norm, NET_NO_LAYER);
+}
+
+static struct value *same_layer(struct net *n, struct value *x, int64_t l)
+{
+    return decoder_layer(n, x, n->family->decoder, l);
+}
+
+struct value *decoder_forward(struct net *n)
+{
+    return decoder_forward_by(n, same_layer);
 }
 
 enum status decoder_check_activation(const struct hf_config *hf, const char *key, const char *activation)

@@ -23,8 +23,9 @@ struct decoder_layer {
 /* Layer l of the network. */
 struct value *decoder_layer(struct net *n, struct value *x, const struct decoder_layer *with, int64_t l);
 
-/* From the embedding to the last norm. */
-struct value *decoder_forward(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
+/* From the embedding to the last norm: all layers as family->decoder says, or by a function where they differ. */
+struct value *decoder_forward(struct net *n);
+struct value *decoder_forward_by(struct net *n, struct value *(*layer)(struct net *n, struct value *x, int64_t l));
 
 /* The rows of config.json that these families have in common; SAME_AS(head_size) is hidden_size / num_attention_heads. */
 #define DECODER_CONFIG(max_positions, eps_otherwise)                                                                             \

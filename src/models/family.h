@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 
 struct net;
+struct decoder_layer;
 
 enum { LAYERS_MAX = 1000 };
 
@@ -75,6 +76,7 @@ struct family {
     double rope_theta;               /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */
+    const struct decoder_layer *decoder;     /* of decoder_forward (models/decoder.h): what its layers do otherwise; else NULL */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
 };
 

@@ -3,16 +3,6 @@
  */
 #include "models/gemma.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){.geglu = true, .post_norms = true}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     return gemma_finish(hf, config, &(struct gemma){.period = 2, .norm_offset = 1, .attention_cap = 50, .logit_cap = 30});
@@ -26,5 +16,6 @@ const struct family family_gemma2 = {
     .config = config,
     .rope_theta = 10000,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){.geglu = true, .post_norms = true},
+    .forward = decoder_forward,
 };

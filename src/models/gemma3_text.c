@@ -4,16 +4,6 @@
  */
 #include "models/gemma.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){.head_norms = true, .geglu = true, .post_norms = true}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     int64_t period = 6;
@@ -30,5 +20,6 @@ const struct family family_gemma3_text = {
     DECODER_MODULES,
     .config = config,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){.head_norms = true, .geglu = true, .post_norms = true},
+    .forward = decoder_forward,
 };

@@ -3,16 +3,6 @@
  */
 #include "models/decoder.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){0}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     TRY(decoder_check_silu(hf));
@@ -35,5 +25,6 @@ const struct family family_ministral3 = {
     .config = config,
     .rope_theta = 1000000,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){0},
+    .forward = decoder_forward,
 };

@@ -3,16 +3,6 @@
  */
 #include "models/decoder.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){.experts = true}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     const json_t *window = json_object_get(hf->tree, "sliding_window");
@@ -45,5 +35,6 @@ const struct family family_mixtral = {
     .config = config,
     .rope_theta = 1000000,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){.experts = true},
+    .forward = decoder_forward,
 };

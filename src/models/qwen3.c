@@ -3,16 +3,6 @@
  */
 #include "models/decoder.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){.head_norms = true}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     TRY(decoder_check_silu(hf));
@@ -36,5 +26,6 @@ const struct family family_qwen3 = {
     .config = config,
     .rope_theta = 10000,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){.head_norms = true},
+    .forward = decoder_forward,
 };

@@ -59,7 +59,7 @@ static struct value *layer(struct net *n, struct value *x, int64_t l)
 
 static struct value *forward(struct net *n)
 {
-    return decoder_forward(n, layer);
+    return decoder_forward_by(n, layer);
 }
 
 /* By "layer_types", or else every layer but the last of so many. */

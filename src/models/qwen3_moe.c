@@ -11,7 +11,7 @@ static struct value *layer(struct net *n, struct value *x, int64_t l)
 
 static struct value *forward(struct net *n)
 {
-    return decoder_forward(n, layer);
+    return decoder_forward_by(n, layer);
 }
 
 /* Every `step`-th layer has experts, except those that the config lists. */

@@ -3,16 +3,6 @@
  */
 #include "models/decoder.h"
 
-static struct value *layer(struct net *n, struct value *x, int64_t l)
-{
-    return decoder_layer(n, x, &(struct decoder_layer){0}, l);
-}
-
-static struct value *forward(struct net *n)
-{
-    return decoder_forward(n, layer);
-}
-
 /* By "no_rope_layers", where 0 is a layer without positions, or else each "no_rope_layer_interval"th is one. */
 static enum status read_positions(const struct hf_config *hf, struct model_config *config)
 {
@@ -54,5 +44,6 @@ const struct family family_smollm3 = {
     .config = config,
     .rope_theta = 2000000,
     .finish = finish,
-    .forward = forward,
+    .decoder = &(const struct decoder_layer){0},
+    .forward = decoder_forward,
 };
