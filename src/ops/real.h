@@ -15,8 +15,9 @@
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* Before a loop whose iterations are independent although its arrays may be the same (an op in place). */
-#ifdef HONE_SANITIZED
+/* Before a loop whose iterations are independent although its arrays may be the same (an op in place). Not in double, where
+ * library calls have no vector form. */
+#if defined(HONE_SANITIZED) || defined(REAL_DOUBLE)
 #define INDEPENDENT
 #elif defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
