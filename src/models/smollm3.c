@@ -32,6 +32,7 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
 
 static const struct config_row config[] = {
     DECODER_CONFIG(32768, 1e-6),
+    {"tie_word_embeddings", CONFIG_BOOL, CONFIG(tied), SAME_AS_NONE, 1}, /* published files leave it out */
     {"attention_bias", CONFIG_BOOL, CONFIG(qkv_bias), SAME_AS_NONE, 0},
     {"attention_bias", CONFIG_BOOL, CONFIG(output_bias), SAME_AS_NONE, 0},
     {"mlp_bias", CONFIG_BOOL, CONFIG(mlp_bias), SAME_AS_NONE, 0},
