@@ -132,12 +132,18 @@ static enum status read_layer_types(const struct hf_config *hf, struct model_con
 static enum status finish_local(const struct hf_config *hf, struct model_config *config)
 {
     const json_t *types = json_object_get(hf->tree, "layer_types");
+    int64_t window = config->local;
     bool any = false;
+    config->local = 0;
     if (types && !json_is_null(types))
         TRY(read_layer_types(hf, config, types));
     for (int64_t l = 0; l < config->layers; l++)
         any |= config->is_local[l];
-    return any ? hf_config_need_size(hf, "sliding_window", &config->local) : OK;
+    if (!any)
+        return OK;
+    TRY(window ? hf_config_size(hf, "sliding_window", &window) : hf_config_need_size(hf, "sliding_window", &window));
+    config->local = window;
+    return OK;
 }
 
 enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from)
@@ -145,6 +151,13 @@ enum status decoder_read_local(const struct hf_config *hf, struct model_config *
     for (int64_t l = 0; l < config->layers; l++)
         config->is_local[l] = local && l >= from;
     return finish_local(hf, config);
+}
+
+enum status decoder_read_window(const struct hf_config *hf, struct model_config *config, int64_t otherwise)
+{
+    const json_t *window = json_object_get(hf->tree, "sliding_window");
+    config->local = window ? 0 : otherwise;
+    return decoder_read_local(hf, config, window ? !json_is_null(window) : otherwise > 0, 0);
 }
 
 enum status decoder_read_period(const struct hf_config *hf, struct model_config *config, int64_t period)

@@ -52,8 +52,12 @@ enum status decoder_check_activation(const struct hf_config *hf, const char *key
 /* Refuses more chosen experts than there are. */
 enum status decoder_check_experts(const struct hf_config *hf, const struct model_config *config);
 
-/* Which layers have local attention, and over how many tokens: by "layer_types", or else those from `from` on if `local`. */
+/* Which layers have local attention, and over how many tokens: by "layer_types", or else those from `from` on if `local`. What
+ * config->local is before stands for a missing "sliding_window"; with 0 it is required. */
 enum status decoder_read_local(const struct hf_config *hf, struct model_config *config, bool local, int64_t from);
+
+/* The same for families with a window in every layer or none: null is none, a missing one is `otherwise` (0: none). */
+enum status decoder_read_window(const struct hf_config *hf, struct model_config *config, int64_t otherwise);
 
 /* The same where not "layer_types" but a period says it: every so many layers one that sees all tokens, the last of them. */
 enum status decoder_read_period(const struct hf_config *hf, struct model_config *config, int64_t period);

@@ -35,5 +35,6 @@ enum status gemma_finish(const struct hf_config *hf, struct model_config *config
     config->norm_offset = gemma->norm_offset;
     TRY(read_cap(hf, "attn_logit_softcapping", gemma->attention_cap, &config->attention_cap));
     TRY(read_cap(hf, "final_logit_softcapping", gemma->logit_cap, &config->logit_cap));
+    config->local = gemma->window;
     return decoder_read_period(hf, config, gemma->period);
 }

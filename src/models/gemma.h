@@ -14,10 +14,11 @@
         "attention_bias", CONFIG_BOOL, CONFIG(output_bias), SAME_AS_NONE, 0                                                      \
     }
 
-/* What rows cannot say. `period`: of layers that see all tokens. The norms' weights are stored less `norm_offset`. A cap that
- * config.json does not mention is `attention_cap` or `logit_cap`; null there is none. */
+/* What rows cannot say. `period`: of layers that see all tokens. `window`: of the others, if "sliding_window" is missing. The
+ * norms' weights are stored less `norm_offset`. A cap that config.json does not mention is `attention_cap` or `logit_cap`; null
+ * there is none. */
 struct gemma {
-    int64_t period;
+    int64_t period, window;
     double norm_offset, attention_cap, logit_cap;
 };
 

@@ -5,7 +5,8 @@
 
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
-    return gemma_finish(hf, config, &(struct gemma){.period = 2, .norm_offset = 1, .attention_cap = 50, .logit_cap = 30});
+    return gemma_finish(hf, config,
+                        &(struct gemma){.period = 2, .window = 4096, .norm_offset = 1, .attention_cap = 50, .logit_cap = 30});
 }
 
 static const struct config_row config[] = {GEMMA_CONFIG(8192), {0}};

@@ -8,7 +8,7 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
 {
     int64_t period = 6;
     TRY(hf_config_size(hf, "sliding_window_pattern", &period));
-    TRY(gemma_finish(hf, config, &(struct gemma){.period = period, .norm_offset = 1}));
+    TRY(gemma_finish(hf, config, &(struct gemma){.period = period, .window = 4096, .norm_offset = 1}));
     TRY(hf_config_rope_of(hf, "full_attention", "rope_theta", true, 1e6, &config->rope));
     return hf_config_rope_of(hf, "sliding_attention", "rope_local_base_freq", false, 1e4, &config->local_rope);
 }

@@ -103,6 +103,18 @@ static struct value *forward(struct net *n)
     return net_norm(n, net_layers(n, x, layer), n->family->norm, NET_NO_LAYER);
 }
 
+/* Numbers of layers are padded to one length: "05" and "11". */
+static const json_t *of_layer(const json_t *by_layer, int64_t l)
+{
+    const json_t *own = NULL;
+    for (int digits = 1; !own && digits <= 4; digits++) {
+        char number[24];
+        snprintf(number, sizeof number, "%0*lld", digits, (long long)l);
+        own = json_object_get(by_layer, number);
+    }
+    return own;
+}
+
 /* Head size and kv-heads of the layers that see all tokens: by name in the published files, by layer in those of transformers. */
 static enum status read_global(const struct hf_config *hf, struct model_config *config)
 {
@@ -114,9 +126,7 @@ static enum status read_global(const struct hf_config *hf, struct model_config *
         TRY(hf_config_size(hf, "num_global_key_value_heads", &config->global_kv_heads));
     bool found = false;
     for (int64_t l = 0; l < config->layers && json_is_object(by_layer); l++) {
-        char number[24];
-        snprintf(number, sizeof number, "%lld", (long long)l);
-        const json_t *own = json_object_get(by_layer, number);
+        const json_t *own = of_layer(by_layer, l);
         if (!own)
             continue;
         int64_t head_size = config->head_size, kv_heads = config->kv_heads;
@@ -158,7 +168,7 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     if (experts)
         return fail(ERR_UNSUPPORTED, "%s: \"enable_moe_block\": experts of a %s are not supported, its dense models are",
                     hf->path, hf->model_type);
-    TRY(gemma_finish(hf, config, &(struct gemma){.period = 6}));
+    TRY(gemma_finish(hf, config, &(struct gemma){.period = 6, .window = 512}));
     config->is_local[config->layers - 1] = false;
     config->attention_scale = 1;
     config->layer_input = 256;

@@ -5,13 +5,14 @@
 
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
+    const json_t *old = json_object_get(hf->tree, "rope_scaling"), *rope = json_object_get(hf->tree, "rope_parameters");
     TRY(decoder_check_silu(hf));
+    if (!json_object_size(old) && !json_object_size(rope))
+        return fail(ERR_FORMAT, "%s: \"rope_parameters\" is missing: a %s has YaRN", hf->path, hf->model_type);
     TRY(hf_config_rope_real(hf, "llama_4_scaling_beta", &config->rope.growth));
     if (config->rope.growth != 0 && !config->rope.original_max_position)
         return fail(ERR_FORMAT, "%s: \"llama_4_scaling_beta\" needs \"original_max_position_embeddings\"", hf->path);
-    int64_t window = 0;
-    TRY(hf_config_size(hf, "sliding_window", &window));
-    return decoder_read_local(hf, config, window > 0, 0);
+    return decoder_read_window(hf, config, 0);
 }
 
 static const struct config_row config[] = {

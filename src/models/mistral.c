@@ -6,9 +6,7 @@
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
     TRY(decoder_check_silu(hf));
-    int64_t window = 0;
-    TRY(hf_config_size(hf, "sliding_window", &window));
-    return decoder_read_local(hf, config, window > 0, 0);
+    return decoder_read_window(hf, config, 4096);
 }
 
 static const struct config_row config[] = {DECODER_CONFIG(131072, 1e-6), {0}};

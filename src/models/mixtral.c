@@ -5,11 +5,10 @@
 
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
-    const json_t *window = json_object_get(hf->tree, "sliding_window");
     TRY(decoder_check_silu(hf));
     config->experts_normalised = true;
     config->expert_feed_forward = config->feed_forward;
-    TRY(decoder_read_local(hf, config, window && !json_is_null(window), 0));
+    TRY(decoder_read_window(hf, config, 0));
     return decoder_check_experts(hf, config);
 }
 

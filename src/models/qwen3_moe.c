@@ -38,10 +38,8 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     TRY(decoder_check_silu(hf));
     TRY(read_layers(hf, config));
     bool local = false;
-    int64_t from = 28;
     TRY(hf_config_bool(hf, "use_sliding_window", &local));
-    TRY(hf_config_int(hf, "max_window_layers", &from));
-    TRY(decoder_read_local(hf, config, local, from));
+    TRY(decoder_read_local(hf, config, local, 0)); /* "max_window_layers" is of the dense models only */
     return decoder_check_experts(hf, config);
 }
 

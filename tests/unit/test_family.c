@@ -1,0 +1,137 @@
+/* models/family: config.json as published models have it, with what it leaves out to the defaults of their own code. */
+#include "test.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "models/family.h"
+
+static char dir[64], path[128];
+
+static int make_dir(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/hone-test-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+/* Single quotes stand for double ones. */
+static enum status read_text(struct model_config *config, const char *text)
+{
+    char json[4096];
+    size_t length = strlen(text);
+    for (size_t i = 0; i <= length; i++)
+        json[i] = text[i] == '\'' ? '"' : text[i];
+    assert_ok(file_replace(path, json, (int64_t)length));
+    struct hf_config hf;
+    const struct family *family;
+    assert_ok(hf_config_open(&hf, dir));
+    enum status status = family_read(&family, config, &hf);
+    hf_config_close(&hf);
+    return status;
+}
+
+#define SIZES                                                                                                                    \
+    "'hidden_size': 64, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'intermediate_size': 128, 'vocab_size': 100,"          \
+    " 'num_key_value_heads': 2"
+
+/* SmolLM3's published file has no "tie_word_embeddings", and its head is the embedding. */
+static void a_missing_tie_is_the_family_s_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool tied;
+    } cases[] = {
+        {"{'model_type': 'smollm3', " SIZES "}", true},
+        {"{'model_type': 'smollm3', 'tie_word_embeddings': false, " SIZES "}", false},
+        {"{'model_type': 'gemma2', 'head_dim': 16, " SIZES "}", true},
+        {"{'model_type': 'llama', " SIZES "}", false},
+        {"{'model_type': 'phi3', " SIZES "}", false},
+        {"{'model_type': 'olmo2', " SIZES "}", false},
+        {"{'model_type': 'granite', 'tie_word_embeddings': true, " SIZES "}", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_config c;
+        assert_ok(read_text(&c, cases[i].text));
+        if (c.tied != cases[i].tied)
+            fail_msg("%s: tied %d", cases[i].text, c.tied);
+    }
+}
+
+/* Which layers are local, as a string with 'l' for each of them, and over how many tokens. */
+static void windows_are_those_of_the_models_code(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *layers;
+        int64_t local;
+    } cases[] = {
+        {"{'model_type': 'mistral', 'sliding_window': null, " SIZES "}", "gggg", 0},
+        {"{'model_type': 'mistral', 'sliding_window': 7, " SIZES "}", "llll", 7},
+        {"{'model_type': 'mistral', " SIZES "}", "llll", 4096},
+        {"{'model_type': 'mixtral', " SIZES "}", "gggg", 0},
+        {"{'model_type': 'phi3', " SIZES "}", "gggg", 0},
+        {"{'model_type': 'phi3', 'sliding_window': 2047, " SIZES "}", "llll", 2047},
+        {"{'model_type': 'qwen2', 'use_sliding_window': false, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}", "gggg",
+         0},
+        {"{'model_type': 'qwen2', 'use_sliding_window': true, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}", "ggll",
+         7},
+        {"{'model_type': 'qwen3_moe', 'use_sliding_window': true, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}",
+         "llll", 7},
+        {"{'model_type': 'gemma2', 'head_dim': 16, " SIZES "}", "lglg", 4096},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_config c;
+        char layers[5] = "";
+        assert_ok(read_text(&c, cases[i].text));
+        for (int l = 0; l < 4; l++)
+            layers[l] = c.is_local[l] ? 'l' : 'g';
+        if (strcmp(layers, cases[i].layers) || c.local != cases[i].local)
+            fail_msg("%s: layers %s, local %lld", cases[i].text, layers, (long long)c.local);
+    }
+}
+
+static void ministral3_needs_its_rotations(void **state)
+{
+    (void)state;
+    struct model_config c;
+    assert_fails(read_text(&c, "{'model_type': 'ministral3', " SIZES "}"), ERR_FORMAT, "\"rope_parameters\" is missing");
+}
+
+/* transformers writes "05" beside "11". */
+static void numbers_of_layers_may_be_padded(void **state)
+{
+    (void)state;
+    struct model_config c;
+#define GEMMA4                                                                                                                   \
+    "{'model_type': 'gemma4_text', 'hidden_size': 64, 'num_hidden_layers': 12, 'num_attention_heads': 4,"                        \
+    " 'intermediate_size': 128, 'vocab_size': 100, 'num_key_value_heads': 2, 'head_dim': 16, 'rope_parameters': {},"
+    assert_ok(read_text(&c, GEMMA4 " 'per_layer_config': {'05': {'head_dim': 32}, '11': {'head_dim': 32}}}"));
+    assert_int_equal(c.global_head_size, 32);
+    assert_int_equal(c.local, 512);
+    assert_fails(read_text(&c, GEMMA4 " 'per_layer_config': {'05': {'head_dim': 8}, '11': {'head_dim': 32}}}"), ERR_UNSUPPORTED,
+                 "layer 11 differs");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_tie_is_the_family_s_own),
+        cmocka_unit_test(windows_are_those_of_the_models_code),
+        cmocka_unit_test(ministral3_needs_its_rotations),
+        cmocka_unit_test(numbers_of_layers_may_be_padded),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
