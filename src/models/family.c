@@ -47,7 +47,7 @@ bool family_in_layer(const struct family *family, const char *name)
 static enum status read_row(const struct config_row *row, struct model_config *config, const struct hf_config *hf)
 {
     char *field = (char *)config + row->field;
-    int64_t size = (int64_t)row->otherwise;
+    int64_t size = (int64_t)row->otherwise, given = 0;
     double real = row->otherwise;
     bool flag = row->otherwise != 0;
     if (row->same_as >= 0)
@@ -55,6 +55,9 @@ static enum status read_row(const struct config_row *row, struct model_config *c
     bool needed = row->same_as < 0 && row->otherwise == 0;
     switch (row->kind) {
     case CONFIG_SIZE:
+        memcpy(&given, field, sizeof given);
+        size = given ? given : size;
+        needed = needed && !given;
         TRY(needed ? hf_config_need_size(hf, row->key, &size) : hf_config_size(hf, row->key, &size));
         memcpy(field, &size, sizeof size);
         break;
@@ -70,6 +73,18 @@ static enum status read_row(const struct config_row *row, struct model_config *c
     return OK;
 }
 
+static struct model_config begin(const struct family *family, const struct hf_config *hf)
+{
+    const struct family_part of = hf->root ? family->part : (struct family_part){0};
+    return (struct model_config){.channels = of.channels,
+                                 .layers = of.layers,
+                                 .heads = of.heads,
+                                 .kv_heads = of.kv_heads,
+                                 .head_size = of.head_size,
+                                 .feed_forward = of.feed_forward,
+                                 .vocabulary = of.vocabulary};
+}
+
 enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf)
 {
     *family = NULL;
@@ -83,7 +98,7 @@ enum status family_read(const struct family **family, struct model_config *confi
     }
     if (!*family)
         return fail(ERR_UNSUPPORTED, "%s: hone has no model family \"%s\"; it has: %s", hf->path, hf->model_type, known);
-    *config = (struct model_config){0};
+    *config = begin(*family, hf);
     for (const struct config_row *row = (*family)->config; row->key; row++)
         TRY(read_row(row, config, hf));
     if (!config->head_size) {

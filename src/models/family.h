@@ -53,7 +53,7 @@ struct model_config {
     bool wide_shared;      /* layers that share keys and values have a feed-forward twice as wide */
 };
 
-/* A number of config.json: its key, its field, and its default. */
+/* A number of config.json: its key, its field, and its default. What the field has already is the default before these. */
 struct config_row {
     const char *key;
     enum { CONFIG_SIZE, CONFIG_REAL, CONFIG_BOOL } kind;
@@ -66,6 +66,12 @@ struct config_row {
 #define SAME_AS(field) ((int64_t)offsetof(struct model_config, field))
 #define SAME_AS_NONE (-1)
 
+/* The sizes of a text part whose config.json leaves out what is usual in its family: those of the models' own code. 0 for
+ * kv_heads and head_size: they follow from the others, as in a model alone. */
+struct family_part {
+    int64_t channels, layers, heads, kv_heads, head_size, feed_forward, vocabulary;
+};
+
 /* Modules are named as in the model's files, with "%d" for a number (base/name.h). */
 struct family {
     const char *model_type;
@@ -73,6 +79,7 @@ struct family {
     const char *embedding, *norm, *head;
     const struct stacked *stacked;   /* tensors that files hold in pieces; NULL: none */
     const struct config_row *config; /* ends with key NULL */
+    struct family_part part;         /* all 0: a text part must say everything, as a model alone must */
     double rope_theta;               /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */

@@ -19,6 +19,7 @@ const struct family family_gemma3_text = {
     .model_type = "gemma3_text",
     DECODER_MODULES,
     .config = config,
+    .part = {2304, 26, 8, 4, 256, 9216, 262208},
     .finish = finish,
     .decoder = &(const struct decoder_layer){.head_norms = true, .geglu = true, .post_norms = true},
     .forward = decoder_forward,

@@ -193,6 +193,7 @@ const struct family family_gemma4_text = {
     .model_type = "gemma4_text",
     DECODER_MODULES,
     .config = config,
+    .part = {2304, 30, 8, 4, 256, 9216, 262144},
     .finish = finish,
     .forward = forward,
 };

@@ -21,6 +21,7 @@ const struct family family_llama = {
     .model_type = "llama",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 32, 32, 0, 0, 11008, 32000},
     .rope_theta = 10000,
     .finish = finish,
     .decoder = &(const struct decoder_layer){0},

@@ -24,6 +24,7 @@ const struct family family_ministral3 = {
     .model_type = "ministral3",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 34, 32, 8, 128, 14336, 131072},
     .rope_theta = 1000000,
     .finish = finish,
     .decoder = &(const struct decoder_layer){0},

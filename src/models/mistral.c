@@ -15,6 +15,7 @@ const struct family family_mistral = {
     .model_type = "mistral",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 32, 32, 8, 0, 14336, 32000},
     .rope_theta = 10000,
     .finish = finish,
     .decoder = &(const struct decoder_layer){0},

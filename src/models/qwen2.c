@@ -23,6 +23,7 @@ const struct family family_qwen2 = {
     .model_type = "qwen2",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 32, 32, 32, 0, 22016, 151936},
     .rope_theta = 10000,
     .finish = finish,
     .decoder = &(const struct decoder_layer){0},

@@ -24,6 +24,7 @@ const struct family family_qwen3 = {
     .model_type = "qwen3",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 32, 32, 32, 128, 22016, 151936},
     .rope_theta = 10000,
     .finish = finish,
     .decoder = &(const struct decoder_layer){.head_norms = true},

@@ -112,6 +112,7 @@ const struct family family_qwen3_5_text = {
     .model_type = "qwen3_5_text",
     DECODER_MODULES,
     .config = config,
+    .part = {4096, 32, 16, 4, 256, 12288, 248320},
     .rope_theta = 10000,
     .finish = finish,
     .forward = forward,

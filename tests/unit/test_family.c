@@ -46,6 +46,39 @@ static enum status read_text(struct model_config *config, const char *text)
     "'hidden_size': 64, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'intermediate_size': 128, 'vocab_size': 100,"          \
     " 'num_key_value_heads': 2"
 
+/* Gemma 3 of 4, 12 and 27 billion parameters: the text parts name only what differs from the models' code. */
+static void a_text_part_leaves_out_what_is_usual(void **state)
+{
+    (void)state;
+    struct model_config c;
+    assert_ok(read_text(&c, "{'model_type': 'gemma3', 'text_config': {'model_type': 'gemma3_text', 'hidden_size': 2560,"
+                            " 'intermediate_size': 10240, 'num_hidden_layers': 34, 'sliding_window': 1024,"
+                            " 'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}}}"));
+    assert_int_equal(c.channels, 2560);
+    assert_int_equal(c.heads, 8);
+    assert_int_equal(c.kv_heads, 4);
+    assert_int_equal(c.head_size, 256);
+    assert_int_equal(c.vocabulary, 262208);
+    assert_int_equal(c.local, 1024);
+    assert_true(c.tied && c.is_local[4] && !c.is_local[5]);
+    assert_true(c.attention_scale == 1.0 / 16 && c.rope.kind == ROPE_LINEAR && c.local_rope.kind == ROPE_DEFAULT);
+    assert_true(c.rope.theta == 1e6 && c.local_rope.theta == 1e4);
+    assert_ok(read_text(&c, "{'model_type': 'gemma3', 'text_config': {'model_type': 'gemma3_text', 'hidden_size': 3840,"
+                            " 'intermediate_size': 15360, 'num_hidden_layers': 48, 'num_attention_heads': 16,"
+                            " 'num_key_value_heads': 8}}"));
+    assert_int_equal(c.head_size, 256);
+    assert_int_equal(c.local, 4096);
+    assert_ok(read_text(&c, "{'model_type': 'llava', 'tie_word_embeddings': false, 'text_config': {'model_type': 'llama',"
+                            " 'max_position_embeddings': 4096, 'rms_norm_eps': 1e-05, 'vocab_size': 32064}}"));
+    assert_int_equal(c.feed_forward, 11008);
+    assert_int_equal(c.kv_heads, 32);
+    assert_int_equal(c.head_size, 128);
+    assert_int_equal(c.vocabulary, 32064);
+    assert_false(c.tied);
+    assert_fails(read_text(&c, "{'model_type': 'gemma3_text', 'hidden_size': 2560, 'num_hidden_layers': 34}"), ERR_FORMAT,
+                 "\"num_attention_heads\" is missing");
+}
+
 /* SmolLM3's published file has no "tie_word_embeddings", and its head is the embedding. */
 static void a_missing_tie_is_the_family_s_own(void **state)
 {
@@ -128,9 +161,8 @@ static void numbers_of_layers_may_be_padded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_missing_tie_is_the_family_s_own),
-        cmocka_unit_test(windows_are_those_of_the_models_code),
-        cmocka_unit_test(ministral3_needs_its_rotations),
+        cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
+        cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(ministral3_needs_its_rotations),
         cmocka_unit_test(numbers_of_layers_may_be_padded),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
