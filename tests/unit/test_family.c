@@ -136,10 +136,17 @@ static void windows_are_those_of_the_models_code(void **state)
     }
 }
 
-static void ministral3_needs_its_rotations(void **state)
+static void rotations_are_not_guessed(void **state)
 {
     (void)state;
     struct model_config c;
+#define LONG                                                                                                                     \
+    "'max_position_embeddings': 64, 'rope_scaling': {'type': 'longrope', 'short_factor': [1, 1, 1, 1, 1, 1, 1, 1],"              \
+    " 'long_factor': [2, 2, 2, 2, 2, 2, 2, 2]}"
+    assert_fails(read_text(&c, "{'model_type': 'phi3', " SIZES ", " LONG "}"), ERR_FORMAT,
+                 "\"original_max_position_embeddings\" is missing");
+    assert_ok(read_text(&c, "{'model_type': 'phi3', 'original_max_position_embeddings': 16, " SIZES ", " LONG "}"));
+    assert_int_equal(c.rope.original_max_position, 16);
     assert_fails(read_text(&c, "{'model_type': 'ministral3', " SIZES "}"), ERR_FORMAT, "\"rope_parameters\" is missing");
 }
 
@@ -162,7 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
-        cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(ministral3_needs_its_rotations),
+        cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
         cmocka_unit_test(numbers_of_layers_may_be_padded),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
