@@ -57,6 +57,9 @@ static enum status add_half(struct file *f, const struct sum *w, bool is_b, enum
     char base[NAME_SIZE];
     if (!gguf_name_in_file(f->arch, w->name, base))
         return cannot_carry("this module", w->name);
+    TRY(gguf_check_heads(
+        w->name, w->rows,
+        gguf_permuted_heads(f->arch, w->name, f->weights->model.config.heads, f->weights->model.config.kv_heads)));
     name_fill(h->name, base, 0, 0, is_b ? ".lora_b" : ".lora_a");
     h->values = arena_array(&f->arena, rows * columns, sizeof *h->values);
     if (!h->values)

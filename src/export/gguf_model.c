@@ -107,6 +107,8 @@ static enum status list_items(struct file *f)
             return fail(ERR_UNSUPPORTED, "%s: tensor %s has no name in a GGUF file of a %s; merge to safetensors: --output DIR",
                         m->hf.path, it->weight->name, m->hf.model_type);
         lay_out(f, it);
+        const struct sum *w = it->weight; /* of a bias the elements are rows */
+        TRY(gguf_check_heads(w->name, w->rows == 1 ? w->columns : w->rows, it->layout.heads));
     }
     TRY(add_factors(f));
     qsort(f->items, (size_t)f->count, sizeof *f->items, by_layer);

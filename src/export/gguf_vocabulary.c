@@ -55,7 +55,7 @@ static enum status list_tokens(struct vocabulary *v)
         const json_t *content = json_object_get(added, "content");
         int64_t at = json_integer_value(json_object_get(added, "id"));
         bool special = json_is_true(json_object_get(added, "special"));
-        bool is_unknown = special && at < v->count && v->types[at] == WORD_UNKNOWN;
+        bool is_unknown = special && at >= 0 && at < v->count && v->types[at] == WORD_UNKNOWN;
         TRY(put_token(v, at, json_string_value(content), (int64_t)json_string_length(content),
                       is_unknown ? WORD_UNKNOWN
                       : special  ? WORD_CONTROL

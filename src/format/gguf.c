@@ -1,6 +1,7 @@
 /* Reading GGUF: one cursor reads the file once, and checks that each item is inside the file before reading it. */
 #include "format/gguf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -388,7 +389,7 @@ enum status gguf_get_real(const struct gguf *file, const char *key, double *out)
     } else {
         return wrong_type(file, key, "a number");
     }
-    return OK;
+    return isfinite(*out) ? OK : wrong_type(file, key, "a finite number");
 }
 
 enum status gguf_get_bool(const struct gguf *file, const char *key, bool *out)

@@ -11,8 +11,13 @@ enum { FILES_MAX = 99999, PATH_BYTES_MAX = 4096 };
 
 static enum status read_arch(struct gguf_base *base)
 {
-    struct gguf_text text = {0};
+    static const char adapter[] = "adapter";
+    struct gguf_text text = {0}, type = {0};
     char name[64], known[256] = "";
+    TRY(gguf_get_text(base->file[0], "general.type", &type));
+    if (type.length == (int64_t)strlen(adapter) && !memcmp(type.text, adapter, strlen(adapter)))
+        return fail(ERR_FORMAT, "%s: is an adapter, not a model; hone reads adapters in PEFT's layout: --adapter DIR",
+                    base->path);
     TRY(gguf_get_text(base->file[0], "general.architecture", &text));
     snprintf(name, sizeof name, "%.*s", (int)(text.length < 60 ? text.length : 60), text.text ? text.text : "");
     base->arch = gguf_arch_named(name, known, sizeof known);
@@ -20,6 +25,17 @@ static enum status read_arch(struct gguf_base *base)
         return OK;
     return *name ? fail(ERR_UNSUPPORTED, "%s: general.architecture is \"%s\"; hone reads %s", base->path, name, known)
                  : fail(ERR_FORMAT, "%s: is not a model: it has no general.architecture", base->path);
+}
+
+static enum status check_place(const struct gguf *file, const char *path, int64_t number, int64_t count)
+{
+    int64_t is = -1, of = -1;
+    TRY(gguf_get_int(file, "split.no", &is));
+    TRY(gguf_get_int(file, "split.count", &of));
+    if (is == number && of == count)
+        return OK;
+    return fail(ERR_FORMAT, "%s: says that it is not file %lld of %lld: it is of another model, or was renamed", path,
+                (long long)number + 1, (long long)count);
 }
 
 /* The other files of a split model have its name with another number. */
@@ -30,10 +46,12 @@ static enum status open_split(struct gguf_base *base, int64_t count)
     if (!name_ends_with(base->path, end))
         return fail(ERR_ARGUMENT, "%s: is one of %lld files of a model: give the first, whose name ends with %s", base->path,
                     (long long)count, end);
-    for (; base->files < count; base->files++) {
-        snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)strlen(base->path) - length, base->path, (int)base->files + 1,
+    for (int64_t i = 1; i < count; i++) {
+        snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", (int)strlen(base->path) - length, base->path, (int)i + 1,
                  (int)count);
-        TRY(gguf_open(&base->file[base->files], path));
+        TRY(gguf_open(&base->file[i], path));
+        base->files++;
+        TRY(check_place(base->file[i], path, i, count));
     }
     return OK;
 }

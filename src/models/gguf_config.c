@@ -114,11 +114,12 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
     char key[64], type[32] = "none";
     struct gguf_text text = {0};
     int64_t original = 0;
-    json_t *rope = NULL, *factors = numbers_of(base, "rope_factors_long.weight");
+    json_t *rope = NULL, *factors;
     snprintf(key, sizeof key, "%s.rope.scaling.type", base->arch->name);
     TRY(gguf_get_text(base->file[0], key, &text));
     if (text.text)
         snprintf(type, sizeof type, "%.*s", (int)(text.length < 31 ? text.length : 31), text.text);
+    factors = numbers_of(base, "rope_factors_long.weight");
     if (!factors && !strcmp(type, "none"))
         return OK;
     rope = factors ? json_pack("{s:s, s:o}", "rope_type", "longrope", "long_factor", factors)

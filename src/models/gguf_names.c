@@ -101,6 +101,13 @@ int64_t gguf_permuted_heads(const struct gguf_arch *arch, const char *tensor, in
     return !arch->permuted ? 0 : strstr(tensor, ".q_proj.") ? heads : strstr(tensor, ".k_proj.") ? kv_heads : 0;
 }
 
+enum status gguf_check_heads(const char *tensor, int64_t rows, int64_t heads)
+{
+    if (!heads || (rows > 0 && rows % (2 * heads) == 0))
+        return OK;
+    return fail(ERR_FORMAT, "tensor %s has %lld rows, which cannot be %lld heads", tensor, (long long)rows, (long long)heads);
+}
+
 int64_t gguf_permuted_row(int64_t row, int64_t rows, int64_t heads)
 {
     int64_t size = rows / heads, head = row / size, channel = row % size;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/name.h"
+#include "base/status.h"
 
 struct gguf_arch {
     const char *model_type; /* in config.json */
@@ -28,6 +29,9 @@ bool gguf_name_in_model(const struct gguf_arch *arch, const char *name, char ten
 
 /* How many heads the rows of a tensor (its weight or bias) are divided into, each of them permuted; 0: it is not. */
 int64_t gguf_permuted_heads(const struct gguf_arch *arch, const char *tensor, int64_t heads, int64_t kv_heads);
+
+/* Refuses rows that cannot be divided so. */
+enum status gguf_check_heads(const char *tensor, int64_t rows, int64_t heads);
 
 /* The model's row that is `row` in the file, of `rows` rows in so many heads. */
 int64_t gguf_permuted_row(int64_t row, int64_t rows, int64_t heads);

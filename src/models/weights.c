@@ -61,7 +61,10 @@ enum status weights_add(struct weights *w, const struct stored *stored)
     at->kind = arena_text(&w->arena, stored->kind, (int64_t)strlen(stored->kind));
     if (!at->name || !at->kind || !at->file_name)
         return ERR_MEMORY;
-    TRY(map_put(&w->names, at->name, (int64_t)strlen(at->name), w->count, NULL));
+    int64_t old;
+    TRY(map_put(&w->names, at->name, (int64_t)strlen(at->name), w->count, &old));
+    if (old >= 0 && !at->adapter)
+        return fail(ERR_FORMAT, "the files have two tensors for %s: are they all of one model?", at->name);
     w->count++;
     w->listed = true;
     return OK;
@@ -177,9 +180,7 @@ enum status weights_read(const struct stored *from, int part, const void **data,
     *copy = NULL;
     if (!from->heads && from->add == 0)
         return OK;
-    if (from->heads && from->shape[0] % (2 * from->heads))
-        return fail(ERR_FORMAT, "tensor %s has %lld rows, which cannot be %lld heads", from->name, (long long)from->shape[0],
-                    (long long)from->heads);
+    TRY(gguf_check_heads(from->name, from->rank ? from->shape[0] : 0, from->heads));
     int64_t bytes = from->heads ? from->part[part].bytes : 4 * shape_elements(from->rank, from->shape);
     *data = *copy = memory_alloc(bytes);
     if (!*copy)

@@ -2,6 +2,7 @@
  * base is refused with its name. */
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -62,8 +63,11 @@ static void put_key_real(struct buffer *b, const char *key, float number)
     put(b, bits, 4);
 }
 
+/* What a file has that none should have. */
+enum fault { NO_FAULT, TWO_NORMS, Q_WITHOUT_ROWS, EPS_NAN, IS_ADAPTER, IS_SPLIT };
+
 /* Tensors of one layer; matrices of `type`. Returns their bytes. */
-static uint64_t put_tensors(struct buffer *b, uint32_t type)
+static uint64_t put_tensors(struct buffer *b, uint32_t type, enum fault fault)
 {
     static const struct {
         const char *name;
@@ -75,8 +79,15 @@ static uint64_t put_tensors(struct buffer *b, uint32_t type)
     uint64_t at = 0;
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         uint64_t columns = (uint64_t)tensors[i].columns, rows = (uint64_t)tensors[i].rows;
-        bool blocks = rows && type == ROWS_Q8_0;
-        put_text(b, tensors[i].name);
+        bool blocks = rows && type == ROWS_Q8_0, twin = fault == TWO_NORMS && !strcmp(tensors[i].name, "blk.0.ffn_norm.weight");
+        put_text(b, twin ? "blk.00.attn_norm.weight" : tensors[i].name);
+        if (fault == Q_WITHOUT_ROWS && !strcmp(tensors[i].name, "blk.0.attn_q.weight")) {
+            put(b, 0, 4);
+            put(b, 0, 4);
+            put(b, at, 8);
+            at += 32;
+            continue;
+        }
         put(b, rows ? 2 : 1, 4);
         put(b, rows && type == ROWS_IQ2_XXS ? 256 : columns, 8);
         if (rows)
@@ -89,13 +100,13 @@ static uint64_t put_tensors(struct buffer *b, uint32_t type)
     return at;
 }
 
-static void write_model(const char *arch, uint32_t type)
+static void write_faulty(const char *arch, uint32_t type, enum fault fault)
 {
     struct buffer b = {0};
     assert_ok(buffer_append(&b, "GGUF", 4));
     put(&b, 3, 4);
     put(&b, 12, 8);
-    put(&b, 10, 8);
+    put(&b, fault == IS_ADAPTER || fault == IS_SPLIT ? 11 : 10, 8);
     put_key_text(&b, "general.architecture", arch);
     put_key_int(&b, "llama.block_count", 1);
     put_key_int(&b, "llama.context_length", 64);
@@ -105,14 +116,23 @@ static void write_model(const char *arch, uint32_t type)
     put_key_int(&b, "llama.attention.head_count_kv", 2);
     put_key_int(&b, "llama.rope.dimension_count", 16);
     put_key_real(&b, "llama.rope.freq_base", 500000);
-    put_key_real(&b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    uint64_t bytes = put_tensors(&b, type);
+    put_key_real(&b, "llama.attention.layer_norm_rms_epsilon", fault == EPS_NAN ? NAN : 1e-5f);
+    if (fault == IS_ADAPTER)
+        put_key_text(&b, "general.type", "adapter");
+    if (fault == IS_SPLIT)
+        put_key_int(&b, "split.count", 2);
+    uint64_t bytes = put_tensors(&b, type, fault);
     while (b.size % 32)
         put(&b, 0, 1);
     for (uint64_t i = 0; i < bytes; i += 4)
         put(&b, 0x3c000000u + i, 4);
     assert_ok(file_replace(path, b.data, b.size));
     buffer_free(&b);
+}
+
+static void write_model(const char *arch, uint32_t type)
+{
+    write_faulty(arch, type, NO_FAULT);
 }
 
 /* Fails if eps keeps the float32's own digits, or if q may be used in place in the file's order. */
@@ -166,6 +186,44 @@ static void what_cannot_be_a_base_is_named(void **state)
     assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "is missing");
 }
 
+/* Fails if a key or a tensor that no program writes is taken as it stands, or stops the process. */
+static void a_broken_file_is_refused(void **state)
+{
+    (void)state;
+    struct model m;
+    const void *data;
+    void *copy;
+    enum dtype dtype;
+    write_faulty("llama", ROWS_F32, TWO_NORMS);
+    assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "two tensors for model.layers.0.input_layernorm.weight");
+    write_faulty("llama", ROWS_F32, EPS_NAN);
+    assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "must be a finite number");
+    write_faulty("llama", ROWS_F32, IS_ADAPTER);
+    assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "is an adapter, not a model");
+    write_faulty("llama", ROWS_F32, Q_WITHOUT_ROWS);
+    assert_ok(model_open(&m, path, NULL, true));
+    const struct stored *q = weights_find(&m.weights, "model.layers.0.self_attn.q_proj.weight");
+    assert_fails(weights_read(q, 0, &data, &dtype, &copy), ERR_FORMAT, "has 0 rows, which cannot be 2 heads");
+    model_close(&m);
+}
+
+/* Fails if any file of the right name is taken for a part of a split model. */
+static void a_part_of_another_model_is_refused(void **state)
+{
+    (void)state;
+    struct model m;
+    char old[sizeof path], second[sizeof path + 32];
+    strcpy(old, path);
+    snprintf(second, sizeof second, "%.*s-00002-of-00002.gguf", (int)(strlen(old) - strlen(".gguf")), old);
+    snprintf(path, sizeof path, "%.*s-00001-of-00002.gguf", (int)(strlen(old) - strlen(".gguf")), old);
+    write_faulty("llama", ROWS_F32, IS_SPLIT);
+    assert_ok(file_copy(path, second));
+    assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "says that it is not file 2 of 2");
+    unlink(second);
+    unlink(path);
+    strcpy(path, old);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -188,6 +246,8 @@ int main(void)
         cmocka_unit_test(a_file_is_a_model),
         cmocka_unit_test(rows_of_q_are_put_back),
         cmocka_unit_test(what_cannot_be_a_base_is_named),
+        cmocka_unit_test(a_broken_file_is_refused),
+        cmocka_unit_test(a_part_of_another_model_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
