@@ -20,9 +20,9 @@ enum status file_fail(const char *path, const char *what)
     return fail(ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static enum status open_regular(const char *path, int *fd, int64_t *size)
+static enum status open_regular(const char *path, int flags, int *fd, int64_t *size)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (*fd < 0)
         return file_fail(path, "open");
     struct stat st;
@@ -43,7 +43,7 @@ enum status file_map(struct file_map *map, const char *path)
     int fd;
     int64_t size;
     *map = (struct file_map){0};
-    TRY(open_regular(path, &fd, &size));
+    TRY(open_regular(path, O_NONBLOCK, &fd, &size)); /* a pipe is refused, not waited for */
     enum status status = OK;
     if (size < 0)
         status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
@@ -99,7 +99,7 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
 {
     int fd;
     int64_t size;
-    TRY(open_regular(path, &fd, &size));
+    TRY(open_regular(path, 0, &fd, &size));
     enum status status = read_all(buffer, fd, path, size, max_bytes);
     close(fd);
     return status;
@@ -119,14 +119,25 @@ static enum status write_all(int fd, const char *path, const char *bytes, int64_
     return OK;
 }
 
+/* Two threads may replace the same file, as two processes may. */
+static int next_writer(void)
+{
+    static int writers;
+    return __atomic_add_fetch(&writers, 1, __ATOMIC_RELAXED);
+}
+
+char *file_part(struct arena *arena, const char *path, const char *end)
+{
+    return arena_format(arena, "%s.%ld.%d.part%s", path, (long)getpid(), next_writer(), end);
+}
+
 enum status file_writer_open(struct file_writer *writer, const char *path)
 {
-    static int writers; /* two threads may replace the same file, as two processes may */
     int64_t n = (int64_t)strlen(path) + 48;
     *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
     if (!writer->part)
         return ERR_MEMORY;
-    snprintf(writer->part, (size_t)n, "%s.%ld.%d.part", path, (long)getpid(), __atomic_add_fetch(&writers, 1, __ATOMIC_RELAXED));
+    snprintf(writer->part, (size_t)n, "%s.%ld.%d.part", path, (long)getpid(), next_writer());
     writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd >= 0)
         return OK;
@@ -200,7 +211,7 @@ enum status file_copy(const char *from, const char *to)
     int fd;
     int64_t size;
     struct file_writer writer;
-    TRY(open_regular(from, &fd, &size));
+    TRY(open_regular(from, 0, &fd, &size));
     char *chunk = memory_alloc(COPY_CHUNK);
     enum status status = chunk ? file_writer_open(&writer, to) : ERR_MEMORY;
     if (status == OK) {

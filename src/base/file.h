@@ -34,6 +34,9 @@ struct file_writer {
     int fd;
 };
 
+/* A name beside `path` that no other writer has, in this process or another: path.PID.NUMBER.part and `end`. */
+char *file_part(struct arena *arena, const char *path, const char *end);
+
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
 enum status file_writer_commit(struct file_writer *writer); /* until the new content is complete, the old one stays */

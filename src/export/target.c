@@ -18,12 +18,44 @@ static enum status refuse_existing(const char *path)
     return fail(ERR_ARGUMENT, "%s: exists; name another --output, or replace it with --overwrite", path);
 }
 
-/* Only what such an export has written may be replaced: a directory has the file `known`. */
-static enum status check_output(struct target *t, const struct export_options *o, const char *known)
+static enum status refuse_other(const char *path)
 {
-    const char *inside = file_join(&t->arena, t->output, known);
+    return fail(ERR_ARGUMENT, "%s: exists and is not what this export writes; remove it, or name another --output", path);
+}
+
+static bool is_written(const char *name)
+{
+    static const char *const ends[] = {".json", ".safetensors", ".jinja", "tokenizer.model", "merges.txt"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (name_ends_with(name, ends[i]))
+            return true;
+    return false;
+}
+
+/* Only what such an export has written may be replaced: a directory has the file `known`, and nothing of another kind, such as
+ * checkpoints, or the adapter that is read. */
+static enum status check_directory(struct target *t, const char *known)
+{
+    const char *inside = file_join(&t->arena, t->output, known), **names;
+    int64_t count;
     if (!inside)
         return ERR_MEMORY;
+    if (!file_exists(inside))
+        return refuse_other(t->output);
+    TRY(directory_list(&t->arena, t->output, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        const char *path = file_join(&t->arena, t->output, names[i]);
+        if (!path)
+            return ERR_MEMORY;
+        if (!is_written(names[i]) || file_is_directory(path))
+            return fail(ERR_ARGUMENT,
+                        "%s: is not what this export writes, and --overwrite would remove it: name another --output", path);
+    }
+    return OK;
+}
+
+static enum status check_output(struct target *t, const struct export_options *o, const char *known)
+{
     if (file_same(t->output, o->model) || (o->adapter && file_same(t->output, o->adapter)))
         return fail(ERR_ARGUMENT, "%s: --output must not be what is read", t->output);
     if (t->modelfile && file_exists(t->modelfile) && !o->overwrite)
@@ -32,10 +64,9 @@ static enum status check_output(struct target *t, const struct export_options *o
         return OK;
     if (!o->overwrite)
         return refuse_existing(t->output);
-    if (file_is_directory(t->output) ? t->gguf || !file_exists(inside) : !t->gguf)
-        return fail(ERR_ARGUMENT, "%s: exists and is not what this export writes; remove it, or name another --output",
-                    t->output);
-    return OK;
+    if (file_is_directory(t->output) == t->gguf)
+        return refuse_other(t->output);
+    return t->gguf ? OK : check_directory(t, known);
 }
 
 static enum status begin(struct target *t, const struct export_options *o, const char *known, bool modelfile)
@@ -47,11 +78,11 @@ static enum status begin(struct target *t, const struct export_options *o, const
     if (!t->output)
         return ERR_MEMORY;
     t->gguf = name_ends_with(t->output, ".gguf");
-    t->part = t->gguf ? arena_format(&t->arena, "%.*s.part.gguf", (int)(n - strlen(".gguf")), t->output)
-                      : arena_format(&t->arena, "%s.part", t->output);
+    const char *stem = arena_text(&t->arena, t->output, (int64_t)(n - (t->gguf ? strlen(".gguf") : 0)));
+    t->part = stem ? file_part(&t->arena, stem, t->gguf ? ".gguf" : "") : NULL;
     const char *dir = parent(&t->arena, t->output);
-    if (t->gguf && modelfile)
-        t->modelfile = arena_format(&t->arena, "%.*s.Modelfile", (int)(n - strlen(".gguf")), t->output);
+    if (t->gguf && modelfile && stem)
+        t->modelfile = arena_format(&t->arena, "%s.Modelfile", stem);
     if (!t->part || !dir || (t->gguf && modelfile && !t->modelfile))
         return ERR_MEMORY;
     TRY(check_output(t, o, known));

@@ -1,4 +1,4 @@
-/* Where an export goes: a name beside the final one until it is complete. */
+/* Where an export goes: a name of its own beside the final one until it is complete. */
 #ifndef EXPORT_TARGET_H
 #define EXPORT_TARGET_H
 

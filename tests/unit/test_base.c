@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/dtype.h"
@@ -95,6 +96,9 @@ static void a_file_is_replaced_whole(void **state)
     unlink(path);
     assert_fails(file_map(&map, path), ERR_IO, "No such file");
     assert_fails(file_map(&map, "/tmp"), ERR_IO, "is a directory");
+    assert_int_equal(mkfifo(path, 0600), 0); /* no one will ever write into it */
+    assert_fails(file_map(&map, path), ERR_IO, "not a regular file");
+    unlink(path);
     assert_fails(file_replace("/nonexistent/x", "a", 1), ERR_IO, "cannot create");
 }
 

@@ -3,11 +3,13 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "export/export.h"
 #include "failing.h"
 #include "format/adapter.h"
 #include "format/gguf.h"
 #include "models/gguf_names.h"
+#include "models/model_copy.h"
 #include "tiny_model.h"
 
 enum { RANK_OF_PAIR = 2 };
@@ -154,6 +156,8 @@ static void test_rows_of_q_are_permuted_in_gguf(void **state)
     }
     gguf_close(file);
     safetensors_close(old);
+    assert_fails(gguf_check_heads(Q, 2, 4), ERR_FORMAT, "2 rows, which cannot be 4 heads");
+    assert_fails(gguf_check_heads(Q, 0, 4), ERR_FORMAT, "0 rows, which cannot be 4 heads");
 }
 
 /* Fails if an export replaces what is there, or writes over its input. */
@@ -167,6 +171,56 @@ static void test_existing_output_is_refused_unless_asked(void **state)
     assert_ok(merge(&o));
     o.output = model.dir;
     assert_fails(merge(&o), ERR_ARGUMENT, "must not be what is read");
+}
+
+static void put_file(const char *name, const char *text)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", output, name);
+    assert_ok(file_replace(path, text, (int64_t)strlen(text)));
+}
+
+/* Fails if --overwrite removes checkpoints or the adapter that is read, or if a directory of someone else's is taken for what an
+ * earlier export left. */
+static void test_only_exports_are_replaced(void **state)
+{
+    (void)state;
+    char theirs[160];
+    struct export_options o = options_of("kept.part", FILE_F16);
+    assert_ok(directory_make(output));
+    put_file("mine.txt", "");
+    snprintf(theirs, sizeof theirs, "%s/mine.txt", output);
+    o = options_of("kept", FILE_F16);
+    assert_ok(merge(&o));
+    assert_true(file_exists(theirs));
+    o.overwrite = true;
+    assert_ok(merge(&o));
+    put_file("metrics.jsonl", "");
+    assert_fails(merge(&o), ERR_ARGUMENT, "metrics.jsonl: is not what this export writes");
+    snprintf(theirs, sizeof theirs, "%s/metrics.jsonl", output);
+    assert_int_equal(unlink(theirs), 0);
+    snprintf(theirs, sizeof theirs, "%s/checkpoint.json", output);
+    assert_ok(directory_make(theirs));
+    assert_fails(merge(&o), ERR_ARGUMENT, "checkpoint.json: is not what this export writes");
+}
+
+/* Fails if a program that reads the merged weights would take them for codes. */
+static void test_a_copy_is_not_called_quantised(void **state)
+{
+    (void)state;
+    char to[160], path[192];
+    json_t *config;
+    options_of("quantised", FILE_F16);
+    assert_ok(directory_make(output));
+    put_file("config.json", "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}");
+    snprintf(to, sizeof to, "%s-copy", output);
+    assert_ok(directory_make(to));
+    assert_ok(model_copy(output, to, "float16"));
+    snprintf(path, sizeof path, "%s/config.json", to);
+    assert_ok(json_parse_file(&config, path, 4096));
+    assert_null(json_object_get(config, "quantization_config"));
+    assert_string_equal(json_string_value(json_object_get(config, "dtype")), "float16");
+    json_decref(config);
 }
 
 /* Fails if trained norms are dropped from a GGUF adapter in silence. */
@@ -203,6 +257,8 @@ int main(void)
         cmocka_unit_test(test_merged_weight_is_w_plus_s_b_a),
         cmocka_unit_test(test_rows_of_q_are_permuted_in_gguf),
         cmocka_unit_test(test_existing_output_is_refused_unless_asked),
+        cmocka_unit_test(test_only_exports_are_replaced),
+        cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
