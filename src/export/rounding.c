@@ -118,6 +118,11 @@ enum status round_check(const struct sum *w, const struct layout *layout, const 
     struct work work = {.w = w, .layout = layout, .count = w->rows * w->columns, .read = read};
     struct change sum = {0};
     TRY(run(&work, check_chunks, &sum));
+    if (!isfinite(sum.squares))
+        return fail(ERR_DATA, "tensor %s has values that are not finite: the model or the adapter is broken", w->name);
+    if (!isfinite(sum.lost))
+        return fail(ERR_DATA, "tensor %s has values that are too large for %s: choose another --type, such as bf16", w->name,
+                    out_types[layout->type].name);
     *error = sum.squares > 0 ? sqrt(sum.lost / sum.squares) : sqrt(sum.lost);
     return OK;
 }

@@ -53,15 +53,24 @@ static enum status any_logits(const struct verify_model *m, float **logits, int6
     return status == ERR_MEMORY ? model_logits(m, RUN_AUTO, logits, vocabulary) : status;
 }
 
+static enum status check_finite(const struct verify_model *m, const float *logits, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(logits[i]))
+            return fail(ERR_DATA, "%s: %s has logits that are not finite: there is nothing to export", m->model,
+                        m->adapter ? "with this adapter the model" : "the model");
+    return OK;
+}
+
 static double compare(const float *a, const float *b, int64_t count)
 {
     float low = a[0], high = a[0], off = 0;
     for (int64_t i = 0; i < count; i++) {
         low = fminf(low, a[i]);
         high = fmaxf(high, a[i]);
-        off = fabsf(a[i] - b[i]) <= off ? off : fabsf(a[i] - b[i]); /* a NaN stays */
+        off = isnan(off) || fabsf(a[i] - b[i]) <= off ? off : fabsf(a[i] - b[i]); /* a NaN stays */
     }
-    return (double)off / (double)(high - low);
+    return off == 0 ? 0 : (double)off / (double)(high - low);
 }
 
 enum status verify_logits(const struct verify_model *a, const struct verify_model *b, double *difference)
@@ -69,6 +78,8 @@ enum status verify_logits(const struct verify_model *a, const struct verify_mode
     float *x = NULL, *y = NULL;
     int64_t vocabulary = 0, other = 0;
     enum status status = any_logits(a, &x, &vocabulary);
+    if (status == OK)
+        status = check_finite(a, x, TOKENS * vocabulary);
     if (status == OK)
         status = any_logits(b, &y, &other);
     if (status == OK && vocabulary != other)

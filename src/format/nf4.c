@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "base/parallel.h"
@@ -176,12 +177,16 @@ void nf4_quantise_absmax(float *absmax, int64_t count, int32_t *codes, float *sc
 
 float nf4_absmax(const int32_t *codes, const float *scales, const float *map, int64_t block)
 {
-    float product = map[(uint32_t)codes[block / 4] >> 8 * (block % 4) & 255] * scales[1 + block / NF4_GROUP];
+    float product = map[((const uint8_t *)codes)[block]] * scales[1 + block / NF4_GROUP];
     return product + scales[0];
 }
 
 void nf4_dequantise(const int32_t *packed, const float *absmax, int64_t count, float *w)
 {
-    for (int64_t i = 0; i < count; i++)
-        w[i] = nf4_values[(uint32_t)packed[i / 8] >> 4 * (i % 8 ^ 1) & 15] * absmax[i / NF4_BLOCK];
+    const uint8_t *codes = (const uint8_t *)packed;
+    for (int64_t i = 0; i < count; i++) {
+        float scale;
+        memcpy(&scale, (const char *)absmax + i / NF4_BLOCK * (int64_t)sizeof scale, sizeof scale);
+        w[i] = nf4_values[codes[i / 2] >> 4 * (i % 2 ^ 1) & 15] * scale;
+    }
 }

@@ -37,7 +37,8 @@ enum status nf4_quantise(const void *w, enum dtype dtype, int64_t count, int32_t
 /* Quantises the absmax of `count` values, which are overwritten, into nf4_code_words zeroed words and nf4_scales numbers. */
 void nf4_quantise_absmax(float *absmax, int64_t count, int32_t *codes, float *scales);
 
-/* Dequantising: the absmax of a block, and values. */
+/* Dequantising: the absmax of a block, and values. Codes and absmax may stand anywhere in a file, and end with it: they are read
+ * byte by byte. */
 float nf4_absmax(const int32_t *codes, const float *scales, const float *map, int64_t block);
 void nf4_dequantise(const int32_t *packed, const float *absmax, int64_t count, float *w);
 

@@ -74,9 +74,10 @@ static enum status read_state(struct quant_state *s, const struct safetensors_te
     if (status == OK)
         status = json_get_real(tree, "nested_offset", &offset, t->name);
     s->offset = (float)offset;
+    bool matrix = json_array_size(shape) == 2;
     json_decref(tree);
     TRY(status);
-    if (s->rows < 1 || s->columns < 1 || s->rows > INT32_MAX || s->columns > INT32_MAX || !isfinite(offset))
+    if (!matrix || s->rows < 1 || s->columns < 1 || s->rows > INT32_MAX || s->columns > INT32_MAX || !isfinite(s->offset))
         return fail(ERR_FORMAT, "%s: the shape or the offset is missing or wrong", t->name);
     if (block != NF4_BLOCK || group != NF4_GROUP)
         return fail(ERR_UNSUPPORTED, "%s: blocks of %lld and groups of %lld; hone reads blocks of %d and groups of %d", t->name,
