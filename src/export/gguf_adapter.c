@@ -32,12 +32,19 @@ static enum status cannot_carry(const char *what, const char *name)
                 name);
 }
 
+/* The file's. An adapter whose own is 0 may have others for some modules. */
+static double file_alpha(const struct file *f)
+{
+    double alpha = f->weights->model.adapter.alpha;
+    return alpha != 0 ? alpha : 1;
+}
+
 /* B's rows as the file has them, with what the file's alpha / rank does not say. */
 static void fill_b(const struct file *f, const struct half *h)
 {
     const struct model *m = &f->weights->model;
     const struct sum *w = h->weight;
-    float factor = (float)(w->scale * (double)w->rank / m->adapter.alpha), times = gguf_times(f->arch, &m->config, w->name);
+    float factor = (float)(w->scale * (double)w->rank / file_alpha(f)), times = gguf_times(f->arch, &m->config, w->name);
     factor *= times != 0 ? times : 1;
     int64_t heads = gguf_permuted_heads(f->arch, w->name, m->config.heads, m->config.kv_heads);
     for (int64_t r = 0; r < w->rows; r++) {
@@ -91,7 +98,7 @@ static enum status list_halves(struct file *f, enum out_id type)
         TRY(add_half(f, w, false, type));
         TRY(add_half(f, w, true, type));
     }
-    return OK;
+    return f->count ? OK : fail(ERR_FORMAT, "%s: has no pair of LoRA: there is nothing to write", f->weights->model.adapter_path);
 }
 
 static int64_t elements(const struct half *h)
@@ -122,7 +129,7 @@ static enum status write_gguf(struct file *f, const char *path)
     if (status == OK)
         status = gguf_put_text(&head, "adapter.type", "lora");
     if (status == OK)
-        status = gguf_put_real(&head, "adapter.lora.alpha", f->weights->model.adapter.alpha);
+        status = gguf_put_real(&head, "adapter.lora.alpha", file_alpha(f));
     if (status == OK)
         status = gguf_write(path, &head, f->tensors, f->count, fill, f);
     gguf_head_free(&head);
@@ -145,6 +152,8 @@ static enum status check_half(struct file *f, const struct half *h, const struct
         off += ((double)values[i] - (double)h->values[i]) * ((double)values[i] - (double)h->values[i]);
     }
     memory_free(values);
+    if (!isfinite(squares))
+        return fail(ERR_DATA, "tensor %s has values that are not finite: the adapter is broken", h->name);
     double error = squares > 0 ? sqrt(off / squares) : sqrt(off);
     f->worst = error > f->worst ? error : f->worst;
     return error < 0.01 ? OK : fail(ERR_INTERNAL, "tensor %s was read back wrong (off by %.2g)", h->name, error);

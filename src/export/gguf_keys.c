@@ -56,13 +56,31 @@ static enum status put_rope(struct keys *k)
     }
 }
 
+/* Of gemma2 every second layer sees all tokens, of gemma3 every sixth, and its local layers turn from 10000 on. */
+static enum status check_gemma(const struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    const struct rope_config *rope = &c->local_rope;
+    int64_t period = !strcmp(k->arch->name, "gemma2") ? 2 : 6;
+    bool same = rope->theta == 0 || (rope->kind == ROPE_DEFAULT && rope->theta == 1e4);
+    for (int64_t l = 0; l < c->layers; l++)
+        same &= c->is_local[l] == ((l + 1) % period != 0);
+    return same ? OK
+                : fail(ERR_UNSUPPORTED,
+                       "%s: a GGUF file of a %s cannot say which layers are local, nor how those turn; merge to safetensors: "
+                       "--output DIR",
+                       k->m->hf.path, k->arch->name);
+}
+
 /* Layers with local attention: gemma's are fixed by the architecture; in the other families llama.cpp knows none. */
 static enum status put_window(struct keys *k)
 {
     const struct model_config *c = &k->m->config;
     if (!c->local)
         return OK;
-    if (strncmp(k->arch->name, "gemma", 5) != 0)
+    if (strncmp(k->arch->name, "gemma", 5) == 0)
+        TRY(check_gemma(k));
+    else
         log_message(LOG_WARNING,
                     "%s: llama.cpp attends to all tokens in a %s; after more than %lld tokens its answers will differ",
                     k->m->hf.path, k->arch->name, (long long)c->local);

@@ -62,7 +62,7 @@ static enum status find_change(const struct model *m, struct sum *w, int64_t *us
     w->a = in_adapter(m, module, ".lora_A.weight");
     w->b = in_adapter(m, module, ".lora_B.weight");
     if (!w->a)
-        return OK;
+        return w->b ? other_model(m, w->b->name) : OK;
     TRY(check_pair(m, w, module));
     *used += 2;
     w->rank = w->a->shape[0];

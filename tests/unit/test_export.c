@@ -235,6 +235,28 @@ static void test_gguf_adapter_refuses_what_it_cannot_carry(void **state)
     assert_ok(take_adapter(&o));
 }
 
+/* Fails if half a pair, or none at all, is taken for an adapter. */
+static void test_an_adapter_has_pairs(void **state)
+{
+    (void)state;
+    static const float b[32 * RANK_OF_PAIR];
+    struct safetensors_tensor half = {.name = ADAPTER_PREFIX "model.layers.0.self_attn.q_proj.lora_B.weight",
+                                      .dtype = SAFETENSORS_F32,
+                                      .rank = 2,
+                                      .shape = {32, RANK_OF_PAIR},
+                                      .data = (const uint8_t *)b,
+                                      .bytes = sizeof b};
+    char path[128];
+    struct export_options o = options_of("half.gguf", FILE_TYPE_AUTO);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
+    assert_ok(safetensors_write(path, &half, 1, NULL));
+    assert_fails(take_adapter(&o), ERR_FORMAT, "q_proj.lora_B.weight does not fit");
+    assert_ok(safetensors_write(path, &half, 0, NULL));
+    assert_fails(take_adapter(&o), ERR_FORMAT, "has no pair of LoRA");
+    make_adapter(false);
+    assert_ok(take_adapter(&o));
+}
+
 /* Fails if a failed export leaves a file, or memory that is missing is not noticed. */
 static void test_every_allocation_may_fail(void **state)
 {
@@ -260,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_only_exports_are_replaced),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
+        cmocka_unit_test(test_an_adapter_has_pairs),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make, clean);
