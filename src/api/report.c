@@ -196,8 +196,7 @@ hone_status hone_plan(const hone_options *options, char **json)
 
 static json_t *rope_json(const void *record)
 {
-    static const char *const ropes[] = {[ROPE_DEFAULT] = "default", [ROPE_LINEAR] = "linear", [ROPE_LLAMA3] = "llama3"};
-    return json_string(ropes[((const struct model_config *)record)->rope.kind]);
+    return json_string(rope_kind_name(((const struct model_config *)record)->rope.kind));
 }
 
 static json_t *config_json(const struct model_config *config)

@@ -242,18 +242,27 @@ static enum status rope_object(const struct hf_config *config, const json_t **ou
     return OK;
 }
 
+static const struct {
+    const char *name;
+    enum rope_kind kind;
+} kinds[] = {{"default", ROPE_DEFAULT},
+             {"linear", ROPE_LINEAR},
+             {"llama3", ROPE_LLAMA3},
+             {"yarn", ROPE_YARN},
+             {"longrope", ROPE_LONG},
+             {"su", ROPE_LONG},
+             {"proportional", ROPE_PROPORTIONAL}};
+
+const char *rope_kind_name(enum rope_kind kind)
+{
+    int i = 0;
+    while (kinds[i].kind != kind)
+        i++;
+    return kinds[i].name;
+}
+
 static enum status rope_kind(const json_t *object, enum rope_kind *kind, const char *path)
 {
-    static const struct {
-        const char *name;
-        enum rope_kind kind;
-    } kinds[] = {{"default", ROPE_DEFAULT},
-                 {"linear", ROPE_LINEAR},
-                 {"llama3", ROPE_LLAMA3},
-                 {"yarn", ROPE_YARN},
-                 {"longrope", ROPE_LONG},
-                 {"su", ROPE_LONG},
-                 {"proportional", ROPE_PROPORTIONAL}};
     const char *type = "default";
     TRY(json_get_text(object, "type", &type, path));
     TRY(json_get_text(object, "rope_type", &type, path));

@@ -52,6 +52,9 @@ enum status hf_config_need_real(const struct hf_config *config, const char *key,
 enum rope_kind { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3, ROPE_YARN, ROPE_LONG, ROPE_PROPORTIONAL };
 enum { ROPE_PAIRS_MAX = 256 };
 
+/* As config.json has it. */
+const char *rope_kind_name(enum rope_kind kind);
+
 /* Fields that a kind does not use are 0. */
 struct rope_config {
     enum rope_kind kind;

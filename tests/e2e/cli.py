@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import time
 
-from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, run
+from case import ASSETS, CHAT, DATA, HONE, SMOL, TINY, Case, main, run
 
 # The configs of Llama-2-70B and Llama-3-70B.
 SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
@@ -125,6 +125,13 @@ class Tiny(Case):
         readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
         plain = " ".join(readme.replace("[docs/gpu-first-run.md](docs/gpu-first-run.md)", "docs/gpu-first-run.md").split())
         self.assertIn(tried, plain)                     # the README says the same
+
+    def test_every_family_is_inspected(self):
+        for model in sorted((ASSETS / "models").glob("tiny-*")):
+            config = json.loads((model / "config.json").read_text())
+            report = json.loads(self.ok("inspect", "model", "--model", model, "--json"))
+            self.assertEqual(report["family"], config.get("text_config", config)["model_type"])
+            self.assertIsInstance(report["config"]["rope"], str)
 
     def test_a_command_line_is_planned_and_measured_by_changing_one_word(self):
         data = self.write("chats.jsonl", *[CHAT] * 12)
