@@ -23,7 +23,7 @@ struct value *experts_forward(struct net *n, struct value *x, int64_t layer)
     struct program *p = &n->program;
     const struct model_config *c = n->config;
     int64_t k = c->experts_chosen, F = c->expert_feed_forward;
-    struct value *logits = net_router(n, x, "mlp.gate", layer);
+    struct value *logits = net_router(n, x, EXPERTS_ROUTER, layer);
     struct value *weights = route(p, logits, k, c->experts_normalised);
     struct value *sorted = group_slots(p, weights ? weights->producer->out[1] : NULL, c->experts);
     struct value *h = spread_rows(p, x, NULL, sorted, k);

@@ -8,6 +8,8 @@
 
 #include "models/net.h"
 
+#define EXPERTS_ROUTER "mlp.gate"
+
 /* (T, C) from the norm's result x, by config->experts, config->experts_chosen and config->expert_feed_forward. */
 struct value *experts_forward(struct net *n, struct value *x, int64_t layer);
 

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/name.h"
 #include "base/rng.h"
+#include "models/experts.h"
 
 static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
 
@@ -106,7 +107,8 @@ static bool is_target(const char *tensor, const char *target)
 static void add_linear(const struct model *m, const char *weight, char *text, size_t size)
 {
     char last[NAME_SIZE];
-    if (!family_in_layer(m->family, weight) || !name_ends_with(weight, ".weight"))
+    if (!family_in_layer(m->family, weight) || !name_ends_with(weight, ".weight") ||
+        name_ends_with(weight, "." EXPERTS_ROUTER ".weight"))
         return;
     snprintf(last, sizeof last, "%.*s", (int)(strlen(weight) - strlen(".weight")), weight);
     const char *dot = strrchr(last, '.');
@@ -128,6 +130,9 @@ static void list_linear(const struct model *m, char *text, size_t size)
 
 static enum status check_parameters(const struct model *m, const struct adapter_config *config)
 {
+    if (config->parameter_count && !m->config.experts)
+        return fail(ERR_ARGUMENT, "%s: has no experts, whose parameters --lora-target-parameters names: leave it out",
+                    m->hf.path);
     for (int64_t k = 0; k < config->parameter_count; k++) {
         bool found = false;
         for (int64_t i = 0; i < m->store.count && !found; i++)
