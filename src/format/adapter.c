@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "format/adapter_match.h"
+#include "format/gguf.h"
 
 enum { FILE_MAX = 16 << 20 };
 
@@ -207,7 +208,10 @@ enum status adapter_config_open(struct adapter_config *config, const char *dir)
     json_t *tree = NULL;
     enum status status = ERR_MEMORY;
     const char *path = file_join(&config->arena, dir, "adapter_config.json");
-    if (path && !file_exists(path))
+    if (path && gguf_is_path(dir))
+        status = fail(ERR_ARGUMENT,
+                      "%s: hone reads no GGUF adapters; name the folder with adapter_config.json that it was made from", dir);
+    else if (path && !file_exists(path))
         status = fail(ERR_IO, "%s: no adapter there; name a folder with adapter_config.json and adapter_model.safetensors", dir);
     else if (path)
         status = json_parse_file(&tree, path, FILE_MAX);

@@ -74,8 +74,8 @@ enum status model_quantise(struct model *m, enum weight_id type)
 {
     for (int64_t i = 0; i < m->weights.count; i++)
         if (m->weights.list[i].type != WEIGHT_DENSE && m->weights.list[i].type != (int)type)
-            return fail(ERR_ARGUMENT, "%s: the weights are stored as %s already: leave out --load-in-4bit", m->hf.path,
-                        m->weights.list[i].kind);
+            return fail(ERR_ARGUMENT, "%s: has weights in %s already: leave out --load-in-4bit, and take lora for qlora",
+                        m->hf.path, m->weights.list[i].kind);
     if (!m->hf.quantization)
         m->weights.quantise = (int)type;
     return OK;
