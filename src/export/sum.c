@@ -114,11 +114,18 @@ static enum status list_sums(struct sums *all)
     return check_used(all, used);
 }
 
+static enum status experts_adapted(const struct model *m)
+{
+    return fail(ERR_UNSUPPORTED,
+                "%s: has matrices of experts (target_parameters), which hone does not write: use it as it is, in hone or PEFT",
+                m->adapter_path);
+}
+
 enum status sums_open(struct sums *all, const char *dir, const char *adapter)
 {
     *all = (struct sums){0};
     TRY(model_open(&all->model, dir, adapter, true));
-    enum status status = list_sums(all);
+    enum status status = all->model.adapter.parameter_count ? experts_adapted(&all->model) : list_sums(all);
     if (status != OK)
         sums_close(all);
     return status;
