@@ -203,7 +203,10 @@ enum status options_need(const struct options *options, enum user_command comman
     if (text)
         return OK;
     const char *name = row->alias ? row->alias : row->name;
-    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %s", options_command_name(command), name, row->placeholder, row->help);
+    const char *end = strstr(row->help, ". "); /* what follows the first sentence is for those who read on */
+    int length = (int)(end ? (size_t)(end - row->help) : strlen(row->help));
+    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %.*s", options_command_name(command), name, row->placeholder, length,
+                row->help);
 }
 
 enum status options_command(enum user_command *command, const char *name)

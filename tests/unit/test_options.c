@@ -311,7 +311,7 @@ static void a_needed_option_is_asked_for(void **state)
     assert_fails(options_need(&options, COMMAND_EVAL, OPTION_model_name_or_path), ERR_ARGUMENT,
                  "hone eval needs --model DIR: a model directory");
     assert_fails(options_need(&options, COMMAND_TRAIN, OPTION_output_dir), ERR_ARGUMENT,
-                 "hone train needs --output DIR: where the adapter or model");
+                 "hone train needs --output DIR: where the result goes");
     assert_fails(options_need(&options, COMMAND_GENERATE, OPTION_prompt), ERR_ARGUMENT, "hone generate needs --prompt TEXT");
     assert_ok(options_need(&options, COMMAND_EVAL, OPTION_dtype));
     assert_ok(options_set(&options, COMMAND_EVAL, "model", "dir", "a test"));
