@@ -18,8 +18,8 @@ static void print_report(const json_t *report)
         printf("%-6s %5lld tensors, %s", json_string_value(json_object_get(row, "type")),
                (long long)json_integer_value(json_object_get(row, "tensors")), cli_bytes(bytes, number(row, "bytes")));
         if (json_object_get(row, "change_lost"))
-            printf("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)",
-                   number(row, "change_lost") < 1, 100 * number(row, "change_lost"), 100 * number(row, "change_kept"));
+            printf("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)", number(row, "change_lost") < 1,
+                   100 * number(row, "change_lost"), 100 * number(row, "change_kept"));
         puts("");
     }
     printf("read back: tensors within %.2g", number(report, "tensor_error"));

@@ -1,4 +1,5 @@
-/* Ollama writes prompts by templates of its own; those of the common formats are known here by a marker in the chat template. */
+/* Ollama writes prompts by templates of its own; those of the common formats are known here by a marker in the chat template,
+ * which must have the token that ends a message too: other models have the same marker with another end. */
 #include "export/modelfile.h"
 
 #include <string.h>
@@ -9,6 +10,9 @@
 static const struct {
     const char *marker, *template, *stop;
 } FORMATS[] = {
+    {"<|im_sep|>", /* Phi 4 */
+     "{{- range .Messages }}<|im_start|>{{ .Role }}<|im_sep|>{{ .Content }}<|im_end|>{{ end }}<|im_start|>assistant<|im_sep|>",
+     "<|im_end|>"},
     {"<|im_start|>", "{{- range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n",
      "<|im_end|>"},
     {"<|start_header_id|>",
@@ -30,7 +34,7 @@ static enum status compose(struct buffer *out, const char *gguf, const char *tem
 {
     TRY(buffer_format(out, "FROM ./%s\n", gguf));
     for (size_t i = 0; template && i < sizeof FORMATS / sizeof *FORMATS; i++)
-        if (strstr(template, FORMATS[i].marker))
+        if (strstr(template, FORMATS[i].marker) && strstr(template, FORMATS[i].stop))
             return buffer_format(out, "TEMPLATE \"\"\"%s\"\"\"\nPARAMETER stop \"%s\"\n", FORMATS[i].template, FORMATS[i].stop);
     return OK; /* Ollama then looks at the file's own template */
 }
