@@ -36,10 +36,10 @@ enum status need_model(const struct hone_options *options)
                     "%s: an adapter, not a model: name it with --adapter, and with --model the model it was made for", dir);
     if (file_is_directory(dir) || (gguf_is_path(dir) && file_exists(dir)))
         return OK;
-    return fail(
-        ERR_IO,
-        "%s: %s; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine, or a .gguf file", dir,
-        file_exists(dir) ? "a file, not a directory" : "no such directory");
+    return fail(ERR_IO,
+                "%s: %s; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine, or a file "
+                "whose name ends in .gguf",
+                dir, file_exists(dir) ? "a file, not a directory" : "no such directory");
 }
 
 hone_status hone_model_open(hone_model **out, const hone_options *options)

@@ -89,6 +89,25 @@ class Tiny(Case):
         shutil.copy(pathlib.Path(TINY) / "config.json", self.dir / "bare")
         self.fails(3, "eval", "--model", self.dir / "bare", "--data", data, says=["bare/tokenizer.json: no such file"])
 
+    def test_mistakes_with_bases_and_adapters(self):
+        moe, gemma3 = (ASSETS / "models" / name for name in ("tiny-qwen3_moe", "tiny-gemma3"))
+        data, base, adapter, pair = self.write("chats.jsonl", CHAT), self.dir / "base.gguf", self.dir / "out", self.dir / "pair.gguf"
+        few = ("--data", data, "--max-steps", 1, "--output")
+        self.ok("train", "--model", TINY, *few, adapter)
+        self.ok("export", "--model", TINY, "--adapter", adapter, "--output", pair)
+        self.ok("quantize", "--model", TINY, "--output", base, "--type", "q8_0")
+        self.fails(2, "generate", "--model", TINY, "--adapter", pair, "--prompt", "Hi", says=["no GGUF adapters", "adapter_config.json"])
+        self.fails(4, "generate", "--model", pair, "--prompt", "Hi", says=["no tokenizer", "not of an adapter"])
+        self.fails(2, "plan", "--model", pair, says=["an adapter, not a model"])
+        self.fails(2, "train", "--model", base, *few, self.dir / "a", "--finetuning-type", "qlora", says=["Q8_0 already", "lora for qlora"])
+        self.fails(2, "merge", "--model", TINY, "--adapter", adapter, says=["--output DIR: where the result goes", ".gguf"])
+        self.fails(2, "plan", "--model", TINY, "--lora-target-parameters", "mlp.experts.down_proj", says=["no experts", "leave it out"])
+        said = self.fails(2, "plan", "--model", moe, "--lora-target-modules", "gate", says=["this model has q_proj"])
+        self.assertNotIn(", gate", said)
+        self.ok("train", "--model", moe, *few, self.dir / "experts", "--lora-target-parameters", "mlp.experts.down_proj")
+        self.fails(7, "merge", "--model", moe, "--adapter", self.dir / "experts", "--output", self.dir / "b", says=["experts", "PEFT"])
+        self.fails(7, "quantize", "--model", gemma3, "--output", self.dir / "c.gguf", says=["local", "merge to safetensors"])
+
     def test_rows(self):
         def says(code, *rows, words):
             self.fails(code, "eval", "--model", TINY, "--data", self.write("rows.jsonl", *rows), says=words)
