@@ -67,6 +67,9 @@ static enum status choose_method(struct trainer *t)
     if (full && settings_quantised(o))
         return fail(ERR_ARGUMENT,
                     "--load-in-4bit is for LoRA: --finetuning-type full trains all weights, and 4 bits cannot be trained");
+    bool qlora = o->finetuning_type == CHOICE_finetuning_type_qlora;
+    if (qlora && o->source[OPTION_load_in_4bit] && !o->load_in_4bit)
+        return fail(ERR_ARGUMENT, "--finetuning-type qlora has weights in 4 bits: for --load-in-4bit false take lora");
     if (full && s->model.gguf)
         return fail(ERR_ARGUMENT, "%s: a GGUF file is a base for LoRA; --finetuning-type full takes a model directory",
                     o->model_name_or_path);

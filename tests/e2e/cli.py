@@ -100,6 +100,7 @@ class Tiny(Case):
         self.fails(4, "generate", "--model", pair, "--prompt", "Hi", says=["no tokenizer", "not of an adapter"])
         self.fails(2, "plan", "--model", pair, says=["an adapter, not a model"])
         self.fails(2, "train", "--model", base, *few, self.dir / "a", "--finetuning-type", "qlora", says=["Q8_0 already", "lora for qlora"])
+        self.fails(2, "plan", "--model", TINY, "--finetuning-type", "qlora", "--load-in-4bit", "false", says=["take lora"])
         self.fails(2, "merge", "--model", TINY, "--adapter", adapter, says=["--output DIR: where the result goes", ".gguf"])
         self.fails(2, "plan", "--model", TINY, "--lora-target-parameters", "mlp.experts.down_proj", says=["no experts", "leave it out"])
         said = self.fails(2, "plan", "--model", moe, "--lora-target-modules", "gate", says=["this model has q_proj"])
