@@ -76,30 +76,16 @@ static enum status check_gemma(const struct keys *k)
 static enum status put_window(struct keys *k)
 {
     const struct model_config *c = &k->m->config;
+    bool gemma = strncmp(k->arch->name, "gemma", 5) == 0;
+    if (gemma)
+        TRY(check_gemma(k));
     if (!c->local)
         return OK;
-    if (strncmp(k->arch->name, "gemma", 5) == 0)
-        TRY(check_gemma(k));
-    else
+    if (!gemma)
         log_message(LOG_WARNING,
                     "%s: llama.cpp attends to all tokens in a %s; after more than %lld tokens its answers will differ",
                     k->m->hf.path, k->arch->name, (long long)c->local);
     return put_size(k, "attention.sliding_window", c->local);
-}
-
-/* Every second layer of Gemma 2 sees all tokens and every sixth of Gemma 3, whose local layers have a base of 10000. */
-static enum status check_local(const struct keys *k)
-{
-    const struct model_config *c = &k->m->config;
-    bool gemma2 = !strcmp(k->arch->name, "gemma2"), gemma3 = !strcmp(k->arch->name, "gemma3");
-    bool same = !gemma3 || (c->local_rope.kind == ROPE_DEFAULT && c->local_rope.theta == 1e4);
-    for (int64_t l = 0; l < c->layers && (gemma2 || gemma3); l++)
-        same &= c->is_local[l] == ((l + 1) % (gemma2 ? 2 : 6) != 0);
-    return same ? OK
-                : fail(ERR_UNSUPPORTED,
-                       "%s: a GGUF file cannot say which layers are local or how these rotate, and this model's are not those of "
-                       "%s; merge to safetensors",
-                       k->m->hf.path, k->arch->name);
 }
 
 /* llama.cpp rotates three of four layers where a family leaves some out. */
@@ -131,7 +117,6 @@ static enum status put_numbers(struct keys *k)
     TRY(put_real(k, "attention.layer_norm_rms_epsilon", c->eps));
     TRY(put_rope(k));
     TRY(put_window(k));
-    TRY(check_local(k));
     TRY(check_positions(k));
     TRY(copy_real(k, "attention_multiplier", "attention.scale"));
     TRY(copy_real(k, "embedding_multiplier", "embedding_scale"));
