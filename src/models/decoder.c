@@ -160,6 +160,17 @@ enum status decoder_read_window(const struct hf_config *hf, struct model_config 
     return decoder_read_local(hf, config, window ? !json_is_null(window) : otherwise > 0, 0);
 }
 
+enum status decoder_read_used_window(const struct hf_config *hf, struct model_config *config, bool dense)
+{
+    bool local = false;
+    int64_t from = dense ? 28 : 0;
+    TRY(hf_config_bool(hf, "use_sliding_window", &local));
+    if (dense)
+        TRY(hf_config_int(hf, "max_window_layers", &from));
+    config->local = 4096;
+    return decoder_read_local(hf, config, local, from);
+}
+
 enum status decoder_read_period(const struct hf_config *hf, struct model_config *config, int64_t period)
 {
     for (int64_t l = 0; l < config->layers; l++)

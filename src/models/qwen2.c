@@ -7,11 +7,7 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
 {
     TRY(decoder_check_silu(hf));
     config->qkv_bias = true;
-    bool local = false;
-    int64_t from = 28;
-    TRY(hf_config_bool(hf, "use_sliding_window", &local));
-    TRY(hf_config_int(hf, "max_window_layers", &from));
-    return decoder_read_local(hf, config, local, from);
+    return decoder_read_used_window(hf, config, true);
 }
 
 static const struct config_row config[] = {

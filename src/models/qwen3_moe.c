@@ -37,9 +37,7 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
 {
     TRY(decoder_check_silu(hf));
     TRY(read_layers(hf, config));
-    bool local = false;
-    TRY(hf_config_bool(hf, "use_sliding_window", &local));
-    TRY(decoder_read_local(hf, config, local, 0)); /* "max_window_layers" is of the dense models only */
+    TRY(decoder_read_used_window(hf, config, false));
     return decoder_check_experts(hf, config);
 }
 

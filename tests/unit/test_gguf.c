@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "failing.h"
+#include "gguf_rig.h"
 #include "text/gguf_tokenizer.h"
 
 static char path[64];
@@ -21,34 +22,6 @@ static int remove_path(void **state)
 {
     (void)state;
     return unlink(path);
-}
-
-static void put(struct buffer *b, uint64_t number, int bytes)
-{
-    assert_ok(buffer_append(b, &number, bytes));
-}
-
-static void put_text(struct buffer *b, const char *text)
-{
-    put(b, strlen(text), 8);
-    assert_ok(buffer_append(b, text, (int64_t)strlen(text)));
-}
-
-/* "GGUF", version 3, and the counts. */
-static struct buffer start(uint64_t tensors, uint64_t pairs)
-{
-    struct buffer b = {0};
-    assert_ok(buffer_append(&b, "GGUF", 4));
-    put(&b, 3, 4);
-    put(&b, tensors, 8);
-    put(&b, pairs, 8);
-    return b;
-}
-
-static void put_key(struct buffer *b, const char *key, enum gguf_type type)
-{
-    put_text(b, key);
-    put(b, type, 4);
 }
 
 static enum status open_buffer(struct gguf **out, struct buffer *b)
@@ -78,7 +51,7 @@ static void pad(struct buffer *b, int64_t more)
 static void values_and_tensors_are_found(void **state)
 {
     (void)state;
-    struct buffer b = start(2, 4);
+    struct buffer b = start_gguf(2, 4);
     put_key(&b, "number", GGUF_I8);
     put(&b, 0xfe, 1);
     put_key(&b, "name", GGUF_TEXT);
@@ -127,30 +100,30 @@ static void broken_files_are_refused(void **state)
 {
     (void)state;
     struct gguf *file;
-    struct buffer b = start(0, 1);
+    struct buffer b = start_gguf(0, 1);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
-    b = start(0, UINT64_MAX);
+    b = start_gguf(0, UINT64_MAX);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
-    b = start(UINT64_MAX / 2, 0);
+    b = start_gguf(UINT64_MAX / 2, 0);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
-    b = start(0, 0);
+    b = start_gguf(0, 0);
     b.data[3] = 'X';
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "not a GGUF");
-    b = start(0, 0);
+    b = start_gguf(0, 0);
     b.data[4] = 1;
     assert_fails(open_buffer(&file, &b), ERR_UNSUPPORTED, "version 1");
-    b = start(0, 1);
+    b = start_gguf(0, 1);
     put_key(&b, "k", GGUF_ARRAY);
     put(&b, GGUF_U64, 4);
     put(&b, UINT64_MAX / 8 + 2, 8); /* its bytes overflow */
     put(&b, 0, 8);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
-    b = start(0, 1);
+    b = start_gguf(0, 1);
     put_key(&b, "k", GGUF_ARRAY);
     put(&b, GGUF_ARRAY, 4);
     put(&b, 0, 8);
     assert_fails(open_buffer(&file, &b), ERR_UNSUPPORTED, "array of arrays");
-    b = start(0, 2);
+    b = start_gguf(0, 2);
     for (int i = 0; i < 2; i++) {
         put_key(&b, "k", GGUF_U8);
         put(&b, 0, 8);
@@ -170,7 +143,7 @@ static void broken_files_are_refused(void **state)
         {4, 0, 32, ERR_FORMAT, "does not begin"}, {400, 0, 0, ERR_FORMAT, "beyond the file"},
     };
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
-        b = start(1, 0);
+        b = start_gguf(1, 0);
         put_tensor(&b, "t", tensors[i].elements, tensors[i].type, tensors[i].offset);
         pad(&b, 64);
         assert_fails(open_buffer(&file, &b), tensors[i].code, tensors[i].message);
@@ -189,7 +162,7 @@ static void put_list(struct buffer *b, const char *key, int count, const char *c
 static struct buffer vocabulary(void)
 {
     static const char *const tokens[] = {"a", "b", "ab", "\xc4\xa0"}, *const merges[] = {"a b"};
-    struct buffer b = start(0, 5);
+    struct buffer b = start_gguf(0, 5);
     put_key(&b, "tokenizer.ggml.model", GGUF_TEXT);
     put_text(&b, "gpt2");
     put_key(&b, "tokenizer.ggml.pre", GGUF_TEXT);
@@ -229,7 +202,7 @@ static void a_tokenizer_is_inside(void **state)
             tokenizer_close(t);
     }
     assert_true(f.failed > 20);
-    b = start(0, 0);
+    b = start_gguf(0, 0);
     assert_ok(file_replace(path, b.data, b.size));
     buffer_free(&b);
     assert_fails(gguf_tokenizer_open_file(&t, path), ERR_FORMAT, "no tokenizer");

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "failing.h"
+#include "gguf_rig.h"
 #include "models/model.h"
 
 enum { C = 32, V = 4, F = 64, ROWS_F32 = 0, ROWS_Q8_0 = 8, ROWS_IQ2_XXS = 16 };
@@ -29,28 +30,15 @@ static int remove_path(void **state)
     return unlink(path);
 }
 
-static void put(struct buffer *b, uint64_t number, int bytes)
-{
-    assert_ok(buffer_append(b, &number, bytes));
-}
-
-static void put_text(struct buffer *b, const char *text)
-{
-    put(b, strlen(text), 8);
-    assert_ok(buffer_append(b, text, (int64_t)strlen(text)));
-}
-
 static void put_key_text(struct buffer *b, const char *key, const char *text)
 {
-    put_text(b, key);
-    put(b, GGUF_TEXT, 4);
+    put_key(b, key, GGUF_TEXT);
     put_text(b, text);
 }
 
 static void put_key_int(struct buffer *b, const char *key, uint64_t number)
 {
-    put_text(b, key);
-    put(b, GGUF_U32, 4);
+    put_key(b, key, GGUF_U32);
     put(b, number, 4);
 }
 
@@ -58,8 +46,7 @@ static void put_key_real(struct buffer *b, const char *key, float number)
 {
     uint32_t bits;
     memcpy(&bits, &number, sizeof bits);
-    put_text(b, key);
-    put(b, GGUF_F32, 4);
+    put_key(b, key, GGUF_F32);
     put(b, bits, 4);
 }
 
@@ -102,11 +89,7 @@ static uint64_t put_tensors(struct buffer *b, uint32_t type, enum fault fault)
 
 static void write_faulty(const char *arch, uint32_t type, enum fault fault)
 {
-    struct buffer b = {0};
-    assert_ok(buffer_append(&b, "GGUF", 4));
-    put(&b, 3, 4);
-    put(&b, 12, 8);
-    put(&b, fault == IS_ADAPTER || fault == IS_SPLIT ? 11 : 10, 8);
+    struct buffer b = start_gguf(12, fault == IS_ADAPTER || fault == IS_SPLIT ? 11 : 10);
     put_key_text(&b, "general.architecture", arch);
     put_key_int(&b, "llama.block_count", 1);
     put_key_int(&b, "llama.context_length", 64);
