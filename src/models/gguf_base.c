@@ -56,14 +56,6 @@ static enum status open_split(struct gguf_base *base, int64_t count)
     return OK;
 }
 
-static enum status check_kind(const struct gguf *file, const char *path)
-{
-    struct gguf_text type = {0};
-    TRY(gguf_get_text(file, "general.type", &type));
-    bool adapter = type.length == 7 && !memcmp(type.text, "adapter", 7);
-    return adapter ? fail(ERR_ARGUMENT, "%s: an adapter, not a model: give the GGUF file of a whole model", path) : OK;
-}
-
 static enum status open_files(struct gguf_base *base, const char *path)
 {
     int64_t count = 1;
@@ -82,7 +74,6 @@ static enum status open_files(struct gguf_base *base, const char *path)
         return status;
     }
     base->file[base->files++] = first;
-    TRY(check_kind(first, path));
     if (count > 1)
         TRY(open_split(base, count));
     return read_arch(base);

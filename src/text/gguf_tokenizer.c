@@ -64,7 +64,8 @@ static enum status read_words(struct tokenizer_lists *w, const struct gguf *file
     TRY(read_name(file, KEY("model"), arena, &w->model));
     TRY(read_name(file, KEY("pre"), arena, &w->pre));
     if (!w->model)
-        return fail(ERR_FORMAT, "%s: has no tokenizer: give the first file of a whole model, not an adapter or a later part", path);
+        return fail(ERR_FORMAT, "%s: has no tokenizer: give the first file of a whole model, not an adapter or a later part",
+                    path);
     TRY(read_lists(w, file, arena, path));
     TRY(gguf_get_int(file, KEY("unknown_token_id"), &w->unknown));
     TRY(gguf_get_int(file, KEY("bos_token_id"), &w->bos));
