@@ -37,6 +37,7 @@ struct adapter_config {
     bool rslora;
     bool all_linear; /* "all-linear": every module but the head; then there are no targets */
     bool whole;      /* target_modules is one text, not a list: a pattern of the whole name */
+    bool nested;     /* the model is the text part of a larger one, and modules are named as there */
     const char **targets;
     int64_t target_count;
     const char **parameters; /* target_parameters: the matrices of all experts of a layer, which share one pair */
@@ -65,7 +66,7 @@ bool adapter_targets(const struct adapter_config *config, const char *module, co
 
 /* The same for a parameter, by its module's name, a dot and its own; and whether one name means it. */
 bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter);
-bool adapter_names(const char *target, const char *parameter);
+bool adapter_names(const struct adapter_config *config, const char *target, const char *module);
 
 /* Whether a module is stored whole, because modules_to_save names it. */
 bool adapter_saves(const struct adapter_config *config, const char *module);

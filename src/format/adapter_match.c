@@ -9,6 +9,7 @@
 
 #include "base/name.h"
 #include "format/adapter.h"
+#include "format/hf_config.h"
 
 bool adapter_is_plain(const char *name, bool caret)
 {
@@ -48,10 +49,22 @@ static bool pattern_matches(const char *pattern, const char *module)
     return n == length || (!whole && module[length - n - 1] == '.');
 }
 
-bool adapter_names(const char *target, const char *module)
+/* The module's name in the whole model. */
+static const char *in_whole(const struct adapter_config *config, char name[static NAME_SIZE], const char *module)
+{
+    return config->nested ? hf_config_whole_name(name, module) : module;
+}
+
+static bool names(const char *target, const char *module)
 {
     size_t n = strlen(target), length = strlen(module);
     return name_ends_with(module, target) && (n == length || module[length - n - 1] == '.');
+}
+
+bool adapter_names(const struct adapter_config *config, const char *target, const char *module)
+{
+    char name[NAME_SIZE];
+    return names(target, in_whole(config, name, module));
 }
 
 /* (^|.*\.)name($|\..*) */
@@ -64,17 +77,19 @@ static bool lies_below(const char *name, const char *module)
     return false;
 }
 
-bool adapter_targets(const struct adapter_config *config, const char *module, const char *head)
+bool adapter_targets(const struct adapter_config *config, const char *part, const char *head)
 {
+    char name[NAME_SIZE];
+    const char *module = in_whole(config, name, part);
     for (int64_t i = 0; i < config->saved_count; i++)
         if (lies_below(config->saved[i], module))
             return false;
     if (config->all_linear)
-        return strcmp(module, head) != 0;
+        return strcmp(part, head) != 0;
     if (config->whole)
         return strlen(config->targets[0]) == strlen(module) && alike(config->targets[0], module, strlen(module));
     for (int64_t i = 0; i < config->target_count; i++)
-        if (adapter_names(config->targets[i], module))
+        if (names(config->targets[i], module))
             return true;
     return false;
 }
@@ -82,7 +97,7 @@ bool adapter_targets(const struct adapter_config *config, const char *module, co
 bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter)
 {
     for (int64_t i = 0; i < config->parameter_count; i++)
-        if (adapter_names(config->parameters[i], parameter))
+        if (adapter_names(config, config->parameters[i], parameter))
             return true;
     return false;
 }
@@ -105,12 +120,14 @@ static double by_pattern(const struct adapter_pattern *patterns, int64_t count, 
 
 int64_t adapter_rank(const struct adapter_config *config, const char *module)
 {
-    return (int64_t)by_pattern(config->rank_pattern, config->rank_patterns, module, (double)config->rank);
+    char name[NAME_SIZE];
+    return (int64_t)by_pattern(config->rank_pattern, config->rank_patterns, in_whole(config, name, module), (double)config->rank);
 }
 
 double adapter_scale(const struct adapter_config *config, const char *module)
 {
-    double alpha = by_pattern(config->alpha_pattern, config->alpha_patterns, module, config->alpha);
+    char name[NAME_SIZE];
+    double alpha = by_pattern(config->alpha_pattern, config->alpha_patterns, in_whole(config, name, module), config->alpha);
     double rank = (double)adapter_rank(config, module);
     return alpha / (config->rslora ? sqrt(rank) : rank);
 }

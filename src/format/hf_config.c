@@ -2,6 +2,7 @@
 #include "format/hf_config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -97,6 +98,14 @@ static enum status read_names(struct hf_config *config)
         TRY(json_get_text(quantization, "quant_method", &config->quantization, config->path));
     }
     return OK;
+}
+
+const char *hf_config_whole_name(char name[static NAME_SIZE], const char *of)
+{
+    static const char alone[] = "model.";
+    bool inside = strncmp(of, alone, strlen(alone)) == 0;
+    snprintf(name, NAME_SIZE, "%s%s", inside ? HF_CONFIG_TEXT : "", of + (inside ? strlen(alone) : 0));
+    return name;
 }
 
 /* The text part of a model that has others. Whether the head is the embedding is said of the whole. */

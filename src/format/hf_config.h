@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/name.h"
 
 enum { HF_CONFIG_EOS_MAX = 16 };
 
@@ -35,6 +36,10 @@ enum status hf_config_open(struct hf_config *config, const char *dir);
 /* The same from a tree, which it owns from then on, also after an error; `path` is for messages. */
 enum status hf_config_take(struct hf_config *config, json_t *tree, const char *path);
 void hf_config_close(struct hf_config *config); /* frees all strings too */
+
+/* The name, in a model with other parts, of what is `of` in a model of text alone: "model.norm" is below HF_CONFIG_TEXT there. */
+#define HF_CONFIG_TEXT "model.language_model."
+const char *hf_config_whole_name(char name[static NAME_SIZE], const char *of);
 
 /* A missing key or null leaves *out as it is; a wrong type is an error that names the file and the key. */
 enum status hf_config_int(const struct hf_config *config, const char *key, int64_t *out);

@@ -95,12 +95,13 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
     return OK;
 }
 
-/* A target is a module's whole name, or its end after a dot. */
-static bool is_target(const char *tensor, const char *target)
+/* Whether a pair was added to a module because of this target. */
+static bool is_target(const struct adapter_config *config, const struct tensor *t, const char *target)
 {
-    char name[NAME_SIZE + sizeof a_part];
-    snprintf(name, sizeof name, ".%s%s", target, a_part);
-    return name_ends_with(tensor, name) || !strcmp(tensor, name + 1);
+    const char *end = lora_module_end(t);
+    char module[NAME_SIZE];
+    snprintf(module, sizeof module, "%.*s", end ? (int)(end - t->name) : 0, t->name);
+    return end && adapter_names(config, target, module);
 }
 
 /* Adds the last part of a linear layer's name, from that of its weight: "q_proj". */
@@ -136,7 +137,7 @@ static enum status check_parameters(const struct model *m, const struct adapter_
     for (int64_t k = 0; k < config->parameter_count; k++) {
         bool found = false;
         for (int64_t i = 0; i < m->store.count && !found; i++)
-            found = m->store.tensor[i]->rank == 3 && adapter_names(config->parameters[k], m->store.tensor[i]->name);
+            found = m->store.tensor[i]->rank == 3 && adapter_names(config, config->parameters[k], m->store.tensor[i]->name);
         if (!found)
             return fail(ERR_ARGUMENT,
                         "\"%s\" is not a parameter that LoRA can adapt; models with experts have mlp.experts.gate_up_proj and "
@@ -152,7 +153,7 @@ enum status lora_check(const struct model *m, const struct adapter_config *confi
     for (int64_t k = 0; k < config->target_count; k++) {
         bool found = false;
         for (int64_t i = 0; i < m->store.count && !found; i++)
-            found = is_target(m->store.tensor[i]->name, config->targets[k]);
+            found = is_target(config, m->store.tensor[i], config->targets[k]);
         char known[512];
         list_linear(m, known, sizeof known);
         if (!found)

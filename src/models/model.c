@@ -20,6 +20,7 @@ enum { TYPES = sizeof types / sizeof types[0] };
 static enum status open_adapter(struct model *m, const char *dir, bool weights)
 {
     TRY(adapter_config_open(&m->adapter, dir));
+    m->adapter.nested = m->weights.nested;
     m->adapted = true;
     m->adapter_path = file_join(&m->adapter.arena, dir, "adapter_model.safetensors");
     if (!m->adapter_path || !weights)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/name.h"
+#include "format/hf_config.h"
 #include "models/gguf_names.h"
 
 enum { PART_NAME_SIZE = NAME_SIZE + 32 };
@@ -29,8 +30,7 @@ void weights_free(struct weights *w)
 /* Names of text parts in files, old and new, and alone. */
 static const struct {
     const char *nested, *alone;
-} prefixes[] = {
-    {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.lm_head.", "lm_head."}};
+} prefixes[] = {{HF_CONFIG_TEXT, "model."}, {"language_model.model.", "model."}, {"language_model.lm_head.", "lm_head."}};
 
 static const char *alone(const struct weights *w, char name[static NAME_SIZE], const char *in_file)
 {
@@ -44,8 +44,9 @@ static const char *alone(const struct weights *w, char name[static NAME_SIZE], c
 
 const char *weights_file_name(const struct weights *w, char name[static NAME_SIZE], const char *of)
 {
-    bool inside = w->nested && !strncmp(of, prefixes[0].alone, strlen(prefixes[0].alone));
-    snprintf(name, NAME_SIZE, "%s%s", inside ? prefixes[0].nested : "", inside ? of + strlen(prefixes[0].alone) : of);
+    if (w->nested)
+        return hf_config_whole_name(name, of);
+    snprintf(name, NAME_SIZE, "%s", of);
     return name;
 }
 

@@ -92,7 +92,8 @@ static enum status write_tensors(struct list *list, const char *dir, const char 
 
 /* --- adapters ----------------------------------------------------------------------------------------------------------- */
 
-/* "all-linear" as a list of names, which every reader of adapters understands: the last parts of the modules that have a pair. */
+/* "all-linear" as a list of names, which every reader of adapters understands: the last parts of the modules that have a pair, or
+ * their whole names where the model has other parts, in which modules may be called the same. */
 static enum status name_targets(struct list *list, struct adapter_config *config)
 {
     const struct store *store = &list->trainer->session.model.store;
@@ -101,9 +102,12 @@ static enum status name_targets(struct list *list, struct adapter_config *config
     for (int64_t i = 0; i < store->count && config->targets; i++) {
         const char *name = store->tensor[i]->name, *end = lora_module_end(store->tensor[i]), *begin = end;
         bool known = !end || store->tensor[i]->lifetime != LIFE_TRAINABLE;
-        while (!known && begin > name && begin[-1] != '.')
+        char whole[NAME_SIZE];
+        while (!known && begin > name && (config->nested || begin[-1] != '.'))
             begin--;
         const char *target = known ? NULL : arena_text(&list->arena, begin, end - begin);
+        if (target && config->nested)
+            target = arena_format(&list->arena, "%s", hf_config_whole_name(whole, target));
         for (int64_t k = 0; target && k < config->target_count; k++)
             known |= !strcmp(config->targets[k], target);
         if (!known && !target)

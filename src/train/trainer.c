@@ -47,6 +47,7 @@ static enum status make_lora(struct trainer *t)
     c->alpha = o->lora_alpha;
     c->rslora = o->use_rslora;
     c->base_model = o->model_name_or_path;
+    c->nested = t->session.model.weights.nested;
     TRY(adapter_parse_targets(c, o->lora_target_modules, "--lora-target-modules"));
     TRY(adapter_parse_parameters(c, o->lora_target_parameters ? o->lora_target_parameters : "", "--lora-target-parameters"));
     TRY(adapter_parse_patterns(&c->arena, o->rank_pattern ? o->rank_pattern : "", "--rank-pattern", &c->rank_pattern,

@@ -54,13 +54,13 @@ def experts(net):
 
 
 def targets(net):
-    """All linear layers; beside experts all but the router, beside a vision part those of the text part, by the ends of names that
-    only it has."""
+    """All linear layers; beside experts all but the router, beside a vision part those of the text part, by their whole names: the
+    ends of names may be the same in both."""
     import torch
     linear = [name for name, module in net.named_modules() if isinstance(module, torch.nn.Linear)]
     if experts(net):
         return sorted({name.rpartition(".")[2] for name in linear} - {"lm_head"})
-    return sorted({".".join(name.split(".")[-2:]) for name in linear if ".language_model." in name}) or "all-linear"
+    return [name for name in linear if ".language_model." in name] or "all-linear"
 
 
 def make_adapter(folder, net):
