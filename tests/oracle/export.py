@@ -5,9 +5,11 @@
 For each family a random adapter (rsLoRA, patterns of ranks and alphas) is made by PEFT. Then
   - hone merge to safetensors, in transformers: the same logits;
   - hone export in PEFT's layout, in PEFT: the same logits;
+  - hone merge to GGUF in float32, in llama.cpp: the same logits; Gemma's within a thousandth of their range, because
+    llama.cpp's GELU is a table in float16;
   - hone merge to GGUF in float16, and hone export to a GGUF adapter over a float16 base, in llama.cpp: logits within 1e-2 of
-    their range, and 32 greedy tokens after 8 prompts. A token that is not PEFT's choice must be a tie: as likely as PEFT's by
-    less than the largest difference of a logit;
+    their range, and PEFT's 32 greedy tokens after 8 prompts. A token may differ only at a tie, where its logit in PEFT is less
+    than TIE of the range below the best one, and at most one token in a hundred does;
   - hone quantize to q4_0 and q4_k_m: types, blocks and keys are those of llama.cpp's own quantiser.
 --large: SmolLM2 instead of the tiny models, where no token may differ.
 """
@@ -20,8 +22,9 @@ import numpy as np
 
 import oracle
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3-sixth")
 PROMPTS, PROMPT, NEW = 8, 12, 32
+FLOAT32, TABLE, FLOAT16, TIE = 1e-5, 1e-3, 1e-2, 2e-3   # of the logits' range
 
 
 def make_adapter(base, path, std):
@@ -67,26 +70,32 @@ class Llama:
         return new
 
 
+def answer_length(truth):
+    window = truth.config.sliding_window if truth.config.model_type == "mistral" else None     # llama.cpp has none there
+    return min(NEW, window - PROMPT if window else NEW)
+
+
+def check_float32(checks, name, truth, llama, prompt):
+    ids = prompt + llama.greedy(prompt, answer_length(truth))
+    want, got = logits_of(truth, ids), llama.logits(ids)
+    checks.at_most(f"{name}: logits", np.abs(want - got).max() / (want.max() - want.min()),
+                   TABLE if truth.config.model_type.startswith("gemma") else FLOAT32)
+
+
 def check_llama(checks, name, truth, llama, prompts, exact):
     """Logits after every token of the prompts and the answers; what PEFT would have said at each."""
-    worst, differing, wrong = 0.0, 0, 0
-    window = truth.config.sliding_window if truth.config.model_type == "mistral" else None     # llama.cpp has none there
-    count = min(NEW, window - PROMPT if window else NEW)
+    worst, leads, count = 0.0, [], answer_length(truth)
     for prompt in prompts:
         new = llama.greedy(prompt, count)
         want, got = logits_of(truth, prompt + new), llama.logits(prompt + new)
-        off = np.abs(want - got).max()
-        worst = max(worst, off / (want.max() - want.min()))
-        for i, id in enumerate(new):
-            row = want[len(prompt) + i - 1]
-            differing += int(row.argmax()) != id
-            wrong += row.max() - row[id] > 2 * off
-    checks.at_most(f"{name}: logits", worst, 1e-2)
-    checks.equal(f"{name}: tokens that differ and are no tie, of {PROMPTS * count}", wrong, 0)
-    if exact:
-        checks.equal(f"{name}: tokens that differ", differing, 0)
-    else:
-        print(f"    {differing} of {PROMPTS * count} tokens differ, each a tie")
+        extent = want.max() - want.min()
+        worst = max(worst, np.abs(want - got).max() / extent)
+        rows = want[len(prompt) - 1:-1]
+        lead = (rows.max(axis=1) - rows[np.arange(count), new]) / extent    # 0: PEFT's own choice
+        leads += lead[lead > 0].tolist()
+    checks.at_most(f"{name}: logits", worst, FLOAT16)
+    checks.at_most(f"{name}: {len(leads)} of {PROMPTS * count} tokens differ, the best logit leads by", max(leads, default=0), TIE)
+    checks.at_most(f"{name}: tokens that differ", len(leads), 0 if exact else PROMPTS * count // 100)
 
 
 def check_quantised(checks, hone, base, folder, full, type, number):
@@ -128,6 +137,8 @@ def check_model(checks, hone, base, folder, name, large):
         off = np.abs(logits_of(model, prompts[0]) - want).max() / (want.max() - want.min())
         checks.at_most(f"{name}: {what}: logits", off, 1e-5)
 
+    check_float32(checks, f"{name}: merged GGUF in float32 in llama.cpp", truth, Llama(run("merge", "whole.gguf", "f32", *change)),
+                  prompts[0])
     plain = run("quantize", "base.gguf", "f16")
     check_llama(checks, f"{name}: merged GGUF in llama.cpp", truth, Llama(run("merge", "merged.gguf", "f16", *change)), prompts,
                 large)
