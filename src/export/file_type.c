@@ -16,15 +16,16 @@ static bool more_bits(int64_t layer, int64_t layers)
 }
 
 /* llama.cpp's choice for Q4_0 and Q4_K_M. */
-static enum out_id mixed(enum file_type type, const char *name, bool output, int64_t layer, int64_t layers)
+static enum out_id mixed(enum file_type type, const char *name, const struct tensor_place *p)
 {
-    if (output)
+    bool v = strstr(name, "attn_v.weight") || strstr(name, "attn_qkv.weight");
+    if (p->output)
         return OUT_q6_k;
     if (type != FILE_Q4_K_M)
         return file_kinds[type].main;
-    if ((strstr(name, "attn_v.weight") || strstr(name, "ffn_down")) && more_bits(layer, layers))
+    if ((v || strstr(name, "ffn_down")) && more_bits(p->layer, p->layers))
         return OUT_q6_k;
-    return strstr(name, "attn_qkv.weight") ? OUT_q5_k : OUT_q4_k;
+    return v && p->shared ? OUT_q5_k : OUT_q4_k;
 }
 
 /* What is written instead where rows are no whole blocks. */
@@ -38,12 +39,11 @@ static enum out_id fallback(enum out_id type)
     }
 }
 
-enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, bool output, int64_t layer,
-                             int64_t layers)
+enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, const struct tensor_place *place)
 {
     if (rank < 2 || strstr(name, "norm.weight"))
         return OUT_f32;
-    enum out_id out = type == FILE_Q4_0 || type == FILE_Q4_K_M ? mixed(type, name, output, layer, layers) : file_kinds[type].main;
+    enum out_id out = type == FILE_Q4_0 || type == FILE_Q4_K_M ? mixed(type, name, place) : file_kinds[type].main;
     while (columns % out_types[out].block)
         out = fallback(out);
     return out;

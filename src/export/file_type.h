@@ -18,9 +18,13 @@ struct file_kind {
 
 extern const struct file_kind file_kinds[FILE_TYPES];
 
-/* The type of a tensor by its name in a GGUF file. `output`: it is the head, or an embedding that serves as one. `layer` of
- * `layers` it lies in; -1: none. */
-enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, bool output, int64_t layer,
-                             int64_t layers);
+struct tensor_place {
+    bool output;           /* the head, or an embedding that serves as one */
+    int64_t layer, layers; /* layer of layers it lies in; -1: none */
+    bool shared;           /* of a model that llama.cpp takes for one of 70B: few and small v, each for many heads */
+};
+
+/* The type of a tensor by its name in a GGUF file. */
+enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, const struct tensor_place *place);
 
 #endif

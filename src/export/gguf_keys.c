@@ -40,19 +40,49 @@ static enum status copy_real(struct keys *k, const char *from, const char *name)
     return value != 0 ? put_real(k, name, value) : OK;
 }
 
+static enum status refuse_rope(const struct keys *k)
+{
+    return fail(ERR_UNSUPPORTED,
+                "%s: a GGUF file of a %s has no keys for this rotary embedding (%s); merge to safetensors: --output DIR",
+                k->m->hf.path, k->arch->name, rope_kind_name(k->m->config.rope.kind));
+}
+
+/* YaRN. Files of mistral3 say where it begins and ends, and whether cosines and sines grow with the length; of the others
+ * llama.cpp takes what is usual. Local layers with frequencies of their own would be scaled too. */
+static enum status put_yarn(struct keys *k, const struct rope_config *rope)
+{
+    bool says = !strcmp(k->arch->name, "mistral3");
+    double grown = says || rope->factor <= 1 ? 1 : 1 + 0.1 * log(rope->factor), times = rope->attention_factor / grown;
+    bool usual = rope->beta_fast == 32 && rope->beta_slow == 1;
+    if (!rope->truncate || (!says && !usual) || k->m->config.local_rope.theta != 0)
+        return refuse_rope(k);
+    TRY(gguf_put_text(k->head, key(k, "rope.scaling.type"), "yarn"));
+    TRY(put_real(k, "rope.scaling.factor", rope->factor));
+    TRY(fabs(times - 1) < 1e-7 ? OK : put_real(k, "rope.scaling.attn_factor", times));
+    if (!says)
+        return OK;
+    TRY(put_real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast));
+    TRY(put_real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow));
+    return put_real(k, "rope.scaling.yarn_log_multiplier", 1); /* 1: they do not grow */
+}
+
 static enum status put_rope(struct keys *k)
 {
     const struct rope_config *rope = &k->m->config.rope;
     TRY(put_real(k, "rope.freq_base", rope->theta));
     TRY(put_size(k, "rope.dimension_count", 2 * rotary_pairs(&k->m->config)));
+    if (rope->growth != 0)
+        TRY(put_real(k, "attention.temperature_scale", rope->growth));
+    if (rope->growth != 0 || rope->kind == ROPE_YARN)
+        TRY(put_size(k, "rope.scaling.original_context_length", rope->original_max_position));
     switch (rope->kind) {
     case ROPE_DEFAULT:
     case ROPE_LLAMA3: return OK; /* its factors are a tensor */
     case ROPE_LINEAR:
         TRY(gguf_put_text(k->head, key(k, "rope.scaling.type"), "linear"));
         return put_real(k, "rope.scaling.factor", rope->factor);
-    default:
-        return fail(ERR_UNSUPPORTED, "%s: this rotary embedding has no keys in the GGUF files that hone writes", k->m->hf.path);
+    case ROPE_YARN: return put_yarn(k, rope);
+    default: return refuse_rope(k);
     }
 }
 

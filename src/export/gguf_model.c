@@ -44,11 +44,16 @@ static void lay_out(struct file *f, struct item *it)
 {
     const struct sum *w = it->weight;
     const struct model_config *c = &f->weights->model.config;
-    bool output = !strcmp(it->name, "output.weight") || (c->tied && !strcmp(it->name, "token_embd.weight"));
+    bool qwen2 = !strcmp(f->arch->name, "qwen2"), llama = !strcmp(f->arch->name, "llama") && c->heads != c->kv_heads;
     int rank = w->base->rank;
     it->layer = strncmp(it->name, "blk.", 4) == 0 ? strtoll(it->name + 4, NULL, 10) : -1;
+    struct tensor_place place = {.output =
+                                     !strcmp(it->name, "output.weight") || (c->tied && !strcmp(it->name, "token_embd.weight")),
+                                 .layer = it->layer,
+                                 .layers = c->layers,
+                                 .shared = (qwen2 || llama) && c->layers == 80};
     it->layout = (struct layout){
-        .type = file_tensor_type(f->type, it->name, rank, w->columns, output, it->layer, c->layers),
+        .type = file_tensor_type(f->type, it->name, rank, w->columns, &place),
         .heads = gguf_permuted_heads(f->arch, w->name, c->heads, c->kv_heads),
         .plus = gguf_adds_one(f->arch, w->name) ? 1 : 0,
         .times = gguf_times(f->arch, c, w->name),

@@ -1,5 +1,6 @@
 /* The head of a GGUF file as the config.json that it was made from. Keys that a family's files do not have keep the defaults of
  * the family, which are transformers'. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,25 +104,37 @@ static json_t *numbers_of(const struct gguf_base *base, const char *tensor)
     return list;
 }
 
+/* llama.cpp's factor of cosines and sines: of YaRN it grows with the length, and the file's own multiplies it. */
+static enum status put_attention_factor(const struct gguf_base *base, json_t *rope, bool yarn)
+{
+    double factor = 1, multiplier = 0, own = 0;
+    TRY(get_real(base, "rope.scaling.factor", &factor));
+    TRY(get_real(base, "rope.scaling.yarn_log_multiplier", &multiplier));
+    TRY(get_real(base, "rope.scaling.attn_factor", &own));
+    double length = yarn && factor > 1 ? 0.1 * log(factor) : 0;
+    if (own == 0 && !yarn)
+        return OK;
+    own = (own != 0 ? own : 1) * (1 + length) / (1 + multiplier * length);
+    return put(rope, "attention_factor", json_real(own));
+}
+
 /* Factors of long and short texts are tensors, other kinds of scaling are keys. Llama 3's is applied to the frequencies
  * themselves, by a tensor (model.c). */
 static enum status put_scaling(const struct gguf_base *base, json_t *tree)
 {
     static const char *const reals[][2] = {{"rope.scaling.factor", "factor"},
-                                           {"rope.scaling.attn_factor", "attention_factor"},
                                            {"rope.scaling.yarn_beta_fast", "beta_fast"},
-                                           {"rope.scaling.yarn_beta_slow", "beta_slow"}};
-    char key[64], type[32] = "none";
+                                           {"rope.scaling.yarn_beta_slow", "beta_slow"},
+                                           {"attention.temperature_scale", "llama_4_scaling_beta"}};
+    char key[64], type[32] = "default";
     struct gguf_text text = {0};
     int64_t original = 0;
     json_t *rope = NULL, *factors;
     snprintf(key, sizeof key, "%s.rope.scaling.type", base->arch->name);
     TRY(gguf_get_text(base->file[0], key, &text));
-    if (text.text)
+    if (text.text && !(text.length == 4 && !memcmp(text.text, "none", 4)))
         snprintf(type, sizeof type, "%.*s", (int)(text.length < 31 ? text.length : 31), text.text);
     factors = numbers_of(base, "rope_factors_long.weight");
-    if (!factors && !strcmp(type, "none"))
-        return OK;
     rope = factors ? json_pack("{s:s, s:o}", "rope_type", "longrope", "long_factor", factors)
                    : json_pack("{s:s}", "rope_type", type);
     TRY(put(tree, "rope_scaling", rope));
@@ -131,6 +144,7 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
         if (real != 0)
             TRY(put(rope, reals[i][1], json_real(real)));
     }
+    TRY(put_attention_factor(base, rope, !factors && !strcmp(type, "yarn")));
     TRY(get_int(base, "rope.scaling.original_context_length", &original));
     if (original)
         TRY(put(rope, "original_max_position_embeddings", json_integer(original)));

@@ -14,9 +14,9 @@ import llama_cpp
 import numpy as np
 from safetensors import safe_open
 
-ARCHS = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_text": "gemma3", "phi3": "phi3",
-         "smollm3": "smollm3", "olmo2": "olmo2", "granite": "granite"}
-TURNS_NEIGHBOURS = ("llama", "smollm3", "granite")
+ARCHS = {"llama": "llama", "ministral3": "mistral3", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_text": "gemma3",
+         "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "granite": "granite"}
+TURNS_NEIGHBOURS = ("llama", "mistral3", "smollm3", "granite")
 
 
 def quantise(array, kind):
@@ -66,6 +66,14 @@ def add_config(writer, config, arch, head):
     if rope.get("rope_type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
+    if rope.get("rope_type") == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
     writer.add_rope_freq_base(rope.get("rope_theta", 10000.0))
     writer.add_rope_dimension_count(int(head * rope.get("partial_rotary_factor", 1)))
     if config.get("head_dim") and arch != "llama":

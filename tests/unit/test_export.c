@@ -257,6 +257,27 @@ static void test_an_adapter_has_pairs(void **state)
     assert_ok(take_adapter(&o));
 }
 
+/* Fails if v is not treated as llama.cpp treats it: joined with q and k, or that of a model of 70B. */
+static void test_types_are_mixed_as_llama_cpp_mixes_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t columns, layer;
+        bool shared;
+        enum out_id type;
+    } cases[] = {
+        {"blk.0.attn_qkv.weight", 256, 0, false, OUT_q6_k},  {"blk.10.attn_qkv.weight", 256, 10, false, OUT_q4_k},
+        {"blk.10.attn_qkv.weight", 64, 10, false, OUT_q5_0}, {"blk.10.attn_v.weight", 256, 10, true, OUT_q5_k},
+        {"blk.10.attn_v.weight", 64, 10, true, OUT_q5_1},    {"blk.12.attn_v.weight", 256, 12, true, OUT_q6_k},
+        {"blk.10.attn_q.weight", 256, 10, true, OUT_q4_k},   {"blk.10.attn_q.weight", 8, 10, true, OUT_f16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tensor_place place = {.layer = cases[i].layer, .layers = 80, .shared = cases[i].shared};
+        assert_int_equal(file_tensor_type(FILE_Q4_K_M, cases[i].name, 2, cases[i].columns, &place), cases[i].type);
+    }
+}
+
 /* Fails if a failed export leaves a file, or memory that is missing is not noticed. */
 static void test_every_allocation_may_fail(void **state)
 {
@@ -283,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_an_adapter_has_pairs),
+        cmocka_unit_test(test_types_are_mixed_as_llama_cpp_mixes_them),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make, clean);
