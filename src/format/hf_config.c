@@ -409,7 +409,8 @@ enum status hf_config_rope_of(const struct hf_config *config, const char *layer_
     if (!json_is_object(object))
         object = scaled ? json_object_get(config->tree, "rope_scaling") : NULL;
     *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
-    TRY(json_get_real(config->tree, theta_key, &rope->theta, config->path));
+    if (theta_key)
+        TRY(json_get_real(config->tree, theta_key, &rope->theta, config->path));
     return read_rope(config, json_is_object(object) ? object : NULL, rope);
 }
 

@@ -82,7 +82,8 @@ struct rope_config {
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope);
 
 /* The same for layers of one type, of files that have parameters by type ("full_attention" in "rope_parameters"). In files from
- * before that theta has a key of its own, and "rope_scaling" is for the layers that are `scaled`. */
+ * before that theta has a key of its own (NULL: none, theta is the default), and "rope_scaling" is for the layers that are
+ * `scaled`. */
 enum status hf_config_rope_of(const struct hf_config *config, const char *layer_type, const char *theta_key, bool scaled,
                               double default_theta, struct rope_config *rope);
 

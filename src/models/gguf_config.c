@@ -189,9 +189,16 @@ static enum status put_tensors(const struct gguf_base *base, json_t *tree)
     return put(tree, "dtype", json_string("bfloat16"));
 }
 
+/* OLMo 3's files are of OLMo 2's architecture, and have local layers. */
+static const char *model_type(const struct gguf_base *base)
+{
+    bool olmo3 = !strcmp(base->arch->model_type, "olmo2") && has(base, "attention.sliding_window");
+    return olmo3 ? "olmo3" : base->arch->model_type;
+}
+
 static enum status fill(const struct gguf_base *base, json_t *tree)
 {
-    TRY(put(tree, "model_type", json_string(base->arch->model_type)));
+    TRY(put(tree, "model_type", json_string(model_type(base))));
     TRY(put_numbers(base, tree));
     TRY(put_heads(base, tree));
     TRY(put_scaling(base, tree));

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 
 ARCHS = {"llama": "llama", "ministral3": "mistral3", "qwen2": "qwen2", "qwen3": "qwen3", "gemma2": "gemma2", "gemma3_text": "gemma3",
-         "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "granite": "granite"}
+         "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "olmo3": "olmo2", "granite": "granite"}
 TURNS_NEIGHBOURS = ("llama", "mistral3", "smollm3", "granite")
 
 
@@ -62,7 +62,7 @@ def add_config(writer, config, arch, head):
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or config
-    rope = rope.get("full_attention", rope)  # of gemma3, whose local layers are fixed
+    rope = rope.get("full_attention", rope)  # of gemma3 and olmo3, whose local layers are fixed
     if rope.get("rope_type") == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
@@ -72,14 +72,17 @@ def add_config(writer, config, arch, head):
         writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
         writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
         writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
-        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
-        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+        if arch == "mistral3":
+            writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+            writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+        else:
+            writer.add_rope_scaling_attn_factors(rope["attention_factor"])
     writer.add_rope_freq_base(rope.get("rope_theta", 10000.0))
     writer.add_rope_dimension_count(int(head * rope.get("partial_rotary_factor", 1)))
     if config.get("head_dim") and arch != "llama":
         writer.add_key_length(head)
         writer.add_value_length(head)
-    if arch in ("gemma2", "gemma3", "phi3") and config.get("sliding_window"):
+    if config["model_type"] in ("gemma2", "gemma3_text", "phi3", "olmo3") and config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
     if config.get("attn_logit_softcapping"):
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])

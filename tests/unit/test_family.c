@@ -124,6 +124,7 @@ static void windows_are_those_of_the_models_code(void **state)
         {"{'model_type': 'qwen3', 'use_sliding_window': true, 'max_window_layers': 3, " SIZES "}", "gggl", 4096},
         {"{'model_type': 'qwen3_moe', 'use_sliding_window': true, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}",
          "llll", 7},
+        {"{'model_type': 'olmo3', " SIZES "}", "lllg", 4096},
         {"{'model_type': 'gemma2', 'head_dim': 16, " SIZES "}", "lglg", 4096},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
