@@ -6,6 +6,7 @@
 
 #include "base/name.h"
 #include "base/number.h"
+#include "models/lora.h"
 
 void sum_convert(const struct stored *t, int64_t from, int64_t count, float *out)
 {
@@ -23,7 +24,7 @@ bool sum_changed(const struct sum *w)
 /* A tensor of the adapter; it wins over the model's in the list of names. */
 static const struct stored *in_adapter(const struct model *m, const char *module, const char *part)
 {
-    char name[NAME_SIZE + 64];
+    char name[LORA_NAME_SIZE + 32];
     snprintf(name, sizeof name, "%s%s", module, part);
     const struct stored *t = weights_find(&m->weights, name);
     return t && t->adapter ? t : NULL;
@@ -40,37 +41,71 @@ static enum status other_model(const struct model *m, const char *name)
                 m->hf.path);
 }
 
-static enum status check_pair(const struct model *m, const struct sum *w, const char *module)
+static enum status check_pair(const struct model *m, const struct sum *w, int pieces)
 {
     const struct stored *a = w->a, *b = w->b;
-    bool fits = b && w->base->rank == 2 && a->rank == 2 && b->rank == 2 && a->shape[1] == w->columns && b->shape[0] == w->rows &&
-                a->shape[0] == b->shape[1] && a->shape[0] == adapter_rank(&m->adapter, module) && is_dense(a) && is_dense(b);
+    int64_t ranks = w->rank * w->experts, last = w->expert + w->rows / w->outputs;
+    bool fits = b && w->base->rank >= 2 && a->rank == 2 && b->rank == 2 && a->shape[1] == w->columns && a->shape[0] == ranks &&
+                b->shape[1] == ranks && b->shape[0] == w->outputs * pieces && last <= w->experts && is_dense(a) && is_dense(b);
     return fits ? OK : other_model(m, a->name);
 }
 
-static enum status find_change(const struct model *m, struct sum *w, int64_t *used)
+/* The matrix of a linear layer, which has a pair of its own. */
+static enum status find_pair(const struct model *m, struct sum *w)
 {
     char module[NAME_SIZE];
-    w->saved = in_adapter(m, w->name, "");
-    if (w->saved && (!is_dense(w->saved) || w->saved->rank != w->base->rank ||
-                     shape_elements(w->saved->rank, w->saved->shape) != w->rows * w->columns))
-        return other_model(m, w->saved->name);
-    *used += w->saved != NULL;
-    if (!name_ends_with(w->name, ".weight"))
-        return OK;
     snprintf(module, sizeof module, "%.*s", (int)(strlen(w->name) - strlen(".weight")), w->name);
     w->a = in_adapter(m, module, ".lora_A.weight");
     w->b = in_adapter(m, module, ".lora_B.weight");
     if (!w->a)
         return w->b ? other_model(m, w->b->name) : OK;
-    TRY(check_pair(m, w, module));
-    *used += 2;
-    w->rank = w->a->shape[0];
+    w->rank = adapter_rank(&m->adapter, module);
     w->scale = adapter_scale(&m->adapter, module);
-    return OK;
+    w->experts = 1;
+    w->outputs = w->rows;
+    return check_pair(m, w, 1);
 }
 
-static enum status add_sum(struct sums *all, const struct stored *t, int64_t *used)
+/* Matrices of experts; *found is false for any other weight. */
+static enum status find_experts(const struct model *m, struct sum *w, bool *found)
+{
+    struct stacked_place place = {.pieces = 1};
+    struct lora_pair pair;
+    char module[2 * NAME_SIZE];
+    bool piece = stacked_place(m->family->stacked, w->name, &place);
+    const char *tensor = piece ? place.tensor : w->name, *dot = strrchr(tensor, '.');
+    *found = false;
+    if (!m->adapter.parameter_count || !dot || (!piece && w->base->rank != 3))
+        return OK;
+    snprintf(module, sizeof module, "%.*s", (int)(dot - tensor), tensor);
+    *found = lora_experts_pair(&m->adapter, module, dot + 1, &pair);
+    if (!*found)
+        return OK;
+    w->a = in_adapter(m, pair.a, "");
+    w->b = in_adapter(m, pair.b, "");
+    w->rank = pair.rank;
+    w->scale = pair.scale;
+    w->experts = m->config.experts;
+    w->expert = place.expert;
+    w->outputs = piece ? w->rows : w->base->shape[1];
+    w->first = place.piece * w->outputs;
+    return w->a ? check_pair(m, w, place.pieces)
+                : fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
+                       m->adapter_path, pair.a);
+}
+
+static enum status find_change(const struct model *m, struct sum *w)
+{
+    bool of_experts;
+    w->saved = in_adapter(m, w->name, "");
+    if (w->saved && (!is_dense(w->saved) || w->saved->rank != w->base->rank ||
+                     shape_elements(w->saved->rank, w->saved->shape) != w->rows * w->columns))
+        return other_model(m, w->saved->name);
+    TRY(find_experts(m, w, &of_experts));
+    return of_experts || !name_ends_with(w->name, ".weight") ? OK : find_pair(m, w);
+}
+
+static enum status add_sum(struct sums *all, const struct stored *t)
 {
     struct sum *w = &all->list[all->count];
     const struct model *m = &all->model;
@@ -83,11 +118,11 @@ static enum status add_sum(struct sums *all, const struct stored *t, int64_t *us
     for (int d = 0; d < t->rank; d++)
         *(d + 1 < t->rank ? &w->rows : &w->columns) *= t->shape[d];
     all->count++;
-    return find_change(m, w, used);
+    return find_change(m, w);
 }
 
 /* What no weight asked for would be lost. */
-static enum status check_used(const struct sums *all, int64_t used)
+static enum status check_used(const struct sums *all)
 {
     const struct weights *weights = &all->model.weights;
     for (int64_t i = 0; i < weights->count; i++) {
@@ -95,37 +130,28 @@ static enum status check_used(const struct sums *all, int64_t used)
         bool found = !t->adapter;
         for (int64_t k = 0; k < all->count && !found; k++)
             found = all->list[k].saved == t || all->list[k].a == t || all->list[k].b == t;
-        used -= t->adapter;
         if (!found)
             return other_model(&all->model, t->name);
     }
-    return used == 0 ? OK : fail(ERR_INTERNAL, "tensors of the adapter were counted wrong");
+    return OK;
 }
 
 static enum status list_sums(struct sums *all)
 {
     const struct weights *weights = &all->model.weights;
-    int64_t used = 0;
     all->list = arena_array(&all->arena, weights->count + 1, sizeof *all->list);
     if (!all->list)
         return ERR_MEMORY;
     for (int64_t i = 0; i < weights->count; i++)
-        TRY(add_sum(all, &weights->list[i], &used));
-    return check_used(all, used);
-}
-
-static enum status experts_adapted(const struct model *m)
-{
-    return fail(ERR_UNSUPPORTED,
-                "%s: has matrices of experts (target_parameters), which hone does not write: use it as it is, in hone or PEFT",
-                m->adapter_path);
+        TRY(add_sum(all, &weights->list[i]));
+    return check_used(all);
 }
 
 enum status sums_open(struct sums *all, const char *dir, const char *adapter)
 {
     *all = (struct sums){0};
     TRY(model_open(&all->model, dir, adapter, true));
-    enum status status = all->model.adapter.parameter_count ? experts_adapted(&all->model) : list_sums(all);
+    enum status status = list_sums(all);
     if (status != OK)
         sums_close(all);
     return status;
@@ -140,14 +166,19 @@ void sums_close(struct sums *all)
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
+/* A of the experts that are here, and B with a row for each of the weight's. */
 static enum status open_pair(struct sum *w)
 {
-    w->a_values = memory_alloc(w->rank * w->columns * (int64_t)sizeof(float));
+    int64_t each = w->rank * w->columns, here = w->rows / w->outputs;
+    w->a_values = memory_alloc(here * each * (int64_t)sizeof(float));
     w->b_values = memory_alloc(w->rank * w->rows * (int64_t)sizeof(float));
     if (!w->a_values || !w->b_values)
         return ERR_MEMORY;
-    sum_convert(w->a, 0, w->rank * w->columns, w->a_values);
-    sum_convert(w->b, 0, w->rank * w->rows, w->b_values);
+    sum_convert(w->a, w->expert * each, here * each, w->a_values);
+    for (int64_t i = 0; i < w->rows * w->rank; i++) {
+        int64_t row = i / w->rank, expert = w->expert + row / w->outputs, in_b = w->first + row % w->outputs;
+        sum_convert(w->b, (in_b * w->rank + i % w->rank) * w->experts + expert, 1, &w->b_values[i]);
+    }
     return OK;
 }
 
@@ -211,14 +242,15 @@ void sum_read_base(const struct sum *w, int64_t from, int64_t count, float *out)
 enum { SPAN = 256 }; /* columns summed at once */
 
 /* out += s · b · A for columns [from, from + count) of one row. */
-static void add_product(const struct sum *w, const float *b, int64_t from, int64_t count, float *out)
+static void add_product(const struct sum *w, int64_t row, int64_t from, int64_t count, float *out)
 {
     float product[SPAN];
+    const float *b = w->b_values + row * w->rank, *all = w->a_values + row / w->outputs * w->rank * w->columns;
     for (int64_t done = 0; done < count; done += SPAN) {
         int64_t n = min(count - done, SPAN);
         memset(product, 0, sizeof product);
         for (int64_t r = 0; r < w->rank; r++) {
-            const float *a = w->a_values + r * w->columns + from + done;
+            const float *a = all + r * w->columns + from + done;
             for (int64_t i = 0; i < n; i++)
                 product[i] += b[r] * a[i];
         }
@@ -235,7 +267,7 @@ void sum_read(const struct sum *w, int64_t from, int64_t count, float *out)
         sum_read_base(w, from, count, out);
     while (w->a && count > 0) {
         int64_t row = from / w->columns, column = from % w->columns, n = min(count, w->columns - column);
-        add_product(w, w->b_values + row * w->rank, column, n, out);
+        add_product(w, row, column, n, out);
         from += n;
         out += n;
         count -= n;

@@ -2,6 +2,9 @@
  *
  * There is one for each weight of the model's files, except copies (a tied head) and buffers. It is opened, read in any pieces by
  * any number of threads, and closed.
+ *
+ * The experts of a layer share a pair (PEFT's target_parameters): A (E · rank, in) has the rows of one expert after those of
+ * another, B (out, rank · E) their columns in turn. A weight of the files is a matrix of one expert, or those of all.
  */
 #ifndef EXPORT_SUM_H
 #define EXPORT_SUM_H
@@ -15,6 +18,8 @@ struct sum {
     const struct stored *a, *b; /* of LoRA; NULL: none */
     double scale;
     int64_t rows, columns, rank;              /* of a matrix; a vector is one row */
+    int64_t experts;                          /* that share the pair; 1: it is of this matrix alone */
+    int64_t expert, first, outputs;           /* of this weight: its first expert, its first row in B, rows of an expert */
     float *a_values, *b_values, *base_values; /* while it is open; the last is NULL for a plain weight */
 };
 

@@ -104,7 +104,8 @@ static json_t *numbers_of(const struct gguf_base *base, const char *tensor)
     return list;
 }
 
-/* llama.cpp's factor of cosines and sines: of YaRN it grows with the length, and the file's own multiplies it. */
+/* llama.cpp's factor of cosines and sines: of YaRN it grows with the length, and the file's own multiplies it. Files of OLMo 3
+ * have the model's whole factor there. */
 static enum status put_attention_factor(const struct gguf_base *base, json_t *rope, bool yarn)
 {
     double factor = 1, multiplier = 0, own = 0;
@@ -114,7 +115,8 @@ static enum status put_attention_factor(const struct gguf_base *base, json_t *ro
     double length = yarn && factor > 1 ? 0.1 * log(factor) : 0;
     if (own == 0 && !yarn)
         return OK;
-    own = (own != 0 ? own : 1) * (1 + length) / (1 + multiplier * length);
+    if (own == 0 || strcmp(base->arch->name, "olmo2") != 0)
+        own = (own != 0 ? own : 1) * (1 + length) / (1 + multiplier * length);
     return put(rope, "attention_factor", json_real(own));
 }
 

@@ -31,22 +31,30 @@ struct value *lora_linear(struct net *n, struct value *x, struct value *w, struc
 
 /* PEFT wraps the module once for each of its parameters that is targeted, down_proj last: what is inside another is its
  * base_layer. */
+bool lora_experts_pair(const struct adapter_config *config, const char *module, const char *parameter, struct lora_pair *pair)
+{
+    char key[2 * NAME_SIZE], last[2 * NAME_SIZE];
+    snprintf(key, sizeof key, "%s.%s", module, parameter);
+    snprintf(last, sizeof last, "%s.%s", module, "down_proj");
+    if (!adapter_targets_parameter(config, key))
+        return false;
+    bool inside = strcmp(key, last) != 0 && adapter_targets_parameter(config, last);
+    snprintf(pair->a, sizeof pair->a, "%s%s%s", module, inside ? ".base_layer" : "", a_part);
+    snprintf(pair->b, sizeof pair->b, "%s%s%s", module, inside ? ".base_layer" : "", b_part);
+    pair->rank = adapter_rank(config, key);
+    pair->scale = adapter_scale(config, key);
+    return true;
+}
+
 void lora_experts(struct net *n, const char *module, const char *parameter, int64_t experts, int64_t inputs, int64_t outputs,
                   struct value **a, struct value **b, double *scale)
 {
-    const struct adapter_config *c = n->tuning->lora;
-    char key[2 * NAME_SIZE], last[2 * NAME_SIZE], name[2 * NAME_SIZE + sizeof a_part];
-    snprintf(key, sizeof key, "%s.%s", module, parameter);
-    snprintf(last, sizeof last, "%s.%s", module, "down_proj");
-    if (!c || !adapter_targets_parameter(c, key))
+    struct lora_pair pair;
+    if (!n->tuning->lora || !lora_experts_pair(n->tuning->lora, module, parameter, &pair))
         return;
-    bool inside = strcmp(key, last) != 0 && adapter_targets_parameter(c, last);
-    int64_t rank = adapter_rank(c, key);
-    snprintf(name, sizeof name, "%s%s%s", module, inside ? ".base_layer" : "", a_part);
-    *a = net_weight(n, name, n->tuning->train, 2, experts * rank, inputs);
-    snprintf(name, sizeof name, "%s%s%s", module, inside ? ".base_layer" : "", b_part);
-    *b = net_weight(n, name, n->tuning->train, 2, outputs, experts * rank);
-    *scale = adapter_scale(c, key);
+    *a = net_weight(n, pair.a, n->tuning->train, 2, experts * pair.rank, inputs);
+    *b = net_weight(n, pair.b, n->tuning->train, 2, outputs, experts * pair.rank);
+    *scale = pair.scale;
 }
 
 bool lora_owns(const struct tensor *t)

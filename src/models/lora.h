@@ -8,8 +8,20 @@
 
 #include "models/model.h"
 
+enum { LORA_NAME_SIZE = 2 * NAME_SIZE + 32 };
+
 /* The linear layer `module` with its pair. In training the x of the pair goes through dropout first. bias: NULL for none. */
 struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module);
+
+/* The pair of a parameter of `module` that holds the matrices of all experts: its names, and the rank and scale of one expert. */
+struct lora_pair {
+    char a[LORA_NAME_SIZE], b[LORA_NAME_SIZE];
+    int64_t rank;
+    double scale;
+};
+
+/* false: the adapter has none. */
+bool lora_experts_pair(const struct adapter_config *config, const char *module, const char *parameter, struct lora_pair *pair);
 
 /* The pair of a parameter of `module` that holds the matrices of all experts, in PEFT's layout of target_parameters: a (E · rank,
  * in), b (out, rank · E), and its scale. Without such a pair nothing is set. */

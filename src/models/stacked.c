@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int pieces_of_expert(const struct stacked *row)
@@ -58,15 +59,23 @@ static const char *piece_in(const char *name, const char *piece)
     return (size_t)(at - name) >= head && !memcmp(at - head, piece, head) ? at - head : NULL;
 }
 
-bool stacked_has(const struct stacked *table, const struct store *store, const char *name)
+bool stacked_place(const struct stacked *table, const char *name, struct stacked_place *place)
 {
-    char tensor[2 * NAME_SIZE];
     for (; table && table->tensor; table++)
         for (int i = 0; i < pieces_of_expert(table); i++) {
-            const char *at = piece_in(name, table->piece[i]);
-            snprintf(tensor, sizeof tensor, "%.*s%s", at ? (int)(at - name) : 0, name, table->tensor);
-            if (at && store_find(store, tensor))
-                return true;
+            const char *at = piece_in(name, table->piece[i]), *number = strstr(table->piece[i], "%d");
+            if (!at)
+                continue;
+            *place = (struct stacked_place){.piece = i, .pieces = pieces_of_expert(table)};
+            place->expert = number ? strtoll(at + (number - table->piece[i]), NULL, 10) : 0;
+            snprintf(place->tensor, sizeof place->tensor, "%.*s%s", (int)(at - name), name, table->tensor);
+            return true;
         }
     return false;
+}
+
+bool stacked_has(const struct stacked *table, const struct store *store, const char *name)
+{
+    struct stacked_place place;
+    return stacked_place(table, name, &place) && store_find(store, place.tensor);
 }

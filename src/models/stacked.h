@@ -25,6 +25,16 @@ int64_t stacked_count(const struct stacked *row, const struct tensor *t);
 int stacked_shape(const struct stacked *row, const struct tensor *t, int64_t shape[static RANK]);
 const char *stacked_name(const struct stacked *row, const struct tensor *t, int64_t piece, char name[static NAME_SIZE]);
 
+/* Where a weight of the files belongs: the tensor's whole name, the expert, and which of its pieces it is, of how many. */
+struct stacked_place {
+    char tensor[2 * NAME_SIZE];
+    int64_t expert;
+    int piece, pieces;
+};
+
+/* false: the name is not that of a piece. */
+bool stacked_place(const struct stacked *table, const char *name, struct stacked_place *place);
+
 /* Whether a name is that of a piece of some tensor in the store. */
 bool stacked_has(const struct stacked *table, const struct store *store, const char *name);
 

@@ -11,6 +11,7 @@ For each family a random adapter (rsLoRA, patterns of ranks and alphas) is made 
     their range, and PEFT's 32 greedy tokens after 8 prompts. A token may differ only at a tie, where its logit in PEFT is less
     than TIE of the range below the best one, and at most one token in a hundred does;
   - hone quantize to q4_0 and q4_k_m: types, blocks and keys are those of llama.cpp's own quantiser.
+An adapter of experts is merged as PEFT's own merge_and_unload does, tensor by tensor, into files with the base's names.
 --large: SmolLM2 instead of the tiny models, where no token may differ.
 """
 import ctypes
@@ -20,10 +21,12 @@ import tempfile
 
 import numpy as np
 
+import family_truth
 import oracle
 
 FAMILIES = ("llama", "mistral", "ministral3", "qwen2", "qwen3", "gemma2", "gemma3-sixth", "phi3", "smollm3-fourth",
             "olmo2", "granite")
+EXPERTS = ("qwen3_moe", "mixtral")
 PROMPTS, PROMPT, NEW = 8, 12, 32
 FLOAT32, TABLE, FLOAT16, TIE = 1e-5, 1e-3, 1e-2, 2e-3   # of the logits' range
 
@@ -152,6 +155,43 @@ def check_model(checks, hone, base, folder, name, large):
         check_quantised(checks, hone, base, folder, full, type, number)
 
 
+def tensors_of(folder):
+    from safetensors import safe_open
+    with safe_open(os.path.join(folder, "model.safetensors"), "numpy") as file:
+        return {name: file.get_tensor(name).astype(np.float64) for name in file.keys()}
+
+
+def check_experts(checks, hone, base, folder, name):
+    """One of both matrices with a rank and an alpha of its own; and of one matrix alone, which has other names in PEFT."""
+    import peft
+    import torch
+    for parameters in (["mlp.experts.gate_up_proj", "mlp.experts.down_proj"], ["mlp.experts.gate_up_proj"]):
+        torch.manual_seed(7)
+        config = peft.LoraConfig(r=4, lora_alpha=12, use_rslora=True, target_modules=["q_proj"], target_parameters=parameters,
+                                 task_type="CAUSAL_LM", rank_pattern={"experts.gate_up_proj": 3},
+                                 alpha_pattern={"experts.gate_up_proj": 5})
+        model = peft.get_peft_model(family_truth.load(base), config)
+        for of, parameter in model.named_parameters():
+            if "lora_B" in of:
+                torch.nn.init.normal_(parameter, std=0.2)
+        adapter, merged, copied, truth = (os.path.join(folder, f"{part}{len(parameters)}") for part in
+                                          ("adapter", "merged", "copied", "truth"))
+        model.save_pretrained(adapter)
+        model.merge_and_unload().save_pretrained(truth)
+        for command, to in (("merge", merged), ("export", copied)):
+            oracle.run(hone, command, "--model", base, "--adapter", adapter, "--output", to, "--type", "f32", "--threads", "1")
+        got, want, old = (tensors_of(path) for path in (merged, truth, base))
+        label = f"{name}: {' and '.join(parameters)}"
+        checks.equal(f"{label}: names that PEFT's merge has not", sorted(got.keys() ^ want.keys())[:3], [])
+        far = {of: np.linalg.norm(got[of] - want[of]) / max(np.linalg.norm(want[of] - old[of]), 1e-9) for of in want}
+        worst = max(far, key=far.get)
+        checks.at_most(f"{label}: merged tensors off by a part of their change", far[worst], 1e-5, f"; {worst}")
+        ids = np.random.default_rng(3).integers(3, 512, PROMPT).tolist()
+        want = logits_of(family_truth.load(truth).eval(), ids)
+        got = logits_of(peft.PeftModel.from_pretrained(family_truth.load(base), copied).eval(), ids)
+        checks.at_most(f"{label}: adapter in PEFT: logits", np.abs(got - want).max() / (want.max() - want.min()), 1e-5)
+
+
 def main():
     hone, assets, *rest = sys.argv[1:]
     checks, large = oracle.Checks(), rest == ["--large"]
@@ -160,6 +200,9 @@ def main():
             base = os.path.join(folder, "model")    # a file takes its name; of a phi3's llama.cpp expects Phi 3's own tokens
             os.symlink(os.path.join(assets, "models", name), base)
             check_model(checks, hone, base, folder, name, large)
+    for name in [] if large else ["tiny-" + family for family in EXPERTS]:
+        with tempfile.TemporaryDirectory() as folder:
+            check_experts(checks, hone, os.path.join(assets, "models", name), folder, name)
     checks.end()
 
 
