@@ -1,17 +1,18 @@
 /* attention: y[t] = Σ softmax(z[s]) · v[s], z[s] = scale · q[t]·k[s], over the keys s = first[t] … last[t]. With a cap the scores
- * are cap · tanh(z / cap).
+ * are cap · tanh(z / cap). With sinks, each head's number is one more score of its softmax, of a key whose value is 0.
  *
  * In a packed batch the keys are the batch's own and last[t] = t; with a cache they are its slots. Query head h reads kv-head
  * h / (H / K). The T × S scores are never stored: a tile of queries loops over tiles of keys, keeps the running maximum m, the
  * sum of exponentials and the weighted sum of values, and rescales them when m grows. lse = m + log Σ is kept for the backward
- * pass. With few queries there is too little to share in a tile: decoding uses attention_split.h.
+ * pass. A sink is where m begins, so lse has it, and the backward pass needs nothing else. With few queries there is too little
+ * to share in a tile: decoding uses attention_split.h.
  */
 #include "ops/attention_split.h"
 #include "ops/attention_tile.h"
 
-enum { Q, K, V, FIRST, LAST, UNTIL };
+enum { Q, K, V, FIRST, LAST, UNTIL, SINKS };
 enum { Y, LSE };
-enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_OPERANDS };
+enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_OPERANDS };
 
 struct rows { /* the tile of queries that is being computed */
     int64_t count, width;
@@ -47,6 +48,7 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
     const int32_t *first = c->data[FWD_FIRST], *last = c->data[FWD_LAST];
+    const void *sinks = c->data[FWD_SINKS];
     real cap = (real)c->number[AT_CAP];
     struct rows rows;
     rows.count = min(c->dim[AT_T] - first_row, TILE_Q);
@@ -56,8 +58,8 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
     memset(rows.y, 0, (size_t)(padded * rows.width) * sizeof(real));
     int64_t low = first[first_row], high = last[first_row];
     for (int64_t i = 0; i < rows.count; i++) {
-        rows.max_score[i] = -(real)INFINITY;
-        rows.sum[i] = 0;
+        rows.max_score[i] = sinks ? load(dt, sinks, head) : -(real)INFINITY;
+        rows.sum[i] = sinks ? 1 : 0;
         low = min(low, first[first_row + i]);
         high = max(high, last[first_row + i]);
     }
@@ -104,6 +106,8 @@ static enum status shape(struct program *p, struct node *n)
     TRY(node_expect(n, LAST, 1, SHAPE(q[0])));
     if (n->in[UNTIL])
         TRY(node_expect(n, UNTIL, 1, SHAPE(k[0])));
+    if (n->in[SINKS])
+        TRY(node_expect(n, SINKS, 1, SHAPE(q[1])));
     if (q[2] > HEAD_MAX || q[1] % k[1])
         return fail(ERR_UNSUPPORTED, "attention: head size %lld (at most %d) with %lld heads over %lld", (long long)q[2],
                     HEAD_MAX, (long long)q[1], (long long)k[1]);
@@ -148,9 +152,9 @@ static enum status lower(struct lowering *l, const struct node *n)
             l, n,
             (struct value *[SPLIT_OPERANDS]){
                 [SPLIT_Q] = in[Q], [SPLIT_K] = in[K], [SPLIT_V] = in[V], [SPLIT_FIRST] = in[FIRST], [SPLIT_LAST] = in[LAST]},
-            (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE]});
-    struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],     [FWD_FIRST] = in[FIRST],
-                              [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE]};
+            (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE], [JOIN_SINKS] = in[SINKS]});
+    struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],      [FWD_FIRST] = in[FIRST],
+                              [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE], [FWD_SINKS] = in[SINKS]};
     return lower_launch(l, n->number[AT_CAP] > 0 ? &kernel_capped : &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows,
                         1);
 }
@@ -176,6 +180,15 @@ static struct value *build_capped(struct program *p, const int64_t *d)
                             program_input(p, "v", ROLE_ACTIVATION, 3, d[0], 2L, d[1]),
                             program_input(p, "first", ROLE_INDEX, 1, d[0]), program_input(p, "last", ROLE_INDEX, 1, d[0]),
                             program_input(p, "until", ROLE_INDEX, 1, d[0]), 1 / sqrt((double)d[1]), 1.5);
+}
+
+static struct value *build_sinks(struct program *p, const int64_t *d)
+{
+    return attention_sinks(
+        p, program_input(p, "q", ROLE_ACTIVATION, 3, d[0], 6L, d[1]), program_input(p, "k", ROLE_ACTIVATION, 3, d[0], 2L, d[1]),
+        program_input(p, "v", ROLE_ACTIVATION, 3, d[0], 2L, d[1]), program_input(p, "first", ROLE_INDEX, 1, d[0]),
+        program_input(p, "last", ROLE_INDEX, 1, d[0]), program_input(p, "until", ROLE_INDEX, 1, d[0]),
+        program_input(p, "sinks", ROLE_WEIGHT, 1, 6L), 1 / sqrt((double)d[1]), 0);
 }
 
 static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d)
@@ -206,6 +219,7 @@ static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}}},
     {.build = build_capped, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64, 256}}}},
+    {.build = build_sinks, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64}}}},
     {.build = build_cached,
      .fill = fill_cached,
      .forward_only = true,
@@ -216,12 +230,13 @@ static const struct op_example examples[] = {
 const struct op OP(attention) = {
     .name = "attention",
     .formula = "y[t] = Σ softmax(z[s]) · v[s], z[s] = scale · q[t]·k[s], capped as softcap does if a cap is given; s = first[t] "
-               "… last[t]",
-    .inputs = {"q", "k", "v", "first", "last", "until?"},
+               "… last[t], and of the head's sink, whose v is 0",
+    .inputs = {"q", "k", "v", "first", "last", "until?", "sinks?"},
     .outputs = {"y", "lse"},
     .shape = shape,
     .gradient = gradient,
     .lower = lower,
+    .constants = 4,
     .flops = flops,
     .examples = examples,
 };

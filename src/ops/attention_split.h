@@ -11,7 +11,7 @@
 
 enum { SPLIT_QUERIES = 4 };
 enum { SPLIT_Q, SPLIT_K, SPLIT_V, SPLIT_FIRST, SPLIT_LAST, SPLIT_PARTS, SPLIT_OPERANDS };
-enum { JOIN_PARTS, JOIN_Y, JOIN_LSE, JOIN_OPERANDS };
+enum { JOIN_PARTS, JOIN_Y, JOIN_LSE, JOIN_SINKS, JOIN_OPERANDS };
 
 #define SPLIT_KEYS 128 /* and work-items of a group */
 
@@ -139,10 +139,12 @@ static ALWAYS_INLINE void split_join(const struct call *c, int64_t row, enum dty
 {
     int64_t D = c->dim[AT_D], rows = c->dim[AT_T] * c->dim[AT_H], parts = split_parts(c->dim);
     const real *part = (const real *)c->data[JOIN_PARTS] + row * (D + 2);
-    real max_score = -(real)INFINITY, sum = 0, y[HEAD_MAX] = {0};
+    const void *sinks = c->data[JOIN_SINKS];
+    real sink = sinks ? load(dt, sinks, row % c->dim[AT_H]) : -(real)INFINITY, max_score = sink, y[HEAD_MAX] = {0};
     for (int64_t p = 0; p < parts; p++)
         if (part[p * rows * (D + 2) + D + 1] != 0 && part[p * rows * (D + 2) + D] > max_score)
             max_score = part[p * rows * (D + 2) + D];
+    real sum = sinks ? real_exp(sink - max_score) : 0;
     for (int64_t p = 0; p < parts; p++) {
         const real *from = part + p * rows * (D + 2);
         if (from[D + 1] == 0) /* not seen; a NaN is not skipped */

@@ -64,10 +64,15 @@ static inline struct value *linear_bias(struct program *p, struct value *x, stru
     return NODE(p, linear, x, w, bias);
 }
 
-/* x · wᵀ with float32 (statistic) results: logits. */
+/* x · wᵀ + bias (NULL: none) with float32 (statistic) results: logits. */
+static inline struct value *linear_wide_bias(struct program *p, struct value *x, struct value *w, struct value *bias)
+{
+    return NODE_WITH(p, linear, 1, x, w, bias);
+}
+
 static inline struct value *linear_wide(struct program *p, struct value *x, struct value *w)
 {
-    return NODE_WITH(p, linear, 1, x, w, NULL);
+    return linear_wide_bias(p, x, w, NULL);
 }
 
 /* x · wᵀ + bias + scale · (z · aᵀ) · bᵀ: a linear layer with its adapter a (rank, in), b (out, rank). z is x, or x after dropout.
@@ -118,12 +123,20 @@ static inline struct value *rope(struct program *p, struct value *x, struct valu
 }
 
 /* Causal attention of q (T, H, D) over the keys first[t] … last[t] of k, v (S, K, D). `until` (S, may be NULL without
- * gradients): the last query that sees a key. Scores are capped to ±cap (softcap); 0: they are not. */
+ * gradients): the last query that sees a key. sinks (H, NULL: none), which get no gradient: one more score of each head, whose
+ * value is 0. Scores are capped to ±cap (softcap); 0: they are not. */
+static inline struct value *attention_sinks(struct program *p, struct value *q, struct value *k, struct value *v,
+                                            struct value *first, struct value *last, struct value *until, struct value *sinks,
+                                            double scale, double cap)
+{
+    return program_node(p, OP_attention, 7, (struct value *[]){q, k, v, first, last, until, sinks}, 2, (double[]){scale, cap});
+}
+
 static inline struct value *attention_capped(struct program *p, struct value *q, struct value *k, struct value *v,
                                              struct value *first, struct value *last, struct value *until, double scale,
                                              double cap)
 {
-    return program_node(p, OP_attention, 6, (struct value *[]){q, k, v, first, last, until}, 2, (double[]){scale, cap});
+    return attention_sinks(p, q, k, v, first, last, until, NULL, scale, cap);
 }
 
 static inline struct value *attention(struct program *p, struct value *q, struct value *k, struct value *v, struct value *first,
@@ -142,6 +155,12 @@ static inline struct value *split(struct program *p, struct value *x, int64_t co
 static inline struct value *swiglu(struct program *p, struct value *gate, struct value *up)
 {
     return NODE(p, swiglu, gate, up);
+}
+
+/* gate · σ(alpha · gate) · (up + 1), the gate at most `limit`, up within ±limit */
+static inline struct value *clamped_swiglu(struct program *p, struct value *gate, struct value *up, double alpha, double limit)
+{
+    return program_node(p, OP_clamped_swiglu, 2, (struct value *[]){gate, up}, 2, (double[]){alpha, limit});
 }
 
 /* gelu(gate) · up, gelu by tanh */
