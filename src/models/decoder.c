@@ -43,7 +43,8 @@ static struct value *self_attention(struct net *n, struct value *h, const struct
         q = net_rope_query(n, q, c->is_local[l]);
         k = net_rope(n, k, c->is_local[l]);
     }
-    struct value *a = net_attention(n, q, k, v, c->is_local[l], l);
+    struct value *sinks = with->sinks ? net_parameter(n, "self_attn.sinks", l, false, 1, &c->heads) : NULL;
+    struct value *a = net_attention(n, q, k, v, sinks, c->is_local[l], l);
     return net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
 }
 

@@ -12,6 +12,7 @@
 struct decoder_layer {
     bool head_norms;   /* q_norm and k_norm of each head before its rotation */
     bool wide_norms;   /* the same two, of all heads together */
+    bool sinks;        /* one more score of each head: self_attn.sinks */
     bool experts;      /* its feed-forward is one of experts */
     bool post_norms;   /* norms of what attention and feed-forward give as well, before it is added; then names are Gemma's */
     bool no_pre_norms; /* with post_norms: none of what they take */

@@ -1,16 +1,24 @@
 /* A feed-forward of experts: a router sends each token to some of them, and the sum of their results is weighted.
  *
  * The matrices of all experts of a layer are one tensor each, named as transformers names its parameters, so that PEFT's
- * target_parameters names them too: mlp.experts.gate_up_proj (E, 2F, C) and mlp.experts.down_proj (E, C, F).
+ * target_parameters names them too: mlp.experts.gate_up_proj (E, 2F, C) and mlp.experts.down_proj (E, C, F), or in another form.
  */
 #ifndef MODELS_EXPERTS_H
 #define MODELS_EXPERTS_H
 
 #include "models/net.h"
 
-#define EXPERTS_ROUTER "mlp.gate"
+struct experts_form {
+    const char *router; /* its module's name in a layer */
+    bool by_input;      /* matrices are (E, in, out) */
+    bool interleaved;   /* gate and up are in turn the outputs of gate_up_proj, not its halves */
+    bool biases;        /* of the router, and of experts: gate_up_proj_bias and down_proj_bias (E, out) */
+};
 
-/* (T, C) from the norm's result x, by config->experts, config->experts_chosen and config->expert_feed_forward. */
+extern const struct experts_form experts_plain; /* the router is mlp.gate */
+
+/* (T, C) from the norm's result x, by family->experts, config->experts, config->experts_chosen and config->expert_feed_forward.
+ */
 struct value *experts_forward(struct net *n, struct value *x, int64_t layer);
 
 #endif

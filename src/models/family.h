@@ -14,6 +14,7 @@
 
 struct net;
 struct decoder_layer;
+struct experts_form;
 
 enum { LAYERS_MAX = 1000 };
 
@@ -41,6 +42,8 @@ struct model_config {
     double attention_scale; /* of scores; 0: 1 / sqrt(head size) */
     double attention_cap;   /* of scores, as in ops/softcap.c; 0: none */
     double logit_cap;       /* of logits; 0: none */
+    double swiglu_alpha;    /* of a SwiGLU that is clamped (ops/clamped_swiglu.c) */
+    double swiglu_limit;    /* 0: it is not */
     bool tied, qkv_bias, output_bias, mlp_bias;
     struct rope_config rope;
     struct delta_config delta;     /* of layers with linear attention */
@@ -77,10 +80,12 @@ struct family {
     const char *model_type;
     const char *layer; /* what the names of a layer's modules begin with: "model.layers.%d." */
     const char *embedding, *norm, *head;
-    const struct stacked *stacked;   /* tensors that files hold in pieces; NULL: none */
-    const struct config_row *config; /* ends with key NULL */
-    struct family_part part;         /* all 0: a text part must say everything, as a model alone must */
-    double rope_theta;               /* if config.json has none; 0: finish reads */
+    const struct experts_form *experts; /* of a family with experts (models/experts.h); else NULL */
+    const char *frozen;                 /* what of it has no gradient, so that all of it cannot be trained; NULL: nothing */
+    const struct stacked *stacked;      /* tensors that files hold in pieces; NULL: none */
+    const struct config_row *config;    /* ends with key NULL */
+    struct family_part part;            /* all 0: a text part must say everything, as a model alone must */
+    double rope_theta;                  /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses
                                                                                        what the forward pass would get wrong */
     const struct decoder_layer *decoder;     /* of decoder_forward (models/decoder.h): what its layers do otherwise; else NULL */

@@ -37,7 +37,7 @@ static struct value *attention_of(struct net *n, struct value *h, int64_t l)
     q = net_rope(n, net_head_norm(n, net_heads(n, q, c.heads), "self_attn.q_norm", l), local);
     if (!shares(&c, l))
         make_keys(n, h, &c, local, l);
-    struct value *a = net_attend(n, q, n->kept_keys[local], n->kept_values[local], local);
+    struct value *a = net_attend(n, q, n->kept_keys[local], n->kept_values[local], NULL, local);
     return net_linear(n, a, c.channels, c.output_bias, "self_attn.o_proj", l);
 }
 

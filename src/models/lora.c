@@ -112,12 +112,18 @@ static bool is_target(const struct adapter_config *config, const struct tensor *
     return end && adapter_names(config, target, module);
 }
 
+static bool is_router(const struct model *m, const char *weight)
+{
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, ".%s.weight", m->family->experts ? m->family->experts->router : "");
+    return m->family->experts && name_ends_with(weight, name);
+}
+
 /* Adds the last part of a linear layer's name, from that of its weight: "q_proj". */
 static void add_linear(const struct model *m, const char *weight, char *text, size_t size)
 {
     char last[NAME_SIZE];
-    if (!family_in_layer(m->family, weight) || !name_ends_with(weight, ".weight") ||
-        name_ends_with(weight, "." EXPERTS_ROUTER ".weight"))
+    if (!family_in_layer(m->family, weight) || !name_ends_with(weight, ".weight") || is_router(m, weight))
         return;
     snprintf(last, sizeof last, "%.*s", (int)(strlen(weight) - strlen(".weight")), weight);
     const char *dot = strrchr(last, '.');

@@ -2,6 +2,7 @@
  * Covers every model with "model_type": "mixtral".
  */
 #include "models/decoder.h"
+#include "models/experts.h"
 
 static enum status finish(const struct hf_config *hf, struct model_config *config)
 {
@@ -30,6 +31,7 @@ static const struct stacked stacked[] = {
 const struct family family_mixtral = {
     .model_type = "mixtral",
     DECODER_MODULES,
+    .experts = &experts_plain,
     .stacked = stacked,
     .config = config,
     .rope_theta = 1000000,

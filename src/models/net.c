@@ -178,18 +178,19 @@ struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with
     return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
 }
 
-struct value *net_router(struct net *n, struct value *x, const char *name, int64_t layer)
+struct value *net_router(struct net *n, struct value *x, bool with_bias, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
     struct value *w = matrix_of(n, net_module(n, module, name, layer), false, n->config->experts, n->config->channels);
-    return linear_wide(&n->program, x, w);
+    struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), n->config->experts, 0) : NULL;
+    return linear_wide_bias(&n->program, x, w, bias);
 }
 
-struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t outputs, int64_t inputs)
+struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t rows, int64_t columns)
 {
     char name[2 * NAME_SIZE];
     snprintf(name, sizeof name, "%s.%s", module, parameter);
-    return weight_of(n, name, trains_all(n), 3, (int64_t[]){n->config->experts, outputs, inputs});
+    return weight_of(n, name, trains_all(n), columns ? 3 : 2, (int64_t[]){n->config->experts, rows, columns});
 }
 
 struct value *net_heads(struct net *n, struct value *x, int64_t heads)
@@ -227,25 +228,28 @@ struct value *net_cached(struct net *n, struct value *x, const char *which, int6
     return cache_write(&n->program, cache, x, n->slots);
 }
 
-struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, bool local)
+struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, struct value *sinks, bool local)
 {
     if (!q)
         return NULL;
     const struct model_config *c = n->config;
     double scale = c->attention_scale > 0 ? c->attention_scale : 1 / sqrt((double)q->shape[2]);
     struct value *first = local ? n->local_first : n->first, *until = local ? n->local_until : n->until;
-    struct value *y = attention_capped(&n->program, q, k, v, first, n->last, until, scale, c->attention_cap);
+    struct value *y = attention_sinks(&n->program, q, k, v, first, n->last, until, sinks, scale, c->attention_cap);
     return program_view(&n->program, y, 2, n->T, q->shape[1] * q->shape[2]);
 }
 
-struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer)
+struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, struct value *sinks, bool local,
+                            int64_t layer)
 {
-    return net_attend(n, q, net_cached(n, k, "k", layer), net_cached(n, v, "v", layer), local);
+    return net_attend(n, q, net_cached(n, k, "k", layer), net_cached(n, v, "v", layer), sinks, local);
 }
 
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up)
 {
-    return swiglu(&n->program, gate, up);
+    const struct model_config *c = n->config;
+    return c->swiglu_limit > 0 ? clamped_swiglu(&n->program, gate, up, c->swiglu_alpha, c->swiglu_limit)
+                               : swiglu(&n->program, gate, up);
 }
 
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up)

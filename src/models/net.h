@@ -76,12 +76,13 @@ struct value *net_rope_query(struct net *n, struct value *x, bool local);
 /* Of each head's D channels; a name of NULL: without weights. */
 struct value *net_head_norm(struct net *n, struct value *x, const char *name, int64_t layer);
 
-/* (T, H · D). `local`: over the last config->local tokens only. */
-struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, bool local, int64_t layer);
+/* (T, H · D). `local`: over the last config->local tokens only. sinks (H): see attention_sinks; NULL: none. */
+struct value *net_attention(struct net *n, struct value *q, struct value *k, struct value *v, struct value *sinks, bool local,
+                            int64_t layer);
 
 /* Its two parts: keys or values ("k", "v") in the layer's cache, or as they are if there is none; and attention over them. */
 struct value *net_cached(struct net *n, struct value *x, const char *which, int64_t layer);
-struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, bool local);
+struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, struct value *sinks, bool local);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d); /* d times config->residual_scale */
@@ -100,9 +101,10 @@ struct value **net_array(struct net *n, int64_t count);
 /* The first columns of x (T, C), and the rest: of a layer whose weight holds several. */
 struct value *net_split(struct net *n, struct value *x, int64_t columns, struct value **rest);
 
-/* Logits (T, E) of a router, which has no adapter, in float32; and the matrices (E, out, in) of a layer's experts. */
-struct value *net_router(struct net *n, struct value *x, const char *name, int64_t layer);
-struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t outputs, int64_t inputs);
+/* Logits (T, E) of a router, which has no adapter, in float32; and a parameter of a layer's experts, (E, rows, columns) or with
+ * columns 0 (E, rows). */
+struct value *net_router(struct net *n, struct value *x, bool with_bias, const char *name, int64_t layer);
+struct value *net_experts_weight(struct net *n, const char *module, const char *parameter, int64_t rows, int64_t columns);
 
 /* The full name of a module, in `module`. */
 const char *net_module(const struct net *n, char module[static NAME_SIZE], const char *name, int64_t layer);

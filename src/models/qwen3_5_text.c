@@ -23,7 +23,7 @@ static struct value *full_attention(struct net *n, struct value *h, int64_t l)
     struct value *v = net_heads(n, net_linear(n, h, K * D, c->qkv_bias, "self_attn.v_proj", l), K);
     q = net_rope_query(n, net_head_norm(n, program_view(p, q, 3, n->T, H, D), "self_attn.q_norm", l), false);
     k = net_rope(n, net_head_norm(n, k, "self_attn.k_norm", l), false);
-    struct value *a = sigmoid_gate(p, net_attention(n, q, k, v, false, l), gate);
+    struct value *a = sigmoid_gate(p, net_attention(n, q, k, v, NULL, false, l), gate);
     return net_linear(n, a, c->channels, c->output_bias, "self_attn.o_proj", l);
 }
 

@@ -3,6 +3,7 @@
  * Covers Qwen3-30B-A3B, Qwen3-235B-A22B and Qwen3-Coder: every model with "model_type": "qwen3_moe".
  */
 #include "models/decoder.h"
+#include "models/experts.h"
 
 static struct value *layer(struct net *n, struct value *x, int64_t l)
 {
@@ -62,6 +63,7 @@ static const struct stacked stacked[] = {
 const struct family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     DECODER_MODULES,
+    .experts = &experts_plain,
     .stacked = stacked,
     .config = config,
     .rope_theta = 10000,

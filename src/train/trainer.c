@@ -77,6 +77,9 @@ static enum status choose_method(struct trainer *t)
     if (full && s->model.weights.nested)
         return fail(ERR_ARGUMENT, "%s: of a model with other parts than text hone trains adapters; take --finetuning-type lora",
                     o->model_name_or_path);
+    if (full && s->model.family->frozen)
+        return fail(ERR_UNSUPPORTED, "%s: of a %s %s have no gradient in hone: take --finetuning-type lora",
+                    o->model_name_or_path, s->model.family->model_type, s->model.family->frozen);
     if (full)
         return OK;
     if (s->model.adapted) {

@@ -126,6 +126,7 @@ static void windows_are_those_of_the_models_code(void **state)
          "llll", 7},
         {"{'model_type': 'olmo3', " SIZES "}", "lllg", 4096},
         {"{'model_type': 'gemma2', 'head_dim': 16, " SIZES "}", "lglg", 4096},
+        {"{'model_type': 'gpt_oss', 'rope_parameters': {}, " SIZES "}", "lglg", 128},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_config c;
