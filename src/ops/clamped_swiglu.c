@@ -3,7 +3,7 @@
  * Backward, with s = σ(alpha · g): dgate = dy · (u + 1) · s · (1 + alpha · g · (1 − s)), dup = dy · g · s; 0 where it was
  * clamped.
  */
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 enum { GATE, UP, INPUTS };
 enum { Y };
@@ -29,20 +29,9 @@ KERNEL_BODY static void clamped_swiglu_forward(const struct call *c, int64_t beg
     SPECIALISE(c->dtype[GATE], body, c, begin, end);
 }
 
-static enum status shape(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, UP, n->in[GATE]->rank, n->in[GATE]->shape));
-    node_output(p, n, Y, n->in[GATE]->dtype, n->in[GATE]->rank, n->in[GATE]->shape);
-    n->rows = value_elements(n->in[GATE]);
-    return program_status(p);
-}
-
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *in[] = {n->in[GATE], n->in[UP], gradient_of(p, n, Y)};
-    struct value *dgate = program_node(p, OP_clamped_swiglu_bwd, 3, in, 2, n->number);
-    TRY(gradient_add(p, n, GATE, dgate));
-    return gradient_add(p, n, UP, dgate ? dgate->producer->out[BWD_DUP] : NULL);
+    return elementwise_gradient(p, n, OP_clamped_swiglu_bwd);
 }
 
 static double flops(const struct node *n)
@@ -50,26 +39,14 @@ static double flops(const struct node *n)
     return 9.0 * (double)n->rows;
 }
 
-#define AXES                                                                                                                     \
-    {                                                                                                                            \
-        {"T", {1, 64}},                                                                                                          \
-        {                                                                                                                        \
-            "F",                                                                                                                 \
-            {                                                                                                                    \
-                1, 31, 160                                                                                                       \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }
-
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return clamped_swiglu(p, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
-                          program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]), 1.702, 1);
+    return elementwise_build(p, OP_clamped_swiglu, d, 1.702, 1);
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = AXES},
-    {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30},
+    {.build = build, .axes = ELEMENTWISE_SIZES},
+    {.build = build, .axes = {{"T", {3}}, {"C", {64}}}, .scale = 30},
     {0},
 };
 
@@ -78,7 +55,7 @@ const struct op OP(clamped_swiglu) = {
     .formula = "y = g · σ(alpha · g) · (u + 1), g = min(gate, limit), u = up clamped to ±limit",
     .inputs = {"gate", "up"},
     .outputs = {"y"},
-    .shape = shape,
+    .shape = elementwise_shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_clamped_swiglu, .host = clamped_swiglu_forward, .group = 256, .rows = 256},
     .block = 8192,
@@ -111,32 +88,19 @@ KERNEL_BODY static void clamped_swiglu_backward(const struct call *c, int64_t be
     SPECIALISE(c->dtype[BWD_GATE], body_bwd, c, begin, end);
 }
 
-static enum status shape_bwd(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, BWD_UP, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
-    TRY(node_expect(n, BWD_DY, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
-    for (int i = BWD_DGATE; i <= BWD_DUP; i++)
-        node_output(p, n, i, n->in[BWD_GATE]->dtype, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape);
-    n->rows = value_elements(n->in[BWD_GATE]);
-    return program_status(p);
-}
-
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    struct value *in[] = {program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
-                          program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]),
-                          program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1])};
-    return program_node(p, OP_clamped_swiglu_bwd, 3, in, 2, (double[]){1.702, 1});
+    return elementwise_build(p, OP_clamped_swiglu_bwd, d, 1.702, 1);
 }
 
-static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = AXES}, {0}};
+static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(clamped_swiglu_bwd) = {
     .name = "clamped_swiglu_bwd",
     .formula = "dgate = dy · (u + 1) · s · (1 + alpha · g · (1 − s)), dup = dy · g · s, s = σ(alpha · g), 0 where clamped",
     .inputs = {"gate", "up", "dy"},
     .outputs = {"dgate", "dup"},
-    .shape = shape_bwd,
+    .shape = elementwise_shape,
     .kernel = {SIGNATURE_clamped_swiglu_bwd, .host = clamped_swiglu_backward, .group = 256, .rows = 256},
     .block = 8192,
     .in_place = 1 + BWD_GATE,

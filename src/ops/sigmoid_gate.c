@@ -2,7 +2,7 @@
  *
  * Backward, with s = σ(gate): dx = dy · s, dgate = dy · x · s · (1 − s).
  */
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 enum { X, GATE, INPUTS };
 enum { Y };
@@ -23,46 +23,24 @@ KERNEL_BODY static void sigmoid_gate_forward(const struct call *c, int64_t begin
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
 
-static enum status shape(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, GATE, n->in[X]->rank, n->in[X]->shape));
-    node_output(p, n, Y, n->in[X]->dtype, n->in[X]->rank, n->in[X]->shape);
-    n->rows = value_elements(n->in[X]);
-    return program_status(p);
-}
-
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dx = NODE(p, sigmoid_gate_bwd, n->in[X], n->in[GATE], gradient_of(p, n, Y));
-    TRY(gradient_add(p, n, X, dx));
-    return gradient_add(p, n, GATE, dx ? dx->producer->out[BWD_DGATE] : NULL);
+    return elementwise_gradient(p, n, OP_sigmoid_gate_bwd);
 }
-
-#define SIZES                                                                                                                    \
-    {                                                                                                                            \
-        {"T", {1, 5, 64}},                                                                                                       \
-        {                                                                                                                        \
-            "C",                                                                                                                 \
-            {                                                                                                                    \
-                1, 31, 160                                                                                                       \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return sigmoid_gate(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
-                        program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return elementwise_build(p, OP_sigmoid_gate, d, 0, 0);
 }
 
-static const struct op_example examples[] = {{.build = build, .axes = SIZES}, {0}};
+static const struct op_example examples[] = {{.build = build, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(sigmoid_gate) = {
     .name = "sigmoid_gate",
     .formula = "y = x · σ(gate)",
     .inputs = {"x", "gate"},
     .outputs = {"y"},
-    .shape = shape,
+    .shape = elementwise_shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_sigmoid_gate, .host = sigmoid_gate_forward, .group = 256, .rows = 256},
     .block = 8192,
@@ -90,30 +68,19 @@ KERNEL_BODY static void sigmoid_gate_backward(const struct call *c, int64_t begi
     SPECIALISE(c->dtype[BWD_X], body_bwd, c, begin, end);
 }
 
-static enum status shape_bwd(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, BWD_GATE, n->in[BWD_X]->rank, n->in[BWD_X]->shape));
-    TRY(node_expect(n, BWD_DY, n->in[BWD_X]->rank, n->in[BWD_X]->shape));
-    for (int i = BWD_DX; i <= BWD_DGATE; i++)
-        node_output(p, n, i, n->in[BWD_X]->dtype, n->in[BWD_X]->rank, n->in[BWD_X]->shape);
-    n->rows = value_elements(n->in[BWD_X]);
-    return program_status(p);
-}
-
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, sigmoid_gate_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
-                program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return elementwise_build(p, OP_sigmoid_gate_bwd, d, 0, 0);
 }
 
-static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
+static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(sigmoid_gate_bwd) = {
     .name = "sigmoid_gate_bwd",
     .formula = "dx = dy · s, dgate = dy · x · s · (1 − s), s = σ(gate)",
     .inputs = {"x", "gate", "dy"},
     .outputs = {"dx", "dgate"},
-    .shape = shape_bwd,
+    .shape = elementwise_shape,
     .kernel = {SIGNATURE_sigmoid_gate_bwd, .host = sigmoid_gate_backward, .group = 256, .rows = 256},
     .block = 8192,
     .in_place = 1 + BWD_X,

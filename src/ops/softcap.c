@@ -3,7 +3,7 @@
  * Backward: dx = dy · (1 − tanh²(x / cap)) = dy · 4e / (1 + e)² with e = exp(−2 |x / cap|), which is precise where tanh is
  * near 1.
  */
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 enum { X, INPUTS };
 enum { Y };
@@ -24,16 +24,9 @@ KERNEL_BODY static void softcap_forward(const struct call *c, int64_t begin, int
     SPECIALISE(c->dtype[X], body, c, begin, end);
 }
 
-static enum status shape(struct program *p, struct node *n)
-{
-    node_output(p, n, Y, n->in[X]->dtype, n->in[X]->rank, n->in[X]->shape);
-    n->rows = value_elements(n->in[X]);
-    return program_status(p);
-}
-
 static enum status gradient(struct program *p, const struct node *n)
 {
-    return gradient_add(p, n, X, NODE_WITH(p, softcap_bwd, n->number[CAP], n->in[X], gradient_of(p, n, Y)));
+    return elementwise_gradient(p, n, OP_softcap_bwd);
 }
 
 static double flops(const struct node *n)
@@ -41,24 +34,13 @@ static double flops(const struct node *n)
     return 3.0 * (double)n->rows;
 }
 
-#define SIZES                                                                                                                    \
-    {                                                                                                                            \
-        {"T", {1, 5, 64}},                                                                                                       \
-        {                                                                                                                        \
-            "C",                                                                                                                 \
-            {                                                                                                                    \
-                1, 16, 31, 577                                                                                                   \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }
-
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return softcap(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), 1.5);
+    return elementwise_build(p, OP_softcap, d, 1.5, 0);
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = SIZES},
+    {.build = build, .axes = ELEMENTWISE_SIZES},
     {.build = build, .axes = {{"T", {3}}, {"C", {64}}}, .scale = 30},
     {0},
 };
@@ -68,7 +50,7 @@ const struct op OP(softcap) = {
     .formula = "y = cap · tanh(x / cap)",
     .inputs = {"x"},
     .outputs = {"y"},
-    .shape = shape,
+    .shape = elementwise_shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_softcap, .host = softcap_forward, .group = 256, .rows = 256},
     .block = 8192,
@@ -99,28 +81,19 @@ KERNEL_BODY static void softcap_backward(const struct call *c, int64_t begin, in
     SPECIALISE2(c->dtype[BWD_X], c->dtype[BWD_INPUTS + BWD_DX], body_bwd, c, begin, end);
 }
 
-static enum status shape_bwd(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, BWD_DY, n->in[BWD_X]->rank, n->in[BWD_X]->shape));
-    node_output(p, n, BWD_DX, n->in[BWD_X]->dtype, n->in[BWD_X]->rank, n->in[BWD_X]->shape);
-    n->rows = value_elements(n->in[BWD_X]);
-    return program_status(p);
-}
-
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE_WITH(p, softcap_bwd, 1.5, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
-                     program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return elementwise_build(p, OP_softcap_bwd, d, 1.5, 0);
 }
 
-static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
+static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(softcap_bwd) = {
     .name = "softcap_bwd",
     .formula = "dx = dy · (1 − tanh²(x / cap))",
     .inputs = {"x", "dy"},
     .outputs = {"dx"},
-    .shape = shape_bwd,
+    .shape = elementwise_shape,
     .kernel = {SIGNATURE_softcap_bwd, .host = softcap_backward, .group = 256, .rows = 256},
     .block = 8192,
     .in_place = 1 + BWD_X,

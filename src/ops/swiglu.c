@@ -2,7 +2,7 @@
  *
  * Backward, with s = σ(gate): dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s.
  */
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 enum { GATE, UP, INPUTS };
 enum { Y };
@@ -25,19 +25,9 @@ KERNEL_BODY static void swiglu_forward(const struct call *c, int64_t begin, int6
     SPECIALISE(c->dtype[GATE], body, c, begin, end);
 }
 
-static enum status shape(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, UP, n->in[GATE]->rank, n->in[GATE]->shape));
-    node_output(p, n, Y, n->in[GATE]->dtype, n->in[GATE]->rank, n->in[GATE]->shape);
-    n->rows = value_elements(n->in[GATE]);
-    return program_status(p);
-}
-
 static enum status gradient(struct program *p, const struct node *n)
 {
-    struct value *dgate = NODE(p, swiglu_bwd, n->in[GATE], n->in[UP], gradient_of(p, n, Y));
-    TRY(gradient_add(p, n, GATE, dgate));
-    return gradient_add(p, n, UP, dgate ? dgate->producer->out[BWD_DUP] : NULL);
+    return elementwise_gradient(p, n, OP_swiglu_bwd);
 }
 
 static double flops(const struct node *n)
@@ -45,26 +35,14 @@ static double flops(const struct node *n)
     return 5.0 * (double)n->rows;
 }
 
-#define SIZES                                                                                                                    \
-    {                                                                                                                            \
-        {"T", {1, 5, 64}},                                                                                                       \
-        {                                                                                                                        \
-            "F",                                                                                                                 \
-            {                                                                                                                    \
-                1, 31, 160, 1536                                                                                                 \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }
-
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return swiglu(p, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
-                  program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return elementwise_build(p, OP_swiglu, d, 0, 0);
 }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = SIZES},
-    {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30},
+    {.build = build, .axes = ELEMENTWISE_SIZES},
+    {.build = build, .axes = {{"T", {3}}, {"C", {64}}}, .scale = 30},
     {0},
 };
 
@@ -73,7 +51,7 @@ const struct op OP(swiglu) = {
     .formula = "y = gate · σ(gate) · up",
     .inputs = {"gate", "up"},
     .outputs = {"y"},
-    .shape = shape,
+    .shape = elementwise_shape,
     .gradient = gradient,
     .kernel = {SIGNATURE_swiglu, .host = swiglu_forward, .group = 256, .rows = 256},
     .block = 8192,
@@ -103,30 +81,19 @@ KERNEL_BODY static void swiglu_backward(const struct call *c, int64_t begin, int
     SPECIALISE(c->dtype[BWD_GATE], body_bwd, c, begin, end);
 }
 
-static enum status shape_bwd(struct program *p, struct node *n)
-{
-    TRY(node_expect(n, BWD_UP, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
-    TRY(node_expect(n, BWD_DY, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape));
-    for (int i = BWD_DGATE; i <= BWD_DUP; i++)
-        node_output(p, n, i, n->in[BWD_GATE]->dtype, n->in[BWD_GATE]->rank, n->in[BWD_GATE]->shape);
-    n->rows = value_elements(n->in[BWD_GATE]);
-    return program_status(p);
-}
-
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, swiglu_bwd, program_input(p, "gate", ROLE_ACTIVATION, 2, d[0], d[1]),
-                program_input(p, "up", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return elementwise_build(p, OP_swiglu_bwd, d, 0, 0);
 }
 
-static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
+static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = ELEMENTWISE_SIZES}, {0}};
 
 const struct op OP(swiglu_bwd) = {
     .name = "swiglu_bwd",
     .formula = "dgate = dy · up · s · (1 + gate · (1 − s)), dup = dy · gate · s, s = σ(gate)",
     .inputs = {"gate", "up", "dy"},
     .outputs = {"dgate", "dup"},
-    .shape = shape_bwd,
+    .shape = elementwise_shape,
     .kernel = {SIGNATURE_swiglu_bwd, .host = swiglu_backward, .group = 256, .rows = 256},
     .block = 8192,
     .in_place = 1 + BWD_GATE,

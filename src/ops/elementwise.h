@@ -1,0 +1,52 @@
+/* What ops that work element by element share: every input and output has the shape of the first input, outputs its type too. */
+#ifndef OPS_ELEMENTWISE_H
+#define OPS_ELEMENTWISE_H
+
+#include "ops/op.h"
+
+#define ELEMENTWISE_SIZES                                                                                                        \
+    {                                                                                                                            \
+        {"T", {1, 5, 64}},                                                                                                       \
+        {                                                                                                                        \
+            "C",                                                                                                                 \
+            {                                                                                                                    \
+                1, 31, 160, 577                                                                                                  \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
+
+static inline enum status elementwise_shape(struct program *p, struct node *n)
+{
+    const struct value *x = n->in[0];
+    for (int i = 1; i < n->in_count; i++)
+        TRY(node_expect(n, i, x->rank, x->shape));
+    for (int i = 0; i < NODE_OUTPUTS && n->op->outputs[i]; i++)
+        node_output(p, n, i, x->dtype, x->rank, x->shape);
+    n->rows = value_elements(x);
+    return program_status(p);
+}
+
+/* For op->gradient: `backward` takes the inputs and dy, and gives the gradient of each input. */
+static inline enum status elementwise_gradient(struct program *p, const struct node *n, int backward)
+{
+    struct value *in[NODE_INPUTS];
+    for (int i = 0; i < n->in_count; i++)
+        in[i] = n->in[i];
+    in[n->in_count] = gradient_of(p, n, 0);
+    struct value *first = program_node(p, backward, n->in_count + 1, in, NUMBERS, n->number);
+    for (int i = 0; i < n->in_count; i++)
+        TRY(gradient_add(p, n, i, first ? first->producer->out[i] : NULL));
+    return OK;
+}
+
+/* For examples: the op on new inputs (T, C), with up to two numbers. */
+static inline struct value *elementwise_build(struct program *p, int op, const int64_t *d, double number, double second)
+{
+    struct value *in[NODE_INPUTS];
+    int count = 0;
+    for (; count < NODE_INPUTS && p->ops[op]->inputs[count]; count++)
+        in[count] = program_input(p, p->ops[op]->inputs[count], ROLE_ACTIVATION, 2, d[0], d[1]);
+    return program_node(p, op, count, in, 2, (double[]){number, second});
+}
+
+#endif
