@@ -24,9 +24,13 @@ LIMIT_PLACE = 1e-6      # of the range: in other slots sums over keys have other
 UNSCALED = {"gemma4_text": 5e-6}    # the same where scores are not divided by the root of the head size
 
 
-def model_type(folder):
+def read_config(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
+        return json.load(file)
+
+
+def model_type(folder):
+    config = read_config(folder)
     return config.get("text_config", config)["model_type"]
 
 
@@ -41,7 +45,7 @@ def tiny_models(assets, table):
     return found
 
 
-def check_answers(checks, label, path, truth, want, middle, place):
+def check_answers(checks, label, path, truth, want, middle, place=LIMIT_PLACE):
     out = np.fromfile(path, np.float32)
     rows, V = want.shape
     packed, others = out[:2 * rows * V].reshape(2, rows, V)

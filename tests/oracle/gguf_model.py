@@ -182,6 +182,8 @@ def main():
     table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "models", "models.def")
     for name, found in families.tiny_models(assets, table).items():
         for model in found if name in gguf_make.ARCHS else []:
+            if "text_config" in families.read_config(model):
+                continue    # a GGUF file has the text alone, under names of its own
             if name in FIXED:
                 check_fixed(checks, family_tool, model, cache)
             else:
