@@ -185,7 +185,7 @@ static enum status open_pair(struct sum *w)
 /* A weight that is not dense, or not as the model has it, is expanded whole. */
 static bool is_expanded(const struct stored *t)
 {
-    return t->type != WEIGHT_DENSE || t->heads || t->add != 0;
+    return t->type != WEIGHT_DENSE || t->packed || t->heads || t->add != 0;
 }
 
 static enum status expand_base(const struct sum *w, const void **parts, void **copies)

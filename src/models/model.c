@@ -77,7 +77,7 @@ enum status model_quantise(struct model *m, enum weight_id type)
         if (m->weights.list[i].type != WEIGHT_DENSE && m->weights.list[i].type != (int)type)
             return fail(ERR_ARGUMENT, "%s: has weights in %s already: leave out --load-in-4bit, and take lora for qlora",
                         m->hf.path, m->weights.list[i].kind);
-    if (!m->hf.quantization)
+    if (!m->hf.quantization || m->weights.packed)
         m->weights.quantise = (int)type;
     return OK;
 }
@@ -204,7 +204,7 @@ static enum status place_dense(struct model *m, struct tensor *t, const struct d
     enum dtype dtype;
     bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
     const struct stacked *row = in_pieces(m, t);
-    in_place = in_place && (t->rank > 1 || !m->weights.parted_count);
+    in_place = in_place && (t->rank > 1 || !m->weights.parted_count) && (t->rank < 3 || !m->weights.packed);
     if (row)
         return place_pieces(m, t, row);
     if (!m->weights.listed) {

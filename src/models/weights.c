@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "format/hf_config.h"
 #include "models/gguf_names.h"
+#include "models/weights_safetensors.h"
 
 enum { PART_NAME_SIZE = NAME_SIZE + 32 };
 
@@ -179,8 +180,14 @@ enum status weights_read(const struct stored *from, int part, const void **data,
     *data = from->part[part].data;
     *dtype = dense ? (enum dtype)from->dtype : DTYPE_I32;
     *copy = NULL;
-    if (!from->heads && from->add == 0)
+    if (!from->heads && from->add == 0 && !from->packed)
         return OK;
+    if (from->packed) {
+        *data = *copy = memory_alloc(2 * shape_elements(from->rank, from->shape));
+        if (*copy)
+            weights_unpack(from, *copy);
+        return *copy ? OK : ERR_MEMORY;
+    }
     TRY(gguf_check_heads(from->name, from->rank ? from->shape[0] : 0, from->heads));
     int64_t bytes = from->heads ? from->part[part].bytes : 4 * shape_elements(from->rank, from->shape);
     *data = *copy = memory_alloc(bytes);

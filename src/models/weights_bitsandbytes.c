@@ -26,8 +26,12 @@ enum status weights_quantised(struct weights *w, const struct hf_config *hf)
     const json_t *config = json_object_get(hf->tree, "quantization_config");
     bool four = false, twice = false;
     const char *type = "fp4";
+    w->packed = !strcmp(hf->quantization, "mxfp4");
+    if (w->packed)
+        return OK;
     if (strcmp(hf->quantization, "bitsandbytes") != 0)
-        return fail(ERR_UNSUPPORTED, "%s: weights quantised by \"%s\" are not supported; by \"bitsandbytes\" to NF4 they are",
+        return fail(ERR_UNSUPPORTED,
+                    "%s: weights quantised by \"%s\" are not supported; by \"bitsandbytes\" to NF4 and by \"mxfp4\" they are",
                     hf->path, hf->quantization);
     TRY(json_get_bool(config, "load_in_4bit", &four, hf->path));
     TRY(json_get_text(config, "bnb_4bit_quant_type", &type, hf->path));
@@ -155,6 +159,8 @@ static bool belongs(const struct safetensors *files, struct arena *arena, const 
 
 enum status weights_list_quantised(struct weights *w, const struct safetensors *files)
 {
+    if (w->packed)
+        return weights_list_mxfp4(w, files);
     for (int64_t i = 0; i < safetensors_count(files); i++) {
         const struct safetensors_tensor *t = safetensors_at(files, i), *state = beside(files, &w->arena, t->name, state_end);
         if (state)

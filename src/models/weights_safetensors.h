@@ -1,4 +1,4 @@
-/* Weights in safetensors: as they are, or quantised by bitsandbytes. */
+/* Weights in safetensors: as they are, quantised by bitsandbytes, or those of experts in MXFP4. */
 #ifndef MODELS_WEIGHTS_SAFETENSORS_H
 #define MODELS_WEIGHTS_SAFETENSORS_H
 
@@ -12,8 +12,12 @@ enum status weights_list_tensor(struct weights *w, const struct safetensors_tens
 enum status weights_list_adapter(struct weights *w, const struct safetensors *files, const char *path);
 
 /* Of a model whose config.json says that its weights are quantised: what they are without files, and listing the files. Only
- * bitsandbytes' NF4 can be read. */
+ * bitsandbytes' NF4 and experts in MXFP4 can be read. */
 enum status weights_quantised(struct weights *w, const struct hf_config *hf);
 enum status weights_list_quantised(struct weights *w, const struct safetensors *files);
+
+/* The second for experts in MXFP4, and the numbers of such a weight in bfloat16. */
+enum status weights_list_mxfp4(struct weights *w, const struct safetensors *files);
+void weights_unpack(const struct stored *from, uint16_t *to);
 
 #endif

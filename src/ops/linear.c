@@ -66,6 +66,12 @@ static struct value *build_wide(struct program *p, const int64_t *d)
                        program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]));
 }
 
+static struct value *build_wide_bias(struct program *p, const int64_t *d)
+{
+    return linear_wide_bias(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
+                            program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]), program_input(p, "bias", ROLE_WEIGHT, 1, d[2]));
+}
+
 static struct value *build_stored(struct program *p, const int64_t *d)
 {
     return linear(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), example_weight(p, d[3], d[2], d[1]));
@@ -120,6 +126,7 @@ static const struct op_example examples[] = {
      .axes = {{"T", {16, 67}}, {"in", {192}}, {"out", {129}}, {"type", {UPTO(WEIGHT_SAMPLES)}}}},
     {.build = build_stored, STORED, .forward_only = true, .axes = STORED_LARGE},
     {.build = build_wide, .axes = {{"T", {1, 4}}, {"in", {33, 64}}, {"out", {515}}}},
+    {.build = build_wide_bias, .axes = {{"T", {4}}, {"in", {33}}, {"out", {32}}}},
     {.build = build, .forward_only = true, .axes = {{"T", {256}}, {"in", {576}}, {"out", {576, 1536}}}},
     {0},
 };
