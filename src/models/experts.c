@@ -8,6 +8,12 @@
 
 const struct experts_form experts_plain = {.router = "mlp.gate"};
 
+const struct stacked experts_stacked[] = {
+    {"mlp.experts.gate_up_proj", {"mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight"}},
+    {"mlp.experts.down_proj", {"mlp.experts.%d.down_proj.weight"}},
+    {0},
+};
+
 static struct value *project(struct net *n, struct value *x, struct value *sorted, const char *parameter, int64_t outputs,
                              struct experts_part part, int64_t layer)
 {
@@ -27,6 +33,15 @@ static struct value *project(struct net *n, struct value *x, struct value *sorte
     return expert_linear(&n->program, x, w, form->by_input ? EXPERTS_IN_OUT : EXPERTS_OUT_IN, bias, a, b, sorted, part, scale);
 }
 
+static struct value *shared_expert(struct net *n, struct value *x, int64_t layer)
+{
+    const struct model_config *c = n->config;
+    struct value *gate = net_linear(n, x, c->shared_feed_forward, false, "mlp.shared_expert.gate_proj", layer);
+    struct value *up = net_linear(n, x, c->shared_feed_forward, false, "mlp.shared_expert.up_proj", layer);
+    struct value *y = net_linear(n, net_swiglu(n, gate, up), c->channels, false, "mlp.shared_expert.down_proj", layer);
+    return row_gate(&n->program, y, net_linear(n, x, 1, false, "mlp.shared_expert_gate", layer));
+}
+
 struct value *experts_forward(struct net *n, struct value *x, int64_t layer)
 {
     struct program *p = &n->program;
@@ -41,5 +56,6 @@ struct value *experts_forward(struct net *n, struct value *x, int64_t layer)
     struct value *gate = project(n, h, sorted, "gate_up_proj", 2 * F, first, layer);
     struct value *up = project(n, h, sorted, "gate_up_proj", 2 * F, second, layer);
     struct value *y = project(n, net_swiglu(n, gate, up), sorted, "down_proj", c->channels, all, layer);
-    return combine_rows(p, y, weights, sorted, k);
+    y = combine_rows(p, y, weights, sorted, k);
+    return c->shared_feed_forward ? add(p, y, shared_expert(n, x, layer)) : y;
 }

@@ -17,8 +17,11 @@ struct experts_form {
 
 extern const struct experts_form experts_plain; /* the router is mlp.gate */
 
-/* (T, C) from the norm's result x, by family->experts, config->experts, config->experts_chosen and config->expert_feed_forward.
- */
+/* The pieces in files that have gate_proj, up_proj and down_proj of each expert. */
+extern const struct stacked experts_stacked[];
+
+/* (T, C) from the norm's result x, by family->experts, config->experts, config->experts_chosen and config->expert_feed_forward;
+ * with a shared_feed_forward also what the shared expert gives, times its gate. */
 struct value *experts_forward(struct net *n, struct value *x, int64_t layer);
 
 #endif

@@ -33,6 +33,7 @@ struct model_config {
     bool no_positions[LAYERS_MAX];                        /* layers whose q and k are not rotated */
     int64_t experts, experts_chosen, expert_feed_forward; /* of a layer with experts, and how many of them a token goes to */
     bool has_experts[LAYERS_MAX], experts_normalised;     /* weights of a token's experts add up to 1 */
+    int64_t shared_feed_forward;                          /* of an expert that every token goes to; 0: there is none */
     int64_t padding;                                      /* the padding token, whose embedding is not trained; -1: none */
     double eps;
     double norm_offset;     /* what is added to the norms' weights */

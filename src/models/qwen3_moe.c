@@ -54,17 +54,11 @@ static const struct config_row config[] = {
     {0},
 };
 
-static const struct stacked stacked[] = {
-    {"mlp.experts.gate_up_proj", {"mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight"}},
-    {"mlp.experts.down_proj", {"mlp.experts.%d.down_proj.weight"}},
-    {0},
-};
-
 const struct family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     DECODER_MODULES,
     .experts = &experts_plain,
-    .stacked = stacked,
+    .stacked = experts_stacked,
     .config = config,
     .rope_theta = 10000,
     .finish = finish,

@@ -181,6 +181,12 @@ static inline struct value *sigmoid_gate(struct program *p, struct value *x, str
     return NODE(p, sigmoid_gate, x, gate);
 }
 
+/* x[t] · σ(gate[t]): gate (T, 1) */
+static inline struct value *row_gate(struct program *p, struct value *x, struct value *gate)
+{
+    return NODE(p, row_gate, x, gate);
+}
+
 /* silu of a convolution of x (T, C) with w (C, N) over the last N tokens of each one's sequence, channel by channel. first, last,
  * until as for attention. With a cache: slots (T) of the new tokens, and the state (N − 1, C) of those before them, which it
  * updates; else NULL. */

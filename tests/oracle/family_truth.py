@@ -40,8 +40,9 @@ def load(folder):
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText
     if hasattr(AutoConfig.from_pretrained(folder), "text_config"):
-        return AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    net = oracle.load_model(folder)
+        net = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    else:
+        net = oracle.load_model(folder)
     if experts(net):
         net.set_experts_implementation("eager")
     return net
@@ -58,9 +59,10 @@ def targets(net):
     ends of names may be the same in both."""
     import torch
     linear = [name for name, module in net.named_modules() if isinstance(module, torch.nn.Linear)]
-    if experts(net):
+    text = [name for name in linear if ".language_model." in name]
+    if experts(net) and not text:
         return sorted({name.rpartition(".")[2] for name in linear} - {"lm_head"})
-    return [name for name in linear if ".language_model." in name] or "all-linear"
+    return text or "all-linear"
 
 
 def make_adapter(folder, net):

@@ -75,6 +75,13 @@ static void a_text_part_leaves_out_what_is_usual(void **state)
     assert_int_equal(c.head_size, 128);
     assert_int_equal(c.vocabulary, 32064);
     assert_false(c.tied);
+    assert_ok(read_text(&c, "{'model_type': 'qwen3_5_moe', 'text_config': {'model_type': 'qwen3_5_moe_text'}}"));
+    assert_int_equal(c.layers, 40);
+    assert_int_equal(c.kv_heads, 2);
+    assert_int_equal(c.experts, 256);
+    assert_int_equal(c.experts_chosen, 8);
+    assert_int_equal(c.shared_feed_forward, 512);
+    assert_true(c.experts_normalised && c.delta.is_linear[38] && !c.delta.is_linear[39]);
     assert_fails(read_text(&c, "{'model_type': 'gemma3_text', 'hidden_size': 2560, 'num_hidden_layers': 34}"), ERR_FORMAT,
                  "\"num_attention_heads\" is missing");
 }
