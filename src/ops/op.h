@@ -50,7 +50,7 @@ struct op_example {
     } axes[EXAMPLE_AXES];
     bool forward_only; /* no gradient to check, or too large to check it */
     float scale;       /* of the random numbers; 0: 1 */
-    float looser;      /* how many times the usual error its gradients may have in float32, as terms cancel in them; 0: 1 */
+    float looser;      /* how many times the usual error its gradients may have, as terms cancel in them; 0: 1 */
 };
 
 /* The i-th value of an axis; 0: there are no more. */

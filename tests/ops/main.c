@@ -217,6 +217,11 @@ static enum status loss_at(struct op_case *c, const struct value *moved, const d
     return status;
 }
 
+static double looser(const struct op_case *c)
+{
+    return c->example->looser > 0 ? (double)c->example->looser : 1;
+}
+
 static enum status check_input(struct op_case *c, const struct value *v, const double *cotangent, uint64_t seed)
 {
     int64_t n = value_elements(v);
@@ -244,8 +249,9 @@ static enum status check_input(struct op_case *c, const struct value *v, const d
         gradient_checks++;
         if (error > worst_gradient)
             worst_gradient = error;
-        if (!(error <= gradient_rtol))
-            status = fail(ERR_DATA, "the gradient of %s is off by %.2e, at most %.0e", v->name, error, gradient_rtol);
+        double most = gradient_rtol * looser(c);
+        if (!(error <= most))
+            status = fail(ERR_DATA, "the gradient of %s is off by %.2e, at most %.0e", v->name, error, most);
         memcpy(engine_input(&c->engine, v), at, (size_t)n * 8);
     }
     memory_free(at);
@@ -315,7 +321,7 @@ static enum status compare_to_reference(struct op_case *c, struct op_case *ref)
         double nmse = gradient_nmse(c, sums, k);
         gradient_checks++;
         worst_nmse[RUN_FLOAT32] = nmse > worst_nmse[RUN_FLOAT32] ? nmse : worst_nmse[RUN_FLOAT32];
-        double most = nmse_max[RUN_FLOAT32] * (c->example->looser > 0 ? (double)c->example->looser : 1);
+        double most = nmse_max[RUN_FLOAT32] * looser(c);
         if (!(nmse <= most))
             status = fail(ERR_DATA, "the gradient of %s is off by NMSE %.2e, at most %.0e", c->input[k]->name, nmse, most);
     }
