@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 
+import float64
 import numpy as np
 import oracle
 import train_truth
@@ -73,13 +74,13 @@ def peft_net(model, adapter):
 
 def peft_logits(net, chats):
     import torch
-    with torch.no_grad(), train_truth.float64_throughout():
+    with torch.no_grad(), float64.throughout():
         return np.concatenate([net(input_ids=ids, use_cache=False).logits[0].numpy() for ids, _ in chats])
 
 
 def peft_loss(net, chats):
     import torch
-    with torch.no_grad(), train_truth.float64_throughout():
+    with torch.no_grad(), float64.throughout():
         lost = sum(torch.nn.functional.cross_entropy(net(input_ids=ids, use_cache=False).logits[0, targets - 1], ids[0, targets],
                                                      reduction="sum").item() for ids, targets in chats)
     return lost / sum(len(targets) for _, targets in chats)
