@@ -90,6 +90,11 @@ enum status directory_remove(const char *path)
     return status;
 }
 
+void directory_remove_empty(const char *path)
+{
+    rmdir(path);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -16,6 +16,9 @@ enum status directory_make(const char *path);
 /* Removes the whole tree; of a link only the link, wherever it points. Nothing there is fine. */
 enum status directory_remove(const char *path);
 
+/* Removes it if it is empty. */
+void directory_remove_empty(const char *path);
+
 /* The plain names of its entries, sorted by their bytes, without "." and ".."; all in the arena. */
 enum status directory_list(struct arena *arena, const char *path, const char ***names, int64_t *count);
 

@@ -3,17 +3,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
+enum { HOST_SIZE = 256, LOCK_TEXT = HOST_SIZE + 32 };
+
 /* Whether the path still leads to the file that was locked. */
 static bool still_there(int fd, const char *path)
 {
     struct stat held, named;
     return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+static enum status cannot_lock(const char *path)
+{
+    bool unsupported = errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK;
+    enum status status = file_fail(path, "lock");
+    return unsupported ? ERR_UNSUPPORTED : status;
 }
 
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken)
@@ -28,11 +38,20 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
     do
         result = flock(lock->fd, how);
     while (result != 0 && errno == EINTR);
-    enum status status = result == 0 || errno == EWOULDBLOCK ? OK : file_fail(path, "lock");
+    enum status status = result == 0 || errno == EWOULDBLOCK ? OK : cannot_lock(path);
     *taken = result == 0 && still_there(lock->fd, path);
     if (!*taken)
         lock_release(lock);
     return status;
+}
+
+enum status lock_sign(const struct lock *lock, const char *path)
+{
+    char text[LOCK_TEXT], host[HOST_SIZE] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !*host)
+        snprintf(host, sizeof host, "?");
+    int n = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+    return ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, text, (size_t)n, 0) == n ? OK : file_fail(path, "write");
 }
 
 void lock_share(struct lock *lock)

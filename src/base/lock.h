@@ -16,8 +16,12 @@ struct lock {
 
 enum lock_kind { LOCK_ALONE, LOCK_SHARED };
 
-/* Takes it at once or not at all, or after `wait`ing for other holders. *taken is false if others hold it, or it has gone. */
+/* Takes it at once or not at all, or after `wait`ing for other holders. *taken is false if others hold it, or it has gone.
+ * ERR_UNSUPPORTED: the file system has no locks. */
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken);
+
+/* Writes "PID HOST" into the file: the exclusive holder's. */
+enum status lock_sign(const struct lock *lock, const char *path);
 
 /* From exclusive to shared. */
 void lock_share(struct lock *lock);

@@ -1,8 +1,11 @@
-/* Memory of this process, from /proc. */
+/* Memory of this process, from /proc, and the system's random numbers. */
 #include "base/process.h"
 
+#include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
 
 void process_memory(int64_t *now, int64_t *peak)
 {
@@ -23,4 +26,13 @@ void process_memory(int64_t *now, int64_t *peak)
 void process_trim(void)
 {
     malloc_trim(0);
+}
+
+enum status process_unique(uint64_t *number)
+{
+    ssize_t got;
+    do
+        got = getrandom(number, sizeof *number, 0);
+    while (got < 0 && errno == EINTR);
+    return got == sizeof *number ? OK : fail(ERR_IO, "the system gives no random numbers: %s", strerror(errno));
 }

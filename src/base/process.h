@@ -4,10 +4,15 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 /* Resident bytes now and at the worst moment so far; 0 where the system does not tell. */
 void process_memory(int64_t *now, int64_t *peak);
 
 /* Returns freed memory to the system, so that what is resident is what is used. */
 void process_trim(void);
+
+/* A number that no other process draws. */
+enum status process_unique(uint64_t *number);
 
 #endif

@@ -1,10 +1,11 @@
-/* Writing, finding and loading checkpoints. */
+/* Writing and loading checkpoints. */
 #include "train/checkpoint.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -12,11 +13,11 @@
 #include "base/record.h"
 #include "train/micro.h"
 
-enum { STATE_BYTES_MAX = 1 << 20 };
+enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20 };
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
-#define NAME_START "checkpoint-"
+#define RUN_KEY "run"
 #define LOSS_KEY "loss"
 
 static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
@@ -52,10 +53,33 @@ static json_t *describe_settings(const struct trainer *t)
 static json_t *version_json(const void *place)
 {
     (void)place;
-    return json_integer(1);
+    return json_integer(VERSION);
 }
 
-static json_t *describe(const struct trainer *t)
+/* What the run computes with, beside its settings. */
+struct nature {
+    const char *run, *base, *data, *eval_data, *dtype, *device;
+};
+
+static const struct record_field nature_fields[] = {
+    RECORD_AS(RUN_KEY, struct nature, run),
+    RECORD(struct nature, base),
+    RECORD(struct nature, data),
+    RECORD(struct nature, eval_data),
+    RECORD(struct nature, dtype),
+    RECORD(struct nature, device),
+    {0},
+};
+
+static enum status find_nature(struct trainer *t, struct nature *n)
+{
+    struct identity *i = &t->identity;
+    TRY(identity_hash(i, &t->session.model, &t->data, &t->eval_data));
+    *n = (struct nature){i->run, i->base, i->data, i->eval_data, session_dtype(&t->session), t->session.device->class->name};
+    return OK;
+}
+
+static json_t *describe(const struct trainer *t, const struct nature *nature)
 {
     static const struct record_field fields[] = {
         RECORD_MADE("version", version_json),
@@ -69,16 +93,21 @@ static json_t *describe(const struct trainer *t)
         RECORD(struct trainer_place, eval_loss),
         {0},
     };
-    json_t *tree = record_json(fields, &t->place);
-    if (!tree || json_object_set_new(tree, "settings", describe_settings(t)) == 0)
+    json_t *tree = record_json(fields, &t->place), *identity = record_json(nature_fields, nature);
+    bool whole = tree && identity && json_object_update(tree, identity) == 0 &&
+                 json_object_set_new(tree, "settings", describe_settings(t)) == 0;
+    json_decref(identity);
+    if (whole)
         return tree;
     json_decref(tree);
     return NULL;
 }
 
-static enum status write_place(const struct trainer *t, const char *path)
+static enum status write_place(struct trainer *t, const char *path)
 {
-    json_t *tree = describe(t);
+    struct nature nature;
+    TRY(find_nature(t, &nature));
+    json_t *tree = describe(t, &nature);
     enum status status = json_replace_file(path, tree);
     json_decref(tree);
     return status;
@@ -119,7 +148,8 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
     list_state(t, &s);
     TRY(trainer_save(t, dir));
     TRY(safetensors_write_from(state, s.file, s.count, NULL, read_state, &s));
-    return write_place(t, place);
+    TRY(write_place(t, place));
+    return checksums_write(dir);
 }
 
 enum status checkpoint_save(struct trainer *t, const char *dir)
@@ -150,8 +180,9 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
 {
     int64_t version = 0;
     TRY(json_need_int(tree, "version", &version, path));
-    if (version != 1)
-        return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version 1", path, (long long)version);
+    if (version != VERSION)
+        return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version %d", path, (long long)version,
+                    VERSION);
     TRY(json_need_int(tree, "step", &p->step, path));
     TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
     TRY(json_get_int(tree, "tokens", &p->tokens, path));
@@ -175,7 +206,34 @@ static enum status differs(const char *dir, const char *what, const char *was, c
         dir, what, *was ? was : "(none)", *is ? is : "(none)");
 }
 
-static enum status check_settings(const struct trainer *t, const json_t *tree, const char *dir)
+/* The weights and rows themselves, whatever their files are called. */
+static enum status check_nature(struct trainer *t, const json_t *tree, const char *dir)
+{
+    struct nature n;
+    TRY(find_nature(t, &n));
+    const struct {
+        const char *key, *is, *what;
+    } same[] = {{"base", n.base, "another base model: its weights are not those of --model"},
+                {"data", n.data, "other data: its rows are not those of --data, or in another order"},
+                {"eval_data", n.eval_data, "other validation data"}};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        const char *was = json_string_value(json_object_get(tree, same[i].key));
+        if (!was || strcmp(was, same[i].is) != 0)
+            return fail(ERR_ARGUMENT,
+                        "%s is of a run on %s: use the same to resume, --resume none to start over, or another --output", dir,
+                        same[i].what);
+    }
+    const char *dtype = json_string_value(json_object_get(tree, "dtype")),
+               *device = json_string_value(json_object_get(tree, "device"));
+    if (dtype && strcmp(dtype, n.dtype) != 0)
+        return differs(dir, "dtype", dtype, n.dtype);
+    if (device && strcmp(device, n.device) != 0)
+        log_message(LOG_WARNING, "%s is of a run on device %s, this one is on %s: it goes on, but not to the same bytes", dir,
+                    device, n.device);
+    return OK;
+}
+
+static enum status check_settings(struct trainer *t, const json_t *tree, const char *dir)
 {
     const json_t *chosen = json_object_get(tree, "settings");
     if (!json_is_object(chosen))
@@ -204,7 +262,7 @@ static enum status check_settings(const struct trainer *t, const json_t *tree, c
                 "over, or another --output",
                 dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
     }
-    return OK;
+    return check_nature(t, tree, dir);
 }
 
 static enum status read_json(struct arena *arena, const char *dir, json_t **tree, const char **path)
@@ -218,54 +276,43 @@ static enum status read_json(struct arena *arena, const char *dir, json_t **tree
     return json_parse_file(tree, *path, STATE_BYTES_MAX);
 }
 
-static int64_t step_of(const char *name)
+enum status checkpoint_open(struct trainer *t, const char *dir)
 {
-    size_t start = strlen(NAME_START);
-    const char *digits = name + start;
-    bool named = !strncmp(name, NAME_START, start) && *digits && !digits[strspn(digits, "0123456789")] && strlen(digits) < 18;
-    return named ? strtoll(digits, NULL, 10) : -1;
-}
-
-char *checkpoint_path(struct arena *arena, const char *output, int64_t step)
-{
-    char *name = arena_format(arena, NAME_START "%lld", (long long)step);
-    return name ? file_join(arena, output, name) : NULL;
-}
-
-static enum status find_newest(struct trainer *t, const char **dir)
-{
-    const char **names = NULL;
-    int64_t count = 0, newest = -1;
-    *dir = NULL;
-    if (!t->options->output_dir || !file_is_directory(t->options->output_dir))
-        return OK;
-    TRY(directory_list(&t->arena, t->options->output_dir, &names, &count));
-    for (int64_t i = 0; i < count; i++)
-        newest = step_of(names[i]) > newest ? step_of(names[i]) : newest;
-    if (newest < 0)
-        return OK;
-    *dir = checkpoint_path(&t->arena, t->options->output_dir, newest);
-    return *dir ? OK : ERR_MEMORY;
-}
-
-enum status checkpoint_find(struct trainer *t)
-{
-    const char *resume = t->options->resume, *dir = resume, *path;
+    struct arena arena = {0};
+    const char *path;
     json_t *tree = NULL;
-    if (!strcmp(resume, "none"))
-        return OK;
-    if (!strcmp(resume, "auto"))
-        TRY(find_newest(t, &dir));
-    if (!dir)
-        return OK;
-    enum status status = read_json(&t->arena, dir, &tree, &path);
+    struct trainer_place place = t->place;
+    enum status status = read_json(&arena, dir, &tree, &path);
+    if (status == OK)
+        status = checksums_check(dir);
+    if (status == OK)
+        status = read_place(&place, tree, path);
     if (status == OK)
         status = check_settings(t, tree, dir);
-    if (status == OK)
-        status = read_place(&t->place, tree, path);
+    if (status == OK) {
+        t->place = place;
+        snprintf(t->identity.run, sizeof t->identity.run, "%s", json_string_value(json_object_get(tree, RUN_KEY)));
+    }
     json_decref(tree);
-    t->resume = arena_text(&t->arena, dir, (int64_t)strlen(dir));
-    return status != OK || t->resume ? status : ERR_MEMORY;
+    arena_free(&arena);
+    return status;
+}
+
+enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
+{
+    struct arena arena = {0};
+    const char *path;
+    json_t *tree = NULL;
+    bool parsed = read_json(&arena, dir, &tree, &path) == OK;
+    const char *id = json_string_value(json_object_get(tree, RUN_KEY));
+    bool known = id && strlen(id) == RUN_ID_SIZE - 1;
+    snprintf(run, RUN_ID_SIZE, "%s", known ? id : "");
+    bool place = path && file_exists(path), listed = checksums_there(dir);
+    json_decref(tree);
+    arena_free(&arena);
+    if (known && listed)
+        return CHECKPOINT_OF_RUN;
+    return listed || known || (place && !parsed) ? CHECKPOINT_DAMAGED : CHECKPOINT_FOREIGN;
 }
 
 static enum status load_tensors(struct trainer *t, const char *path)
@@ -298,44 +345,26 @@ static enum status load_tensors(struct trainer *t, const char *path)
     return status;
 }
 
+/* Loading leaves the size of micro-batches, for which the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir)
 {
     TRY(trainer_at_rest(t));
     struct arena arena = {0};
-    json_t *tree = NULL;
-    const char *path, *state = file_join(&arena, dir, STATE_FILE);
-    struct trainer_place place = t->place;
-    enum status status = state ? read_json(&arena, dir, &tree, &path) : ERR_MEMORY;
-    if (status == OK)
-        status = check_settings(t, tree, dir);
-    if (status == OK)
-        status = read_place(&place, tree, path);
+    const struct trainer_place before = t->place;
+    const struct identity was = t->identity;
+    const char *state = file_join(&arena, dir, STATE_FILE);
+    enum status status = state ? OK : ERR_MEMORY;
+    if (status == OK && dir != t->resume) /* which was opened when it was found */
+        status = checkpoint_open(t, dir);
     if (status == OK)
         status = load_tensors(t, state);
-    json_decref(tree);
     arena_free(&arena);
-    TRY(status);
-    place.slots = t->place.slots;
-    t->place = place;
+    if (status != OK) {
+        t->place = before;
+        t->identity = was;
+        return status;
+    }
+    t->place.slots = before.slots;
     micro_start_over(t);
     return OK;
-}
-
-enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep)
-{
-    struct arena arena = {0};
-    const char **names = NULL;
-    int64_t count = 0;
-    enum status status = directory_list(&arena, output, &names, &count);
-    for (int64_t i = 0; i < count && status == OK; i++) {
-        int64_t step = step_of(names[i]), newer = 0;
-        for (int64_t k = 0; k < count; k++)
-            newer += step_of(names[k]) > step;
-        if (step < 0 || newer < keep || step == t->place.best_step)
-            continue;
-        const char *path = checkpoint_path(&arena, output, step);
-        status = path ? directory_remove(path) : ERR_MEMORY;
-    }
-    arena_free(&arena);
-    return status;
 }

@@ -2,27 +2,49 @@
  *
  *     the adapter's or the model's own files      as trainer_save writes them
  *     state.safetensors                           float32 weights, the optimizer's state and counts
- *     trainer_state.json                          where the run stands, and the settings that it depends on
+ *     trainer_state.json                          where the run stands, the settings that it depends on, and what it is: its id,
+ *                                                 digests of base and data (identity.h)
+ *     checksums.xxh128                            of all files above
  *
  * A checkpoint appears under its name only when it is complete. A run that resumes from one gives the same bytes as a run that
- * was never interrupted. So the settings must be the same, and an error names the one that differs.
+ * was never interrupted. So settings, base and data must be the same, and an error names the one that differs. One that is
+ * damaged is never used.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
 #include "train/trainer.h"
 
-/* Sets t->resume and t->place from the checkpoint that the option resume selects; leaves them if there is none. */
-enum status checkpoint_find(struct trainer *t);
+/* --- one: checkpoint.c --------------------------------------------------------------------------------------------------------
+ */
 
-/* Reads the tensors and the place, after the programs are prepared. */
-enum status checkpoint_load(struct trainer *t, const char *dir);
 enum status checkpoint_save(struct trainer *t, const char *dir);
+
+/* Checks it and sets the place and the run's id from it. ERR_FORMAT: it is damaged. */
+enum status checkpoint_open(struct trainer *t, const char *dir);
+
+/* Opens it, unless it is t->resume, and reads its tensors, after the programs are prepared. */
+enum status checkpoint_load(struct trainer *t, const char *dir);
+
+/* What a directory is, at a glance: its files are not compared with their checksums. FOREIGN: nothing of hone's. */
+enum checkpoint_kind { CHECKPOINT_OF_RUN, CHECKPOINT_DAMAGED, CHECKPOINT_FOREIGN };
+enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE]);
+
+/* --- those of an output directory: checkpoints.c ------------------------------------------------------------------------------
+ */
+
+/* Sets t->resume and opens it: the checkpoint that the option resume selects, of the newest ones the first that is not damaged.
+ * Without one they are left. */
+enum status checkpoint_find(struct trainer *t);
 
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 
-/* Removes all checkpoints but the newest `keep` and the best one. */
+/* Removes the run's own checkpoints but the newest `keep` and the best one. */
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
+
+/* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0
+ * the metrics of another run. */
+enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *metrics);
 
 #endif

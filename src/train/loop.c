@@ -13,6 +13,8 @@
 
 enum { RATE_STEPS = 16, SKIPPED_MAX = 10, METRICS_BYTES_MAX = 1 << 30, LINE_SIZE = 1024 };
 
+#define METRICS_FILE "metrics.jsonl"
+
 struct run {
     struct trainer *t;
     run_listener *listener;
@@ -333,10 +335,11 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     const char *output = t->options->output_dir;
     *result = (struct run_result){.loss = NAN};
     TRY(directory_make(output));
-    r.metrics = file_join(&t->arena, output, "metrics.jsonl");
+    r.metrics = file_join(&t->arena, output, METRICS_FILE);
     r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
     if (!r.metrics || !r.sequences)
         return ERR_MEMORY;
+    TRY(checkpoint_make_room(t, output, METRICS_FILE));
     TRY(cut_metrics(&r));
     TRY(write_header(&r));
     r.start = clock_seconds();

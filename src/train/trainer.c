@@ -227,12 +227,15 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
-    bool planning = ready_for & TRAINER_PLAN;
+    bool planning = ready_for & TRAINER_PLAN, writes = !(ready_for & (TRAINER_PLAN | TRAINER_MEASURE | TRAINER_KERNELS));
     struct session_options options = settings_session(o, o->init_adapter, !planning);
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
+    if (writes && o->output_dir)
+        TRY(output_take(&t->output, o->output_dir, &t->arena));
+    TRY(identity_draw(&t->identity));
     TRY(open_data(t, ready_for));
     TRY(open_sampler(t));
     make_schedule(t);
@@ -282,6 +285,7 @@ void trainer_close(struct trainer *t)
     chat_close(t->chat);
     micro_close(t);
     step_close(t);
+    output_release(&t->output);
     arena_free(&t->arena);
     *t = (struct trainer){0};
 }

@@ -14,7 +14,9 @@
 #include "data/sampler.h"
 #include "run/eval.h"
 #include "run/generate.h"
+#include "train/identity.h"
 #include "train/optimizer.h"
+#include "train/output.h"
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
@@ -41,6 +43,8 @@ struct trainer {
     struct trainer_place place;     /* each of its fields has an owner */
     int64_t steps_per_epoch, steps; /* 0 without data */
     const char *resume;             /* the checkpoint to resume from, or NULL */
+    struct identity identity;       /* trainer.c draws it, a checkpoint brings its own */
+    struct output output;           /* locked while the trainer is open */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);

@@ -11,6 +11,7 @@ import math
 import os
 import pty
 import re
+import shutil
 import signal
 import statistics
 import struct
@@ -370,6 +371,57 @@ class Tiny(TrainCase):
         message = self.fails(2, *self.command("out", "--lora-r", 4), says=["8", "4", "--resume none"])
         self.assertRegex(message, "lora[-_]r")
         self.assertEqual(self.result("out"), before)
+
+    def test_a_run_goes_on_with_its_own_model_and_rows_alone(self):
+        rows = self.data.read_text().splitlines()
+        self.train("out")
+        self.data.write_text("\n".join([rows[1], rows[0], *rows[2:]]) + "\n")
+        self.fails(2, *self.command("out"), says=["checkpoint-6", "other data", "--resume none"])
+        self.data.write_text("\n".join(rows) + "\n")
+        other = self.dir / "other-model"
+        shutil.copytree(TINY, other)
+        weights = bytearray((other / "model.safetensors").read_bytes())
+        weights[-1] ^= 1
+        (other / "model.safetensors").write_bytes(weights)
+        self.fails(2, *self.command("out"), "--model", other, says=["checkpoint-6", "another base model"])
+        self.assertEqual(self.train("out")["resumed_step"], 6)
+
+    def test_a_run_that_starts_over_keeps_what_others_left(self):
+        self.train("out", "--save-steps", 2)
+        before = {p.name: p.read_bytes() for p in (self.dir / "out/checkpoint-6").iterdir()}
+        (self.dir / "out/checkpoint-9999").mkdir()
+        self.train("out", "--resume", "none", "--save-steps", 2, "--max-steps", 4)
+        out = self.dir / "out"
+        self.assertEqual(checkpoints(out), [2, 4])
+        self.assertEqual(checkpoints(out / "earlier-1"), [4, 6, 9999])
+        self.assertTrue((out / "earlier-1/metrics.jsonl").exists())
+        self.assertEqual({p.name: p.read_bytes() for p in (out / "earlier-1/checkpoint-6").iterdir()}, before)
+        self.assertEqual(self.train("out", "--save-steps", 2, "--max-steps", 4)["resumed_step"], 4)
+
+    def test_a_damaged_checkpoint_gives_way_to_the_one_before(self):
+        self.train("out", "--save-steps", 2)
+        want = self.result("out")
+        state = self.dir / "out/checkpoint-6/state.safetensors"
+        damaged = bytearray(state.read_bytes())
+        damaged[-100] ^= 8
+        state.write_bytes(damaged)
+        done = run(*self.command("out", "--save-steps", 2))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["resumed_step"], 4)
+        self.assertRegex(done.stderr, r"checkpoint-6 cannot be used.*state\.safetensors: is damaged")
+        self.assertEqual(self.result("out"), want)
+        self.assertEqual(checkpoints(self.dir / "out/earlier-1"), [6])
+
+    def test_an_output_belongs_to_one_run_at_a_time(self):
+        self.data = self.write("long.jsonl", *(chat(i, 24) for i in range(64)))
+        first = subprocess.Popen([HONE, *map(str, self.command("out", "--max-steps", 1000))], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while first.poll() is None and not (self.dir / "out/metrics.jsonl").exists():
+            time.sleep(0.001)
+        self.fails(2, *self.command("out"), says=["another run", f"process {first.pid} on "])
+        first.kill()
+        first.communicate()
+        self.train("out", "--resume", "none")
+        self.assertFalse((self.dir / "out/run.lock").exists())
 
     def test_an_adapter_of_another_model_is_refused(self):
         self.train("out")

@@ -1,6 +1,7 @@
 /* Checkpoints: resuming from them, what is refused, which are kept; and running out of memory between opening and saving. */
 #include "test.h"
 
+#include "base/checksums.h"
 #include "failing.h"
 #include "train/checkpoint.h"
 #include "trainer_rig.h"
@@ -124,6 +125,8 @@ static void a_setting_that_a_checkpoint_lacks_is_not_compared(void **state)
     assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_ARGUMENT, "tf32");
     replace(place.data, "\"tf32\"", "\"tf31\"");
     assert_ok(file_replace(path, place.data, place.size));
+    assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT, "trainer_state.json: is damaged");
+    assert_ok(checksums_write(checkpoint_dir));
     assert_ok(checkpoint_load(&r.t, checkpoint_dir));
     buffer_free(&place);
     close_rig(&r);
@@ -132,8 +135,8 @@ static void a_setting_that_a_checkpoint_lacks_is_not_compared(void **state)
 static void a_damaged_checkpoint_is_an_error(void **state)
 {
     (void)state;
-    static const char *const words[][2] = {{"\"version\": 1", "\"version\": 2"},
-                                           {"\"version\": 1", "\"version\":[]"},
+    static const char *const words[][2] = {{"\"version\": 2", "\"version\": 1"},
+                                           {"\"version\": 2", "\"version\":[]"},
                                            {"\"step\": 3", "\"step\":-3"},
                                            {"\"step\": 3", "\"stop\": 3"},
                                            {"\"tokens\": ", "\"tokens\":-"},
@@ -161,21 +164,29 @@ static void a_damaged_checkpoint_is_an_error(void **state)
         replace(text, words[i][0], words[i][1]);
         assert_ok(file_replace(place_path, text, place.size));
         assert_refused(&loads, &saved);
+        assert_ok(checksums_write(checkpoint_dir)); /* as if it had been written so */
+        assert_refused(&loads, &saved);
     }
     assert_ok(file_replace(place_path, place.data, place.size));
+    assert_ok(checksums_write(checkpoint_dir));
     for (int64_t cut = 0; cut < tensors.size; cut += 1 + (cut < 16 ? 3 : tensors.size / 6)) {
         assert_ok(file_replace(tensors_path, tensors.data, cut));
+        assert_refused(&loads, &saved);
+        assert_ok(checksums_write(checkpoint_dir));
         assert_refused(&loads, &saved);
     }
     tensors.data[7] = 0x7f; /* a header of 2^62 bytes */
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_ok(checksums_write(checkpoint_dir));
     assert_refused(&loads, &saved);
     tensors.data[7] = 0;
     replace(tensors.data + 8, "moment2", "moment3"); /* the last but one that is looked up */
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_ok(checksums_write(checkpoint_dir));
     assert_refused(&loads, &saved);
     replace(tensors.data + 8, "moment3", "moment2");
     assert_ok(file_replace(tensors_path, tensors.data, tensors.size));
+    assert_ok(checksums_write(checkpoint_dir));
     assert_ok(checkpoint_load(&loads.t, checkpoint_dir));
     buffer_free(&tensors);
     buffer_free(&place);
@@ -183,25 +194,188 @@ static void a_damaged_checkpoint_is_an_error(void **state)
     close_rig(&loads);
 }
 
-static void thinning_keeps_the_newest_and_the_best(void **state)
+/* Every single bit of every file. A few in each run of bits are tried: all of them would take minutes. */
+static void a_flipped_bit_is_found(void **state)
 {
     (void)state;
     struct rig r;
     struct arena arena = {0};
     const char **names;
-    int64_t count;
+    int64_t count, flips = 0;
     save_checkpoint(&r, SETTINGS("lora_r", "4"));
-    for (int64_t step = 1; step <= 12; step++)
-        assert_ok(directory_make(checkpoint_path(&arena, output_dir, step)));
-    assert_ok(directory_make(file_join(&arena, output_dir, "checkpoint-x")));
-    assert_ok(checkpoint_thin(&r.t, output_dir, 2));
-    assert_ok(directory_list(&arena, output_dir, &names, &count));
-    assert_int_equal(count, 4);
-    static const char *const left[] = {"checkpoint-11", "checkpoint-12", "checkpoint-2", "checkpoint-x"};
-    for (int i = 0; i < 4; i++)
-        assert_string_equal(names[i], left[i]);
+    assert_ok(directory_list(&arena, checkpoint_dir, &names, &count));
+    assert_int_equal(count, 5);
+    for (int64_t i = 0; i < count; i++) {
+        struct buffer bytes = {0};
+        const char *path = file_join(&arena, checkpoint_dir, names[i]);
+        assert_ok(file_read(&bytes, path, 1 << 24));
+        for (int64_t bit = i; bit < 8 * bytes.size; bit += 1 + bytes.size / 8, flips++) {
+            bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+            assert_ok(file_replace(path, bytes.data, bytes.size));
+            assert_int_equal(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT);
+            bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+        }
+        assert_ok(file_replace(path, bytes.data, bytes.size));
+        buffer_free(&bytes);
+    }
+    assert_true(flips >= 5 * 50);
+    assert_ok(checkpoint_load(&r.t, checkpoint_dir));
     arena_free(&arena);
     close_rig(&r);
+}
+
+static void write_text(struct arena *arena, const char *dir, const char *name, const char *text)
+{
+    assert_ok(directory_make(dir));
+    assert_ok(file_replace(file_join(arena, dir, name), text, (int64_t)strlen(text)));
+}
+
+/* Of the newest checkpoints the first sound one is taken; what is no checkpoint blocks nothing. */
+static void a_damaged_checkpoint_costs_the_steps_since_the_one_before(void **state)
+{
+    (void)state;
+    struct rig r, finds;
+    struct arena arena = {0};
+    const char *const *settings = SETTINGS("data", data_path, "output", output_dir);
+    save_checkpoint(&r, SETTINGS("data", data_path));
+    step_once(&r.t, -1);
+    const char *newer = checkpoint_path(&arena, output_dir, 4);
+    assert_ok(checkpoint_save(&r.t, newer));
+    assert_ok(directory_make(checkpoint_path(&arena, output_dir, 9999)));
+    write_text(&arena, checkpoint_path(&arena, output_dir, 500), "trainer_state.json", "{\"global_step\": 500}\n");
+    open_rig(&finds, &tied, 0, settings);
+    assert_string_equal(finds.t.resume, newer);
+    assert_string_equal(finds.t.identity.run, r.t.identity.run);
+    close_rig(&finds);
+    write_text(&arena, newer, "adapter_config.json", "{}");
+    open_rig(&finds, &tied, 0, settings);
+    assert_string_equal(finds.t.resume, checkpoint_dir);
+    assert_int_equal(finds.t.place.step, 3);
+    close_rig(&finds);
+    write_text(&arena, checkpoint_dir, "checksums.xxh128", "");
+    set_options(&finds, &tied, settings);
+    assert_fails(trainer_open(&finds.t, &finds.options, 0), ERR_FORMAT, "none of its 2 checkpoints can be used");
+    arena_free(&finds.arena);
+    arena_free(&arena);
+    close_rig(&r);
+}
+
+/* The same options and counts, but not the same weights, or not the same rows in the same order. */
+static void another_base_or_other_rows_are_refused(void **state)
+{
+    (void)state;
+    struct rig r, other;
+    save_checkpoint(&r, SETTINGS("data", data_path));
+    open_rig(&other, &tied, 0, SETTINGS("data", data_path));
+    struct weights *weights = &other.t.session.model.weights;
+    float one = 1;
+    other.t.identity.hashed = false;
+    weights->list[weights->count - 1].part[0].data = &one;
+    weights->list[weights->count - 1].part[0].bytes = sizeof one;
+    weights->list[weights->count - 1].part[0].map = NULL;
+    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
+    close_rig(&other);
+    open_rig(&other, &tied, 0, SETTINGS("data", data_path));
+    struct token_row *rows = test_malloc((size_t)other.t.data.row_count * sizeof *rows);
+    const struct token_row *mapped = other.t.data.rows;
+    memcpy(rows, mapped, (size_t)other.t.data.row_count * sizeof *rows);
+    struct token_row first = rows[0];
+    rows[0] = rows[1];
+    rows[1] = first;
+    other.t.identity.hashed = false;
+    other.t.data.rows = rows;
+    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "or in another order");
+    other.t.data.rows = mapped;
+    test_free(rows);
+    close_rig(&other);
+    close_rig(&r);
+}
+
+static void assert_entries(const char *dir, const char *const *want)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count, n = 0;
+    assert_ok(directory_list(&arena, dir, &names, &count));
+    for (; want[n]; n++) {
+        assert_true(n < count);
+        assert_string_equal(names[n], want[n]);
+    }
+    assert_int_equal(n, count);
+    arena_free(&arena);
+}
+
+#define ENTRIES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The checkpoints of steps 1 to 6 of a run. */
+static void save_six(struct rig *r, struct arena *arena)
+{
+    assert_ok(directory_remove(output_dir));
+    open_rig(r, &tied, 0, SETTINGS("lora_r", "4"));
+    for (int64_t step = 1; step <= 6; step++) {
+        step_once(&r->t, -1);
+        assert_ok(directory_make(output_dir));
+        assert_ok(checkpoint_save(&r->t, checkpoint_path(arena, output_dir, step)));
+    }
+}
+
+static void thinning_keeps_the_newest_and_the_best_of_the_run(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct arena arena = {0};
+    save_six(&r, &arena);
+    write_text(&arena, checkpoint_path(&arena, output_dir, 7), "trainer_state.json", "{}"); /* another program's */
+    assert_ok(directory_make(file_join(&arena, output_dir, "checkpoint-x")));
+    r.t.place.best_step = 2;
+    assert_ok(checkpoint_thin(&r.t, output_dir, 2));
+    assert_entries(output_dir, ENTRIES("checkpoint-2", "checkpoint-5", "checkpoint-6", "checkpoint-7", "checkpoint-x"));
+    assert_ok(identity_draw(&r.t.identity)); /* another run */
+    assert_ok(checkpoint_thin(&r.t, output_dir, 0));
+    assert_entries(output_dir, ENTRIES("checkpoint-2", "checkpoint-5", "checkpoint-6", "checkpoint-7", "checkpoint-x"));
+    arena_free(&arena);
+    close_rig(&r);
+}
+
+static void a_run_that_starts_moves_those_of_others_aside(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct arena arena = {0};
+    save_six(&r, &arena);
+    write_text(&arena, output_dir, "metrics.jsonl", "{}\n");
+    assert_ok(directory_make(checkpoint_path(&arena, output_dir, 9)));
+    r.t.place.step = 4; /* resumed from there: its own later ones are no longer true either */
+    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_entries(output_dir,
+                   ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "earlier-1", "metrics.jsonl"));
+    assert_entries(file_join(&arena, output_dir, "earlier-1"), ENTRIES("checkpoint-5", "checkpoint-6", "checkpoint-9"));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_ok(identity_draw(&r.t.identity));
+    r.t.place.step = 0;
+    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2"));
+    assert_entries(file_join(&arena, output_dir, "earlier-2"),
+                   ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "metrics.jsonl"));
+    arena_free(&arena);
+    close_rig(&r);
+}
+
+static void an_output_belongs_to_one_run_at_a_time(void **state)
+{
+    (void)state;
+    struct rig a, b;
+    char mine[32];
+    assert_ok(directory_remove(output_dir));
+    open_rig(&a, &tied, 0, SETTINGS("output", output_dir));
+    set_options(&b, &tied, SETTINGS("output", output_dir));
+    snprintf(mine, sizeof mine, "process %ld on ", (long)getpid());
+    assert_fails(trainer_open(&b.t, &b.options, 0), ERR_ARGUMENT, mine);
+    assert_entries(output_dir, ENTRIES("run.lock"));
+    close_rig(&a);
+    assert_false(file_exists(output_dir)); /* nothing was written */
+    assert_ok(trainer_open(&b.t, &b.options, 0));
+    close_rig(&b);
 }
 
 /* --- failures ------------------------------------------------------------------------------------------------------------- */
@@ -216,6 +390,7 @@ static enum status train_and_save(struct rig *r, unsigned ready_for, struct fail
         status = trainer_add(&r->t, sequences(), SEQUENCES, &sum, &weight);
     if (status == OK)
         status = trainer_step(&r->t, -1, &step);
+    strcpy(r->t.identity.run, "0123456789abcdef");
     if (status == OK)
         status = checkpoint_save(&r->t, checkpoint_dir);
     failing_end(f, status);
@@ -261,7 +436,12 @@ int main(void)
         cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
         cmocka_unit_test(a_setting_that_a_checkpoint_lacks_is_not_compared),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),
-        cmocka_unit_test(thinning_keeps_the_newest_and_the_best),
+        cmocka_unit_test(a_flipped_bit_is_found),
+        cmocka_unit_test(a_damaged_checkpoint_costs_the_steps_since_the_one_before),
+        cmocka_unit_test(another_base_or_other_rows_are_refused),
+        cmocka_unit_test(thinning_keeps_the_newest_and_the_best_of_the_run),
+        cmocka_unit_test(a_run_that_starts_moves_those_of_others_aside),
+        cmocka_unit_test(an_output_belongs_to_one_run_at_a_time),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -1,0 +1,112 @@
+/* Writing and comparing checksums. Files are mapped, and their pages released as they have been read. */
+#include "base/checksums.h"
+
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#define LIST_FILE "checksums.xxh128"
+
+enum { LIST_BYTES_MAX = 1 << 20, PIECE = 1 << 22, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
+
+static enum status hash_file(const char *path, char text[HASH_TEXT])
+{
+    struct file_map map;
+    struct hash hash;
+    TRY(file_map(&map, path));
+    hash_init(&hash);
+    for (int64_t at = 0; at < map.size; at += PIECE) {
+        int64_t some = map.size - at < PIECE ? map.size - at : PIECE;
+        hash_add(&hash, map.data + at, some);
+        file_map_drop(&map, at, some);
+    }
+    digest_text(hash_end(&hash), text);
+    file_unmap(&map);
+    return OK;
+}
+
+static enum status list_files(struct arena *arena, const char *dir, struct buffer *list)
+{
+    const char **names;
+    int64_t count;
+    TRY(directory_list(arena, dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        char text[HASH_TEXT];
+        const char *path = file_join(arena, dir, names[i]);
+        if (!path)
+            return ERR_MEMORY;
+        if (!strcmp(names[i], LIST_FILE))
+            continue;
+        TRY(hash_file(path, text));
+        TRY(buffer_format(list, "%s  %s\n", text, names[i]));
+    }
+    return OK;
+}
+
+enum status checksums_write(const char *dir)
+{
+    struct arena arena = {0};
+    struct buffer list = {0};
+    const char *path = file_join(&arena, dir, LIST_FILE);
+    enum status status = path ? list_files(&arena, dir, &list) : ERR_MEMORY;
+    if (status == OK)
+        status = file_replace(path, list.data ? list.data : "", list.size);
+    buffer_free(&list);
+    arena_free(&arena);
+    return status;
+}
+
+bool checksums_there(const char *dir)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, dir, LIST_FILE);
+    bool there = path && file_exists(path);
+    arena_free(&arena);
+    return there;
+}
+
+/* Compares the file of one line, which is cut into its parts. */
+static enum status check_line(struct arena *arena, const char *dir, const char *list, char *line)
+{
+    char text[HASH_TEXT];
+    if (strspn(line, "0123456789abcdef") != DIGITS || strncmp(line + DIGITS, "  ", 2) != 0 || strchr(line, '/'))
+        return fail(ERR_FORMAT, "%s: is damaged: one of its lines is not a checksum and a name", list);
+    line[DIGITS] = 0;
+    const char *path = file_join(arena, dir, line + NAME_AT);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return fail(ERR_FORMAT, "%s: is missing, but " LIST_FILE " names it", path);
+    TRY(hash_file(path, text));
+    return !strcmp(text, line) ? OK : fail(ERR_FORMAT, "%s: is damaged: its bytes are not those that were written", path);
+}
+
+static enum status check_lines(struct arena *arena, const char *dir, const char *path, struct buffer *list)
+{
+    if (list->size == 0 || list->data[list->size - 1] != '\n' || (int64_t)strlen(list->data) != list->size)
+        return fail(ERR_FORMAT, "%s: is damaged: it does not end with a whole line", path);
+    for (char *line = list->data, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = 0;
+        TRY(check_line(arena, dir, path, line));
+    }
+    return OK;
+}
+
+enum status checksums_check(const char *dir)
+{
+    struct arena arena = {0};
+    struct buffer list = {0};
+    const char *path = file_join(&arena, dir, LIST_FILE);
+    enum status status = !path ? ERR_MEMORY
+                         : file_exists(path)
+                             ? file_read(&list, path, LIST_BYTES_MAX)
+                             : fail(ERR_FORMAT, "%s: is missing: nothing tells whether the files beside it are whole", path);
+    if (status == OK)
+        status = check_lines(&arena, dir, path, &list);
+    buffer_free(&list);
+    arena_free(&arena);
+    return status;
+}

@@ -1,0 +1,24 @@
+/* The checksums of a directory's files, in a file of their own beside them.
+ *
+ *     checksums.xxh128    a line for each file: 32 hexadecimal digits, two spaces, its name
+ *
+ * The program xxhsum reads it as well: `xxhsum -c checksums.xxh128`. They find damage, not forgery.
+ */
+#ifndef BASE_CHECKSUMS_H
+#define BASE_CHECKSUMS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Lists all files in the directory; it has no directories of its own. */
+enum status checksums_write(const char *dir);
+
+/* ERR_FORMAT, with the name of the file, if one is missing or not what it was, or the list itself is damaged. Files that came
+ * later do not matter. */
+enum status checksums_check(const char *dir);
+
+/* Whether the directory has such a list. */
+bool checksums_there(const char *dir);
+
+#endif

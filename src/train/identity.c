@@ -1,0 +1,111 @@
+/* Drawing ids, and hashing models and data. */
+#include "train/identity.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/process.h"
+#include "data/cursor.h"
+#include "models/model.h"
+
+enum { PIECE = 1 << 22 }; /* bytes, after which pages are released */
+
+enum status identity_draw(struct identity *identity)
+{
+    uint64_t number;
+    TRY(process_unique(&number));
+    *identity = (struct identity){0};
+    snprintf(identity->run, sizeof identity->run, "%016llx", (unsigned long long)number);
+    return OK;
+}
+
+/* --- the base ----------------------------------------------------------------------------------------------------------- */
+
+struct weight_digest {
+    const struct stored *weight;
+    struct digest digest;
+};
+
+static struct digest hash_weight(const struct stored *w)
+{
+    struct hash hash;
+    hash_init(&hash);
+    hash_add(&hash, w->name, (int64_t)strlen(w->name) + 1);
+    hash_add(&hash, w->kind, (int64_t)strlen(w->kind) + 1);
+    hash_add(&hash, w->shape, w->rank * (int64_t)sizeof w->shape[0]);
+    for (int p = 0; p < WEIGHT_PARTS; p++) {
+        const struct stored_part *part = &w->part[p];
+        for (int64_t at = 0; part->data && at < part->bytes; at += PIECE) {
+            int64_t some = part->bytes - at < PIECE ? part->bytes - at : PIECE;
+            hash_add(&hash, (const char *)part->data + at, some);
+            if (part->map)
+                file_map_drop(part->map, part->offset + at, some);
+        }
+    }
+    return hash_end(&hash);
+}
+
+static void hash_weights(void *context, int64_t begin, int64_t end)
+{
+    struct weight_digest *list = context;
+    for (int64_t i = begin; i < end; i++)
+        list[i].digest = hash_weight(list[i].weight);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct weight_digest *)a)->weight->name, ((const struct weight_digest *)b)->weight->name);
+}
+
+/* In the order of their names, so that how they are dealt to files does not matter. */
+static enum status hash_base(const struct weights *weights, char text[HASH_TEXT])
+{
+    struct weight_digest *list = memory_alloc((weights->count + 1) * (int64_t)sizeof *list);
+    int64_t count = 0;
+    struct hash hash;
+    if (!list)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < weights->count; i++)
+        if (!weights->list[i].adapter)
+            list[count++].weight = &weights->list[i];
+    qsort(list, (size_t)count, sizeof *list, by_name);
+    parallel_for(count, 1, hash_weights, list);
+    hash_init(&hash);
+    for (int64_t i = 0; i < count; i++)
+        hash_add(&hash, &list[i].digest, sizeof list[i].digest);
+    digest_text(hash_end(&hash), text);
+    memory_free(list);
+    return OK;
+}
+
+/* --- data --------------------------------------------------------------------------------------------------------------- */
+
+/* A row's own checksum stands for its tokens and targets. */
+static void hash_data(const struct data *data, char text[HASH_TEXT])
+{
+    struct hash hash;
+    hash_init(&hash);
+    for (int64_t f = 0; f < data->file_count; f++)
+        hash_add(&hash, &data->files[f].weight, sizeof data->files[f].weight);
+    for (struct row_cursor at = row_cursor(data, 0, data->row_count); row_next(&at);) {
+        const struct token_row *row = &data->rows[at.row];
+        const uint32_t numbers[] = {(uint32_t)row->file, (uint32_t)row->count, (uint32_t)row->trained, row->check};
+        hash_add(&hash, numbers, sizeof numbers);
+    }
+    digest_text(hash_end(&hash), text);
+}
+
+enum status identity_hash(struct identity *identity, const struct model *model, const struct data *data,
+                          const struct data *eval_data)
+{
+    if (identity->hashed)
+        return OK;
+    TRY(hash_base(&model->weights, identity->base));
+    hash_data(data, identity->data);
+    hash_data(eval_data, identity->eval_data);
+    identity->hashed = true;
+    return OK;
+}

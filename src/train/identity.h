@@ -1,0 +1,31 @@
+/* What a run is: its id, and the digests of the base model and of the data that it trains on. A checkpoint has them, so that a
+ * run goes on with nothing else than it began with.
+ *
+ * The id is drawn when a run begins, and kept when it is resumed. The digests are of what is computed with: of the weights'
+ * numbers in whatever files they lie, of the rows' tokens and targets in their order.
+ */
+#ifndef TRAIN_IDENTITY_H
+#define TRAIN_IDENTITY_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+struct data;
+struct model;
+
+enum { RUN_ID_SIZE = 17 }; /* 16 hexadecimal digits and a zero byte */
+
+struct identity {
+    char run[RUN_ID_SIZE];
+    bool hashed; /* the digests are there: */
+    char base[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT];
+};
+
+/* A new run's. */
+enum status identity_draw(struct identity *identity);
+
+/* Fills in the digests, once: reads all weights of the base, on all cores. */
+enum status identity_hash(struct identity *identity, const struct model *model, const struct data *data,
+                          const struct data *eval_data);
+
+#endif
