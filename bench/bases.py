@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Which base is good enough to train on: the validation loss of a model in each type, before and after some steps of LoRA.
 
-    bases.py HONE MODEL_DIR TRAIN.jsonl VALID.jsonl WORK [--steps 200] [--rows 0] [--types bf16,nf4,q8_0,...] [--threads 0]
+    bases.py HONE MODEL_DIR TRAIN.jsonl VALID.jsonl WORK [--steps 200] [--chats 8] [--rows 0] [--longest 0]
+             [--types bf16,nf4,q8_0,...] [--threads 0]
 
 bf16 is the directory itself, nf4 the same with --load-in-4bit. The others are files of llama.cpp's quantiser, made from a bfloat16
 file that hone writes, with its own fallbacks where rows are no multiple of 256. Prints a Markdown table, a line as soon as it is
-known; --rows takes only the first rows of VALID.
+known. A step has --chats rows; --longest leaves out rows of more characters, and --rows all but the first of VALID.
 """
 import argparse
 import json
@@ -55,27 +56,35 @@ def bits_of(args, path, kind):
     return plan["bits_per_weight"]
 
 
+def choose(args, path, most):
+    """A copy of the file with the rows that are not too long, at most so many."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines(True) if not args.longest or len(line) <= args.longest]
+    copy = args.work / path.name
+    copy.write_text("".join(lines[:most or None]), encoding="utf-8")
+    return copy
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name in ("hone", "model", "train", "valid", "work"):
         parser.add_argument(name, type=pathlib.Path)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--chats", type=int, default=8)
     parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--longest", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--types", default="bf16,nf4," + ",".join(FTYPES))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    if args.rows:
-        lines = args.valid.read_text(encoding="utf-8").splitlines(True)[:args.rows]
-        args.valid = args.work / "valid.jsonl"
-        args.valid.write_text("".join(lines), encoding="utf-8")
+    args.train = choose(args, args.train, 0)
+    args.valid = choose(args, args.valid, args.rows)
     print(f"| base | bits a weight | loss before | loss after {args.steps} steps |\n|---|---|---|---|", flush=True)
     for kind in args.types.split(","):
         path, out = make(args, kind), args.work / ("adapter-" + kind)
         before, after = loss(args, path, kind), None
         if args.steps:
             run(args.hone, "train", "--model", path, "--data", args.train, "--output", out, "--max-steps", args.steps,
-                "--per-device-train-batch-size", 8, "--gradient-accumulation-steps", 1, "--threads", args.threads,
+                "--per-device-train-batch-size", args.chats, "--gradient-accumulation-steps", 1, "--threads", args.threads,
                 *(["--load-in-4bit"] if kind == "nf4" else []))
             after = loss(args, path, kind, out)
         print(f"| {kind} | {bits_of(args, path, kind):.1f} | {before:.4f} | {after:.4f} |" if args.steps else
