@@ -137,16 +137,20 @@ static int64_t count_kernels(const struct session *s)
 {
     enum { KERNELS_MAX = 256 };
     const struct kernel *seen[KERNELS_MAX];
+    const struct kernel *last = NULL; /* panels of one weight launch the same one in a row */
     int64_t count = 0;
     for (int64_t i = 0; i < s->engine.program_count; i++) {
         const struct lowering *l = &s->engine.programs[i].lowering;
         for (int64_t k = 0; k < l->count; k++) {
             const struct kernel *kernel = l->list[k].command.kind == COMMAND_LAUNCH ? l->list[k].command.launch.kernel : NULL;
             int64_t at = 0;
+            if (!kernel || kernel == last)
+                continue;
             while (at < count && seen[at] != kernel)
                 at++;
-            if (kernel && at == count && count < KERNELS_MAX)
+            if (at == count && count < KERNELS_MAX)
                 seen[count++] = kernel;
+            last = kernel;
         }
     }
     return count;

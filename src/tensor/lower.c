@@ -5,13 +5,14 @@
 
 #include "base/number.h"
 
-static struct lowered *add(struct lowering *l, enum command_kind kind)
+static struct lowered *add(struct lowering *l, enum command_kind kind, int values)
 {
     if (memory_grow(&l->list, &l->capacity, l->count + 1, (int64_t)sizeof *l->list) != OK)
         return NULL;
     struct lowered *c = &l->list[l->count++];
     memset(c, 0, sizeof *c);
     c->command.kind = kind;
+    c->values = values;
     c->node = l->node;
     return c;
 }
@@ -30,7 +31,7 @@ enum status lower_launch(struct lowering *l, const struct kernel *kernel, int co
                     kernel->operands, count);
     for (int i = 0; i < count; i++)
         TRY(expect_memory(l, values[i]));
-    struct lowered *c = add(l, COMMAND_LAUNCH);
+    struct lowered *c = add(l, COMMAND_LAUNCH, count);
     if (!c)
         return ERR_MEMORY;
     struct launch *launch = &c->command.launch;
@@ -101,7 +102,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         if (!scratch)
             return program_status(l->program);
     }
-    struct lowered *command = add(l, COMMAND_GEMM);
+    struct lowered *command = add(l, COMMAND_GEMM, GEMM_OPERANDS);
     if (!command)
         return ERR_MEMORY;
     command->command.gemm = gemm;
@@ -115,7 +116,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
 
 enum status lower_fill(struct lowering *l, struct value *v)
 {
-    struct lowered *c = add(l, COMMAND_FILL);
+    struct lowered *c = add(l, COMMAND_FILL, 1);
     if (!c)
         return ERR_MEMORY;
     c->command.bytes = value_bytes(v);

@@ -7,6 +7,7 @@
 struct lowered {
     struct command command; /* its operands are filled in from `value` once places are known */
     struct value *value[OPERANDS];
+    int values; /* those after so many are NULL */
     const struct node *node;
 };
 

@@ -72,7 +72,7 @@ static enum status pool_give(struct pool *pool, struct range range)
 static void find_lives(const struct lowering *l)
 {
     for (int64_t i = 0; i < l->count; i++)
-        for (int o = 0; o < OPERANDS; o++)
+        for (int o = 0; o < l->list[i].values; o++)
             if (l->list[i].value[o]) {
                 struct value *root = value_root(l->list[i].value[o]);
                 root->dies = i;
@@ -110,14 +110,14 @@ static enum status place_activations(const struct lowering *l, struct pool *pool
             c->node->out[0]->place.offset = from->place.offset;
             from->dies = -1; /* its range lives on */
         }
-        for (int o = 0; o < OPERANDS; o++) {
+        for (int o = 0; o < c->values; o++) {
             struct value *root = c->value[o] ? value_root(c->value[o]) : NULL;
             if (root && shares(root) && root->born == i && !(from && root == c->node->out[0])) {
                 root->place.offset = pool_take(pool, align_up(value_bytes(root)));
                 root->born = -2 - i; /* placed; an operand may be named twice */
             }
         }
-        for (int o = 0; o < OPERANDS; o++) {
+        for (int o = 0; o < c->values; o++) {
             struct value *root = c->value[o] ? value_root(c->value[o]) : NULL;
             if (root && shares(root) && root->dies == i) {
                 TRY(pool_give(pool, (struct range){root->place.offset, root->place.offset + align_up(value_bytes(root))}));

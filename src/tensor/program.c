@@ -39,11 +39,6 @@ enum status program_status(const struct program *p)
     return p->status;
 }
 
-struct value *value_root(struct value *v)
-{
-    return v->base ? v->base : v;
-}
-
 int64_t value_elements(const struct value *v)
 {
     return shape_elements(v->rank, v->shape);

@@ -147,7 +147,12 @@ struct value *program_output(struct program *p, struct value *v, const char *nam
 /* Once the program is prepared: frees all memory but that of inputs and outputs. From then on it can only be run. */
 void program_shrink(struct program *p);
 
-struct value *value_root(struct value *v);
+/* The value whose memory this one is in. */
+static inline struct value *value_root(struct value *v)
+{
+    return v->base ? v->base : v;
+}
+
 int64_t value_elements(const struct value *v);
 int64_t value_bytes(const struct value *v);
 
