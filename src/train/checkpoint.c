@@ -265,15 +265,15 @@ static enum status check_settings(struct trainer *t, const json_t *tree, const c
     return check_nature(t, tree, dir);
 }
 
-static enum status read_json(struct arena *arena, const char *dir, json_t **tree, const char **path)
+static enum status find_place(struct arena *arena, const char *dir, const char **path)
 {
     *path = file_join(arena, dir, PLACE_FILE);
     if (!*path)
         return ERR_MEMORY;
-    if (!file_exists(*path))
-        return fail(ERR_IO,
-                    "%s is not a checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N", dir);
-    return json_parse_file(tree, *path, STATE_BYTES_MAX);
+    if (file_exists(*path))
+        return OK;
+    return fail(ERR_IO, "%s is not a checkpoint: it has no " PLACE_FILE "; --resume takes auto, none, or a folder checkpoint-N",
+                dir);
 }
 
 enum status checkpoint_open(struct trainer *t, const char *dir)
@@ -282,9 +282,11 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
     const char *path;
     json_t *tree = NULL;
     struct trainer_place place = t->place;
-    enum status status = read_json(&arena, dir, &tree, &path);
+    enum status status = find_place(&arena, dir, &path);
     if (status == OK)
         status = checksums_check(dir);
+    if (status == OK)
+        status = json_parse_file(&tree, path, STATE_BYTES_MAX);
     if (status == OK)
         status = read_place(&place, tree, path);
     if (status == OK)
@@ -303,11 +305,11 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
     struct arena arena = {0};
     const char *path;
     json_t *tree = NULL;
-    bool parsed = read_json(&arena, dir, &tree, &path) == OK;
+    bool place = find_place(&arena, dir, &path) == OK, parsed = place && json_parse_file(&tree, path, STATE_BYTES_MAX) == OK;
     const char *id = json_string_value(json_object_get(tree, RUN_KEY));
     bool known = id && strlen(id) == RUN_ID_SIZE - 1;
     snprintf(run, RUN_ID_SIZE, "%s", known ? id : "");
-    bool place = path && file_exists(path), listed = checksums_there(dir);
+    bool listed = checksums_there(dir);
     json_decref(tree);
     arena_free(&arena);
     if (known && listed)

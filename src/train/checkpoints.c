@@ -1,4 +1,5 @@
 /* The checkpoints in an output directory: which to resume from, which to keep, which are not this run's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,7 @@ static enum status resume_from(struct trainer *t, const char *dir)
 static enum status resume_newest(struct trainer *t, const struct entries *list)
 {
     int64_t damaged = 0;
+    char cause[512] = "";
     for (int64_t i = 0; i < list->count; i++) {
         char run[RUN_ID_SIZE];
         enum checkpoint_kind kind = checkpoint_kind(list->entry[i].path, run);
@@ -93,12 +95,13 @@ static enum status resume_newest(struct trainer *t, const struct entries *list)
         if (status != ERR_FORMAT)
             return status;
         damaged++;
-        log_message(LOG_WARNING, "%s cannot be used, the one before it is tried: %s", list->entry[i].path, status_message());
+        snprintf(cause, sizeof cause, "%s", status_message());
+        log_message(LOG_WARNING, "%s cannot be used, the one before it is tried: %s", list->entry[i].path, cause);
     }
     return damaged ? fail(ERR_FORMAT,
                           "%s: none of its %lld checkpoints can be used, the last because: %s. --resume none starts over, and "
                           "keeps them in a folder of their own",
-                          t->options->output_dir, (long long)damaged, status_message())
+                          t->options->output_dir, (long long)damaged, cause)
                    : OK;
 }
 
