@@ -34,6 +34,12 @@ def chat(i):
                          {"role": "assistant", "content": " ".join(f"{i * k % 97} packages" for k in range(1, 4 + i % 5))}]}
 
 
+def write_chats(folder, count):
+    path = folder / "chats.jsonl"
+    path.write_text("".join(json.dumps(chat(i)) + "\n" for i in range(count)))
+    return path
+
+
 class File:
     def __init__(self):
         self.now, self.flushed = bytearray(), b""
@@ -120,8 +126,7 @@ def read_journal(path):
 class Campaign:
     def __init__(self, args, work):
         self.args, self.work = args, work
-        self.data = work / "chats.jsonl"
-        self.data.write_text("".join(json.dumps(chat(i)) + "\n" for i in range(12)))
+        self.data = write_chats(work, 12)
         self.runs = self.bad = 0
 
     def train(self, disk, **more):
@@ -211,4 +216,5 @@ def main():
         raise SystemExit(campaign.bad > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
