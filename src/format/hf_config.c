@@ -402,10 +402,27 @@ enum status hf_config_rope(const struct hf_config *config, double default_theta,
     return read_rope(config, object, rope);
 }
 
+/* "rope_parameters" by type of layers; a flat one would say of one type only, and not of which. */
+static enum status check_by_type(const struct hf_config *config, const json_t *parameters, bool scaled)
+{
+    bool by_type = json_object_size(parameters) == 0;
+    const char *key;
+    json_t *member;
+    json_object_foreach((json_t *)parameters, key, member) by_type |= json_is_object(member);
+    if (!by_type)
+        return fail(ERR_UNSUPPORTED, "%s: \"rope_parameters\" of a %s must have an object for each type of layers", config->path,
+                    config->model_type);
+    return scaled && json_object_size(parameters) && json_object_size(json_object_get(config->tree, "rope_scaling"))
+               ? fail(ERR_UNSUPPORTED, "%s: has \"rope_parameters\" and \"rope_scaling\": leave one of them out", config->path)
+               : OK;
+}
+
 enum status hf_config_rope_of(const struct hf_config *config, const char *layer_type, const char *theta_key, bool scaled,
                               double default_theta, struct rope_config *rope)
 {
-    const json_t *object = json_object_get(json_object_get(config->tree, "rope_parameters"), layer_type);
+    const json_t *parameters = json_object_get(config->tree, "rope_parameters"),
+                 *object = json_object_get(parameters, layer_type);
+    TRY(check_by_type(config, parameters, scaled));
     if (!json_is_object(object))
         object = scaled ? json_object_get(config->tree, "rope_scaling") : NULL;
     *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};

@@ -142,6 +142,9 @@ static enum status finish_local(const struct hf_config *hf, struct model_config 
         any |= config->is_local[l];
     if (!any)
         return OK;
+    if (json_is_null(json_object_get(hf->tree, "sliding_window")))
+        return fail(ERR_FORMAT, "%s: \"sliding_window\" is null, and a %s with these \"layer_types\" has local layers", hf->path,
+                    hf->model_type);
     TRY(window ? hf_config_size(hf, "sliding_window", &window) : hf_config_need_size(hf, "sliding_window", &window));
     config->local = window;
     return OK;
@@ -166,6 +169,7 @@ enum status decoder_read_used_window(const struct hf_config *hf, struct model_co
     bool local = false;
     int64_t from = dense ? 28 : 0;
     TRY(hf_config_bool(hf, "use_sliding_window", &local));
+    local = local && !json_is_null(json_object_get(hf->tree, "sliding_window"));
     if (dense)
         TRY(hf_config_int(hf, "max_window_layers", &from));
     config->local = 4096;

@@ -60,8 +60,8 @@ enum status decoder_read_local(const struct hf_config *hf, struct model_config *
 /* The same for families with a window in every layer or none: null is none, a missing one is `otherwise` (0: none). */
 enum status decoder_read_window(const struct hf_config *hf, struct model_config *config, int64_t otherwise);
 
-/* The same for Qwen's: "use_sliding_window" says whether there is one, and in the dense ones "max_window_layers" from where on.
- */
+/* The same for Qwen's: "use_sliding_window" says whether there is one, if it is not null, and in the dense ones
+ * "max_window_layers" from where on. */
 enum status decoder_read_used_window(const struct hf_config *hf, struct model_config *config, bool dense);
 
 /* The same where not "layer_types" but a period says it: every so many layers one that sees all tokens, the last of them. */

@@ -98,6 +98,9 @@ enum status family_read(const struct family **family, struct model_config *confi
     }
     if (!*family)
         return fail(ERR_UNSUPPORTED, "%s: hone has no model family \"%s\"; it has: %s", hf->path, hf->model_type, known);
+    if (!(*family)->by_layer && json_object_size(json_object_get(hf->tree, "per_layer_config")))
+        return fail(ERR_UNSUPPORTED, "%s: \"per_layer_config\": layers of a %s with numbers of their own are not supported",
+                    hf->path, hf->model_type);
     *config = begin(*family, hf);
     for (const struct config_row *row = (*family)->config; row->key; row++)
         TRY(read_row(row, config, hf));

@@ -85,6 +85,7 @@ struct family {
     const char *frozen;                 /* what of it has no gradient, so that all of it cannot be trained; NULL: nothing */
     const struct stacked *stacked;      /* tensors that files hold in pieces; NULL: none */
     const struct config_row *config;    /* ends with key NULL */
+    bool by_layer;                      /* finish reads "per_layer_config"; in other families it is refused */
     struct family_part part;            /* all 0: a text part must say everything, as a model alone must */
     double rope_theta;                  /* if config.json has none; 0: finish reads */
     enum status (*finish)(const struct hf_config *hf, struct model_config *config); /* reads what rows cannot say, and refuses

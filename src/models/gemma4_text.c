@@ -9,6 +9,7 @@
  * Covers the text of every dense model with "model_type": "gemma4_text".
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "models/gemma.h"
 
@@ -115,6 +116,17 @@ static const json_t *of_layer(const json_t *by_layer, int64_t l)
     return own;
 }
 
+/* What layers may have of their own. */
+static enum status check_own(const struct hf_config *hf, const json_t *own, int64_t l)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)own, key, value) if (strcmp(key, "head_dim") && strcmp(key, "num_key_value_heads")) return fail(
+        ERR_UNSUPPORTED, "%s: \"per_layer_config\": layer %lld has a \"%s\" of its own, which is not supported", hf->path,
+        (long long)l, key);
+    return OK;
+}
+
 /* Head size and kv-heads of the layers that see all tokens: by name in the published files, by layer in those of transformers. */
 static enum status read_global(const struct hf_config *hf, struct model_config *config)
 {
@@ -129,6 +141,7 @@ static enum status read_global(const struct hf_config *hf, struct model_config *
         const json_t *own = of_layer(by_layer, l);
         if (!own)
             continue;
+        TRY(check_own(hf, own, l));
         int64_t head_size = config->head_size, kv_heads = config->kv_heads;
         TRY(json_get_int(own, "head_dim", &head_size, hf->path));
         TRY(json_get_int(own, "num_key_value_heads", &kv_heads, hf->path));
@@ -181,8 +194,9 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     TRY(hf_config_bool(hf, "use_double_wide_mlp", &config->wide_shared));
     TRY(read_global(hf, config));
     TRY(check_shared(hf, config));
-    if (!json_is_object(json_object_get(hf->tree, "rope_parameters")))
-        return fail(ERR_FORMAT, "%s: \"rope_parameters\" is missing", hf->path);
+    const json_t *rope = json_object_get(hf->tree, "rope_parameters");
+    if (!json_is_object(json_object_get(rope, "full_attention")) || !json_is_object(json_object_get(rope, "sliding_attention")))
+        return fail(ERR_FORMAT, "%s: \"rope_parameters\" must have \"full_attention\" and \"sliding_attention\"", hf->path);
     TRY(hf_config_rope_of(hf, "full_attention", "rope_theta", false, 1e6, &config->rope));
     return hf_config_rope_of(hf, "sliding_attention", "rope_theta", false, 1e4, &config->local_rope);
 }
@@ -193,6 +207,7 @@ const struct family family_gemma4_text = {
     .model_type = "gemma4_text",
     DECODER_MODULES,
     .config = config,
+    .by_layer = true,
     .part = {2304, 30, 8, 4, 256, 9216, 262144},
     .finish = finish,
     .forward = forward,

@@ -46,6 +46,11 @@ static enum status read_text(struct model_config *config, const char *text)
     "'hidden_size': 64, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'intermediate_size': 128, 'vocab_size': 100,"          \
     " 'num_key_value_heads': 2"
 
+#define GEMMA4                                                                                                                   \
+    "{'model_type': 'gemma4_text', 'hidden_size': 64, 'num_hidden_layers': 12, 'num_attention_heads': 4,"                        \
+    " 'intermediate_size': 128, 'vocab_size': 100, 'num_key_value_heads': 2, 'head_dim': 16,"
+#define BY_TYPE " 'rope_parameters': {'full_attention': {}, 'sliding_attention': {}},"
+
 /* Gemma 3 of 4, 12 and 27 billion parameters: the text parts name only what differs from the models' code. */
 static void a_text_part_leaves_out_what_is_usual(void **state)
 {
@@ -128,6 +133,8 @@ static void windows_are_those_of_the_models_code(void **state)
          0},
         {"{'model_type': 'qwen2', 'use_sliding_window': true, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}", "ggll",
          7},
+        {"{'model_type': 'qwen2', 'use_sliding_window': true, 'sliding_window': null, 'max_window_layers': 2, " SIZES "}", "gggg",
+         0},
         {"{'model_type': 'qwen3', 'use_sliding_window': true, 'max_window_layers': 3, " SIZES "}", "gggl", 4096},
         {"{'model_type': 'qwen3_moe', 'use_sliding_window': true, 'sliding_window': 7, 'max_window_layers': 2, " SIZES "}",
          "llll", 7},
@@ -146,6 +153,15 @@ static void windows_are_those_of_the_models_code(void **state)
     }
 }
 
+/* The models' code stops there too. */
+static void a_local_layer_has_a_window(void **state)
+{
+    (void)state;
+    struct model_config c;
+    assert_fails(read_text(&c, "{'model_type': 'olmo3', 'sliding_window': null, " SIZES "}"), ERR_FORMAT,
+                 "\"sliding_window\" is null");
+}
+
 static void rotations_are_not_guessed(void **state)
 {
     (void)state;
@@ -158,6 +174,20 @@ static void rotations_are_not_guessed(void **state)
     assert_ok(read_text(&c, "{'model_type': 'phi3', 'original_max_position_embeddings': 16, " SIZES ", " LONG "}"));
     assert_int_equal(c.rope.original_max_position, 16);
     assert_fails(read_text(&c, "{'model_type': 'ministral3', " SIZES "}"), ERR_FORMAT, "\"rope_parameters\" is missing");
+    assert_fails(read_text(&c, "{'model_type': 'gpt_oss', 'rope_scaling': null, " SIZES "}"), ERR_FORMAT, "a gpt_oss has YaRN");
+    assert_fails(read_text(&c, "{'model_type': 'gpt_oss', 'rope_scaling': {}, 'rope_parameters': null, " SIZES "}"), ERR_FORMAT,
+                 "a gpt_oss has YaRN");
+#define YARN "{'rope_type': 'yarn', 'factor': 8.0, 'original_max_position_embeddings': 64}"
+    assert_fails(read_text(&c, "{'model_type': 'olmo3', 'rope_parameters': " YARN ", " SIZES "}"), ERR_UNSUPPORTED,
+                 "an object for each type of layers");
+    assert_fails(
+        read_text(&c, "{'model_type': 'olmo3', 'rope_parameters': {'full_attention': {}}, 'rope_scaling': " YARN ", " SIZES "}"),
+        ERR_UNSUPPORTED, "leave one of them out");
+    assert_ok(read_text(&c, "{'model_type': 'olmo3', 'rope_parameters': {'full_attention': " YARN
+                            ", 'sliding_attention': null, 'rope_theta': null}, " SIZES "}"));
+    assert_true(c.rope.kind == ROPE_YARN && c.local_rope.kind == ROPE_DEFAULT);
+    assert_fails(read_text(&c, GEMMA4 " 'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0}}"), ERR_FORMAT,
+                 "must have \"full_attention\" and \"sliding_attention\"");
 }
 
 /* transformers writes "05" beside "11". */
@@ -165,14 +195,15 @@ static void numbers_of_layers_may_be_padded(void **state)
 {
     (void)state;
     struct model_config c;
-#define GEMMA4                                                                                                                   \
-    "{'model_type': 'gemma4_text', 'hidden_size': 64, 'num_hidden_layers': 12, 'num_attention_heads': 4,"                        \
-    " 'intermediate_size': 128, 'vocab_size': 100, 'num_key_value_heads': 2, 'head_dim': 16, 'rope_parameters': {},"
-    assert_ok(read_text(&c, GEMMA4 " 'per_layer_config': {'05': {'head_dim': 32}, '11': {'head_dim': 32}}}"));
+    assert_ok(read_text(&c, GEMMA4 BY_TYPE " 'per_layer_config': {'05': {'head_dim': 32}, '11': {'head_dim': 32}}}"));
     assert_int_equal(c.global_head_size, 32);
     assert_int_equal(c.local, 512);
-    assert_fails(read_text(&c, GEMMA4 " 'per_layer_config': {'05': {'head_dim': 8}, '11': {'head_dim': 32}}}"), ERR_UNSUPPORTED,
-                 "layer 11 differs");
+    assert_fails(read_text(&c, GEMMA4 BY_TYPE " 'per_layer_config': {'05': {'head_dim': 8}, '11': {'head_dim': 32}}}"),
+                 ERR_UNSUPPORTED, "layer 11 differs");
+    assert_fails(read_text(&c, GEMMA4 BY_TYPE " 'per_layer_config': {'05': {'sliding_window': 8}}}"), ERR_UNSUPPORTED,
+                 "layer 5 has a \"sliding_window\" of its own");
+    assert_fails(read_text(&c, "{'model_type': 'llama', 'per_layer_config': {'1': {'rms_norm_eps': 1.0}}, " SIZES "}"),
+                 ERR_UNSUPPORTED, "\"per_layer_config\"");
 }
 
 int main(void)
@@ -180,7 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
         cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
-        cmocka_unit_test(numbers_of_layers_may_be_padded),
+        cmocka_unit_test(numbers_of_layers_may_be_padded),      cmocka_unit_test(a_local_layer_has_a_window),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
