@@ -6,6 +6,7 @@
 
 #include "base/name.h"
 #include "base/number.h"
+#include "models/experts.h"
 #include "models/lora.h"
 
 void sum_convert(const struct stored *t, int64_t from, int64_t count, float *out)
@@ -44,9 +45,10 @@ static enum status other_model(const struct model *m, const char *name)
 static enum status check_pair(const struct model *m, const struct sum *w, int pieces)
 {
     const struct stored *a = w->a, *b = w->b;
-    int64_t ranks = w->rank * w->experts, last = w->expert + w->rows / w->outputs;
-    bool fits = b && w->base->rank >= 2 && a->rank == 2 && b->rank == 2 && a->shape[1] == w->columns && a->shape[0] == ranks &&
-                b->shape[1] == ranks && b->shape[0] == w->outputs * pieces && last <= w->experts && is_dense(a) && is_dense(b);
+    int64_t ranks = w->rank * w->experts, last = w->expert + w->rows / w->each;
+    int64_t inputs = w->by_input ? w->each : w->columns, outputs = w->by_input ? w->columns : w->each * pieces;
+    bool fits = b && w->base->rank >= 2 && a->rank == 2 && b->rank == 2 && a->shape[1] == inputs && a->shape[0] == ranks &&
+                b->shape[1] == ranks && b->shape[0] == outputs && last <= w->experts && is_dense(a) && is_dense(b);
     return fits ? OK : other_model(m, a->name);
 }
 
@@ -62,7 +64,7 @@ static enum status find_pair(const struct model *m, struct sum *w)
     w->rank = adapter_rank(&m->adapter, module);
     w->scale = adapter_scale(&m->adapter, module);
     w->experts = 1;
-    w->outputs = w->rows;
+    w->each = w->rows;
     return check_pair(m, w, 1);
 }
 
@@ -75,7 +77,7 @@ static enum status find_experts(const struct model *m, struct sum *w, bool *foun
     bool piece = stacked_place(m->family->stacked, w->name, &place);
     const char *tensor = piece ? place.tensor : w->name, *dot = strrchr(tensor, '.');
     *found = false;
-    if (!m->adapter.parameter_count || !dot || (!piece && w->base->rank != 3))
+    if (!m->adapter.parameter_count || !m->family->experts || !dot || (!piece && w->base->rank != 3))
         return OK;
     snprintf(module, sizeof module, "%.*s", (int)(dot - tensor), tensor);
     *found = lora_experts_pair(&m->adapter, module, dot + 1, &pair);
@@ -87,8 +89,9 @@ static enum status find_experts(const struct model *m, struct sum *w, bool *foun
     w->scale = pair.scale;
     w->experts = m->config.experts;
     w->expert = place.expert;
-    w->outputs = piece ? w->rows : w->base->shape[1];
-    w->first = place.piece * w->outputs;
+    w->each = piece ? w->rows : w->base->shape[1];
+    w->first = place.piece * w->each;
+    w->by_input = m->family->experts->by_input;
     return w->a ? check_pair(m, w, place.pieces)
                 : fail(ERR_FORMAT, "%s: there is no tensor " ADAPTER_PREFIX "%s, which adapter_config.json asks for",
                        m->adapter_path, pair.a);
@@ -166,18 +169,36 @@ void sums_close(struct sums *all)
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
-/* A of the experts that are here, and B with a row for each of the weight's. */
+/* Elements of one expert: A (rank, in), B (out, rank). */
+static float in_a(const struct sum *w, int64_t expert, int64_t r, int64_t input)
+{
+    float value;
+    sum_convert(w->a, (expert * w->rank + r) * w->a->shape[1] + input, 1, &value);
+    return value;
+}
+
+static float in_b(const struct sum *w, int64_t expert, int64_t output, int64_t r)
+{
+    float value;
+    sum_convert(w->b, (output * w->rank + r) * w->experts + expert, 1, &value);
+    return value;
+}
+
+/* What is multiplied along the weight's rows, and a number of it for each row: A and B, or where rows are inputs B and A. */
 static enum status open_pair(struct sum *w)
 {
-    int64_t each = w->rank * w->columns, here = w->rows / w->outputs;
-    w->a_values = memory_alloc(here * each * (int64_t)sizeof(float));
-    w->b_values = memory_alloc(w->rank * w->rows * (int64_t)sizeof(float));
-    if (!w->a_values || !w->b_values)
+    int64_t each = w->rank * w->columns, here = w->rows / w->each;
+    w->along = memory_alloc(here * each * (int64_t)sizeof(float));
+    w->down = memory_alloc(w->rank * w->rows * (int64_t)sizeof(float));
+    if (!w->along || !w->down)
         return ERR_MEMORY;
-    sum_convert(w->a, w->expert * each, here * each, w->a_values);
+    if (!w->by_input)
+        sum_convert(w->a, w->expert * each, here * each, w->along);
+    for (int64_t i = 0; w->by_input && i < here * each; i++)
+        w->along[i] = in_b(w, w->expert + i / each, i % w->columns, i % each / w->columns);
     for (int64_t i = 0; i < w->rows * w->rank; i++) {
-        int64_t row = i / w->rank, expert = w->expert + row / w->outputs, in_b = w->first + row % w->outputs;
-        sum_convert(w->b, (in_b * w->rank + i % w->rank) * w->experts + expert, 1, &w->b_values[i]);
+        int64_t row = i / w->rank, r = i % w->rank, expert = w->expert + row / w->each, in_each = row % w->each;
+        w->down[i] = w->by_input ? in_a(w, expert, r, in_each) : in_b(w, expert, w->first + in_each, r);
     }
     return OK;
 }
@@ -224,10 +245,10 @@ enum status sum_open(struct sum *w)
 
 void sum_close(struct sum *w)
 {
-    memory_free(w->a_values);
-    memory_free(w->b_values);
+    memory_free(w->along);
+    memory_free(w->down);
     memory_free(w->base_values);
-    w->a_values = w->b_values = w->base_values = NULL;
+    w->along = w->down = w->base_values = NULL;
     weights_drop(w->base);
 }
 
@@ -241,18 +262,18 @@ void sum_read_base(const struct sum *w, int64_t from, int64_t count, float *out)
 
 enum { SPAN = 256 }; /* columns summed at once */
 
-/* out += s · b · A for columns [from, from + count) of one row. */
+/* out += s · B · A for columns [from, from + count) of one row. */
 static void add_product(const struct sum *w, int64_t row, int64_t from, int64_t count, float *out)
 {
     float product[SPAN];
-    const float *b = w->b_values + row * w->rank, *all = w->a_values + row / w->outputs * w->rank * w->columns;
+    const float *down = w->down + row * w->rank, *all = w->along + row / w->each * w->rank * w->columns;
     for (int64_t done = 0; done < count; done += SPAN) {
         int64_t n = min(count - done, SPAN);
         memset(product, 0, sizeof product);
         for (int64_t r = 0; r < w->rank; r++) {
-            const float *a = all + r * w->columns + from + done;
+            const float *along = all + r * w->columns + from + done;
             for (int64_t i = 0; i < n; i++)
-                product[i] += b[r] * a[i];
+                product[i] += down[r] * along[i];
         }
         for (int64_t i = 0; i < n; i++)
             out[done + i] += (float)w->scale * product[i];

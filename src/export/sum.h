@@ -4,7 +4,8 @@
  * any number of threads, and closed.
  *
  * The experts of a layer share a pair (PEFT's target_parameters): A (E · rank, in) has the rows of one expert after those of
- * another, B (out, rank · E) their columns in turn. A weight of the files is a matrix of one expert, or those of all.
+ * another, B (out, rank · E) their columns in turn. A weight of the files is a matrix of one expert, or those of all, each
+ * (out, in) or (in, out).
  */
 #ifndef EXPORT_SUM_H
 #define EXPORT_SUM_H
@@ -17,10 +18,11 @@ struct sum {
     const struct stored *saved; /* in its place, if the adapter has it whole; else NULL */
     const struct stored *a, *b; /* of LoRA; NULL: none */
     double scale;
-    int64_t rows, columns, rank;              /* of a matrix; a vector is one row */
-    int64_t experts;                          /* that share the pair; 1: it is of this matrix alone */
-    int64_t expert, first, outputs;           /* of this weight: its first expert, its first row in B, rows of an expert */
-    float *a_values, *b_values, *base_values; /* while it is open; the last is NULL for a plain weight */
+    int64_t rows, columns, rank;       /* of a matrix; a vector is one row */
+    int64_t experts;                   /* that share the pair; 1: it is of this matrix alone */
+    int64_t expert, first, each;       /* of this weight: its first expert, its first row in B, rows of an expert */
+    bool by_input;                     /* rows are inputs, not outputs */
+    float *along, *down, *base_values; /* while it is open; the last is NULL for a plain weight */
 };
 
 struct sums {

@@ -28,7 +28,7 @@ import oracle
 
 FAMILIES = ("llama", "mistral", "ministral3", "qwen2", "qwen3", "gemma2", "gemma3-sixth", "phi3", "smollm3-fourth",
             "olmo2", "granite")
-EXPERTS = ("qwen3_moe", "mixtral")
+EXPERTS = ("qwen3_moe", "mixtral", "gpt_oss")
 PROMPTS, PROMPT, NEW = 8, 12, 32
 FLOAT32, TABLE, FLOAT16, TIE = 1e-5, 1e-3, 1e-2, 2e-3   # of the logits' range
 

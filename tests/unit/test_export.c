@@ -134,6 +134,103 @@ static void test_merged_weight_is_w_plus_s_b_a(void **state)
     safetensors_close(new);
 }
 
+enum { EXPERTS = 3, CHOSEN = 2 };
+#define DOWN "model.layers.0.mlp.experts.down_proj"
+
+/* A gpt_oss of one layer in the place of the llama. As in the published ones the matrices of down_proj, (in, out), are square. */
+static void make_gpt_oss(void)
+{
+    enum { C = TINY_CHANNELS, F = TINY_CHANNELS };
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } parts[] = {
+        {"input_layernorm.weight", C, 0},
+        {"post_attention_layernorm.weight", C, 0},
+        {"self_attn.q_proj.weight", 32, C},
+        {"self_attn.q_proj.bias", 32, 0},
+        {"self_attn.k_proj.weight", 16, C},
+        {"self_attn.k_proj.bias", 16, 0},
+        {"self_attn.v_proj.weight", 16, C},
+        {"self_attn.v_proj.bias", 16, 0},
+        {"self_attn.o_proj.weight", C, 32},
+        {"self_attn.o_proj.bias", C, 0},
+        {"self_attn.sinks", 4, 0},
+        {"mlp.router.weight", EXPERTS, C},
+        {"mlp.router.bias", EXPERTS, 0},
+        {"mlp.experts.gate_up_proj_bias", EXPERTS, 2 * F},
+        {"mlp.experts.down_proj_bias", EXPERTS, C},
+    };
+    struct tiny_tensors t = {.count = 0};
+    char text[1024], name[64];
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"gpt_oss\", \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": 1, "
+             "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, \"vocab_size\": %d, "
+             "\"num_local_experts\": %d, \"num_experts_per_tok\": %d, \"rope_parameters\": {\"rope_type\": \"default\"}, "
+             "\"dtype\": \"float32\"}",
+             C, F, TINY_VOCABULARY, EXPERTS, CHOSEN);
+    tiny_write(&model, "config.json", text);
+    tiny_tensor(&t, "model.embed_tokens.weight", TINY_VOCABULARY, C);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(name, sizeof name, "model.layers.0.%s", parts[i].name);
+        tiny_tensor(&t, name, parts[i].rows, parts[i].columns);
+    }
+    tiny_stack(&t, "model.layers.0.mlp.experts.gate_up_proj", EXPERTS, C, 2 * F);
+    tiny_stack(&t, DOWN, EXPERTS, F, C);
+    tiny_tensor(&t, "model.norm.weight", C, 0);
+    tiny_tensor(&t, "lm_head.weight", TINY_VOCABULARY, C);
+    tiny_save(&model, &t);
+}
+
+/* The pair that all experts of down_proj share, scaled by 3. */
+static void make_expert_adapter(void)
+{
+    enum { RANKS = EXPERTS * RANK_OF_PAIR, N = RANKS * TINY_CHANNELS };
+    static const char *const names[] = {ADAPTER_PREFIX "model.layers.0.mlp.experts.lora_A.weight",
+                                        ADAPTER_PREFIX "model.layers.0.mlp.experts.lora_B.weight"};
+    struct safetensors_tensor list[2];
+    float data[2][N];
+    char path[128];
+    for (int p = 0; p < 2; p++) {
+        for (int64_t i = 0; i < N; i++)
+            data[p][i] = entry(i, p);
+        list[p] = (struct safetensors_tensor){.name = names[p],
+                                              .dtype = SAFETENSORS_F32,
+                                              .rank = 2,
+                                              .shape = {p ? TINY_CHANNELS : RANKS, p ? RANKS : TINY_CHANNELS},
+                                              .data = (const uint8_t *)data[p],
+                                              .bytes = sizeof data[p]};
+    }
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
+    assert_ok(safetensors_write(path, list, 2, NULL));
+    const char *parameters[] = {"mlp.experts.down_proj"};
+    struct adapter_config config = {.rank = RANK_OF_PAIR, .alpha = 6, .parameters = parameters, .parameter_count = 1};
+    assert_ok(adapter_config_write(&config, adapter));
+}
+
+/* Fails if matrices that have their inputs as rows are taken as others. */
+static void test_experts_by_input_are_merged_so(void **state)
+{
+    (void)state;
+    enum { C = TINY_CHANNELS };
+    struct safetensors *old, *new;
+    struct export_options o = options_of("experts", FILE_TYPE_AUTO);
+    make_gpt_oss();
+    make_expert_adapter();
+    assert_ok(merge(&o));
+    assert_ok(safetensors_open(&old, model.dir));
+    assert_ok(safetensors_open(&new, output));
+    for (int64_t i = 0; i < EXPERTS * C * C; i++) {
+        int64_t e = i / (C * C), in = i / C % C, out = i % C;
+        float sum = 0;
+        for (int64_t r = 0; r < RANK_OF_PAIR; r++)
+            sum += entry((e * RANK_OF_PAIR + r) * C + in, 0) * entry((out * RANK_OF_PAIR + r) * EXPERTS + e, 1);
+        assert_true(fabsf(at(new, DOWN, i) - (at(old, DOWN, i) + 3 * sum)) < 1e-6f);
+    }
+    safetensors_close(old);
+    safetensors_close(new);
+}
+
 /* Fails if q's rows are not interleaved in a GGUF file of a llama, or the row is taken the wrong way. */
 static void test_rows_of_q_are_permuted_in_gguf(void **state)
 {
@@ -306,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_an_adapter_has_pairs),
         cmocka_unit_test(test_types_are_mixed_as_llama_cpp_mixes_them),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_experts_by_input_are_merged_so), /* the last: it makes another model of this one */
     };
     return cmocka_run_group_tests(tests, make, clean);
 }

@@ -93,6 +93,24 @@ static inline void tiny_tensor(struct tiny_tensors *t, const char *name, int64_t
     t->count++;
 }
 
+/* The matrices (rows, columns) of so many experts in one tensor. */
+static inline void tiny_stack(struct tiny_tensors *t, const char *name, int64_t experts, int64_t rows, int64_t columns)
+{
+    tiny_tensor(t, name, experts * rows, columns);
+    struct safetensors_tensor *last = &t->list[t->count - 1];
+    last->rank = 3;
+    memcpy(last->shape, (int64_t[]){experts, rows, columns}, 3 * sizeof(int64_t));
+}
+
+static inline void tiny_save(const struct tiny_model *m, struct tiny_tensors *t)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    assert_ok(safetensors_write(path, t->list, t->count, NULL));
+    for (int i = 0; i < t->count; i++)
+        free(t->data[i]);
+}
+
 static inline void tiny_weights(const struct tiny_model *m)
 {
     static const struct {
@@ -110,7 +128,7 @@ static inline void tiny_weights(const struct tiny_model *m)
         {"mlp.down_proj", TINY_CHANNELS, TINY_FEED_FORWARD},
     };
     struct tiny_tensors t = {.count = 0};
-    char name[64], path[128];
+    char name[64];
     tiny_tensor(&t, "model.embed_tokens.weight", TINY_VOCABULARY, TINY_CHANNELS);
     for (int l = 0; l < TINY_LAYERS; l++)
         for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
@@ -120,10 +138,7 @@ static inline void tiny_weights(const struct tiny_model *m)
     tiny_tensor(&t, "model.norm.weight", TINY_CHANNELS, 0);
     if (!m->tied)
         tiny_tensor(&t, "lm_head.weight", TINY_VOCABULARY, TINY_CHANNELS);
-    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
-    assert_ok(safetensors_write(path, t.list, t.count, NULL));
-    for (int i = 0; i < t.count; i++)
-        free(t.data[i]);
+    tiny_save(m, &t);
 }
 
 static inline void tiny_config(const struct tiny_model *m, const char *eps, const char *theta)
