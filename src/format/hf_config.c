@@ -92,12 +92,12 @@ static enum status read_names(struct hf_config *config)
     TRY(json_get_text(config->tree, "dtype", &config->dtype, config->path));
     TRY(json_get_text(tree, "torch_dtype", &config->dtype, config->path));
     TRY(json_get_text(tree, "dtype", &config->dtype, config->path));
-    const json_t *quantization = json_object_get(tree, "quantization_config");
-    if (quantization && !json_is_null(quantization)) {
-        config->quantization = "";
-        TRY(json_get_text(quantization, "quant_method", &config->quantization, config->path));
-    }
-    return OK;
+    const char *key = "quantization_config";
+    config->quantised = json_member(json_member(tree, key) ? tree : config->tree, key);
+    if (!config->quantised)
+        return OK;
+    config->quantization = "";
+    return json_get_text(config->quantised, "quant_method", &config->quantization, config->path);
 }
 
 const char *hf_config_whole_name(char name[static NAME_SIZE], const char *of)

@@ -24,7 +24,8 @@ struct hf_config {
     const char *model_type;         /* "llama"; never NULL */
     const char *architecture;       /* the first of "architectures", or NULL */
     const char *dtype;              /* "bfloat16", from "dtype" or else "torch_dtype", or NULL */
-    const char *quantization;       /* quantization_config's quant_method ("" if it has none), or NULL: plain weights */
+    const json_t *quantised;        /* "quantization_config" of the whole or of the text part, or NULL: plain weights */
+    const char *quantization;       /* its quant_method ("" if it has none), or NULL */
     int64_t eos[HF_CONFIG_EOS_MAX]; /* generation stops at any; from generation_config.json if it has them */
     int eos_count;                  /* 0: not given */
     int64_t bos, pad;               /* -1: not given */

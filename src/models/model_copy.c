@@ -10,6 +10,7 @@ static enum status copy_config(const char *from, const char *to, const char *dty
     TRY(json_parse_file(&tree, from, 16 << 20));
     json_object_del(tree, "torch_dtype");
     json_object_del(tree, "quantization_config"); /* the copy's weights are plain */
+    json_object_del(json_object_get(tree, "text_config"), "quantization_config");
     json_object_set_new(tree, "dtype", json_string(dtype));
     enum status status = json_replace_file(to, tree);
     json_decref(tree);

@@ -23,7 +23,7 @@ struct quant_state {
 
 enum status weights_quantised(struct weights *w, const struct hf_config *hf)
 {
-    const json_t *config = json_object_get(hf->tree, "quantization_config");
+    const json_t *config = hf->quantised;
     bool four = false, twice = false;
     const char *type = "fp4";
     w->packed = !strcmp(hf->quantization, "mxfp4");

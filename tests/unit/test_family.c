@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "models/family.h"
+#include "models/model.h"
 
 static char dir[64], path[128];
 
@@ -27,13 +27,18 @@ static int remove_dir(void **state)
 }
 
 /* Single quotes stand for double ones. */
-static enum status read_text(struct model_config *config, const char *text)
+static void write_text(const char *text)
 {
     char json[4096];
     size_t length = strlen(text);
     for (size_t i = 0; i <= length; i++)
         json[i] = text[i] == '\'' ? '"' : text[i];
     assert_ok(file_replace(path, json, (int64_t)length));
+}
+
+static enum status read_text(struct model_config *config, const char *text)
+{
+    write_text(text);
     struct hf_config hf;
     const struct family *family;
     assert_ok(hf_config_open(&hf, dir));
@@ -206,12 +211,33 @@ static void numbers_of_layers_may_be_padded(void **state)
                  ERR_UNSUPPORTED, "\"per_layer_config\"");
 }
 
+/* Fails if the whole's "quantization_config" is looked for in the text part, or the other way round. */
+static void a_text_part_may_be_quantised(void **state)
+{
+    (void)state;
+#define TEXT "{'model_type': 'llama', " SIZES
+#define NF4 "'quantization_config': {'quant_method': 'bitsandbytes', 'load_in_4bit': true, 'bnb_4bit_quant_type': 'nf4'}"
+    static const char *const texts[] = {
+        "{'model_type': 'llava', " NF4 ", 'text_config': " TEXT "}}",
+        "{'model_type': 'llava', 'text_config': " TEXT ", " NF4 "}}",
+        TEXT ", " NF4 "}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct model m;
+        write_text(texts[i]);
+        assert_ok(model_open(&m, dir, NULL, false));
+        assert_int_equal(m.weights.quantise, WEIGHT_nf4_single);
+        model_close(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
         cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
         cmocka_unit_test(numbers_of_layers_may_be_padded),      cmocka_unit_test(a_local_layer_has_a_window),
+        cmocka_unit_test(a_text_part_may_be_quantised),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
