@@ -37,13 +37,34 @@ static enum status open_config(struct model *m, const char *path)
     return gguf_base_config(m->gguf, &m->hf);
 }
 
+/* Whether the files have a head that is not the embedding. Those of a model with other parts have one only then. */
+static bool has_head(const struct model *m)
+{
+    char name[NAME_SIZE];
+    const struct stored *head = weights_find(&m->weights, name_fill(name, m->family->head, 0, 0, ".weight"));
+    const struct stored *embedding = weights_find(&m->weights, name_fill(name, m->family->embedding, 0, 0, ".weight"));
+    if (!head || !embedding || m->weights.nested)
+        return head && embedding;
+    const struct stored_part *a = &head->part[0], *b = &embedding->part[0];
+    bool same = head->type == embedding->type && head->dtype == embedding->dtype && a->bytes == b->bytes &&
+                !memcmp(a->data, b->data, (size_t)a->bytes);
+    weights_drop(head);
+    weights_drop(embedding);
+    return !same;
+}
+
 static enum status open_weights(struct model *m, const char *dir)
 {
-    char head[NAME_SIZE];
     TRY(safetensors_open(&m->files, dir));
     TRY(m->hf.quantization ? weights_list_quantised(&m->weights, m->files) : weights_list_files(&m->weights, m->files));
-    if (m->weights.nested && weights_find(&m->weights, name_fill(head, m->family->head, 0, 0, ".weight")))
-        m->config.tied = false; /* some say otherwise of the whole */
+    if (!m->config.tied || !has_head(m))
+        return OK;
+    if (!m->weights.nested) /* of the whole many say so */
+        log_message(LOG_WARNING,
+                    "%s: \"tie_word_embeddings\" is true, but the files have a head that is not the embedding: it is"
+                    " used",
+                    m->hf.path);
+    m->config.tied = false;
     return OK;
 }
 

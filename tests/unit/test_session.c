@@ -180,6 +180,43 @@ static int remove_models(void **state)
     return 0;
 }
 
+/* Writes the weights again, with the embedding as the head. */
+static void copy_embedding(const struct tiny_model *m)
+{
+    struct safetensors *files;
+    struct safetensors_tensor list[TINY_TENSORS];
+    char path[128];
+    assert_ok(safetensors_open(&files, m->dir));
+    int64_t count = safetensors_count(files);
+    for (int64_t i = 0; i < count; i++) {
+        list[i] = *safetensors_at(files, i);
+        if (!strcmp(list[i].name, "lm_head.weight"))
+            list[i].data = safetensors_find(files, "model.embed_tokens.weight")->data;
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    assert_ok(safetensors_write(path, list, count, NULL));
+    safetensors_close(files);
+}
+
+/* As in transformers, whatever config.json says. Fails if the head of the files is left out without a look at it. */
+static void a_head_that_is_not_the_embedding_is_used(void **state)
+{
+    (void)state;
+    struct tiny_model two;
+    struct session s;
+    tiny_model_make(&two, false);
+    two.tied = true;
+    tiny_config(&two, "1e-5", "10000.0");
+    open_tiny(&s, &two, "float32");
+    assert_false(s.model.config.tied);
+    session_close(&s);
+    copy_embedding(&two);
+    open_tiny(&s, &two, "float32");
+    assert_true(s.model.config.tied);
+    session_close(&s);
+    tiny_model_remove(&two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
+        cmocka_unit_test(a_head_that_is_not_the_embedding_is_used),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
