@@ -38,11 +38,6 @@ enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, i
     return OK;
 }
 
-enum status reader_seek(struct reader *reader, int64_t offset)
-{
-    return lseek(reader->fd, offset, SEEK_SET) >= 0 ? OK : file_fail(reader->path, "seek");
-}
-
 void reader_close(struct reader *reader)
 {
     if (reader->fd >= 0)

@@ -14,7 +14,6 @@ struct reader {
 /* Only regular files: a pipe can be read only once, and reading it may block. */
 enum status reader_open(struct reader *reader, const char *path);
 enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, int64_t *got); /* less than `max_bytes`: the end */
-enum status reader_seek(struct reader *reader, int64_t offset);
 void reader_close(struct reader *reader);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/name.h"
 #include "base/number.h"
 
-enum { CHUNK = 128 * 1024, DISCARD = 64 * 1024 };
+enum { CHUNK = 128 * 1024 };
 
 enum packing { PLAIN, GZIP, ZSTD };
 
@@ -24,10 +24,11 @@ struct unpack {
     enum packing packing;
     uint8_t *chunk; /* bytes of the file: [begin, end) are not yet used */
     int64_t begin, end;
-    int64_t read;   /* bytes of the file before chunk[end] */
-    int64_t offset; /* bytes of the content handed out so far */
-    bool last;      /* the file has no more chunks */
-    bool inside;    /* of a packed part that has not ended */
+    int64_t read;     /* bytes of the file before chunk[end] */
+    int64_t offset;   /* bytes of the content handed out so far */
+    struct hash hash; /* of those */
+    bool last;        /* the file has no more chunks */
+    bool inside;      /* of a packed part that has not ended */
     z_stream gzip;
     bool gzip_open;
     ZSTD_DCtx *zstd;
@@ -48,6 +49,7 @@ static enum status fill(struct unpack *u)
     u->begin = 0;
     u->end = got;
     u->read += got;
+    hash_add(&u->hash, u->chunk, got);
     u->last = got < CHUNK;
     return OK;
 }
@@ -87,6 +89,7 @@ enum status unpack_open(struct unpack **out, const char *path)
     if (!u)
         return ERR_MEMORY;
     u->reader.fd = -1;
+    hash_init(&u->hash);
     u->path = memory_alloc((int64_t)strlen(path) + 1);
     u->chunk = memory_alloc(CHUNK);
     enum status status = u->path && u->chunk ? OK : ERR_MEMORY;
@@ -188,36 +191,7 @@ enum status unpack_read(struct unpack *u, void *bytes, int64_t max_bytes, int64_
     return OK;
 }
 
-static enum status rewind_all(struct unpack *u)
+struct digest unpack_digest(const struct unpack *u)
 {
-    TRY(reader_seek(&u->reader, 0));
-    u->begin = u->end = u->read = u->offset = 0;
-    u->last = u->inside = false;
-    if (u->zstd)
-        ZSTD_DCtx_reset(u->zstd, ZSTD_reset_session_only);
-    return OK;
-}
-
-enum status unpack_seek(struct unpack *u, int64_t offset)
-{
-    if (u->packing == PLAIN) {
-        TRY(reader_seek(&u->reader, offset));
-        u->begin = u->end = 0;
-        u->last = false;
-        u->read = u->offset = offset;
-        return OK;
-    }
-    if (offset < u->offset)
-        TRY(rewind_all(u));
-    char *scrap = offset > u->offset ? memory_alloc(DISCARD) : NULL;
-    enum status status = scrap || offset == u->offset ? OK : ERR_MEMORY;
-    while (status == OK && u->offset < offset) {
-        int64_t left = offset - u->offset, got, asked = min(left, DISCARD);
-        status = unpack_read(u, scrap, asked, &got);
-        if (status == OK && got < asked)
-            status = fail(ERR_FORMAT, "%s: it ends before byte %lld of what it holds; it was longer before", u->path,
-                          (long long)offset);
-    }
-    memory_free(scrap);
-    return status;
+    return hash_end(&u->hash);
 }

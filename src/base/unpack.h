@@ -5,6 +5,7 @@
 #ifndef BASE_UNPACK_H
 #define BASE_UNPACK_H
 
+#include "base/hash.h"
 #include "base/reader.h"
 
 struct unpack;
@@ -16,8 +17,7 @@ void unpack_close(struct unpack *unpack); /* NULL is fine */
 /* The next bytes of the content; less than `max_bytes`: the end. */
 enum status unpack_read(struct unpack *unpack, void *bytes, int64_t max_bytes, int64_t *got);
 
-/* Continues reading from this place of the content. In a packed file everything before it is unpacked again. A place after the
- * end is an error there, and the end of a file that is not packed. */
-enum status unpack_seek(struct unpack *unpack, int64_t offset);
+/* Of the file's bytes as they are on disk: once the end was read, of all of them. */
+struct digest unpack_digest(const struct unpack *unpack);
 
 #endif

@@ -43,6 +43,9 @@ static enum status encode(struct data *data, struct source *source, struct chat 
 {
     if (!*chat)
         TRY(chat_open(chat, limits->model_dir));
+    if (data->cache.path && !digest_equal(chat_files(*chat), data->cache.chat))
+        return fail(ERR_IO, "%s: the tokenizer or the chat template was changed while this command ran; start it again",
+                    limits->model_dir);
     enum status status = encode_rows(&data->cache, source, *chat, limits);
     process_trim(); /* each thread's texts and trees, and a tokenizer's JSON */
     TRY(status);

@@ -96,11 +96,23 @@ static void tell(const struct token_cache *cache, double start, double *told)
                 (long long)cache->totals.tokens, now - start);
 }
 
+/* Goes on after the cache's last whole block. If that was encoded from another text, by a run that read the file while it was
+ * changed, all blocks are encoded again. */
+static enum status resume(struct token_cache *cache, struct source *source)
+{
+    bool same;
+    TRY(source_seek(source, &cache->totals.next, &same));
+    if (same)
+        return OK;
+    TRY(token_cache_restart(cache));
+    return source_seek(source, &cache->totals.next, &same);
+}
+
 static enum status encode_blocks(struct round *round, struct token_cache *cache, struct source *source,
                                  struct source_block *block, struct token_block *out)
 {
     double start = clock_seconds(), told = start;
-    TRY(source_seek(source, &cache->totals.next));
+    TRY(resume(cache, source));
     for (;;) {
         TRY(source_read(source, block, BLOCK_BYTES));
         if (!block->count)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/number.h"
 #include "base/unpack.h"
 #include "data/scan.h"
 
@@ -19,6 +20,8 @@ enum { FILES_MAX = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
 struct source_file {
     const char *path;
     double weight;
+    bool hashed;
+    struct digest digest; /* if hashed */
 };
 
 struct source {
@@ -29,6 +32,7 @@ struct source {
     int64_t file;
     struct buffer left; /* read, and not yet in a block */
     int64_t offset;     /* of left's first byte in the file's text */
+    struct hash before; /* of the text up to offset */
     struct scan scan;   /* line, array, place and last of that byte; its text is set in each read */
 };
 
@@ -47,7 +51,7 @@ static enum status add_file(struct source *s, const char *path, double weight)
     char *copy = arena_text(&s->arena, path, (int64_t)strlen(path));
     if (!copy)
         return ERR_MEMORY;
-    s->files[s->count++] = (struct source_file){copy, weight};
+    s->files[s->count++] = (struct source_file){.path = copy, .weight = weight};
     return OK;
 }
 
@@ -166,6 +170,14 @@ static enum status read_more(struct source *s, struct buffer *text, int64_t more
     return OK;
 }
 
+/* Removes the first bytes from a text that begins at s->offset. */
+static void pass(struct source *s, struct buffer *text, int64_t count)
+{
+    hash_add(&s->before, text->data, count);
+    s->offset += count;
+    memmove(text->data, text->data + count, (size_t)(text->size -= count));
+}
+
 /* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
 static int64_t skip_blank_lines(struct source *s)
 {
@@ -175,8 +187,7 @@ static int64_t skip_blank_lines(struct source *s)
             s->scan.line++;
             line = first + 1;
         }
-    memmove(s->left.data, s->left.data + line, (size_t)(s->left.size -= line));
-    s->offset += line;
+    pass(s, &s->left, line);
     return first - line;
 }
 
@@ -188,16 +199,15 @@ static enum status open_file(struct source *s, int64_t file)
     s->open = NULL;
     s->file = file;
     s->left.size = s->offset = 0;
+    hash_init(&s->before);
     s->scan = (struct scan){.line = 1};
     if (file == s->count)
         return OK;
     TRY(unpack_open(&s->open, s->files[file].path));
     TRY(read_more(s, &s->left, OPENING));
     TRY(check_opening(s->files[file].path, s->left.data, s->left.size));
-    if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3)) {
-        s->offset = 3;
-        memmove(s->left.data, s->left.data + 3, (size_t)(s->left.size -= 3));
-    }
+    if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3))
+        pass(s, &s->left, 3);
     int64_t first;
     while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last)
         TRY(read_more(s, &s->left, OPENING));
@@ -247,11 +257,12 @@ double source_weight(const struct source *s, int64_t file)
     return s->files[file].weight;
 }
 
-enum status source_hash(struct source *s, int64_t file, struct hash *hash)
+static enum status hash_file(struct hash *hash, const char *path)
 {
     struct reader reader;
     int64_t got = HASH_CHUNK;
-    TRY(reader_open(&reader, s->files[file].path));
+    hash_init(hash);
+    TRY(reader_open(&reader, path));
     char *chunk = memory_alloc(HASH_CHUNK);
     enum status status = chunk ? OK : ERR_MEMORY;
     while (status == OK && got == HASH_CHUNK) {
@@ -264,17 +275,49 @@ enum status source_hash(struct source *s, int64_t file, struct hash *hash)
     return status;
 }
 
-enum status source_seek(struct source *s, const struct source_position *position)
+enum status source_digest(struct source *s, int64_t file, struct digest *digest)
 {
+    struct hash hash;
+    struct source_file *f = &s->files[file];
+    TRY(hash_file(&hash, f->path));
+    f->hashed = true;
+    *digest = f->digest = hash_end(&hash);
+    return OK;
+}
+
+/* At a file's end: whether it was read as it was hashed. */
+static enum status check_digest(const struct source *s)
+{
+    const struct source_file *f = &s->files[s->file];
+    if (!f->hashed || digest_equal(f->digest, unpack_digest(s->open)))
+        return OK;
+    return fail(ERR_IO, "%s: the file was changed while it was read; start again once nothing writes to it, or use a copy of it",
+                f->path);
+}
+
+/* Reads up to this place of the open file's text; short of it if the text ends before. */
+static enum status pass_up_to(struct source *s, int64_t offset)
+{
+    while (s->offset < offset) {
+        if (!s->left.size && s->scan.last)
+            return OK;
+        if (!s->left.size) /* no further than asked for: the next block must be cut as without a seek */
+            TRY(read_more(s, &s->left, min(offset - s->offset, HASH_CHUNK)));
+        pass(s, &s->left, min(s->left.size, offset - s->offset));
+    }
+    return OK;
+}
+
+enum status source_seek(struct source *s, const struct source_position *position, bool *same)
+{
+    *same = true;
     if (position->file < 0 || position->file > s->count || position->offset < 0)
         return fail(ERR_FORMAT, "the data has no file %lld, offset %lld", (long long)position->file, (long long)position->offset);
     TRY(open_file(s, position->file));
-    if (!s->open || position->offset <= s->offset)
+    if (!s->open || position->offset == 0)
         return OK;
-    TRY(unpack_seek(s->open, position->offset));
-    s->left.size = 0;
-    s->offset = position->offset;
-    s->scan.last = false;
+    TRY(pass_up_to(s, position->offset));
+    *same = s->offset == position->offset && digest_equal(hash_end(&s->before), position->before);
     s->scan.line = position->line > 0 ? position->line : 1;
     s->scan.place = SCAN_AFTER; /* blocks end after a row */
     return OK;
@@ -306,13 +349,6 @@ static enum status find_rows(struct source *s, struct source_block *block)
     return OK;
 }
 
-/* Removes what the scan has passed from the block's text, which so far holds no row. */
-static void drop_scanned(struct source *s, struct buffer *text)
-{
-    memmove(text->data, text->data + s->scan.begin, (size_t)(text->size -= s->scan.begin));
-    s->offset += s->scan.begin;
-}
-
 static enum status fill_block(struct source *s, struct source_block *block, int64_t bytes)
 {
     const char *path = s->files[s->file].path;
@@ -330,7 +366,7 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
             return status == ERR_FORMAT ? fail_at(status, "%s:", path) : status;
         if (block->count)
             return OK;
-        drop_scanned(s, text);
+        pass(s, text, s->scan.begin); /* no row ends in it */
         if (s->scan.last)
             return OK;
         if (text->size >= ROW_BYTES_MAX)
@@ -346,6 +382,7 @@ static enum status keep_rest(struct source *s, const struct source_block *block)
 {
     int64_t used = s->scan.begin;
     TRY(buffer_append(&s->left, block->text.data + used, block->text.size - used));
+    hash_add(&s->before, block->text.data, used);
     s->offset += used;
     return OK;
 }
@@ -358,12 +395,13 @@ enum status source_read(struct source *s, struct source_block *block, int64_t by
         if (block->count) {
             block->file = s->file;
             TRY(keep_rest(s, block));
-            block->next = (struct source_position){s->file, s->offset, s->scan.line};
+            block->next = (struct source_position){s->file, s->offset, s->scan.line, hash_end(&s->before)};
             return OK;
         }
+        TRY(check_digest(s));
         TRY(open_file(s, s->file + 1));
     }
     block->file = s->count;
-    block->next = (struct source_position){s->count, 0, 1};
+    block->next = (struct source_position){.file = s->count, .line = 1};
     return OK;
 }

@@ -8,6 +8,8 @@
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
 
+#include <stdbool.h>
+
 #include "base/hash.h"
 #include "base/memory.h"
 
@@ -15,8 +17,9 @@ struct source;
 
 struct source_position {
     int64_t file;
-    int64_t offset; /* into the file's text, unpacked */
-    int64_t line;   /* of the text at offset, from 1; below 1 means 1, so that {0} is the beginning */
+    int64_t offset;       /* into the file's text, unpacked */
+    int64_t line;         /* of the text at offset, from 1; below 1 means 1, so that {0} is the beginning */
+    struct digest before; /* of the file's text up to offset */
 };
 
 /* One row's JSON, without white space around it. */
@@ -50,12 +53,13 @@ const char *source_path(const struct source *source, int64_t file);
  * rest. 1 by default; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */
 double source_weight(const struct source *source, int64_t file);
 
-/* Adds the file's bytes as they are on disk, read, not mapped. */
-enum status source_hash(struct source *source, int64_t file, struct hash *hash);
+/* The digest of the file's bytes as they are on disk, read, not mapped. From then on it is an error if, read to its end, the file
+ * does not have those bytes: then what was hashed is not what was read. */
+enum status source_digest(struct source *source, int64_t file, struct digest *digest);
 
-/* Where the next block begins: the beginning, {0}, or a block's `next`. In a packed file everything before it is unpacked again.
- */
-enum status source_seek(struct source *source, const struct source_position *position);
+/* Where the next block begins: the beginning, {0}, or a block's `next`. The text before it is read again. *same is false if it is
+ * not the text that the position was taken in; seek elsewhere then. */
+enum status source_seek(struct source *source, const struct source_position *position, bool *same);
 
 /* The next block: about `bytes` of text in whole rows, at least one row, of any length up to a fixed limit. No rows: the end.
  * Invalid JSON between the rows of an array, a truncated packed file, and a row beyond the limit are errors that begin with the

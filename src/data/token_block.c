@@ -28,10 +28,7 @@ static enum status reserve(struct token_block *block, int64_t tokens, int64_t ro
 
 uint32_t token_row_check(const int32_t *tokens, int64_t count)
 {
-    struct hash hash;
-    hash_init(&hash);
-    hash_add(&hash, tokens, count * (int64_t)sizeof *tokens);
-    return (uint32_t)hash_end(&hash).low;
+    return (uint32_t)hash_of(tokens, count * (int64_t)sizeof *tokens).low;
 }
 
 bool token_row_sound(const struct token_row *row, const int32_t *tokens)

@@ -9,13 +9,13 @@
 #include "text/chat/chat.h"
 
 /* Raised whenever the layout of the files changes. */
-enum { VERSION = 3 };
+enum { VERSION = 4 };
 
 #define UNUSED_SECONDS (30.0 * 86400)
 
 extern const char *const token_digest; /* of the sources that turn a row into tokens; made by the build */
 
-static enum status make_key(struct digest *out, struct source *source, const struct token_key *key)
+static enum status make_key(struct token_cache *c, struct source *source, const struct token_key *key)
 {
     struct hash hash;
     int64_t numbers[] = {VERSION, key->all_tokens, key->vocabulary, source_files(source)};
@@ -25,14 +25,12 @@ static enum status make_key(struct digest *out, struct source *source, const str
     hash_add(&hash, jansson_version_str(), (int64_t)strlen(jansson_version_str()));
     hash_add(&hash, numbers, (int64_t)sizeof numbers);
     for (int64_t f = 0; f < source_files(source); f++) {
-        struct hash content;
-        hash_init(&content);
-        TRY(source_hash(source, f, &content));
-        struct digest digest = hash_end(&content);
+        struct digest digest;
+        TRY(source_digest(source, f, &digest));
         hash_add(&hash, &digest, (int64_t)sizeof digest);
     }
-    TRY(chat_fingerprint(key->model_dir, &hash));
-    *out = hash_end(&hash);
+    TRY(chat_fingerprint(key->model_dir, &hash, &c->chat));
+    c->key = hash_end(&hash);
     return OK;
 }
 
@@ -116,7 +114,7 @@ static enum status open_either(struct token_cache *c)
 static enum status open_at(struct token_cache *c, struct source *source, const char *cache_dir, const struct token_key *key)
 {
     char name[HASH_TEXT];
-    TRY(make_key(&c->key, source, key));
+    TRY(make_key(c, source, key));
     digest_text(c->key, name);
     c->tokens_dir = file_join(&c->arena, cache_dir, "tokens");
     c->path = c->tokens_dir ? file_join(&c->arena, c->tokens_dir, name) : NULL;
@@ -140,6 +138,20 @@ enum status token_cache_open_temporary(struct token_cache *c)
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+enum status token_cache_restart(struct token_cache *c)
+{
+    struct token_files files;
+    struct arena arena = {0};
+    log_message(LOG_WARNING, "%s: the data was changed while an earlier run encoded it: its rows are encoded again", c->dir);
+    c->totals = (struct token_totals){0};
+    enum status status = token_files_name(&files, &arena, c->dir);
+    if (status == OK)
+        status = token_log_cut(&files, &(struct token_log_state){0});
+    arena_free(&arena);
+    c->failed |= status == ERR_IO;
+    return status;
+}
 
 static enum status append(struct token_cache *c, const struct token_block *block, const struct source_position *next)
 {

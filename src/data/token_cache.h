@@ -74,7 +74,7 @@ struct token_cache {
     struct arena arena;
     const char *tokens_dir, *path; /* <cache_dir>/tokens; of the complete cache. NULL: a temporary one */
     const char *dir;               /* where the files are now */
-    struct digest key;
+    struct digest key, chat;       /* chat: what the key has of the tokenizer's and template's files */
     struct lock lock;
     bool open, complete;
     bool failed; /* its own files could not be written or read */
@@ -95,6 +95,9 @@ enum status token_cache_open(struct token_cache *cache, struct source *source, c
 
 /* The same in a temporary directory, which is removed once the cache is complete and mapped. */
 enum status token_cache_open_temporary(struct token_cache *cache);
+
+/* Its blocks turned out to be of another text: it is empty again. */
+enum status token_cache_restart(struct token_cache *cache);
 
 enum status token_cache_append(struct token_cache *cache, struct token_block *block, const struct source_position *next);
 

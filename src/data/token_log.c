@@ -38,14 +38,6 @@ enum status token_files_sync(const struct token_files *files)
     return file_sync(files->log);
 }
 
-static struct digest hash_of(const void *bytes, int64_t count)
-{
-    struct hash hash;
-    hash_init(&hash);
-    hash_add(&hash, bytes, count);
-    return hash_end(&hash);
-}
-
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
 /* As many whole lines of the list as there is room for. */

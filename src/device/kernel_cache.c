@@ -43,14 +43,6 @@ struct digest kernel_cache_key(const char *const *texts, int count)
     return hash_end(&hash);
 }
 
-static struct digest digest_of(const void *bytes, int64_t count)
-{
-    struct hash hash;
-    hash_init(&hash);
-    hash_add(&hash, bytes, count);
-    return hash_end(&hash);
-}
-
 /* The entry's path, in the arena. */
 static const char *entry_path(struct arena *arena, const struct kernel_cache *cache, struct digest key)
 {
@@ -67,7 +59,7 @@ static bool is_right(const struct buffer *entry, struct digest key)
     memcpy(&header, entry->data, sizeof header);
     return !memcmp(header.magic, magic, sizeof magic) && digest_equal(header.key, key) &&
            header.count == entry->size - (int64_t)sizeof header &&
-           digest_equal(header.content, digest_of(entry->data + sizeof header, header.count));
+           digest_equal(header.content, hash_of(entry->data + sizeof header, header.count));
 }
 
 enum status kernel_cache_read(const struct kernel_cache *cache, struct digest key, struct buffer *bytes, bool *found)
@@ -98,7 +90,7 @@ static enum status write_entry(const struct kernel_cache *cache, const char *pat
                                int64_t count)
 {
     struct file_writer writer;
-    struct header header = {.key = key, .content = digest_of(bytes, count), .count = count};
+    struct header header = {.key = key, .content = hash_of(bytes, count), .count = count};
     memcpy(header.magic, magic, sizeof magic);
     TRY(directory_make(cache->dir));
     TRY(file_writer_open(&writer, path));

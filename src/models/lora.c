@@ -75,10 +75,7 @@ const char *lora_module_end(const struct tensor *t)
 /* The stream depends on the name, so a seed gives the same adapter whatever the order or subset of tensors. */
 static void draw(float *to, const struct tensor *t, uint64_t seed)
 {
-    struct hash hash;
-    hash_init(&hash);
-    hash_add(&hash, t->name, (int64_t)strlen(t->name));
-    uint64_t stream = hash_end(&hash).low;
+    uint64_t stream = hash_of(t->name, (int64_t)strlen(t->name)).low;
     float limit = 1 / sqrtf((float)t->shape[1]);
     for (int64_t i = 0; i < tensor_elements(t); i++)
         to[i] = (2 * philox_uniform(philox(seed, stream, (uint64_t)i).word[0]) - 1) * limit;

@@ -90,6 +90,7 @@ static enum status walk(const char *path, int64_t bytes, bool seek, struct hash 
     struct source *source;
     struct source_block block = {0};
     struct chat_row made = {0};
+    bool same;
     hash_init(hash);
     TRY(source_open(&source, path, "train"));
     enum status status;
@@ -102,7 +103,7 @@ static enum status walk(const char *path, int64_t bytes, bool seek, struct hash 
                 check_encoding(&block.rows[i], &made);
             }
         }
-        PROMISE(!seek || source_seek(source, &block.next) == OK);
+        PROMISE(!seek || (source_seek(source, &block.next, &same) == OK && same));
     }
     chat_row_free(&made);
     source_block_free(&block);

@@ -80,8 +80,9 @@ static enum status time_rows(struct source *source, const struct chat *chat)
     enum status status = checker_open(&checker, chat);
     for (int pass = 0; pass < PASSES && status == OK; pass++) {
         int64_t rows = 0, bytes = 0;
+        bool same;
         clock_t start = clock();
-        status = source_seek(source, &(struct source_position){0});
+        status = source_seek(source, &(struct source_position){0}, &same);
         do {
             if (status == OK)
                 status = source_read(source, &block, BLOCK);

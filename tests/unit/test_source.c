@@ -150,6 +150,7 @@ static void check_file(const struct text *t, const char *name, int64_t bytes)
     struct source_block block = {0};
     struct source_position places[ROWS];
     int64_t rows = 0, places_at[ROWS], blocks = 0;
+    bool same;
     assert_ok(source_open(&source, at(name), "train"));
     for (;;) {
         assert_ok(source_read(source, &block, bytes));
@@ -166,14 +167,16 @@ static void check_file(const struct text *t, const char *name, int64_t bytes)
     assert_int_equal(block.count, 0);
     assert_int_equal(block.next.file, 1);
     for (int64_t b = blocks - 1; b >= 0; b -= 1 + blocks / 13) {
-        assert_ok(source_seek(source, &places[b]));
+        assert_ok(source_seek(source, &places[b], &same));
+        assert_true(same);
         assert_ok(source_read(source, &block, 1));
         if (places_at[b] < ROWS)
             check_row(t, places_at[b], &block.rows[0]);
         else
             assert_int_equal(block.count, 0);
     }
-    assert_ok(source_seek(source, &(struct source_position){0}));
+    assert_ok(source_seek(source, &(struct source_position){0}, &same));
+    assert_true(same);
     assert_ok(source_read(source, &block, bytes));
     check_row(t, 0, &block.rows[0]);
     source_block_free(&block);
@@ -332,6 +335,7 @@ static void directories_and_weights(void **state)
     (void)state;
     struct source *s;
     char paths[1024];
+    bool same;
     assert_int_equal(mkdir(at("set"), 0700), 0);
     assert_fails(source_open(&s, at("set"), "train"), ERR_IO, "there is no train.jsonl in this directory");
     put_text("set/train.jsonl", "{}\n");
@@ -352,10 +356,10 @@ static void directories_and_weights(void **state)
         assert_int_equal(block.count, 1); /* a block never reaches into the next file */
         assert_int_equal(block.file, i);
     }
-    assert_ok(source_seek(s, &(struct source_position){.file = 2}));
+    assert_ok(source_seek(s, &(struct source_position){.file = 2}, &same));
     assert_ok(source_read(s, &block, 1));
     assert_int_equal(block.file, 2);
-    assert_fails(source_seek(s, &(struct source_position){.file = 5}), ERR_FORMAT, "no file 5");
+    assert_fails(source_seek(s, &(struct source_position){.file = 5}, &same), ERR_FORMAT, "no file 5");
     source_block_free(&block);
     source_close(s);
     assert_ok(source_open(&s, at("c,d.jsonl"), "train"));
@@ -375,21 +379,70 @@ static void hashes_are_of_the_bytes_on_disk(void **state)
 {
     (void)state;
     struct source *s;
-    struct hash a, b;
+    struct digest digest;
     struct text t = {0};
     struct buffer whole = {0};
     make_lines(&t, "\n", false, true);
     put_gzip("h.jsonl.gz", &t.bytes);
     assert_ok(file_read(&whole, at("h.jsonl.gz"), 1 << 20));
-    hash_init(&a);
-    hash_add(&a, whole.data, whole.size);
-    hash_init(&b);
     assert_ok(source_open(&s, at("h.jsonl.gz"), "train"));
-    assert_ok(source_hash(s, 0, &b));
-    assert_true(digest_equal(hash_end(&a), hash_end(&b)));
+    assert_ok(source_digest(s, 0, &digest));
+    assert_true(digest_equal(digest, hash_of(whole.data, whole.size)));
     source_close(s);
     buffer_free(&whole);
     free_text(&t);
+}
+
+/* A packed file too is compared by its bytes. */
+static void a_file_that_is_not_read_as_it_was_hashed_is_an_error(void **state)
+{
+    (void)state;
+    struct source *s;
+    struct digest digest;
+    struct source_block block = {0};
+    struct text t = {0};
+    make_lines(&t, "\n", false, true);
+    for (int changed = 0; changed < 2; changed++) {
+        put_gzip("h.jsonl.gz", &t.bytes);
+        assert_ok(source_open(&s, at("h.jsonl.gz"), "train"));
+        assert_ok(source_digest(s, 0, &digest));
+        t.bytes.data[t.bytes.size / 2] ^= (char)changed;
+        put_gzip("h.jsonl.gz", &t.bytes);
+        enum status status = source_seek(s, &(struct source_position){0}, &(bool){false});
+        do
+            status = status == OK ? source_read(s, &block, 4096) : status;
+        while (status == OK && block.count);
+        if (changed)
+            assert_fails(status, ERR_IO, "h.jsonl.gz: the file was changed while it was read");
+        else
+            assert_ok(status);
+        source_close(s);
+    }
+    source_block_free(&block);
+    free_text(&t);
+}
+
+/* The same place of another text is another place. */
+static void a_place_in_another_text_is_not_the_same(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{\"a\": 1}\n{}\n", "{\"a\": 2}\n{}\n", "{}\n", "\n\n\n\n\n\n\n\n\n\n\n\n{}\n"};
+    struct source_position place = {0};
+    for (int i = 0; i < 4; i++) {
+        struct source *s;
+        struct source_block block = {0};
+        bool same;
+        put_text("p.jsonl", texts[i]);
+        assert_ok(source_open(&s, at("p.jsonl"), "train"));
+        if (i == 0) {
+            assert_ok(source_read(s, &block, 1));
+            place = block.next;
+        }
+        assert_ok(source_seek(s, &place, &same));
+        assert_int_equal(same, i == 0);
+        source_block_free(&block);
+        source_close(s);
+    }
 }
 
 static void every_allocation_may_fail(void **state)
@@ -419,10 +472,16 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_the_same_in_every_form),   cmocka_unit_test(packed_files_that_break_off_are_errors),
-        cmocka_unit_test(broken_arrays_name_the_line),       cmocka_unit_test(files_that_are_no_data_are_named),
-        cmocka_unit_test(a_row_may_be_long_but_not_endless), cmocka_unit_test(directories_and_weights),
-        cmocka_unit_test(hashes_are_of_the_bytes_on_disk),   cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(rows_are_the_same_in_every_form),
+        cmocka_unit_test(packed_files_that_break_off_are_errors),
+        cmocka_unit_test(broken_arrays_name_the_line),
+        cmocka_unit_test(files_that_are_no_data_are_named),
+        cmocka_unit_test(a_row_may_be_long_but_not_endless),
+        cmocka_unit_test(directories_and_weights),
+        cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_file_that_is_not_read_as_it_was_hashed_is_an_error),
+        cmocka_unit_test(a_place_in_another_text_is_not_the_same),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

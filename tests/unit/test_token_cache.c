@@ -121,17 +121,14 @@ static void forged_files_are_written_anew(void **state)
     keep_files(&f);
     struct buffer *log = &f.content[3];
     int64_t size = log->size / 2, numbers = (int64_t)offsetof(struct token_totals, kinds) / 8; /* one block, and the end */
-    for (int64_t i = 3; i < numbers; i++) {                                                    /* after the place in the source */
-        if (i == 9) /* skipped rows are only reported */
+    for (int64_t i = 5; i < numbers; i++) {                                                    /* after the place in the source */
+        if (i == 11) /* skipped rows are only reported */
             continue;
         struct buffer copy = {0};
-        struct hash hash;
         assert_ok(buffer_append(&copy, log->data, log->size));
-        memcpy(copy.data + 16 + 8 * i, &values[i % 5], 8);
+        memcpy(copy.data + 16 + 8 * i, &values[(i - 2) % 5], 8);
         assert_memory_not_equal(copy.data, log->data, (size_t)size);
-        hash_init(&hash);
-        hash_add(&hash, copy.data, size - 16);
-        struct digest digest = hash_end(&hash);
+        struct digest digest = hash_of(copy.data, size - 16);
         memcpy(copy.data + size - 16, &digest, sizeof digest);
         assert_ok(file_replace(path_in(f.dir, "log"), copy.data, copy.size));
         check_rewritten(&f);
@@ -171,7 +168,9 @@ static void encode_blocks(struct token_cache *c, struct source *source, const st
     struct source_block block = {0};
     struct token_block out = {0};
     struct chat_row row = {0};
-    assert_ok(source_seek(source, &c->totals.next));
+    bool same;
+    assert_ok(source_seek(source, &c->totals.next, &same));
+    assert_true(same);
     for (int64_t n = 0; n < stop; n++) {
         assert_ok(source_read(source, &block, 8192));
         if (!block.count)
@@ -275,6 +274,99 @@ static void an_interrupted_run_goes_on_where_it_was(void **state)
     chat_close(chat);
 }
 
+/* --- data that changes meanwhile ---------------------------------------------------------------------------------------- */
+
+/* Writes chats of which one, early or late, has another answer; the size is the same. */
+static void write_other_chats(int64_t row)
+{
+    struct buffer text = {0};
+    assert_ok(file_read(&text, chats, 1 << 24));
+    char *at = text.data;
+    for (int64_t r = 0; r < row; r++)
+        at = strchr(at, '\n') + 1;
+    *strstr(at, "What") = 'w';
+    assert_ok(file_replace(chats, text.data, text.size));
+    buffer_free(&text);
+}
+
+/* Without the comparison at the end, what was read is cached under the hash of what was there before. */
+static void a_file_that_changes_while_it_is_read_is_not_cached(void **state)
+{
+    (void)state;
+    struct files f;
+    struct chat *chat;
+    keep_files(&f);
+    assert_ok(chat_open(&chat, model.dir));
+    for (int change = 0; change < 4; change++) {
+        struct token_cache c;
+        struct source *source;
+        assert_ok(directory_remove(cache));
+        open_cache(&c, &source);
+        if (change < 2)
+            write_other_chats(change ? ROWS - 1 : 0);
+        else if (change == 2)
+            assert_ok(file_append(chats, "{\"text\": \"more\"}\n", 17));
+        else
+            assert_ok(file_cut(chats, 0));
+        assert_fails(encode_rows(&c, source, chat, &limits), ERR_IO, "chats.jsonl: the file was changed while it was read");
+        token_cache_close(&c);
+        source_close(source);
+        write_chats();
+        struct data data;
+        assert_true(open_data(&data));
+        data_close(&data);
+        check_files(&f);
+    }
+    free_files(&f);
+    chat_close(chat);
+}
+
+/* A run is killed before it could find that the file changed; then the file is as it was. Without the digest of the text in a
+ * block's position its rows stay. */
+static void blocks_of_another_text_are_encoded_again(void **state)
+{
+    (void)state;
+    struct files f;
+    struct chat *chat;
+    struct token_cache c;
+    struct source *source;
+    struct data data;
+    keep_files(&f);
+    assert_ok(directory_remove(cache));
+    assert_ok(chat_open(&chat, model.dir));
+    open_cache(&c, &source);
+    write_other_chats(3);
+    encode_blocks(&c, source, chat, 2);
+    token_cache_close(&c);
+    source_close(source);
+    write_chats();
+    assert_true(open_data(&data));
+    assert_int_equal(data.row_count, ROWS);
+    data_close(&data);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, "the data was changed while an earlier run encoded it"));
+    check_files(&f);
+    free_files(&f);
+    chat_close(chat);
+}
+
+/* The key is of the new files, the open chat of the old ones. */
+static void a_chat_of_other_files_does_not_write_to_the_cache(void **state)
+{
+    (void)state;
+    char path[256];
+    struct chat *chat;
+    struct data data;
+    snprintf(path, sizeof path, "%s/generation_config.json", model.dir);
+    assert_ok(chat_open(&chat, model.dir));
+    assert_ok(file_replace(path, "{\"eos_token_id\": 7}", 19));
+    assert_fails(data_open(&data, chats, &chat, &limits), ERR_IO, "the tokenizer or the chat template was changed");
+    file_remove(path);
+    assert_ok(data_open(&data, chats, &chat, &limits));
+    data_close(&data);
+    chat_close(chat);
+}
+
 /* --- others -------------------------------------------------------------------------------------------------------------- */
 
 static void two_processes_do_not_write_the_same_cache(void **state)
@@ -357,6 +449,9 @@ int main(void)
         TEST(a_damaged_row_is_found_when_it_is_used),
         TEST(what_is_whole_is_kept_and_the_rest_cut_off),
         TEST(an_interrupted_run_goes_on_where_it_was),
+        TEST(a_file_that_changes_while_it_is_read_is_not_cached),
+        TEST(blocks_of_another_text_are_encoded_again),
+        TEST(a_chat_of_other_files_does_not_write_to_the_cache),
         TEST(what_nobody_has_used_for_long_is_removed),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);

@@ -28,8 +28,12 @@ bool chat_is_there(const char *model_dir); /* whether there is a tokenizer to op
 void chat_close(struct chat *chat);        /* NULL is fine */
 
 /* Adds to the hash what decides how a row becomes tokens and mask, except hone's own sources: the files that chat_open reads, by
- * name and content, the libraries that tokenizers use, and today's date if a file asks for it. Far cheaper than opening. */
-enum status chat_fingerprint(const char *model_dir, struct hash *hash);
+ * name and content, the libraries that tokenizers use, and today's date if a file asks for it. Far cheaper than opening. *files
+ * is the digest of the files alone. */
+enum status chat_fingerprint(const char *model_dir, struct hash *hash, struct digest *files);
+
+/* The digest of the files that this chat was opened from, as they were then. */
+struct digest chat_files(const struct chat *chat);
 
 const struct tokenizer *chat_tokenizer(const struct chat *chat);
 

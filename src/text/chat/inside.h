@@ -20,6 +20,7 @@ struct chat_template {
 
 struct chat {
     struct arena arena;
+    struct digest files; /* that it was opened from */
     struct tokenizer *tokenizer;
     struct chat_template plain, tools; /* the second is for rows with tools, if the model has one */
     json_t *special;                   /* bos_token, eos_token, ... as strings */
@@ -53,9 +54,9 @@ enum status chat_finish(const struct chat *chat, const struct chat_template *tem
 /* open.c: one more id that ends the assistant's turn; one that the tokenizer does not have, or which is known, is none. */
 enum status chat_add_eos(struct chat *chat, int64_t id);
 
-/* open_gguf.c: all that a GGUF file has; and what chat_fingerprint hashes of it, and whether its template asks for the date. */
+/* open_gguf.c: all that a GGUF file has; and the digest of it, and whether its template asks for the date. */
 enum status chat_read_gguf(struct chat *chat, const char *path);
-enum status chat_hash_gguf(struct hash *hash, const char *path, bool *dated);
+enum status chat_hash_gguf(struct digest *files, const char *path, bool *dated);
 
 /* prompt.c: fills in what the templates put before an answer. What a template refuses to render stays empty. */
 enum status prompt_learn(struct chat *chat);

@@ -169,13 +169,55 @@ static enum status bind(struct chat *chat, struct chat_template *template)
     return OK;
 }
 
+static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const char *name, bool *dated)
+{
+    static const char asks_date[] = "strftime_now";
+    struct file_map map;
+    const char *path = file_join(arena, dir, name);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    TRY(file_map(&map, path));
+    hash_add(hash, name, (int64_t)strlen(name) + 1);
+    hash_add(hash, &map.size, (int64_t)sizeof map.size);
+    hash_add(hash, map.data, map.size);
+    *dated = *dated || (map.size && memmem(map.data, (size_t)map.size, asks_date, sizeof asks_date - 1));
+    file_unmap(&map);
+    return OK;
+}
+
+/* What a directory's chat is opened from; *dated: a file asks for the date. */
+static enum status hash_files(const char *dir, struct digest *files, bool *dated)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                                        "special_tokens_map.json", "generation_config.json"};
+    struct arena arena = {0};
+    struct hash hash;
+    enum status status = OK;
+    hash_init(&hash);
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == OK; i++)
+        status = hash_file(&hash, &arena, dir, names[i], dated);
+    *files = hash_end(&hash);
+    arena_free(&arena);
+    return status;
+}
+
 static enum status read_directory(struct chat *chat, const char *dir)
 {
     json_t *config = NULL, *map = NULL;
+    struct digest after;
+    bool dated = false;
+    TRY(hash_files(dir, &chat->files, &dated));
     enum status status = read_files(chat, dir, &config, &map);
     json_decref(config);
     json_decref(map);
-    return status == OK ? find_eos(chat, dir) : status;
+    TRY(status);
+    TRY(find_eos(chat, dir));
+    TRY(hash_files(dir, &after, &dated));
+    return digest_equal(after, chat->files)
+               ? OK
+               : fail(ERR_IO, "%s: the tokenizer's files were changed while they were read; start again", dir);
 }
 
 static enum status open_all(struct chat *chat, const char *dir)
@@ -225,40 +267,20 @@ void chat_close(struct chat *chat)
     memory_free(chat);
 }
 
-static enum status hash_file(struct hash *hash, struct arena *arena, const char *dir, const char *name, bool *dated)
+enum status chat_fingerprint(const char *model_dir, struct hash *hash, struct digest *files)
 {
-    static const char asks_date[] = "strftime_now";
-    struct file_map map;
-    const char *path = file_join(arena, dir, name);
-    if (!path)
-        return ERR_MEMORY;
-    if (!file_exists(path))
-        return OK;
-    TRY(file_map(&map, path));
-    hash_add(hash, name, (int64_t)strlen(name) + 1);
-    hash_add(hash, &map.size, (int64_t)sizeof map.size);
-    hash_add(hash, map.data, map.size);
-    *dated = *dated || (map.size && memmem(map.data, (size_t)map.size, asks_date, sizeof asks_date - 1));
-    file_unmap(&map);
-    return OK;
-}
-
-enum status chat_fingerprint(const char *model_dir, struct hash *hash)
-{
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                                        "special_tokens_map.json", "generation_config.json"};
-    struct arena arena = {0};
-    enum status status = OK;
     bool dated = false;
+    TRY(gguf_is_path(model_dir) ? chat_hash_gguf(files, model_dir, &dated) : hash_files(model_dir, files, &dated));
     tokenizer_fingerprint(hash);
-    if (gguf_is_path(model_dir))
-        status = chat_hash_gguf(hash, model_dir, &dated);
-    for (size_t i = 0; !gguf_is_path(model_dir) && i < sizeof names / sizeof *names && status == OK; i++)
-        status = hash_file(hash, &arena, model_dir, names[i], &dated);
+    hash_add(hash, files, (int64_t)sizeof *files);
     if (dated) {
         char date[16];
         hash_add(hash, date, clock_date(date, sizeof date, "%Y-%m-%d"));
     }
-    arena_free(&arena);
-    return status;
+    return OK;
+}
+
+struct digest chat_files(const struct chat *chat)
+{
+    return chat->files;
 }

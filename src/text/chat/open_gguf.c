@@ -70,18 +70,19 @@ enum status chat_read_gguf(struct chat *chat, const char *path)
 {
     struct gguf *file = NULL;
     TRY(gguf_open(&file, path));
+    chat->files = hash_of(gguf_map(file)->data, gguf_head_bytes(file));
     enum status status = read_head(chat, file, path);
     gguf_close(file);
     return status;
 }
 
-enum status chat_hash_gguf(struct hash *hash, const char *path, bool *dated)
+enum status chat_hash_gguf(struct digest *files, const char *path, bool *dated)
 {
     static const char asks_date[] = "strftime_now";
     struct gguf *file = NULL;
     struct gguf_text template = {0};
     TRY(gguf_open(&file, path));
-    hash_add(hash, gguf_map(file)->data, gguf_head_bytes(file));
+    *files = hash_of(gguf_map(file)->data, gguf_head_bytes(file));
     enum status status = gguf_get_text(file, "tokenizer.chat_template", &template);
     *dated = template.text && memmem(template.text, (size_t) template.length, asks_date, sizeof asks_date - 1);
     gguf_close(file);
