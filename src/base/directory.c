@@ -26,9 +26,9 @@ static char *without_slashes(const char *path)
     return copy;
 }
 
-static enum status make_one(const char *path)
+static enum status make_one(const char *path, mode_t mode)
 {
-    if (mkdir(path, 0777) == 0)
+    if (mkdir(path, mode) == 0)
         return OK;
     int cause = errno;
     if (file_is_directory(path))
@@ -39,7 +39,7 @@ static enum status make_one(const char *path)
     return file_fail(path, "make the directory");
 }
 
-enum status directory_make(const char *path)
+static enum status make(const char *path, mode_t mode)
 {
     char *copy = without_slashes(path);
     if (!copy)
@@ -47,13 +47,23 @@ enum status directory_make(const char *path)
     enum status status = OK;
     for (char *slash = strchr(copy + (*copy != 0), '/'); status == OK && slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        status = make_one(copy);
+        status = make_one(copy, 0777);
         *slash = '/';
     }
     if (status == OK)
-        status = make_one(copy);
+        status = make_one(copy, mode);
     memory_free(copy);
     return status;
+}
+
+enum status directory_make(const char *path)
+{
+    return make(path, 0777);
+}
+
+enum status directory_make_private(const char *path)
+{
+    return make(path, 0700);
 }
 
 const char *directory_for_temporary(void)
@@ -143,7 +153,7 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
 
 static enum status sync_directory(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = file_above(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (fd < 0)
         return file_fail(path, "open the directory");
     /* some file systems have no sync of directories */
@@ -174,7 +184,6 @@ static enum status put_aside(const char *path, const char *aside, bool *moved)
         return errno == ENOENT ? OK : file_fail(path, "replace");
     if (!file_is_directory(path) && !S_ISLNK(st.st_mode))
         return fail(ERR_IO, "%s: exists and is not a directory, so a directory cannot replace it", path);
-    TRY(directory_remove(aside));
     return rename(path, aside) == 0 ? OK : file_fail(path, "move aside");
 }
 
@@ -197,7 +206,7 @@ enum status directory_replace(const char *part, const char *path)
 {
     struct arena arena = {0};
     char *name = without_slashes(path);
-    char *aside = name ? arena_format(&arena, "%s.%ld.old", name, (long)getpid()) : NULL;
+    char *aside = name ? file_beside(&arena, name, ".old") : NULL;
     enum status status = aside ? replace(part, name, aside) : ERR_MEMORY;
     memory_free(name);
     arena_free(&arena);

@@ -13,6 +13,9 @@
 /* Makes the directory and any missing parents. One that exists is fine. */
 enum status directory_make(const char *path);
 
+/* The same; if the directory is new, only its owner can look into it. */
+enum status directory_make_private(const char *path);
+
 /* Removes the whole tree; of a link only the link, wherever it points. Nothing there is fine. */
 enum status directory_remove(const char *path);
 
@@ -24,7 +27,7 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
 
 /* Gives the complete directory `part` the name `path`, in place of the directory (or the link to one) that may be there. Both
  * have the same parent, and what was written into part by base/file.h is durable. A crash leaves the old or the new directory
- * under the name, or for a moment none while both exist under other names (`part`, and path.PID.old): never a part of one. */
+ * under the name, or for a moment none while both exist under other names (`part`, and path.NUMBER.old): never a part of one. */
 enum status directory_replace(const char *part, const char *path);
 
 /* $TMPDIR, or /tmp. The environment's own text. */

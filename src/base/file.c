@@ -6,33 +6,57 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/directory.h"
 #include "base/number.h"
 
-enum { COPY_CHUNK = 256 * 1024 };
+enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045 };
 
 enum status file_fail(const char *path, const char *what)
 {
     return fail(ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static enum status open_regular(const char *path, int flags, int *fd, int64_t *size)
+int file_above(int fd)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), cause = errno;
+    close(fd);
+    errno = cause;
+    return moved;
+}
+
+/* A pipe without a name, as a shell makes it: its writer is there. */
+static bool is_nameless_pipe(int fd, const struct stat *st)
+{
+    struct statfs fs;
+    return S_ISFIFO(st->st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS;
+}
+
+enum status file_open(const char *path, int flags, int *fd, int64_t *size)
+{
+    *fd = file_above(open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666));
     if (*fd < 0)
         return file_fail(path, "open");
     struct stat st;
     enum status status = OK;
+    *size = -1;
     if (fstat(*fd, &st) != 0)
         status = file_fail(path, "read");
+    else if (S_ISREG(st.st_mode))
+        *size = (int64_t)st.st_size;
     else if (S_ISDIR(st.st_mode))
         status = fail(ERR_IO, "%s: is a directory, a file is needed", path);
-    else
-        *size = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1;
+    else if (!is_nameless_pipe(*fd, &st))
+        status = fail(ERR_IO, "%s: not a regular file but a named pipe, a socket or a device", path);
+    else if (fcntl(*fd, F_SETFL, 0) != 0) /* what its writer has not written yet is waited for */
+        status = file_fail(path, "read");
     if (status != OK)
         close(*fd);
     return status;
@@ -43,7 +67,7 @@ enum status file_map(struct file_map *map, const char *path)
     int fd;
     int64_t size;
     *map = (struct file_map){0};
-    TRY(open_regular(path, O_NONBLOCK, &fd, &size)); /* a pipe is refused, not waited for */
+    TRY(file_open(path, O_RDONLY, &fd, &size));
     enum status status = OK;
     if (size < 0)
         status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
@@ -99,7 +123,7 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
 {
     int fd;
     int64_t size;
-    TRY(open_regular(path, 0, &fd, &size));
+    TRY(file_open(path, O_RDONLY, &fd, &size));
     enum status status = read_all(buffer, fd, path, size, max_bytes);
     close(fd);
     return status;
@@ -119,26 +143,29 @@ static enum status write_all(int fd, const char *path, const char *bytes, int64_
     return OK;
 }
 
-/* Two threads may replace the same file, as two processes may. */
-static int next_writer(void)
+/* Two threads may replace the same file, as two processes may; and who knows the name beforehand could put a link there. */
+static unsigned long long draw(void)
 {
-    static int writers;
-    return __atomic_add_fetch(&writers, 1, __ATOMIC_RELAXED);
+    static unsigned draws;
+    uint64_t number;
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) /* a kernel without it: at least another number */
+        number = (uint64_t)getpid() << 32 | __atomic_add_fetch(&draws, 1, __ATOMIC_RELAXED);
+    return number;
 }
 
-char *file_part(struct arena *arena, const char *path, const char *end)
+char *file_beside(struct arena *arena, const char *path, const char *end)
 {
-    return arena_format(arena, "%s.%ld.%d.part%s", path, (long)getpid(), next_writer(), end);
+    return arena_format(arena, "%s.%016llx%s", path, draw(), end);
 }
 
 enum status file_writer_open(struct file_writer *writer, const char *path)
 {
-    int64_t n = (int64_t)strlen(path) + 48;
+    int64_t n = (int64_t)strlen(path) + 32;
     *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
     if (!writer->part)
         return ERR_MEMORY;
-    snprintf(writer->part, (size_t)n, "%s.%ld.%d.part", path, (long)getpid(), next_writer());
-    writer->fd = open(writer->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    snprintf(writer->part, (size_t)n, "%s.%016llx.part", path, draw());
+    writer->fd = file_above(open(writer->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (writer->fd >= 0)
         return OK;
     enum status status = file_fail(writer->part, "create");
@@ -211,7 +238,7 @@ enum status file_copy(const char *from, const char *to)
     int fd;
     int64_t size;
     struct file_writer writer;
-    TRY(open_regular(from, 0, &fd, &size));
+    TRY(file_open(from, O_RDONLY, &fd, &size));
     char *chunk = memory_alloc(COPY_CHUNK);
     enum status status = chunk ? file_writer_open(&writer, to) : ERR_MEMORY;
     if (status == OK) {
@@ -228,9 +255,9 @@ enum status file_copy(const char *from, const char *to)
 
 enum status file_append(const char *path, const void *bytes, int64_t count)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return file_fail(path, "open");
+    int fd;
+    int64_t size;
+    TRY(file_open(path, O_WRONLY | O_CREAT | O_APPEND, &fd, &size));
     enum status status = write_all(fd, path, bytes, count);
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");
@@ -246,9 +273,9 @@ enum status file_cut(const char *path, int64_t size)
 
 enum status file_sync(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return file_fail(path, "open");
+    int fd;
+    int64_t size;
+    TRY(file_open(path, O_RDONLY, &fd, &size));
     enum status status = fsync(fd) == 0 ? OK : file_fail(path, "sync");
     close(fd);
     return status;

@@ -1,4 +1,7 @@
-/* Files: mapping, reading whole, replacing and copying atomically, and joining paths. */
+/* Files: mapping, reading whole, replacing and copying atomically, and joining paths.
+ *
+ * Only regular files are opened, and pipes without a name, as of a shell's <(...). A named pipe or a device, which may never give
+ * an end, is refused by its name. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -34,8 +37,8 @@ struct file_writer {
     int fd;
 };
 
-/* A name beside `path` that no other writer has, in this process or another: path.PID.NUMBER.part and `end`. */
-char *file_part(struct arena *arena, const char *path, const char *end);
+/* A name beside `path` that nobody else has or can know before: path, a random number and `end`. */
+char *file_beside(struct arena *arena, const char *path, const char *end);
 
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
@@ -65,6 +68,14 @@ double file_age(const char *path);   /* seconds since then, or since it was writ
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 bool file_same(const char *a, const char *b); /* both name the same existing file */
+
+/* For what is not above: the caller closes *fd. `flags` are open's; a file that is created follows the umask. *size is -1 for a
+ * pipe. */
+enum status file_open(const char *path, int flags, int *fd, int64_t *size);
+
+/* Takes what open gave. A process that was started without standard input, output or error is given their numbers for its files,
+ * and would print into them: such a descriptor is moved to another number. */
+int file_above(int fd);
 
 /* ERR_IO with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
 enum status file_fail(const char *path, const char *what);

@@ -29,9 +29,9 @@ static enum status cannot_lock(const char *path)
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken)
 {
     *taken = false;
-    lock->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    lock->fd = file_above(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     if (lock->fd < 0 && kind == LOCK_SHARED && (errno == EACCES || errno == EROFS))
-        lock->fd = open(path, O_RDONLY | O_CLOEXEC); /* another user's file, readable */
+        lock->fd = file_above(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* another user's file, readable */
     if (lock->fd < 0)
         return errno == ENOENT ? OK : file_fail(path, "open");
     int how = (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB), result;

@@ -3,22 +3,21 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
 enum status reader_open(struct reader *reader, const char *path)
 {
-    struct stat st;
+    int64_t size;
+    int fd;
     *reader = (struct reader){path, -1};
-    if (stat(path, &st) != 0)
-        return file_fail(path, "open");
-    if (!S_ISREG(st.st_mode))
-        return fail(ERR_IO, "%s: not a regular file; what is read more than once must be one", path);
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (reader->fd < 0)
-        return file_fail(path, "open");
+    TRY(file_open(path, O_RDONLY, &fd, &size));
+    if (size < 0) {
+        close(fd);
+        return fail(ERR_IO, "%s: not a regular file but a pipe; what is read more than once must be a file", path);
+    }
+    reader->fd = fd;
     posix_fadvise(reader->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return OK;
 }

@@ -17,7 +17,7 @@ static enum status open_nameless(const char *dir, int64_t bytes, int *fd)
 {
     struct arena arena = {0};
     char *path = file_join(&arena, dir ? dir : directory_for_temporary(), "hone-table-XXXXXX");
-    *fd = path ? mkostemp(path, O_CLOEXEC) : -1;
+    *fd = path ? file_above(mkostemp(path, O_CLOEXEC)) : -1;
     enum status status = !path ? ERR_MEMORY : *fd < 0 ? file_fail(path, "create") : OK;
     if (status == OK) {
         unlink(path);

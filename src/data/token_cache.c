@@ -79,7 +79,7 @@ static enum status open_part(struct token_cache *c, bool *taken)
 {
     struct token_files files;
     struct token_log_state state;
-    TRY(directory_make(c->dir));
+    TRY(directory_make_private(c->dir));
     TRY(token_files_name(&files, &c->arena, c->dir));
     TRY(lock_take(&c->lock, files.lock, LOCK_ALONE, false, taken));
     if (!*taken && file_exists(files.lock)) {

@@ -79,7 +79,7 @@ static enum status begin(struct target *t, const struct export_options *o, const
         return ERR_MEMORY;
     t->gguf = name_ends_with(t->output, ".gguf");
     const char *stem = arena_text(&t->arena, t->output, (int64_t)(n - (t->gguf ? strlen(".gguf") : 0)));
-    t->part = stem ? file_part(&t->arena, stem, t->gguf ? ".gguf" : "") : NULL;
+    t->part = stem ? file_beside(&t->arena, stem, t->gguf ? ".part.gguf" : ".part") : NULL;
     const char *dir = parent(&t->arena, t->output);
     if (t->gguf && modelfile && stem)
         t->modelfile = arena_format(&t->arena, "%s.Modelfile", stem);

@@ -1,12 +1,16 @@
-/* base/directory and file_copy: trees are made, listed, removed without following links, and replaced whole. */
+/* base/directory and base/file: trees are made, listed, removed without following links, and replaced whole; what is not a file
+ * is refused. */
 #include "test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/lock.h"
+#include "base/reader.h"
 #include "failing.h"
 
 static char root[64], path_text[8][256];
@@ -208,9 +212,125 @@ static void every_allocation_may_fail(void **state)
     assert_true(f.failed > 5 && !f.done_without);
 }
 
+/* Names made of the process's number and a counter can be known before: a link there would lead the writing elsewhere, and a
+ * directory would be removed. */
+static void what_others_put_there_is_neither_followed_nor_removed(void **state)
+{
+    (void)state;
+    char name[128];
+    assert_ok(directory_make(at("planted/part")));
+    assert_ok(directory_make(at("planted/old")));
+    put("planted/victim", "kept");
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof name, "planted/file.%ld.%d.part", (long)getpid(), i);
+        assert_int_equal(symlink(at("planted/victim"), at(name)), 0);
+    }
+    snprintf(name, sizeof name, "planted/old.%ld.old", (long)getpid());
+    assert_ok(directory_make(at(name)));
+    put("planted/file", "written");
+    assert_content("planted/file", "written");
+    assert_content("planted/victim", "kept");
+    assert_ok(directory_replace(at("planted/part"), at("planted/old")));
+    assert_true(file_is_directory(at(name)));
+}
+
+/* No one will ever write into the pipe, or read from it: without the check the test would wait until the alarm ends it. */
+static void named_pipes_and_devices_are_refused_by_name(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    struct file_map map;
+    struct reader reader;
+    const char *path = at("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_fails(file_read(&text, path, 100), ERR_IO, "pipe: not a regular file but a named pipe");
+    assert_fails(file_map(&map, path), ERR_IO, "pipe: not a regular file");
+    assert_fails(file_copy(path, at("copied")), ERR_IO, "pipe: not a regular file");
+    assert_fails(file_sync(path), ERR_IO, "pipe: not a regular file");
+    assert_fails(reader_open(&reader, path), ERR_IO, "pipe: not a regular file");
+    assert_fails(file_append(path, "x", 1), ERR_IO, "pipe: cannot open");
+    assert_fails(file_read(&text, "/dev/zero", 100), ERR_IO, "/dev/zero: not a regular file");
+    alarm(0);
+    buffer_free(&text);
+}
+
+static void a_pipe_of_a_shell_is_read(void **state)
+{
+    (void)state;
+    int ends[2];
+    char path[32];
+    struct buffer text = {0};
+    struct reader reader;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "some", 4), 4);
+    close(ends[1]);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_fails(reader_open(&reader, path), ERR_IO, "not a regular file but a pipe");
+    assert_ok(file_read(&text, path, 100));
+    assert_string_equal(text.data, "some");
+    buffer_free(&text);
+    close(ends[0]);
+}
+
+/* A process may be started with none of them; what it prints would then go into the file. */
+static void no_file_becomes_standard_input_output_or_error(void **state)
+{
+    (void)state;
+    int saved[3], opened[3], fd;
+    int64_t size;
+    struct file_writer writer;
+    struct lock lock;
+    struct reader reader;
+    bool taken;
+    put("some", "x");
+    const char *path = at("some"), *other = at("other"), *locked = at("locked");
+    for (int i = 0; i < 3; i++) {
+        saved[i] = fcntl(i, F_DUPFD_CLOEXEC, 10);
+        close(i);
+    }
+    enum status status = file_writer_open(&writer, other);
+    if (status == OK)
+        status = lock_take(&lock, locked, LOCK_ALONE, false, &taken);
+    if (status == OK)
+        status = reader_open(&reader, path);
+    if (status == OK)
+        status = file_open(path, O_RDONLY, &fd, &size);
+    for (int i = 0; i < 3; i++) {
+        opened[i] = fcntl(i, F_GETFD);
+        dup2(saved[i], i);
+        close(saved[i]);
+    }
+    assert_ok(status);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(opened[i], -1);
+    close(fd);
+    file_writer_abort(&writer);
+    lock_release(&lock);
+    reader_close(&reader);
+}
+
+static void a_private_directory_is_its_owners(void **state)
+{
+    (void)state;
+    struct stat st;
+    mode_t before = umask(0);
+    assert_ok(directory_make_private(at("above/private")));
+    umask(before);
+    assert_int_equal(stat(at("above/private"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(stat(at("above"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0777);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_others_put_there_is_neither_followed_nor_removed),
+        cmocka_unit_test(named_pipes_and_devices_are_refused_by_name),
+        cmocka_unit_test(a_pipe_of_a_shell_is_read),
+        cmocka_unit_test(no_file_becomes_standard_input_output_or_error),
+        cmocka_unit_test(a_private_directory_is_its_owners),
         cmocka_unit_test(missing_directories_above_are_made),
         cmocka_unit_test(names_are_listed_in_order),
         cmocka_unit_test(removing_does_not_follow_links),

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/parallel.h"
@@ -405,6 +406,20 @@ static void make_old(const char *path)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
+/* Data may be private; its tokens are the same text. */
+static void only_the_owner_can_look_into_a_cache(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct data data;
+    mode_t before = umask(0);
+    open_data(&data);
+    umask(before);
+    assert_int_equal(stat(data.cache.path, &st), 0);
+    assert_int_equal(st.st_mode & 0077, 0);
+    data_close(&data);
+}
+
 static void what_nobody_has_used_for_long_is_removed(void **state)
 {
     (void)state;
@@ -452,6 +467,7 @@ int main(void)
         TEST(a_file_that_changes_while_it_is_read_is_not_cached),
         TEST(blocks_of_another_text_are_encoded_again),
         TEST(a_chat_of_other_files_does_not_write_to_the_cache),
+        TEST(only_the_owner_can_look_into_a_cache),
         TEST(what_nobody_has_used_for_long_is_removed),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
