@@ -367,6 +367,19 @@ static enum status rope_proportional(const struct hf_config *config, const json_
     return rope->factor > 0 ? OK : fail(ERR_FORMAT, "%s: \"factor\" must be above 0", config->path);
 }
 
+static enum status rope_by_kind(const struct hf_config *config, const json_t *object, struct rope_config *rope)
+{
+    switch (rope->kind) {
+    case ROPE_DEFAULT:
+    case ROPE_LINEAR: return OK;
+    case ROPE_LLAMA3: return rope_llama3(config, object, rope);
+    case ROPE_YARN: return rope_yarn(config, object, rope);
+    case ROPE_LONG: return rope_long(config, object, rope);
+    case ROPE_PROPORTIONAL: return rope_proportional(config, object, rope);
+    }
+    return OK;
+}
+
 /* From the object with the parameters; theta has its default already. */
 static enum status read_rope(const struct hf_config *config, const json_t *object, struct rope_config *rope)
 {
@@ -382,15 +395,11 @@ static enum status read_rope(const struct hf_config *config, const json_t *objec
     TRY(rope_kind(object, &rope->kind, path));
     if (rope->kind == ROPE_LINEAR || rope->kind == ROPE_LLAMA3 || rope->kind == ROPE_YARN)
         TRY(need_positive(object, "factor", &rope->factor, path));
-    switch (rope->kind) {
-    case ROPE_DEFAULT:
-    case ROPE_LINEAR: return OK;
-    case ROPE_LLAMA3: return rope_llama3(config, object, rope);
-    case ROPE_YARN: return rope_yarn(config, object, rope);
-    case ROPE_LONG: return rope_long(config, object, rope);
-    case ROPE_PROPORTIONAL: return rope_proportional(config, object, rope);
-    }
-    return OK;
+    TRY(rope_by_kind(config, object, rope));
+    return rope->attention_factor > 0 && isfinite(rope->attention_factor)
+               ? OK
+               : fail(ERR_FORMAT, "%s: the factor of rotations by \"attention_factor\" or \"mscale\" is %g, it must be above 0",
+                      path, rope->attention_factor);
 }
 
 enum status hf_config_rope(const struct hf_config *config, double default_theta, struct rope_config *rope)

@@ -1,6 +1,7 @@
 /* The table of families, and reading config.json by a family's rows. */
 #include "models/family.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/name.h"
@@ -63,6 +64,8 @@ static enum status read_row(const struct config_row *row, struct model_config *c
         break;
     case CONFIG_REAL:
         TRY(needed ? hf_config_need_real(hf, row->key, &real) : hf_config_real(hf, row->key, &real));
+        if (!(real > 0 && isfinite((float)real)))
+            return fail(ERR_FORMAT, "%s: \"%s\" is %g, it must be above 0", hf->path, row->key, real);
         memcpy(field, &real, sizeof real);
         break;
     case CONFIG_BOOL:
@@ -104,6 +107,8 @@ enum status family_read(const struct family **family, struct model_config *confi
     *config = begin(*family, hf);
     for (const struct config_row *row = (*family)->config; row->key; row++)
         TRY(read_row(row, config, hf));
+    if (config->eps >= 1)
+        return fail(ERR_FORMAT, "%s: \"rms_norm_eps\" is %g, it must be below 1: usual are 1e-6 and 1e-5", hf->path, config->eps);
     if (!config->head_size) {
         if (config->channels % config->heads)
             return fail(

@@ -186,6 +186,9 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     config->attention_scale = 1;
     config->layer_input = 256;
     TRY(hf_config_int(hf, "hidden_size_per_layer_input", &config->layer_input));
+    if (config->layer_input < 0)
+        return fail(ERR_FORMAT, "%s: \"hidden_size_per_layer_input\" is %lld, it must be at least 0", hf->path,
+                    (long long)config->layer_input);
     TRY(hf_config_size(hf, "vocab_size_per_layer_input", &rows));
     if (config->layer_input && rows != config->vocabulary)
         return fail(ERR_UNSUPPORTED, "%s: \"vocab_size_per_layer_input\" is %lld, not \"vocab_size\"", hf->path, (long long)rows);

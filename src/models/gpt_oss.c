@@ -11,8 +11,6 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     if (!json_object_size(json_object_get(hf->tree, "rope_scaling")) &&
         !json_is_object(json_object_get(hf->tree, "rope_parameters")))
         return fail(ERR_FORMAT, "%s: \"rope_scaling\" is missing, and a gpt_oss has YaRN", hf->path);
-    if (!(config->swiglu_limit > 0))
-        return fail(ERR_FORMAT, "%s: \"swiglu_limit\" is %g, it must be above 0", hf->path, config->swiglu_limit);
     config->experts_normalised = true;
     config->expert_feed_forward = config->feed_forward;
     config->local = 128;

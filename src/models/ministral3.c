@@ -10,6 +10,8 @@ static enum status finish(const struct hf_config *hf, struct model_config *confi
     if (!json_object_size(old) && !json_object_size(rope))
         return fail(ERR_FORMAT, "%s: \"rope_parameters\" is missing: a %s has YaRN", hf->path, hf->model_type);
     TRY(hf_config_rope_real(hf, "llama_4_scaling_beta", &config->rope.growth));
+    if (!(config->rope.growth >= 0))
+        return fail(ERR_FORMAT, "%s: \"llama_4_scaling_beta\" is %g, it must be at least 0", hf->path, config->rope.growth);
     if (config->rope.growth != 0 && !config->rope.original_max_position)
         return fail(ERR_FORMAT, "%s: \"llama_4_scaling_beta\" needs \"original_max_position_embeddings\"", hf->path);
     return decoder_read_window(hf, config, 0);

@@ -231,13 +231,50 @@ static void a_text_part_may_be_quantised(void **state)
     }
 }
 
+/* Numbers with which no model can compute: a negative epsilon makes the root of a negative number where a row is small. The
+ * checks in read_row, family_read, read_rope and the families' own. */
+static void impossible_numbers_are_refused(void **state)
+{
+    (void)state;
+    struct model_config c;
+    static const struct {
+        const char *model_type, *more, *message;
+    } cases[] = {
+        {"llama", "'rms_norm_eps': -1", "\"rms_norm_eps\" is -1, it must be above 0"},
+        {"llama", "'rms_norm_eps': 0", "\"rms_norm_eps\" is 0, it must be above 0"},
+        {"llama", "'rms_norm_eps': 100000", "\"rms_norm_eps\" is 100000, it must be below 1"},
+        {"granite", "'residual_multiplier': 1e300", "\"residual_multiplier\" is 1e+300, it must be above 0"},
+        {"granite", "'attention_multiplier': -0.5", "\"attention_multiplier\" is -0.5, it must be above 0"},
+        {"llama", "'rope_theta': 0", "\"rope_theta\" must be above 0"},
+        {"llama",
+         "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'original_max_position_embeddings': 64, 'attention_factor': 0}",
+         "is 0, it must be above 0"},
+        {"llama",
+         "'rope_scaling': {'rope_type': 'yarn', 'factor': 4, 'original_max_position_embeddings': 64, 'mscale': -90,"
+         " 'mscale_all_dim': 1}",
+         "it must be above 0"},
+        {"ministral3",
+         "'rope_parameters': {'rope_type': 'yarn', 'factor': 4, 'original_max_position_embeddings': 64,"
+         " 'llama_4_scaling_beta': -1}",
+         "\"llama_4_scaling_beta\" is -1, it must be at least 0"},
+        {"gemma4_text", "'head_dim': 16, 'rope_parameters': {}, 'hidden_size_per_layer_input': -8",
+         "\"hidden_size_per_layer_input\" is -8, it must be at least 0"},
+        {"gpt_oss", "'rope_scaling': {'rope_type': 'default'}, 'swiglu_limit': 0", "\"swiglu_limit\" is 0, it must be above 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "{'model_type': '%s', " SIZES ", %s}", cases[i].model_type, cases[i].more);
+        assert_fails(read_text(&c, text), ERR_FORMAT, cases[i].message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
         cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
         cmocka_unit_test(numbers_of_layers_may_be_padded),      cmocka_unit_test(a_local_layer_has_a_window),
-        cmocka_unit_test(a_text_part_may_be_quantised),
+        cmocka_unit_test(a_text_part_may_be_quantised), cmocka_unit_test(impossible_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
