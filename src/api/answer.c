@@ -46,7 +46,10 @@ enum status answer_prompt(struct generator *g, const struct chat *chat, const st
     result->prompt_tokens = prompt->tokens.count;
     for (int64_t i = 0; i < max_new_tokens; i++) {
         int32_t token;
-        TRY(sample_token(g->logits, said, sampling, g->used, &token));
+        enum status status = sample_token(g->logits, said, sampling, g->used, &token);
+        if (status == ERR_DATA) /* unless the files are at fault */
+            TRY(model_check_finite(&g->session->model));
+        TRY(status);
         result->new_tokens++;
         result->ended = ends(chat, g->session, token);
         if (result->ended)

@@ -295,8 +295,7 @@ enum status model_place(struct model *m, const struct device_info *device)
     return OK;
 }
 
-/* Whether a program uses this weight, dense or in parts. */
-static bool is_used(const struct model *m, const char *name)
+bool model_uses(const struct model *m, const char *name)
 {
     return store_find(&m->store, name) || stacked_has(m->family->stacked, &m->store, name) ||
            map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
@@ -307,7 +306,7 @@ static enum status check_adapter(const struct model *m)
 {
     for (int64_t i = 0; i < m->weights.count; i++) {
         const struct stored *f = &m->weights.list[i];
-        if (f->adapter && !is_used(m, f->name))
+        if (f->adapter && !model_uses(m, f->name))
             return fail(ERR_FORMAT,
                         "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
                         m->adapter_path, f->name, m->hf.path);
@@ -322,7 +321,7 @@ static void report_unused(const struct model *m)
     const char *example = NULL;
     for (int64_t i = 0; i < m->weights.count; i++) {
         const char *name = m->weights.list[i].name;
-        if (m->weights.list[i].adapter || is_used(m, name) || strstr(name, "rotary_emb.inv_freq") ||
+        if (m->weights.list[i].adapter || model_uses(m, name) || strstr(name, "rotary_emb.inv_freq") ||
             family_repeats(m->family, &m->config, name) || (m->weights.nested && !family_in_layer(m->family, name)))
             continue;
         unused++;

@@ -41,8 +41,8 @@ static enum status add_losses(const struct data *data, const struct batch *batch
             if (!isfinite(losses[at]))
                 return fail(
                     ERR_DATA,
-                    "%s:%lld: the loss of token %lld of this row is not finite: the weights are broken, or too large for this "
-                    "type (try --dtype float32)",
+                    "%s:%lld: the loss of token %lld of this row is not finite: the trained weights are broken, or numbers are "
+                    "too large for this type (try --dtype float32)",
                     data_file_of(data, r), (long long)data->rows[r].line, (long long)i);
             *sum += (double)losses[at++];
         }
@@ -92,7 +92,10 @@ static enum status run_batch(struct evaluation *v, struct session *s, const stru
     batch_write(&s->engine, n, v->data, batch);
     TRY(engine_run(&s->engine, program));
     TRY(engine_read(&s->engine, n->result, v->losses));
-    return add_losses(v->data, batch, v->losses, sum);
+    enum status status = add_losses(v->data, batch, v->losses, sum);
+    if (status == ERR_DATA) /* unless the files are at fault */
+        TRY(model_check_finite(&s->model));
+    return status;
 }
 
 enum status eval_run(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)

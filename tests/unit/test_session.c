@@ -128,10 +128,8 @@ static void wrong_files_are_named(void **state)
     tiny_model_remove(&m);
 }
 
-/* A weight that is NaN: the error names the row, and there is no result. */
-static void a_loss_that_is_not_finite_is_an_error(void **state)
+static void assert_loss_fails(float weight, enum status status, const char *message)
 {
-    (void)state;
     struct tiny_model m;
     struct session s;
     struct chat *chat = NULL;
@@ -143,8 +141,8 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
     struct buffer file = {0};
     assert_ok(file_read(&file, path, 1 << 20));
-    float nan = NAN;
-    memcpy(file.data + file.size - 4 * TINY_CHANNELS, &nan, sizeof nan);
+    for (int i = 0; i < TINY_CHANNELS; i++) /* the last tensor: model.norm.weight */
+        memcpy(file.data + file.size - 4 * (TINY_CHANNELS - i), &weight, sizeof weight);
     assert_ok(file_replace(path, file.data, file.size));
     buffer_free(&file);
     tiny_write(&m, "chats.jsonl",
@@ -156,12 +154,28 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
     assert_ok(eval_open(&v, &s, &data, 64));
     assert_ok(session_plan(&s));
     assert_ok(session_prepare(&s));
-    assert_fails(eval_run(&v, &s, NULL, NULL, &loss), ERR_DATA, "chats.jsonl:2: the loss of token");
+    assert_fails(eval_run(&v, &s, NULL, NULL, &loss), status, message);
     eval_close(&v);
     data_close(&data);
     chat_close(chat);
     session_close(&s);
     tiny_model_remove(&m);
+}
+
+/* Weights of the last norm that overflow: the error names the row, and there is no result. One that is NaN: the error names the
+ * tensor, where without model_check_finite it blames the row. */
+static void a_loss_that_is_not_finite_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        float weight;
+        enum status status;
+        const char *message;
+    } cases[] = {{3e38f, ERR_DATA, "chats.jsonl:2: the loss of token"},
+                 {NAN, ERR_FORMAT, "tensor model.norm.weight of the base has NaN at element 0"},
+                 {-INFINITY, ERR_FORMAT, "tensor model.norm.weight of the base has an infinite number at element 0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_loss_fails(cases[i].weight, cases[i].status, cases[i].message);
 }
 
 static int make_models(void **state)
