@@ -87,7 +87,8 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
         RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
         RECORD(struct trainer_place, tokens),
         RECORD_AS("skipped_steps", struct trainer_place, skipped),
-        RECORD(struct trainer_place, skipped_in_row),
+        RECORD(struct trainer_place, bad_in_row),
+        RECORD(struct trainer_place, first_loss),
         RECORD(struct trainer_place, best_step),
         RECORD(struct trainer_place, best_loss),
         RECORD(struct trainer_place, eval_loss),
@@ -187,11 +188,12 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
     TRY(json_get_int(tree, "tokens", &p->tokens, path));
     TRY(json_get_int(tree, "skipped_steps", &p->skipped, path));
-    TRY(json_get_int(tree, "skipped_in_row", &p->skipped_in_row, path));
+    TRY(json_get_int(tree, "bad_in_row", &p->bad_in_row, path));
+    TRY(read_double(tree, "first_loss", &p->first_loss, path));
     TRY(json_get_int(tree, "best_step", &p->best_step, path));
     TRY(read_double(tree, "best_loss", &p->best_loss, path));
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
-    bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->skipped_in_row >= 0 && p->best_step >= 0;
+    bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->bad_in_row >= 0 && p->best_step >= 0;
     if (!counts || p->slots < 1 || p->slots > INT32_MAX)
         return fail(ERR_FORMAT, "%s: one of its counts is out of range", path);
     return OK;

@@ -10,8 +10,12 @@
 #include "base/log.h"
 #include "base/record.h"
 #include "train/checkpoint.h"
+#include "train/guard.h"
 
-enum { RATE_STEPS = 16, SKIPPED_MAX = 10, METRICS_BYTES_MAX = 1 << 30, LINE_SIZE = 1024 };
+/* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
+static const double RATE_USUAL_MAX = 0.1;
+
+enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10, METRICS_BYTES_MAX = 1 << 30, LINE_SIZE = 1024 };
 
 #define METRICS_FILE "metrics.jsonl"
 
@@ -27,6 +31,10 @@ struct run {
     double seconds[RATE_STEPS]; /* of the last steps, and their tokens */
     int64_t tokens[RATE_STEPS];
     int64_t steps_here;
+    struct guard guard;
+    enum guard_finding found; /* in the last step */
+    double deviations;
+    int64_t warnings; /* about steps, so far */
     bool stopped;
 };
 
@@ -130,6 +138,8 @@ static enum status write_step(const struct run *r)
                   (long long)s->targets);
     n = put_number(line, n, "tokens_per_second", (double)s->tokens / s->seconds);
     n = put_number(line, n, "step_seconds", s->seconds);
+    if (r->found)
+        n += snprintf(line + n, sizeof line - (size_t)n, ", \"guard\": \"%s\"", guard_name(r->found));
     n += snprintf(line + n, sizeof line - (size_t)n, "%s}", s->applied ? "" : ", \"skipped\": true");
     return write_line(r, line, n);
 }
@@ -234,29 +244,102 @@ static enum status validate(struct run *r, bool *best)
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
 
-/* Names the rows of a step that was not applied: one of them, or the learning rate, made the numbers overflow. */
-static enum status report_skipped(const struct run *r)
+/* The loss of guessing every token, or that of the first step: what a model must not exceed by far. */
+static double worst_guess(const struct trainer *t)
+{
+    return fmax(log((double)t->session.model.config.vocabulary), t->place.first_loss);
+}
+
+/* What is wrong with the last step, as a sentence. */
+static enum status tell_finding(const struct run *r, struct buffer *text)
+{
+    const struct trainer_step *s = &r->last;
+    long long step = (long long)s->step;
+    switch (r->found) {
+    case GUARD_FINE: break;
+    case GUARD_NOT_FINITE:
+        return buffer_format(text, "step %lld%s: its %s is not finite", step, s->applied ? "" : " was skipped",
+                             isfinite(s->loss) ? "gradient" : "loss");
+    case GUARD_DEAD:
+        return buffer_format(text, "step %lld: the gradient is 0, and the loss is %.4g: nothing can be learned any more", step,
+                             s->loss);
+    case GUARD_WORSE:
+        return buffer_format(text, "step %lld: the loss is %.4g, far above %.4g, which guessing or the first step gave", step,
+                             s->loss, worst_guess(r->t));
+    case GUARD_LOSS:
+        return buffer_format(text, "step %lld: the loss is %.4g, %.0f standard deviations above that of the steps before it",
+                             step, s->loss, r->deviations);
+    case GUARD_NORM:
+        return buffer_format(text,
+                             "step %lld: the norm of the gradient is %.4g, %.0f standard deviations above the steps before it",
+                             step, s->norm, r->deviations);
+    }
+    return OK;
+}
+
+static enum status name_row(const struct trainer *t, struct buffer *text, const char *before, int64_t row)
+{
+    return buffer_format(text, "%s%s:%lld", before, data_file_of(&t->data, row), (long long)t->data.rows[row].line);
+}
+
+static enum status name_rows(const struct run *r, struct buffer *text)
 {
     struct trainer *t = r->t;
     const int64_t *rows;
-    int64_t count;
-    struct buffer named = {0};
-    enum status status = sampler_step(&t->sampler, t->place.step - 1, &rows, &count);
-    for (int64_t i = 0; status == OK && i < count && i < SKIPPED_MAX; i++)
-        status = buffer_format(&named, "%s%s:%lld", i ? ", " : "", data_file_of(&t->data, rows[i]),
-                               (long long)t->data.rows[rows[i]].line);
-    if (status == OK)
-        log_message(LOG_WARNING, "step %lld was skipped: its gradient is not finite. Its rows: %s%s", (long long)t->place.step,
-                    named.data, count > SKIPPED_MAX ? ", ..." : "");
-    buffer_free(&named);
-    TRY(status);
-    if (t->place.skipped_in_row < SKIPPED_MAX)
+    int64_t count, worst = r->last.worst;
+    TRY(sampler_step(&t->sampler, r->last.step - 1, &rows, &count));
+    for (int64_t i = 0; i < count && i < ROWS_NAMED; i++)
+        TRY(name_row(t, text, i ? ", " : ". Its rows: ", rows[i]));
+    if (count > ROWS_NAMED)
+        TRY(buffer_format(text, " and %lld more", (long long)(count - ROWS_NAMED)));
+    if (worst < 0)
         return OK;
-    return fail(
-        ERR_DATA,
-        "%d steps in a row had gradients that are not finite: lower --learning-rate, or use --dtype float32 if the weights "
-        "are too large for this type",
-        (int)SKIPPED_MAX);
+    TRY(name_row(t, text, "; ", rows[worst]));
+    return isfinite(r->last.worst_loss) ? buffer_format(text, " has the highest loss, %.4g", r->last.worst_loss)
+                                        : buffer_format(text, " has a loss that is not finite");
+}
+
+/* Where nothing is learned any more, the first of the steps says it for all. */
+static enum status warn(struct run *r)
+{
+    struct buffer text = {0};
+    bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && r->t->place.bad_in_row > 1;
+    if (said || r->warnings++ >= WARNINGS_MAX)
+        return OK;
+    enum status status = tell_finding(r, &text);
+    if (status == OK)
+        status = name_rows(r, &text);
+    if (status == OK)
+        log_message(LOG_WARNING, "%s%s", text.data,
+                    r->warnings == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
+    buffer_free(&text);
+    return status;
+}
+
+/* Has the guard look at the last step. Steps that are not finite may be the fault of the base, which ends the run at once; too
+ * many bad ones in a row end it too. */
+static enum status look(struct run *r)
+{
+    struct trainer *t = r->t;
+    const struct trainer_step *s = &r->last;
+    if (isnan(t->place.first_loss) && isfinite(s->loss))
+        t->place.first_loss = s->loss;
+    struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
+    r->found = guard_look(&r->guard, &seen, &r->deviations);
+    t->place.bad_in_row = guard_is_bad(r->found) ? t->place.bad_in_row + 1 : 0;
+    TRY(write_step(r));
+    if (!r->found)
+        return OK;
+    if (r->found == GUARD_NOT_FINITE && t->place.bad_in_row == 1)
+        TRY(model_check_finite(&t->session.model));
+    TRY(warn(r));
+    if (t->place.bad_in_row < t->options->max_bad_steps)
+        return OK;
+    return fail(ERR_DATA,
+                "%lld steps in a row were bad, the last one: %s (--max-bad-steps). Lower --learning-rate%s, or look at the rows "
+                "that the warnings name",
+                (long long)t->place.bad_in_row, guard_name(r->found),
+                t->session.run == RUN_FLOAT32 ? "" : ", use --dtype float32 if the weights are too large for this type");
 }
 
 static enum status queue_step(struct run *r)
@@ -285,9 +368,7 @@ static enum status report_step(struct run *r)
     r->result->loss = r->last.loss;
     r->result->tokens += r->last.tokens;
     r->result->targets += r->last.targets;
-    TRY(write_step(r));
-    if (!r->last.applied)
-        TRY(report_skipped(r));
+    TRY(look(r));
     tell(r, (struct run_event){.kind = RUN_STEP});
     return OK;
 }
@@ -297,11 +378,11 @@ static bool due(int64_t step, int64_t every, int64_t last)
     return step == last || (every && step % every == 0);
 }
 
-/* Whether a step may stay in flight while the next is enqueued: not where the host computes, and not after a skipped step, since
- * too many of those end the run. */
+/* Whether a step may stay in flight while the next is enqueued: not where the host computes, and not after a bad step, since too
+ * many of those end the run. */
 static bool may_wait(const struct run *r)
 {
-    return r->t->session.device->class->asynchronous && !r->t->place.skipped_in_row && !r->stopped;
+    return r->t->session.device->class->asynchronous && !r->t->place.bad_in_row && !r->stopped;
 }
 
 /* Steps are reported one step late, so that the device always has the next one, but in order and before anything that depends on
@@ -342,6 +423,12 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     TRY(checkpoint_make_room(t, output, METRICS_FILE));
     TRY(cut_metrics(&r));
     TRY(write_header(&r));
+    if (t->options->learning_rate > RATE_USUAL_MAX)
+        log_message(
+            LOG_WARNING,
+            "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
+            "to 1e-3",
+            t->options->learning_rate);
     r.start = clock_seconds();
     tell(&r, (struct run_event){.kind = RUN_START});
     enum status status = all_steps(&r);
@@ -352,5 +439,9 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     result->seconds = clock_seconds() - r.start;
     if (r.stopped && t->place.step < t->steps)
         return fail(ERR_STOPPED, "stopped after step %lld of %lld", (long long)t->place.step, (long long)t->steps);
+    if (t->place.bad_in_row)
+        log_message(LOG_WARNING,
+                    "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",
+                    (long long)t->place.bad_in_row);
     return trainer_save(t, output);
 }

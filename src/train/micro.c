@@ -309,14 +309,17 @@ void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t co
     t->sums.weight += weight;
 }
 
-int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights)
+int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights, int32_t *sequence, int64_t first)
 {
     int64_t rows = 0;
     for (int64_t i = 0; i < count; i++)
         for (int64_t k = 1; k < sequences[i].count; k++) {
             float weight = sequence_weight(&sequences[i], k);
-            if (weight != 0)
-                weights[rows++] = weight;
+            if (weight == 0)
+                continue;
+            if (sequence)
+                sequence[rows] = (int32_t)(first + i);
+            weights[rows++] = weight;
         }
     return rows;
 }
@@ -334,7 +337,7 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
         TRY(engine_read(e, micro.net->result, t->micro.losses));
-        int64_t rows = micro_weights(sequences + done, micro.sequences, each);
+        int64_t rows = micro_weights(sequences + done, micro.sequences, each, NULL, 0);
         for (int64_t i = 0; i < rows; i++) {
             *sum += (double)each[i] * (double)t->micro.losses[i];
             *weight += (double)each[i];

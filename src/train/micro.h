@@ -32,8 +32,8 @@ enum status micro_run(struct trainer *t, const struct sequence *sequences, int64
 /* Adds the weights of sequences whose losses are read later to the sums. */
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count);
 
-/* Writes the weights of the sequences' targets in the order of the program's losses. Returns their number, at most that of the
- * slots. */
-int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights);
+/* Writes the weights of the sequences' targets in the order of the program's losses and, unless it is NULL, the number of the
+ * sequence of each, counted from `first`. Returns the number of targets, at most that of the slots. */
+int64_t micro_weights(const struct sequence *sequences, int64_t count, float *weights, int32_t *sequence, int64_t first);
 
 #endif

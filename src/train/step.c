@@ -7,6 +7,8 @@
  */
 #include "train/step.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "train/micro.h"
 
@@ -20,6 +22,8 @@ static struct trainer_step describe(const struct trainer *t, double rate)
         .rate = rate < 0 ? schedule_rate(&t->schedule, number) : rate,
         .tokens = t->sums.tokens,
         .targets = t->sums.targets,
+        .worst = -1,
+        .worst_loss = NAN,
     };
 }
 
@@ -48,7 +52,6 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
     t->place.step = step->step;
     t->place.tokens += step->tokens;
     t->place.skipped += !result.applied;
-    t->place.skipped_in_row = result.applied ? 0 : t->place.skipped_in_row + 1;
 }
 
 enum status trainer_at_rest(const struct trainer *t)
@@ -75,20 +78,49 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
 enum status step_open(struct trainer *t)
 {
     for (int i = 0; i < DEVICE_LATER; i++) {
-        t->queue.under_way[i].weights = memory_alloc(t->place.slots * (int64_t)sizeof(float));
-        if (!t->queue.under_way[i].weights)
+        struct under_way *u = &t->queue.under_way[i];
+        u->weights = memory_alloc(t->place.slots * (int64_t)sizeof *u->weights);
+        u->sequence = memory_alloc(t->place.slots * (int64_t)sizeof *u->sequence);
+        if (!u->weights || !u->sequence)
             return ERR_MEMORY;
     }
+    t->queue.worst = -1;
     return OK;
 }
 
 void step_close(struct trainer *t)
 {
-    for (int i = 0; i < DEVICE_LATER; i++)
+    for (int i = 0; i < DEVICE_LATER; i++) {
         memory_free(t->queue.under_way[i].weights);
+        memory_free(t->queue.under_way[i].sequence);
+    }
 }
 
 /* --- enqueued ----------------------------------------------------------------------------------------------------------- */
+
+/* Sums the losses of a micro-batch sequence by sequence; none is in two of them. */
+static void add_losses(struct step_queue *q, const struct under_way *u, const float *losses)
+{
+    for (int64_t begin = 0, end; begin < u->rows; begin = end) {
+        double sum = 0, weight = 0;
+        for (end = begin; end < u->rows && u->sequence[end] == u->sequence[begin]; end++) {
+            q->collected += (double)u->weights[end] * (double)losses[end];
+            sum += (double)u->weights[end] * (double)losses[end];
+            weight += (double)u->weights[end];
+        }
+        if (q->worst < 0 || (!isnan(q->worst_loss) && !(sum / weight <= q->worst_loss))) {
+            q->worst = u->sequence[begin];
+            q->worst_loss = sum / weight;
+        }
+    }
+}
+
+/* The next step's losses begin. */
+static void collect_anew(struct step_queue *q)
+{
+    q->collected = 0;
+    q->worst = -1;
+}
 
 /* Waits for the oldest copy out of losses. */
 static enum status collect(struct trainer *t)
@@ -96,9 +128,7 @@ static enum status collect(struct trainer *t)
     struct under_way *u = &t->queue.under_way[t->queue.oldest];
     const void *outputs;
     TRY(engine_read_wait(&t->session.engine, t->queue.oldest, &outputs));
-    const float *losses = engine_output(outputs, u->net->result);
-    for (int64_t i = 0; i < u->rows; i++)
-        t->queue.collected += (double)u->weights[i] * (double)losses[i];
+    add_losses(&t->queue, u, engine_output(outputs, u->net->result));
     t->queue.oldest = (t->queue.oldest + 1) % DEVICE_LATER;
     t->queue.waiting--;
     if (!u->ends)
@@ -106,9 +136,11 @@ static enum status collect(struct trainer *t)
     t->queue.is_finished = true;
     t->queue.finished = u->step;
     t->queue.finished.loss = (u->sum + t->queue.collected) / u->weight;
+    t->queue.finished.worst = t->queue.worst;
+    t->queue.finished.worst_loss = t->queue.worst_loss;
     t->queue.result = optimizer_read(engine_output(outputs, t->optimizer.control));
     t->queue.finished_started = u->started;
-    t->queue.collected = 0;
+    collect_anew(&t->queue);
     return OK;
 }
 
@@ -138,7 +170,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
             TRY(collect(t));
         struct under_way *u = &t->queue.under_way[(t->queue.oldest + t->queue.waiting) % DEVICE_LATER];
         u->net = micro.net;
-        u->rows = micro_weights(sequences + done, micro.sequences, u->weights);
+        u->rows = micro_weights(sequences + done, micro.sequences, u->weights, u->sequence, done);
         u->ends = done + micro.sequences == count;
         if (u->ends) {
             TRY(engine_run_lead(&s->engine));
@@ -172,6 +204,6 @@ void trainer_settle(struct trainer *t)
         ;
     t->queue.is_finished = false;
     t->queue.ahead = t->queue.waiting = 0;
-    t->queue.collected = 0;
+    collect_anew(&t->queue);
     micro_start_over(t);
 }

@@ -33,11 +33,14 @@ struct trainer_step {
     int64_t tokens, targets;
     double seconds; /* from its start, or the end of the previous step if that came later, to its end */
     bool applied;
+    int64_t worst;     /* of an enqueued step: its sequence with the highest mean loss, or the first that is NaN; -1: not known */
+    double worst_loss; /* of that sequence */
 };
 
 struct under_way { /* a copy out of a micro-batch's losses, in flight */
     const struct net *net;
-    float *weights; /* of its losses */
+    float *weights;    /* of its losses */
+    int32_t *sequence; /* that they belong to, counted from the step's first */
     int64_t rows;
     bool ends; /* the last of its step, described by: */
     struct trainer_step step;
@@ -49,8 +52,10 @@ struct step_queue {
     struct under_way under_way[DEVICE_LATER];
     int oldest, waiting; /* of them: a ring */
     int64_t ahead;       /* steps that are enqueued after place.step */
-    double collected;    /* sum of the losses of the step that is being read */
-    bool is_finished;    /* a step's losses are read, but it is not reported yet: */
+    double collected;    /* sum of the losses of the step that is being read, and as in struct trainer_step: */
+    int64_t worst;
+    double worst_loss;
+    bool is_finished; /* a step's losses are read, but it is not reported yet: */
     struct trainer_step finished;
     struct optimizer_result result;
     double finished_started, ended; /* ended: when the last step did */
@@ -65,8 +70,10 @@ struct trainer_place {
     /* step.c, when a step is done */
     int64_t step;    /* optimizer steps done */
     int64_t tokens;  /* so far */
-    int64_t skipped; /* steps that were not applied, and how many of them lately in a row */
-    int64_t skipped_in_row;
+    int64_t skipped; /* steps that were not applied */
+    /* loop.c, after a step */
+    int64_t bad_in_row; /* the last steps that the guard (guard.h) found bad */
+    double first_loss;  /* of the first step; NAN: none yet */
     /* loop.c, after a validation */
     int64_t best_step;           /* of the lowest validation loss; 0: none yet */
     double best_loss, eval_loss; /* NAN: none yet */

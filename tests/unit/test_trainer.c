@@ -325,15 +325,45 @@ static void a_gradient_that_is_not_finite_skips_the_step(void **state)
         }
         assert_count(&hit.t, 1, 3);
         assert_int_equal(hit.t.place.skipped, 3);
-        assert_int_equal(hit.t.place.skipped_in_row, 3);
         struct trainer_step a = step_once(&good.t, 0.01), b = step_once(&hit.t, 0.01);
         assert_same_step(&a, &b);
         assert_same_state(&good.t, &hit.t);
         assert_count(&hit.t, 2, 3);
-        assert_int_equal(hit.t.place.skipped_in_row, 0);
         close_rig(&good);
         close_rig(&hit);
     }
+}
+
+/* Two micro-batches of four sequences: the sixth is counted from the step's first, not from its micro-batch's. */
+static void the_worst_sequence_of_a_step_is_known(void **state)
+{
+    (void)state;
+    static const float bad[] = {INFINITY, NAN};
+    struct rig r;
+    struct trainer_step step, again;
+    struct sequence list[2 * SEQUENCES];
+    float weights[32];
+    for (int i = 0; i < 2 * SEQUENCES; i++)
+        list[i] = sequences()[i % SEQUENCES];
+    for (int i = 0; i < 32; i++)
+        weights[i] = 1;
+    list[5].weights = weights;
+    open_rig(&r, &tied, 0, SETTINGS("finetuning_type", "lora"));
+    assert_ok(trainer_queue(&r.t, list, 2 * SEQUENCES, 0));
+    assert_ok(trainer_report(&r.t, &step));
+    assert_true(step.applied && step.worst >= 0 && step.worst < SEQUENCES && step.worst_loss > step.loss);
+    double sum, weight;
+    assert_ok(trainer_add(&r.t, &list[step.worst], 1, &sum, &weight));
+    assert_ok(trainer_step(&r.t, 0, &again));
+    assert_true(fabs(sum / weight - step.worst_loss) < 1e-5 && again.worst == -1);
+    for (int k = 0; k < 2; k++) {
+        weights[5] = bad[k];
+        assert_ok(trainer_queue(&r.t, list, 2 * SEQUENCES, 0.01));
+        assert_ok(trainer_report(&r.t, &step));
+        assert_false(step.applied || isfinite(step.worst_loss));
+        assert_int_equal(step.worst, 5);
+    }
+    close_rig(&r);
 }
 
 static void schedules_warm_up_and_go_down(void **state)
@@ -365,6 +395,7 @@ int main(void)
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(gradients_are_the_slopes_of_every_loss),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
+        cmocka_unit_test(the_worst_sequence_of_a_step_is_known),
         cmocka_unit_test(schedules_warm_up_and_go_down),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
