@@ -57,8 +57,8 @@ OWNERS = {
     "utf8proc.h": ["text/tokenizer/normalize.c", "text/unicode.c"],
     "dnnl.h": ["device/gemm_onednn.c"],
     "sys/mman.h": ["device/cpu.c"],
-    "unistd.h": ["device/cpu.c", "cli/terminal.c"],
-    "signal.h": ["cli/terminal.c"],
+    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c"],
+    "signal.h": ["cli/signals.c"],
 }
 
 LINES_MAX = 600

@@ -44,8 +44,4 @@ bool cli_colour(void);
 /* Restarts the program with settings that its libraries read only at the start; returns if that has been done. */
 void cli_calm_threads(char **argv);
 
-/* Set by SIGINT and SIGTERM; the commands then end their work in order. */
-bool cli_interrupted(void);
-void cli_catch_signals(void);
-
 #endif

@@ -4,6 +4,7 @@
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
@@ -14,7 +15,7 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
         progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,
                       seconds > 0 ? (double)tokens / seconds : 0,
                       progress_time(left, seconds / (double)done * (double)(batches - done)));
-    return cli_interrupted();
+    return signals_stopped();
 }
 
 static void print_json(const hone_eval_result *r, json_t *data)
@@ -68,12 +69,13 @@ hone_status cli_eval(hone_options *options)
     hone_model *model = NULL;
     json_t *data = NULL;
     hone_eval_result result = {.size = sizeof result};
-    cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
     if (status == HONE_OK)
         status = open_data(model, &data);
-    if (status == HONE_OK)
+    if (status == HONE_OK) {
+        signals_stop("stopping after this batch; a second Ctrl-C or SIGTERM ends at once", "ended at once");
         status = hone_eval(model, show, data, &result);
+    }
     progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
         print_json(&result, data);

@@ -1,22 +1,24 @@
 /* hone generate: the answer on standard output as it is generated; its speed on standard error, if that is a terminal. */
 #include "cli/cli.h"
+#include "cli/signals.h"
 
 static int print(void *context, const char *text, size_t length)
 {
     (void)context;
     fwrite(text, 1, length, stdout);
     fflush(stdout);
-    return cli_interrupted();
+    return signals_stopped();
 }
 
 hone_status cli_generate(hone_options *options)
 {
     hone_model *model = NULL;
     hone_generate_result r = {.size = sizeof r};
-    cli_catch_signals();
     hone_status status = hone_model_open(&model, options);
-    if (status == HONE_OK)
+    if (status == HONE_OK) {
+        signals_stop("stopping after this token; a second Ctrl-C or SIGTERM ends at once", "ended at once");
         status = hone_generate(model, print, NULL, &r);
+    }
     if (status == HONE_OK || status == HONE_ERR_STOPPED)
         puts("");
     if (status == HONE_OK && cli_terminal() && r.new_tokens > 1)

@@ -2,11 +2,12 @@
 #include "cli/progress.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 
 #include "cli/cli.h"
 
 static char line[256];     /* the last progress */
-static bool shown;         /* it is on the terminal, and the next one replaces it */
+static atomic_bool shown;  /* it is on the terminal, and the next one replaces it */
 static double told = -1e9; /* when, in seconds of the work */
 
 bool progress_due(double seconds)
@@ -22,6 +23,11 @@ void progress_clear(void)
     if (shown)
         fputs("\r\033[K", stderr);
     shown = false;
+}
+
+bool progress_shown(void)
+{
+    return shown;
 }
 
 void progress_again(void)

@@ -17,6 +17,7 @@ __attribute__((format(printf, 1, 2))) void progress_say(const char *format, ...)
 /* Clears the terminal's line before something else is written there, and puts it back. */
 void progress_clear(void);
 void progress_again(void);
+bool progress_shown(void); /* a signal's handler may ask */
 
 /* "2:03" or "1:02:03" into a buffer of the caller. */
 const char *progress_time(char text[static 32], double seconds);

@@ -1,5 +1,4 @@
-/* The program and the system: terminals, signals, its own start. */
-#include <signal.h>
+/* The program and the system: terminals, its own start. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,27 +14,6 @@ bool cli_colour(void)
 {
     const char *never = getenv("NO_COLOR"), *term = getenv("TERM");
     return isatty(STDOUT_FILENO) && !(never && *never) && !(term && !strcmp(term, "dumb"));
-}
-
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-bool cli_interrupted(void)
-{
-    return interrupted != 0;
-}
-
-void cli_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal,
-                               .sa_flags = (int)SA_RESETHAND}; /* a second one ends the program at once */
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 /* The thread runtime's waiting threads spin for milliseconds, which on a machine with other work costs more than it saves, and

@@ -7,6 +7,7 @@
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "config/options.h"
 
 struct run {
@@ -26,7 +27,7 @@ struct run {
 static int go_on(const hone_event *e)
 {
     static bool said;
-    if (!cli_interrupted())
+    if (!signals_stopped())
         return 0;
     if (!said)
         progress_say("stopping after step %lld and saving the state", (long long)(e->step + e->under_way));
@@ -62,7 +63,7 @@ static int print_sample(void *context, const char *text, size_t length)
         fprintf(stderr, "%s%.*s", *begins ? "    " : "", (int)n, text);
         *begins = end;
     }
-    return cli_interrupted();
+    return signals_stopped();
 }
 
 static void show_sample(const struct run *run, int64_t step)
@@ -235,6 +236,7 @@ hone_status cli_train(hone_options *options)
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
     const char *length, *model, *output;
+    signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = hone_options_get(options, "sample_prompt", &run.prompt);
     if (status == HONE_OK)
         status = hone_options_get(options, "sample_length", &length);
@@ -255,7 +257,10 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK) {
         run.info = &info;
         run.first = info.step;
-        cli_catch_signals(); /* until here nothing is lost if the program ends at once */
+        /* until here nothing is lost if the program ends at once */
+        signals_stop(
+            "the step under way is finished and the state saved; a second Ctrl-C or SIGTERM ends at once, without saving",
+            "ended at once; what was done since the last checkpoint is lost");
         status = hone_train(run.trainer, show, &run, &result);
         progress_clear();
     }

@@ -274,7 +274,7 @@ int main(void)
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
         cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
         cmocka_unit_test(numbers_of_layers_may_be_padded),      cmocka_unit_test(a_local_layer_has_a_window),
-        cmocka_unit_test(a_text_part_may_be_quantised), cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(a_text_part_may_be_quantised),         cmocka_unit_test(impossible_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

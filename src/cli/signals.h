@@ -1,0 +1,17 @@
+/* Signals: requests to stop, and failures that would end the program without a word. A signal that was ignored when the program
+ * started stays ignored. */
+#ifndef CLI_SIGNALS_H
+#define CLI_SIGNALS_H
+
+#include <stdbool.h>
+
+/* From now on a request to stop (Ctrl-C, SIGTERM, a lost terminal, a batch system's notice) prints the first text at once, and
+ * signals_stopped is true; the command then ends its work in order. A second Ctrl-C or SIGTERM prints the second text and ends
+ * the program as that signal does. The texts must live on. */
+void signals_stop(const char *first, const char *second);
+bool signals_stopped(void);
+
+/* A reader that is gone and a limit on the size of files become errors of the call that writes. */
+void signals_survive(void);
+
+#endif

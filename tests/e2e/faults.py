@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What a run does when something outside it goes wrong: signals, files that change under it, disks that are full.
+
+    faults.py HONE ASSETS DATA
+"""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from case import HONE, main
+from train import TrainCase, chat, checkpoints, metrics
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+
+
+def start_with(ignored):
+    """What is ignored, whatever the tests themselves were started with."""
+    for number in (*STOPS, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+
+class Faults(TrainCase):
+    def start(self, out, *args, ignored=(), **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], text=True, restore_signals=False,
+                                   preexec_fn=lambda: start_with(ignored), **options)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_step(self, process, out, step):
+        path = self.dir / out / "metrics.jsonl"
+        while process.poll() is None and not (path.exists() and f'"step": {step},' in path.read_text()):
+            time.sleep(0.002)
+        self.assertIsNone(process.poll(), "the run ended too soon")
+
+    def finish(self, process, code):
+        out, err = process.communicate(timeout=600)
+        self.assertEqual(process.returncode, code, err)
+        return err
+
+    @staticmethod
+    def ticks(process):
+        """The time that it has computed."""
+        with open(f"/proc/{process.pid}/stat") as file:
+            return int(file.read().split(") ")[1].split()[11])
+
+    def start_slow(self, out):
+        """A run in its first step, which takes a while."""
+        self.data = self.write("long.jsonl", *(chat(i, 14) for i in range(1024)))
+        process = self.start(out, "--per-device-train-batch-size", 1024)
+        while not process.stderr.readline().startswith("started after "):
+            self.assertIsNone(process.poll(), "it did not start")
+        first = self.ticks(process)
+        while self.ticks(process) < first + 3:
+            time.sleep(0.002)
+        return process
+
+    def steps(self, out):
+        return [s["step"] for s in metrics(self.dir / out)[1]]
+
+    # --- signals ---------------------------------------------------------------------------------------------------------
+
+    def test_a_request_to_stop_ends_a_run_with_a_checkpoint(self):
+        for number in STOPS:
+            with self.subTest(number=number):
+                out = number.name
+                process = self.start(out, "--max-steps", 100000, "--save-steps", 0)
+                self.wait_for_step(process, out, 2)
+                process.send_signal(number)
+                err = self.finish(process, 10)
+                self.assertRegex(err, rf"(?m)^hone: {out}: the step under way is finished and the state saved; a second ")
+                step = int(re.search(r"(?m)^hone: stopped after step (\d+); the state is in \S+/checkpoint-\1\.", err)[1])
+                self.assertEqual((checkpoints(self.dir / out), self.steps(out)[-1]), ([step], step))
+
+    def test_a_terminal_that_is_lost_twice_still_costs_no_step(self):
+        """Both the kernel and the shell send SIGHUP."""
+        process = self.start_slow("out")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGHUP)
+        self.finish(process, 10)
+        self.assertEqual(checkpoints(self.dir / "out"), [1])
+
+    def test_a_request_to_stop_is_answered_at_once_and_a_second_one_ends_the_run(self):
+        process = self.start_slow("out")
+        process.send_signal(signal.SIGINT)
+        self.assertRegex(process.stderr.readline(), "^hone: SIGINT: .* ends at once, without saving$")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process, -signal.SIGINT),
+                         "hone: SIGINT again: ended at once; what was done since the last checkpoint is lost\n")
+        self.assertEqual((self.steps("out"), checkpoints(self.dir / "out")), ([], []))
+
+    def test_what_was_ignored_at_the_start_stays_ignored(self):
+        process = self.start("out", "--max-steps", 40, ignored=STOPS)
+        self.wait_for_step(process, "out", 2)
+        for number in STOPS:
+            process.send_signal(number)
+        self.assertNotIn("SIG", self.finish(process, 0))
+        self.assertEqual(self.steps("out"), list(range(1, 41)))
+
+    def test_a_reader_of_the_progress_may_leave(self):
+        """As head does."""
+        read, write = os.pipe()
+        process = self.start("out", stdout=write, stderr=write)
+        os.close(write)
+        os.read(read, 1)
+        os.close(read)
+        process.wait(600)
+        self.assertEqual(process.returncode, 3)                 # the result could not be printed, but
+        self.assertEqual(self.steps("out"), [1, 2, 3, 4, 5, 6])
+        self.assertTrue((self.dir / "out/adapter_model.safetensors").exists())
+
+
+if __name__ == "__main__":
+    main(Faults, Faults)
