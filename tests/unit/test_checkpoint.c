@@ -194,36 +194,6 @@ static void a_damaged_checkpoint_is_an_error(void **state)
     close_rig(&loads);
 }
 
-/* Every single bit of every file. A few in each run of bits are tried: all of them would take minutes. */
-static void a_flipped_bit_is_found(void **state)
-{
-    (void)state;
-    struct rig r;
-    struct arena arena = {0};
-    const char **names;
-    int64_t count, flips = 0;
-    save_checkpoint(&r, SETTINGS("lora_r", "4"));
-    assert_ok(directory_list(&arena, checkpoint_dir, &names, &count));
-    assert_int_equal(count, 5);
-    for (int64_t i = 0; i < count; i++) {
-        struct buffer bytes = {0};
-        const char *path = file_join(&arena, checkpoint_dir, names[i]);
-        assert_ok(file_read(&bytes, path, 1 << 24));
-        for (int64_t bit = i; bit < 8 * bytes.size; bit += 1 + bytes.size / 8, flips++) {
-            bytes.data[bit / 8] ^= (char)(1 << bit % 8);
-            assert_ok(file_replace(path, bytes.data, bytes.size));
-            assert_int_equal(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT);
-            bytes.data[bit / 8] ^= (char)(1 << bit % 8);
-        }
-        assert_ok(file_replace(path, bytes.data, bytes.size));
-        buffer_free(&bytes);
-    }
-    assert_true(flips >= 5 * 50);
-    assert_ok(checkpoint_load(&r.t, checkpoint_dir));
-    arena_free(&arena);
-    close_rig(&r);
-}
-
 static void write_text(struct arena *arena, const char *dir, const char *name, const char *text)
 {
     assert_ok(directory_make(dir));
@@ -436,7 +406,6 @@ int main(void)
         cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
         cmocka_unit_test(a_setting_that_a_checkpoint_lacks_is_not_compared),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),
-        cmocka_unit_test(a_flipped_bit_is_found),
         cmocka_unit_test(a_damaged_checkpoint_costs_the_steps_since_the_one_before),
         cmocka_unit_test(another_base_or_other_rows_are_refused),
         cmocka_unit_test(thinning_keeps_the_newest_and_the_best_of_the_run),

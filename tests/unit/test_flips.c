@@ -1,0 +1,143 @@
+/* Single flipped bits in what hone itself writes and reads again: checkpoints, the cache of tokens, the cache of kernels. Each is
+ * found, and nothing but time is lost.
+ *
+ * HONE_FLIPS is how many are tried in each kind of file, spread over all of its bytes; the usual number is small.
+ */
+#include "test.h"
+
+#include <stdlib.h>
+
+#include "device/kernel_cache.h"
+#include "train/checkpoint.h"
+#include "trainer_rig.h"
+
+enum { FLIPS_USUAL = 60, FILE_BYTES_MAX = 1 << 24 };
+
+typedef void check_flip(void *context, const char *path);
+
+static int64_t flips_wanted(void)
+{
+    const char *text = getenv("HONE_FLIPS");
+    return text ? atoll(text) : FLIPS_USUAL;
+}
+
+/* Flips bits of a file one after the other, and puts it back. */
+static int64_t flip_file(const char *path, int64_t wanted, check_flip *check, void *context)
+{
+    struct buffer bytes = {0};
+    int64_t flips = 0;
+    assert_ok(file_read(&bytes, path, FILE_BYTES_MAX));
+    int64_t bits = 8 * bytes.size;
+    for (; flips < wanted && flips < bits; flips++) {
+        int64_t bit = bits < wanted ? flips : (int64_t)((double)bits / (double)wanted * (double)flips) + flips % 8;
+        bit = bit < bits ? bit : bits - 1;
+        bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+        assert_ok(file_replace(path, bytes.data, bytes.size));
+        check(context, path);
+        bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    assert_ok(file_replace(path, bytes.data, bytes.size));
+    buffer_free(&bytes);
+    return flips;
+}
+
+/* The same for all files of a directory but locks. */
+static int64_t flip_files(const char *dir, check_flip *check, void *context)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count, flips = 0;
+    assert_ok(directory_list(&arena, dir, &names, &count));
+    assert_true(count > 0);
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(names[i], "lock") != 0)
+            flips += flip_file(file_join(&arena, dir, names[i]), flips_wanted() / count + 1, check, context);
+    arena_free(&arena);
+    print_message("%lld flipped bits in %s\n", (long long)flips, dir);
+    return flips;
+}
+
+static void is_refused(void *context, const char *path)
+{
+    (void)path;
+    assert_int_equal(checkpoint_open(context, checkpoint_dir), ERR_FORMAT);
+}
+
+static void checkpoints(void **state)
+{
+    (void)state;
+    struct rig r;
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path));
+    step_once(&r.t, -1);
+    assert_ok(directory_make(output_dir));
+    assert_ok(checkpoint_save(&r.t, checkpoint_dir));
+    assert_true(flip_files(checkpoint_dir, is_refused, &r.t) >= flips_wanted() / 2);
+    assert_ok(checkpoint_open(&r.t, checkpoint_dir));
+    close_rig(&r);
+}
+
+/* The rows are what they were, from the cache or encoded again. */
+static void gives_the_same_rows(void *context, const char *path)
+{
+    struct rig r;
+    (void)path;
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path));
+    for (int64_t i = 0; i < r.t.data.row_count; i++)
+        assert_ok(data_use(&r.t.data, i));
+    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, &r.t.data, &r.t.eval_data));
+    assert_string_equal(r.t.identity.data, context);
+    close_rig(&r);
+}
+
+static void tokens(void **state)
+{
+    (void)state;
+    struct rig r;
+    char digest[HASH_TEXT];
+    struct arena arena = {0};
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path));
+    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, &r.t.data, &r.t.eval_data));
+    strcpy(digest, r.t.identity.data);
+    const char *dir = arena_format(&arena, "%s", r.t.data.cache.path);
+    close_rig(&r);
+    assert_true(flip_files(dir, gives_the_same_rows, digest) >= flips_wanted() / 2);
+    arena_free(&arena);
+}
+
+struct kernel_entry {
+    struct kernel_cache cache;
+    struct digest key;
+};
+
+static void is_not_found(void *context, const char *path)
+{
+    struct kernel_entry *k = context;
+    struct buffer bytes = {0};
+    bool found = true;
+    (void)path;
+    assert_ok(kernel_cache_read(&k->cache, k->key, &bytes, &found));
+    assert_false(found);
+    buffer_free(&bytes);
+}
+
+static void kernels(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a kernel"};
+    struct kernel_entry k;
+    char content[999];
+    for (size_t i = 0; i < sizeof content; i++)
+        content[i] = (char)(i * i % 251);
+    assert_ok(kernel_cache_open(&k.cache, tied.dir));
+    k.key = kernel_cache_key(texts, 1);
+    kernel_cache_write(&k.cache, k.key, content, sizeof content);
+    assert_true(flip_files(k.cache.dir, is_not_found, &k) >= flips_wanted() / 2);
+    kernel_cache_close(&k.cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints), cmocka_unit_test(tokens), cmocka_unit_test(kernels)};
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
