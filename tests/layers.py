@@ -41,7 +41,7 @@ RULES = {
     "end": "the library never ends the process",
     "print": "the library prints nothing",
     "open": "files are opened in base and cli alone",
-    "thread": "threads belong to base/parallel.c",
+    "thread": "threads belong to base/parallel.c, and how many oneDNN takes to device/gemm_onednn.c",
     "long": "a file has one concept and stays short",
     "undone": "nothing is left undone",
 }
@@ -68,7 +68,9 @@ DIRECTIVE = re.compile(r"^\s*(#|%:|\?\?=)\s*(include|import)", re.M)         # i
 ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\(")
 PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(|\b(?:stdout|stderr)\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
-THREADS = re.compile(r"#\s*pragma\s+omp|(?<!\w)(omp_|GOMP_|pthread_create|thrd_create)")
+# What makes threads or settles their number, and the one file that may.
+THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"), "base/parallel.c"),
+           (re.compile(r"(?<!\w)omp_"), "device/gemm_onednn.c")]
 PRAGMA = re.compile(r'(?<!\w)_Pragma\s*\(\s*"\s*omp')
 UNDONE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 # Comments become blanks and texts empty, lines stay where they are.
@@ -156,9 +158,9 @@ def check(path, text):
     if folder not in ("base", "cli"):
         for m in OPENS.finditer(code):
             complain("open", m.start(), f"{m[1]}(): files are read and written by base/file.h", code)
-    if "/".join(parts[1:]) != "base/parallel.c":
-        for m in THREADS.finditer(code):
-            complain("thread", m.start(), "threads belong to base/parallel.c", code)
+    for pattern, owner in THREADS:
+        for m in pattern.finditer(code) if "/".join(parts[1:]) != owner else ():
+            complain("thread", m.start(), f"{m[0]} belongs to {owner}", code)
     return found
 
 
@@ -233,7 +235,8 @@ BAD = {
     ],
     "thread": [
         ("src/ops/a.c", "#pragma omp parallel for"),
-        ("src/base/a.c", "int n = omp_get_max_threads();"),
+        ("src/base/parallel.c", "int n = omp_get_max_threads();"),
+        ("src/device/gemm_onednn.c", "void f(void) { pthread_create(&t, 0, g, 0); }"),
         ("src/ops/a.c", '_Pragma("omp parallel for")'),
     ],
     "long": [
@@ -255,7 +258,8 @@ GOOD = [
     ("src/cli/a.c", '#include "hone.h"\nint main(void) { printf("x"); exit(1); }'),
     ("src/text/a.c", '/* #include "train/x.h", exit(1) */\n// abort()\nchar *s = "printf(1)"; // "'),
     ("src/text/a.c", '_Static_assert(1, ""); int n = snprintf(b, 3, "x"); on_exit_code(3); __attribute__((format(printf, 1, 2)))'),
-    ("src/base/parallel.c", "void GOMP_parallel(void);\n#pragma omp parallel"),
+    ("src/base/parallel.c", "#include <pthread.h>\nvoid f(void) { pthread_create(&t, 0, g, 0); }"),
+    ("src/device/gemm_onednn.c", "void f(void) { omp_set_num_threads(1); }"),
     ("src/ops/a.kl", '#include "dialect.h"'),
     ("tests/unit/test_a.c", '#include <unistd.h>\n#include "text/jinja/run.h"\nchar path[] = "/tmp/XXXXXX"; void f(void) { exit(1); }'),
     ("tools/cudasim/a.c", '#include "ptx.h"\n#include <pthread.h>\nvoid f(void) { abort(); }'),

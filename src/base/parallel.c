@@ -1,52 +1,256 @@
-/* parallel_for over libgomp's own entry points: what `#pragma omp parallel` compiles to in gcc, and what clang (whose
- * pragmas need another runtime) can call too. */
+/* The pool: threads that wait for loops, and a list of the loops that want help.
+ *
+ * A thread that calls parallel_for puts its loop on the list, takes blocks of it as every thread does, takes it off the list once
+ * no block is left, and waits for the threads that still have one. So a loop never depends on the pool: without threads, after a
+ * fork or at the process's end, its caller does all of it.
+ *
+ * Waiting is a short spin, for loops follow each other within microseconds, and then sleep: a thread that has nothing to do
+ * leaves its processor to others. Where there are more threads than processors, nothing spins.
+ */
 #include "base/parallel.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
 
+#include "base/log.h"
 #include "base/number.h"
+#include "base/processors.h"
 
-void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
-int omp_get_max_threads(void);
-void omp_set_num_threads(int threads);
+enum { SPIN_NANOSECONDS = 50000, PAUSES = 32 };
 
 struct loop {
     parallel_body *body;
     void *context;
     int64_t count, block;
     _Atomic int64_t next;
+    int wanted;         /* threads of the pool that may still come */
+    _Atomic int inside; /* those that are at it */
+    struct loop *after; /* on the list */
 };
 
-static void worker(void *data)
+static struct {
+    pthread_mutex_t lock;      /* of all that is not atomic */
+    pthread_cond_t work, left; /* a loop was added; a loop's last thread left it */
+    _Atomic unsigned added;    /* loops so far: what a waiting thread looks at while it spins */
+    struct loop *loops;        /* newest first */
+    pthread_t threads[PARALLEL_THREADS_MAX];
+    int count, sleeping;
+    bool full, ending; /* the system gives no more threads; those that there are shall end */
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER, .left = PTHREAD_COND_INITIALIZER};
+
+static _Thread_local int chosen;  /* 0: nothing was */
+static _Thread_local bool inside; /* a body */
+
+static void take_blocks(struct loop *loop)
 {
-    struct loop *loop = data;
+    bool before = inside;
+    inside = true;
     for (;;) {
         int64_t begin = atomic_fetch_add(&loop->next, loop->block);
         if (begin >= loop->count)
-            return;
-        int64_t end = begin + min(loop->count - begin, loop->block);
-        loop->body(loop->context, begin, end);
+            break;
+        loop->body(loop->context, begin, begin + min(loop->count - begin, loop->block));
     }
+    inside = before;
+}
+
+static int64_t nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void pause_briefly(void)
+{
+    for (int i = 0; i < PAUSES; i++)
+#if defined __x86_64__ || defined __i386__
+        __builtin_ia32_pause();
+#else
+        atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+/* --- the pool's threads --- */
+
+static struct loop *loop_to_help(void)
+{
+    struct loop *loop = pool.loops;
+    while (loop && (!loop->wanted || atomic_load(&loop->next) >= loop->count))
+        loop = loop->after;
+    return loop;
+}
+
+/* Called with the lock, and returns with it; has waited for a short time, or until a loop was added. */
+static void wait_for_work(bool *spun)
+{
+    if (!*spun && pool.count < processors_usable()) {
+        unsigned seen = atomic_load(&pool.added);
+        pthread_mutex_unlock(&pool.lock);
+        for (int64_t end = nanoseconds() + SPIN_NANOSECONDS; atomic_load(&pool.added) == seen && nanoseconds() < end;)
+            pause_briefly();
+        pthread_mutex_lock(&pool.lock);
+        *spun = atomic_load(&pool.added) == seen;
+        return;
+    }
+    pool.sleeping++;
+    pthread_cond_wait(&pool.work, &pool.lock);
+    pool.sleeping--;
+    *spun = false;
+}
+
+static void *help(void *unused)
+{
+    bool spun = false;
+    pthread_mutex_lock(&pool.lock);
+    while (!pool.ending) {
+        struct loop *loop = loop_to_help();
+        if (!loop) {
+            wait_for_work(&spun);
+            continue;
+        }
+        spun = false;
+        loop->wanted--;
+        atomic_fetch_add(&loop->inside, 1);
+        pthread_mutex_unlock(&pool.lock);
+        take_blocks(loop);
+        pthread_mutex_lock(&pool.lock);
+        if (atomic_fetch_sub(&loop->inside, 1) == 1) /* the loop may be gone from here on */
+            pthread_cond_broadcast(&pool.left);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return unused;
+}
+
+/* Fork copies one thread: the child's pool is empty. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&pool.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&pool.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    pool.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pool.work = pool.left = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pool.loops = NULL;
+    pool.count = pool.sleeping = 0;
+    pool.full = pool.ending = false;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* Called with the lock. The program's signals are for its own threads; those that a thread causes itself stay its own. */
+static void make_threads(int count)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    sigset_t others, before;
+    if (pool.count >= count || pool.full || pool.ending)
+        return;
+    pthread_once(&once, watch_forks);
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
+    int error = 0;
+    while (pool.count < count && !error) {
+        error = pthread_create(&pool.threads[pool.count], NULL, help, NULL);
+        pool.count += !error;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        pool.full = true;
+        log_message(LOG_WARNING, "the system gives no more than %d of %d threads (%s): the rest of the work is theirs",
+                    pool.count + 1, count + 1, strerror(error));
+    }
+}
+
+__attribute__((destructor)) void parallel_stop(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    int count = pool.count;
+    pool.ending = count > 0;
+    atomic_fetch_add(&pool.added, 1);
+    pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+    for (int i = 0; i < count; i++)
+        if (!pthread_equal(pool.threads[i], pthread_self()))
+            pthread_join(pool.threads[i], NULL);
+    pthread_mutex_lock(&pool.lock);
+    pool.count = 0;
+    pool.full = pool.ending = false;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* --- a loop --- */
+
+static void post(struct loop *loop)
+{
+    pthread_mutex_lock(&pool.lock);
+    make_threads(loop->wanted);
+    loop->after = pool.loops;
+    pool.loops = loop;
+    atomic_fetch_add(&pool.added, 1);
+    for (int i = 0; i < loop->wanted && i < pool.sleeping; i++)
+        pthread_cond_signal(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* Nobody comes to the loop any more; waits for those who are there. */
+static void withdraw(struct loop *loop)
+{
+    pthread_mutex_lock(&pool.lock);
+    struct loop **link = &pool.loops;
+    while (*link != loop)
+        link = &(*link)->after;
+    *link = loop->after;
+    bool spin = pool.count < processors_usable();
+    pthread_mutex_unlock(&pool.lock);
+    for (int64_t end = spin ? nanoseconds() + SPIN_NANOSECONDS : 0; atomic_load(&loop->inside) && nanoseconds() < end;)
+        pause_briefly();
+    if (!atomic_load(&loop->inside))
+        return;
+    pthread_mutex_lock(&pool.lock);
+    while (atomic_load(&loop->inside))
+        pthread_cond_wait(&pool.left, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 void parallel_for(int64_t count, int64_t block, parallel_body *body, void *context)
 {
     if (count <= 0)
         return;
-    struct loop loop = {.body = body, .context = context, .count = count, .block = block > 0 ? block : 1};
-    if (count <= loop.block || omp_get_max_threads() == 1)
-        worker(&loop);
-    else
-        GOMP_parallel(worker, &loop, 0, 0);
+    struct loop loop = {.body = body, .context = context, .count = count, .block = max(block, 1)};
+    loop.wanted = (int)min(parallel_threads(), divide_up(count, loop.block)) - 1;
+    if (loop.wanted == 0 || inside) {
+        take_blocks(&loop);
+        return;
+    }
+    post(&loop);
+    take_blocks(&loop);
+    withdraw(&loop);
 }
 
 int parallel_threads(void)
 {
-    return omp_get_max_threads();
+    return chosen ? chosen : processors_usable();
 }
 
 void parallel_set_threads(int threads)
 {
     if (threads > 0)
-        omp_set_num_threads(threads);
+        chosen = (int)min(threads, PARALLEL_THREADS_MAX);
 }

@@ -3,16 +3,25 @@
  * A plan is a list of matmul primitives with their memory objects; a run only sets their addresses. The scratchpad is ours, so
  * that the memory plan knows every byte.
  *
+ * oneDNN would cut a matmul by the number of threads, and with it the order of sums. So C is cut here, into tiles that follow
+ * from the matmul alone: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
+ * oneDNN's own threads, OpenMP's, are never started.
+ *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other: the first adds the bias,
  * the last multiplies by alpha.
  */
 #include <dnnl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
+#include "base/parallel.h"
 #include "device/cpu.h"
+
+void omp_set_num_threads(int threads); /* for the calling thread; its header is not where every compiler looks */
+int omp_get_max_threads(void);
 
 enum { MATRICES = GEMM_WORKSPACE }; /* the operands before it */
 
@@ -24,17 +33,23 @@ struct state {
 enum { CHAIN = 128 };
 enum { FIRST, MIDDLE, LAST, PIECES }; /* the last may be shorter than the others; where there is one piece, it is the first */
 enum { ROWS_MIN = 16 };               /* below this, a matmul is as fast as B is read, and reading pieces of its rows is slow */
+enum { TILE = 256, TILE_SLOW = 64, TILE_STEP = 16 };
+enum { WORK_MIN = 1 << 17 };  /* multiplications below which a matmul is one tile: 10 microseconds or so */
+enum { INNER, EDGE, PLACES }; /* tiles at the lower or right edge of C may be smaller */
+enum { SCRATCH_STEP = 64 };   /* bytes */
 
 struct piece {
-    dnnl_primitive_t primitive;          /* NULL: there is no such piece */
-    dnnl_memory_t memory[GEMM_OPERANDS]; /* NULL: it has no such operand */
+    dnnl_primitive_t primitive;             /* NULL: there is no such piece */
+    dnnl_memory_t (*memory)[GEMM_OPERANDS]; /* by lane; NULL: it has no such operand */
 };
 
 struct gemm_plan {
     struct state *state;
-    struct piece piece[PIECES];
-    int64_t count;          /* of pieces */
-    int64_t step_a, step_b; /* bytes from one piece to the next */
+    struct gemm gemm;
+    int64_t rows, columns, terms; /* of a piece of a tile that is not at an edge */
+    int64_t count;                /* of pieces of a tile */
+    int64_t lanes, scratch;       /* how many tiles may be under way at once, and the bytes of scratchpad for each */
+    struct piece piece[PLACES][PLACES][PIECES];
 };
 
 static enum status translate(dnnl_status_t code, const char *what)
@@ -144,15 +159,21 @@ static dnnl_status_t append_factor(dnnl_post_ops_t post, double factor)
 }
 #endif
 
+static void piece_free(struct piece *piece, int64_t lanes)
+{
+    for (int64_t l = 0; l < lanes && piece->memory; l++)
+        for (int m = 0; m < GEMM_OPERANDS; m++)
+            if (piece->memory[l][m])
+                dnnl_memory_destroy(piece->memory[l][m]);
+    if (piece->primitive)
+        dnnl_primitive_destroy(piece->primitive);
+    memory_free(piece->memory);
+}
+
 static void destroy(struct gemm_plan *plan)
 {
-    for (int i = 0; i < PIECES; i++) {
-        for (int m = 0; m < GEMM_OPERANDS; m++)
-            if (plan->piece[i].memory[m])
-                dnnl_memory_destroy(plan->piece[i].memory[m]);
-        if (plan->piece[i].primitive)
-            dnnl_primitive_destroy(plan->piece[i].primitive);
-    }
+    for (int i = 0; i < PLACES * PLACES * PIECES; i++)
+        piece_free(&plan->piece[0][0][0] + i, plan->lanes);
     memory_free(plan);
 }
 
@@ -181,44 +202,49 @@ static dnnl_status_t attributes_create(dnnl_primitive_attr_t *attributes, const 
     return code == dnnl_success ? append_post_ops(*attributes, g) : code;
 }
 
-/* The primitive and the memory objects of a matmul. */
-static dnnl_status_t finish(const struct state *state, struct piece *piece, dnnl_primitive_desc_t pd,
-                            const dnnl_memory_desc_t desc[MATRICES], bool bias, int64_t *workspace)
+/* The primitive and the memory objects of a piece. */
+static dnnl_status_t finish(struct gemm_plan *plan, struct piece *piece, dnnl_primitive_desc_t pd,
+                            const dnnl_memory_desc_t desc[MATRICES], bool bias)
 {
     dnnl_status_t code = dnnl_primitive_create(&piece->primitive, pd);
-    for (int i = 0; i < MATRICES && code == dnnl_success; i++)
-        if (i != GEMM_BIAS || bias)
-            code = dnnl_memory_create(&piece->memory[i], VIEW(desc[i]), state->engine, DNNL_MEMORY_NONE);
     desc_view scratchpad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     int64_t bytes = scratchpad ? (int64_t)dnnl_memory_desc_get_size(scratchpad) : 0;
-    if (code == dnnl_success && bytes)
-        code = dnnl_memory_create(&piece->memory[GEMM_WORKSPACE], scratchpad, state->engine, DNNL_MEMORY_NONE);
-    *workspace = max(bytes, *workspace);
+    plan->scratch = max(round_up(bytes, SCRATCH_STEP), plan->scratch);
+    for (int64_t l = 0; l < plan->lanes; l++) {
+        for (int i = 0; i < MATRICES && code == dnnl_success; i++)
+            if (i != GEMM_BIAS || bias)
+                code = dnnl_memory_create(&piece->memory[l][i], VIEW(desc[i]), plan->state->engine, DNNL_MEMORY_NONE);
+        if (code == dnnl_success && bytes)
+            code = dnnl_memory_create(&piece->memory[l][GEMM_WORKSPACE], scratchpad, plan->state->engine, DNNL_MEMORY_NONE);
+    }
     return code;
 }
 
-/* A matmul over g->k of the `all` columns of A and rows of B. */
-static dnnl_status_t create_piece(const struct state *state, const struct gemm *g, int64_t all, struct piece *piece,
-                                  int64_t *workspace)
+/* A matmul of g's size over a part of the plan's matrices, whose strides it has. */
+static dnnl_status_t create_piece(struct gemm_plan *plan, const struct gemm *g, struct piece *piece)
 {
+    const struct gemm *all = &plan->gemm;
     const dnnl_dims_t dims[MATRICES] = {{g->m, g->k}, {g->k, g->n}, {g->m, g->n}, {1, g->n}};
-    const dnnl_dims_t strides[MATRICES] = {{g->transpose_a ? 1 : all, g->transpose_a ? g->m : 1},
-                                           {g->transpose_b ? 1 : g->n, g->transpose_b ? all : 1},
-                                           {g->n, 1},
+    const dnnl_dims_t strides[MATRICES] = {{g->transpose_a ? 1 : all->k, g->transpose_a ? all->m : 1},
+                                           {g->transpose_b ? 1 : all->n, g->transpose_b ? all->k : 1},
+                                           {all->n, 1},
                                            {g->n, 1}};
     const enum dtype dtype[MATRICES] = {g->a, g->b, g->c, g->b};
     dnnl_memory_desc_t desc[MATRICES] = {0};
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t code = dnnl_success;
+    piece->memory = memory_alloc(plan->lanes * (int64_t)sizeof *piece->memory);
+    if (!piece->memory)
+        return dnnl_out_of_memory;
     for (int i = 0; i < MATRICES && code == dnnl_success; i++)
         code = describe(&desc[i], dims[i], dtype[i], strides[i]);
     if (code == dnnl_success)
         code = attributes_create(&attributes, g);
     if (code == dnnl_success)
-        code = choose(&pd, state->engine, desc, g->bias, attributes);
+        code = choose(&pd, plan->state->engine, desc, g->bias, attributes);
     if (code == dnnl_success)
-        code = finish(state, piece, pd, desc, g->bias, workspace);
+        code = finish(plan, piece, pd, desc, g->bias);
     if (pd)
         dnnl_primitive_desc_destroy(pd);
     if (attributes)
@@ -233,22 +259,64 @@ static int piece_at(const struct gemm_plan *plan, int64_t i)
     return i == 0 ? FIRST : i + 1 < plan->count ? MIDDLE : LAST;
 }
 
-/* A plan for each piece of the matmul that is not like the one before it. */
-static dnnl_status_t create_pieces(struct gemm_plan *plan, const struct gemm *g, int64_t k, int64_t *workspace)
+/* The pieces along k of the tiles at one place of C, each made once. */
+static dnnl_status_t create_pieces(struct gemm_plan *plan, int64_t rows, int64_t columns, struct piece piece[PIECES])
 {
+    const struct gemm *g = &plan->gemm;
     dnnl_status_t code = dnnl_success;
     for (int64_t i = 0; i < plan->count && code == dnnl_success; i++) {
         bool last = i + 1 == plan->count;
         struct gemm part = *g;
-        part.k = last ? g->k - i * k : k;
+        part.m = rows;
+        part.n = columns;
+        part.k = last ? g->k - i * plan->terms : plan->terms;
         part.accumulate = g->accumulate || i > 0;
         part.bias = g->bias && i == 0;
         part.alpha = last ? g->alpha : 1;
-        struct piece *piece = &plan->piece[piece_at(plan, i)];
-        if (!piece->primitive)
-            code = create_piece(plan->state, &part, g->k, piece, workspace);
+        if (!piece[piece_at(plan, i)].primitive)
+            code = create_piece(plan, &part, &piece[piece_at(plan, i)]);
     }
     return code;
+}
+
+static dnnl_status_t create_tiles(struct gemm_plan *plan)
+{
+    int64_t rows[PLACES] = {plan->rows, plan->gemm.m % plan->rows},
+            columns[PLACES] = {plan->columns, plan->gemm.n % plan->columns};
+    dnnl_status_t code = dnnl_success;
+    int before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    for (int r = 0; r < PLACES; r++)
+        for (int c = 0; c < PLACES; c++)
+            if (rows[r] && columns[c] && code == dnnl_success)
+                code = create_pieces(plan, rows[r], columns[c], plan->piece[r][c]);
+    omp_set_num_threads(before);
+    return code;
+}
+
+/* The size of even parts of about `tile` or less, and of an even number of them, for most machines have that many processors. */
+static int64_t cut(int64_t size, int64_t tile)
+{
+    int64_t count = divide_up(size, tile);
+    return count < 2 ? max(size, 1) : min(size, round_up(divide_up(size, round_up(count, 2)), TILE_STEP));
+}
+
+/* Tiles of 16-bit matmuls are whole rows where there are enough of them, for oneDNN's fastest code takes matrices without gaps
+ * alone. It packs B for each, which costs little beside 256 rows, and beside 64 where it does not multiply by AMX. */
+static void choose_tiles(struct gemm_plan *plan, bool float32)
+{
+    const struct gemm *g = &plan->gemm;
+    bool amx = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+    bool small = g->m * g->n < WORK_MIN / g->k;
+    plan->rows = small ? max(g->m, 1) : cut(g->m, float32 || amx ? TILE : TILE_SLOW);
+    plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : cut(g->n, TILE);
+    plan->terms = float32 && g->m >= ROWS_MIN ? min(g->k, CHAIN) : g->k;
+    plan->count = divide_up(g->k, plan->terms);
+}
+
+static int64_t tile_count(const struct gemm_plan *plan)
+{
+    return divide_up(plan->gemm.m, plan->rows) * divide_up(plan->gemm.n, plan->columns);
 }
 
 static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
@@ -256,14 +324,11 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     struct gemm_plan *plan = memory_alloc(sizeof *plan);
     if (!plan)
         return ERR_MEMORY;
-    bool cut = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32 && g->m >= ROWS_MIN;
-    int64_t k = cut ? min(g->k, CHAIN) : g->k;
     plan->state = state;
-    plan->count = divide_up(g->k, k);
-    plan->step_a = k * dtype_size(g->a) * (g->transpose_a ? g->m : 1);
-    plan->step_b = k * dtype_size(g->b) * (g->transpose_b ? 1 : g->n);
-    *workspace = 0;
-    dnnl_status_t code = create_pieces(plan, g, k, workspace);
+    plan->gemm = *g;
+    choose_tiles(plan, g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32);
+    plan->lanes = min(parallel_threads(), tile_count(plan));
+    dnnl_status_t code = create_tiles(plan);
     if (code != dnnl_success) {
         destroy(plan);
         char what[160];
@@ -271,33 +336,79 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
                  dtype_name(g->a), dtype_name(g->b));
         return translate(code, what);
     }
+    *workspace = plan->lanes * plan->scratch;
     *out = plan;
     return OK;
 }
 
-static enum status run_piece(const struct gemm_plan *plan, const struct piece *piece, void *const address[GEMM_OPERANDS])
+struct run {
+    const struct gemm_plan *plan;
+    void *const *address;
+    _Atomic int64_t next; /* tile */
+    _Atomic int code;     /* of the first failure */
+};
+
+static dnnl_status_t run_piece(const struct gemm_plan *plan, const struct piece *piece, int64_t lane,
+                               void *const address[GEMM_OPERANDS])
 {
     static const int argument[GEMM_OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_BIAS, DNNL_ARG_SCRATCHPAD};
     dnnl_exec_arg_t args[GEMM_OPERANDS];
     int count = 0;
     for (int i = 0; i < GEMM_OPERANDS; i++)
-        if (piece->memory[i]) {
-            dnnl_memory_set_data_handle(piece->memory[i], address[i]);
-            args[count++] = (dnnl_exec_arg_t){argument[i], piece->memory[i]};
+        if (piece->memory[lane][i]) {
+            dnnl_memory_set_data_handle(piece->memory[lane][i], address[i]);
+            args[count++] = (dnnl_exec_arg_t){argument[i], piece->memory[lane][i]};
         }
-    return translate(dnnl_primitive_execute(piece->primitive, plan->state->stream, count, args), "running a matmul");
+    return dnnl_primitive_execute(piece->primitive, plan->state->stream, count, args);
+}
+
+static char *element(void *matrix, enum dtype dtype, int64_t index)
+{
+    return matrix ? (char *)matrix + index * dtype_size(dtype) : NULL;
+}
+
+/* Tiles that follow each other share their columns of B. */
+static dnnl_status_t run_tile(const struct gemm_plan *plan, int64_t tile, int64_t lane, void *const address[GEMM_OPERANDS])
+{
+    const struct gemm *g = &plan->gemm;
+    int64_t down = divide_up(g->m, plan->rows), row = tile % down * plan->rows, column = tile / down * plan->columns;
+    const struct piece *piece = plan->piece[g->m - row < plan->rows][g->n - column < plan->columns];
+    dnnl_status_t code = dnnl_success;
+    for (int64_t i = 0; i < plan->count && code == dnnl_success; i++) {
+        int64_t term = i * plan->terms;
+        void *const at[GEMM_OPERANDS] = {
+            [GEMM_A] = element(address[GEMM_A], g->a, g->transpose_a ? term * g->m + row : row * g->k + term),
+            [GEMM_B] = element(address[GEMM_B], g->b, g->transpose_b ? column * g->k + term : term * g->n + column),
+            [GEMM_C] = element(address[GEMM_C], g->c, row * g->n + column),
+            [GEMM_BIAS] = element(address[GEMM_BIAS], g->b, column),
+            [GEMM_WORKSPACE] = plan->scratch ? (char *)address[GEMM_WORKSPACE] + lane * plan->scratch : NULL,
+        };
+        code = run_piece(plan, &piece[piece_at(plan, i)], lane, at);
+    }
+    return code;
+}
+
+/* A lane runs on one thread, and takes the tiles that no other has taken. */
+static void run_lane(void *context, int64_t lane, int64_t end)
+{
+    struct run *run = context;
+    int64_t count = tile_count(run->plan), tile;
+    int before = omp_get_max_threads();
+    (void)end;
+    omp_set_num_threads(1);
+    while ((tile = atomic_fetch_add(&run->next, 1)) < count) {
+        int none = dnnl_success, code = (int)run_tile(run->plan, tile, lane, run->address);
+        if (code != dnnl_success)
+            atomic_compare_exchange_strong(&run->code, &none, code);
+    }
+    omp_set_num_threads(before);
 }
 
 static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
-    void *at[GEMM_OPERANDS];
-    memcpy(at, address, sizeof at);
-    for (int64_t i = 0; i < plan->count; i++) {
-        at[GEMM_A] = (char *)address[GEMM_A] + i * plan->step_a;
-        at[GEMM_B] = (char *)address[GEMM_B] + i * plan->step_b;
-        TRY(run_piece(plan, &plan->piece[piece_at(plan, i)], at));
-    }
-    return OK;
+    struct run run = {.plan = plan, .address = address};
+    parallel_for(plan->lanes, 1, run_lane, &run);
+    return translate((dnnl_status_t)atomic_load(&run.code), "running a matmul");
 }
 
 static bool has_bf16(void)

@@ -60,6 +60,18 @@ static inline void product_free(struct product *p)
     memory_free(p->out);
 }
 
+/* Normally distributed numbers. */
+static inline void product_fill(struct product *p)
+{
+    for (int m = 0; m < MATRICES; m++)
+        for (int64_t i = 0; i < p->count[m]; i++) {
+            struct philox r = philox((uint64_t)m + 1, 0, (uint64_t)i);
+            float pair[2];
+            philox_normal(r.word[0], r.word[1], pair);
+            p->in[m][i] = product_rounded(pair[0], p->dtype[m]);
+        }
+}
+
 /* The device's result. C holds other numbers before the run. */
 static inline void product_run(struct product *p, struct device *device)
 {
@@ -116,13 +128,7 @@ static inline double product_nmse(struct device *device, const struct gemm *g)
 {
     struct product p = product_of(g);
     double error = 0, size = 0;
-    for (int m = 0; m < MATRICES; m++)
-        for (int64_t i = 0; i < p.count[m]; i++) {
-            struct philox r = philox((uint64_t)m + 1, 0, (uint64_t)i);
-            float pair[2];
-            philox_normal(r.word[0], r.word[1], pair);
-            p.in[m][i] = product_rounded(pair[0], p.dtype[m]);
-        }
+    product_fill(&p);
     product_run(&p, device);
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {

@@ -135,6 +135,23 @@ class Tiny(TrainCase):
         self.train("seed", "--lora-dropout", 0.1, "--seed", 1)
         self.assertNotEqual(self.result("seed"), self.result("lora-none"))
 
+    def test_any_number_of_threads_gives_the_same_bytes(self):
+        """With products of several tiles. A run may also go on with another number than it began with."""
+        self.data = self.write("long.jsonl", *(chat(i, 24) for i in range(64)))
+        for dtype in ("float32", "bfloat16"):
+            for method in ("lora", "full"):
+                args = ("--dtype", dtype, "--finetuning-type", method, "--per-device-train-batch-size", 24, "--max-steps", 4, "--save-steps", 2)
+                names = [f"{dtype}-{method}-{threads}" for threads in (1, 2, 4)]
+                for name, threads in zip(names, (1, 2, 4)):
+                    self.train(name, *args, "--threads", threads)
+                want = self.result(names[0], method == "full")
+                for name in names:
+                    self.assertEqual(self.result(name, method == "full"), want, name)
+                    self.assertEqual(losses(self.dir / name), losses(self.dir / names[0]), name)
+                shutil.rmtree(self.dir / names[1] / "checkpoint-4")
+                self.assertEqual(self.train(names[1], *args, "--threads", 3)["resumed_step"], 2)
+                self.assertEqual(self.result(names[1], method == "full"), want)
+
     def test_a_file_of_options_gives_what_the_flags_give(self):
         config = self.write("run.yaml", "lora_r: 8", "lora_target_modules: q_proj,v_proj", "rank_pattern: q_proj=4", "lr_scheduler_type: linear")
         self.train("yaml", "--config", config)

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "base/map.h"
 #include "base/number.h"
-#include "base/parallel.h"
 #include "base/rng.h"
 
 static void messages_keep_their_place(void **state)
@@ -143,23 +142,6 @@ static void philox_gives_the_published_numbers(void **state)
     assert_int_equal(pi.word[3], 0x24126ea1);
 }
 
-static void add_range(void *context, int64_t begin, int64_t end)
-{
-    int *seen = context;
-    for (int64_t i = begin; i < end; i++)
-        seen[i]++;
-}
-
-static void parallel_loops_visit_each_index_once(void **state)
-{
-    (void)state;
-    static int seen[1001];
-    parallel_for(1001, 7, add_range, seen);
-    for (int i = 0; i < 1001; i++)
-        assert_int_equal(seen[i], 1);
-    parallel_for(0, 7, add_range, NULL);
-}
-
 static void json_errors_say_where(void **state)
 {
     (void)state;
@@ -249,7 +231,6 @@ int main(void)
         cmocka_unit_test(a_file_is_replaced_whole),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(philox_gives_the_published_numbers),
-        cmocka_unit_test(parallel_loops_visit_each_index_once),
         cmocka_unit_test(json_errors_say_where),
         cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),

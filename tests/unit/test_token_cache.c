@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/parallel.h"
 #include "data/encode.h"
 #include "data/token_log.h"
 #include "data_rig.h"
@@ -384,7 +383,6 @@ static void two_processes_do_not_write_the_same_cache(void **state)
         if (pids[i] == 0) {
             struct data data;
             struct chat *chat = NULL;
-            parallel_set_threads(1); /* a forked child has none of its parent's threads */
             bool good = data_open(&data, chats, &chat, &limits) == OK && data.row_count == ROWS;
             for (int64_t r = 0; r < ROWS && good; r++)
                 good = data_use(&data, r) == OK;
