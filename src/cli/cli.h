@@ -41,7 +41,4 @@ bool cli_terminal(void);
 /* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
 bool cli_colour(void);
 
-/* Restarts the program with settings that its libraries read only at the start; returns if that has been done. */
-void cli_calm_threads(char **argv);
-
 #endif

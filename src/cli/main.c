@@ -6,26 +6,24 @@
 #include "cli/progress.h"
 #include "config/options.h"
 
-/* A command may have a second word, its subject; without one, the first row of that name is taken. `calm`: its threads must not
- * spin. */
+/* A command may have a second word, its subject; without one, the first row of that name is taken. */
 static const struct command {
     const char *name, *about;
     cli_command *run;
-    bool calm;
 } commands[] = {
-    {"train", NULL, cli_train, true},
-    {"eval", NULL, cli_eval, true},
-    {"generate", NULL, cli_generate, true},
-    {"plan", NULL, cli_plan, false},
-    {"inspect", "model", cli_inspect_model, true},
-    {"inspect", "data", cli_inspect_data, true},
-    {"kernels", "list", cli_kernels_list, false},
-    {"kernels", "build", cli_kernels_build, false},
-    {"merge", NULL, cli_merge, true},
-    {"export", NULL, cli_export, true},
-    {"quantize", NULL, cli_quantize, true},
-    {"devices", NULL, cli_devices, false},
-    {"bench", NULL, cli_bench, true},
+    {"train", NULL, cli_train},
+    {"eval", NULL, cli_eval},
+    {"generate", NULL, cli_generate},
+    {"plan", NULL, cli_plan},
+    {"inspect", "model", cli_inspect_model},
+    {"inspect", "data", cli_inspect_data},
+    {"kernels", "list", cli_kernels_list},
+    {"kernels", "build", cli_kernels_build},
+    {"merge", NULL, cli_merge},
+    {"export", NULL, cli_export},
+    {"quantize", NULL, cli_quantize},
+    {"devices", NULL, cli_devices},
+    {"bench", NULL, cli_bench},
 };
 
 static const struct command *find_command(const char *name, const char *about)
@@ -197,7 +195,5 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "completion"))
         return print_help(options_complete);
     const struct command *command = find_command(argv[1], argv[2]);
-    if (command && command->calm)
-        cli_calm_threads(argv);
     return run(argv[1], command, argc - 2, argv + 2);
 }

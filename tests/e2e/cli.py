@@ -64,6 +64,13 @@ class Tiny(Case):
         wrong = self.write("wrong.yaml", f"model: {TINY}", "dtpye: float32")
         self.fails(2, "eval", "--config", wrong, says=["wrong.yaml:2", "dtpye", "dtype"])
 
+    def test_the_process_keeps_the_name_of_the_program(self):
+        command = [HONE, "eval", "--model", TINY, "--data", self.write("chats.jsonl", CHAT)]
+        process, names = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL), set()
+        while process.poll() is None:
+            names.add(pathlib.Path(f"/proc/{process.pid}/comm").read_text().strip())
+        self.assertEqual((process.returncode, names), (0, {pathlib.Path(HONE).name}))
+
     def test_mistakes(self):
         data = self.write("chats.jsonl", CHAT)
         good = ("--model", TINY, "--data", data)
