@@ -32,14 +32,6 @@ static enum status put_real(struct keys *k, const char *name, double value)
     return gguf_put_real(k->head, key(k, name), value);
 }
 
-/* A number of config.json under the file's name, if it is there. */
-static enum status copy_real(struct keys *k, const char *from, const char *name)
-{
-    double value = 0;
-    TRY(hf_config_real(&k->m->hf, from, &value));
-    return value != 0 ? put_real(k, name, value) : OK;
-}
-
 static enum status refuse_rope(const struct keys *k)
 {
     return fail(ERR_UNSUPPORTED,
@@ -132,6 +124,32 @@ static enum status check_positions(const struct keys *k)
                                k->m->hf.path);
 }
 
+/* Granite's, all of them: llama.cpp takes others for those that are missing. */
+static enum status put_factors(struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    if (strcmp(k->arch->name, "granite") != 0)
+        return OK;
+    TRY(put_real(k, "attention.scale", c->attention_scale));
+    TRY(put_real(k, "embedding_scale", c->embedding_scale));
+    TRY(put_real(k, "residual_scale", c->residual_scale));
+    return put_real(k, "logit_scale", 1 / c->logit_scale);
+}
+
+/* llama.cpp caps the scores of every gemma2 and of no other, and the logits of every gemma2. */
+static enum status put_caps(struct keys *k)
+{
+    const struct model_config *c = &k->m->config;
+    bool gemma2 = !strcmp(k->arch->name, "gemma2");
+    if (gemma2 != (c->attention_cap > 0) || (gemma2 && !(c->logit_cap > 0)))
+        return fail(ERR_UNSUPPORTED,
+                    "%s: llama.cpp caps the scores and logits of every gemma2, and scores of no other model, unlike this "
+                    "config.json (attn_logit_softcapping, final_logit_softcapping); merge to safetensors: --output DIR",
+                    k->m->hf.path);
+    TRY(gemma2 ? put_real(k, "attn_logit_softcapping", c->attention_cap) : OK);
+    return c->logit_cap > 0 ? put_real(k, "final_logit_softcapping", c->logit_cap) : OK;
+}
+
 static enum status put_numbers(struct keys *k)
 {
     const struct model_config *c = &k->m->config;
@@ -148,12 +166,8 @@ static enum status put_numbers(struct keys *k)
     TRY(put_rope(k));
     TRY(put_window(k));
     TRY(check_positions(k));
-    TRY(copy_real(k, "attention_multiplier", "attention.scale"));
-    TRY(copy_real(k, "embedding_multiplier", "embedding_scale"));
-    TRY(copy_real(k, "residual_multiplier", "residual_scale"));
-    TRY(copy_real(k, "logits_scaling", "logit_scale"));
-    TRY(copy_real(k, "attn_logit_softcapping", "attn_logit_softcapping"));
-    return copy_real(k, "final_logit_softcapping", "final_logit_softcapping");
+    TRY(put_factors(k));
+    return put_caps(k);
 }
 
 enum status gguf_keys_arch(const struct gguf_arch **arch, const struct model *m)

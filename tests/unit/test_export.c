@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "export/export.h"
+#include "export/gguf_keys.h"
 #include "failing.h"
 #include "format/adapter.h"
 #include "format/gguf.h"
@@ -257,6 +258,58 @@ static void test_rows_of_q_are_permuted_in_gguf(void **state)
     assert_fails(gguf_check_heads(Q, 0, 4), ERR_FORMAT, "0 rows, which cannot be 4 heads");
 }
 
+static double real_of(const struct gguf *file, const char *key)
+{
+    double value = -1;
+    assert_ok(gguf_get_real(file, key, &value));
+    return value;
+}
+
+/* The tiny llama is a granite too. Fails if a factor that config.json leaves out is left out of the file, where llama.cpp has
+ * another one. */
+static void test_factors_of_a_granite_are_written_out(void **state)
+{
+    (void)state;
+    struct gguf *file;
+    struct export_options o = options_of("granite.gguf", FILE_F32);
+    o.adapter = NULL;
+    tiny_write(&model, "config.json",
+               "{\"model_type\": \"granite\", \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, "
+               "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"vocab_size\": 259, \"logits_scaling\": 8.0}");
+    assert_ok(merge(&o));
+    assert_ok(gguf_open(&file, output));
+    assert_true(real_of(file, "granite.attention.scale") == 1 && real_of(file, "granite.embedding_scale") == 1);
+    assert_true(real_of(file, "granite.residual_scale") == 1 && real_of(file, "granite.logit_scale") == 8);
+    gguf_close(file);
+    tiny_config(&model, "1e-5", "10000.0");
+}
+
+/* Fails if a model without caps becomes a file that llama.cpp reads as one with them. */
+static void test_caps_that_a_gguf_file_cannot_say_are_refused(void **state)
+{
+    (void)state;
+    static const char *const caps[] = {"\"gemma2\", \"attn_logit_softcapping\": null",
+                                       "\"gemma2\", \"final_logit_softcapping\": null",
+                                       "\"gemma3_text\", \"attn_logit_softcapping\": 50.0"};
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        struct model m;
+        struct gguf_head head = {0};
+        const struct gguf_arch *arch;
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": %s, \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 2, "
+                 "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, \"vocab_size\": 259}",
+                 caps[i]);
+        tiny_write(&model, "config.json", text);
+        assert_ok(model_open(&m, model.dir, NULL, false));
+        assert_ok(gguf_keys_arch(&arch, &m));
+        assert_fails(gguf_put_config(&head, &m, arch, model.dir), ERR_UNSUPPORTED, "llama.cpp caps the scores");
+        gguf_head_free(&head);
+        model_close(&m);
+    }
+    tiny_config(&model, "1e-5", "10000.0");
+}
+
 /* Fails if an export replaces what is there, or writes over its input. */
 static void test_existing_output_is_refused_unless_asked(void **state)
 {
@@ -396,6 +449,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merged_weight_is_w_plus_s_b_a),
         cmocka_unit_test(test_rows_of_q_are_permuted_in_gguf),
+        cmocka_unit_test(test_factors_of_a_granite_are_written_out),
+        cmocka_unit_test(test_caps_that_a_gguf_file_cannot_say_are_refused),
         cmocka_unit_test(test_existing_output_is_refused_unless_asked),
         cmocka_unit_test(test_only_exports_are_replaced),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
