@@ -437,7 +437,12 @@ enum status hf_config_rope_of(const struct hf_config *config, const char *layer_
     *rope = (struct rope_config){.theta = default_theta, .part = 1, .attention_factor = 1};
     if (theta_key)
         TRY(json_get_real(config->tree, theta_key, &rope->theta, config->path));
-    return read_rope(config, json_is_object(object) ? object : NULL, rope);
+    TRY(read_rope(config, json_is_object(object) ? object : NULL, rope));
+    return rope->kind == ROPE_LONG ? fail(ERR_UNSUPPORTED,
+                                          "%s: rotary embedding of type \"%s\" for one type of layers is not "
+                                          "supported",
+                                          config->path, rope_kind_name(rope->kind))
+                                   : OK;
 }
 
 enum status hf_config_rope_real(const struct hf_config *config, const char *key, double *out)

@@ -88,6 +88,20 @@ static struct model_config begin(const struct family *family, const struct hf_co
                                  .vocabulary = of.vocabulary};
 }
 
+/* Of local layers, or of those that see all tokens. */
+static enum status check_rope(const struct hf_config *hf, const struct model_config *config, bool local)
+{
+    struct model_config of = family_layers(config, local);
+    int64_t pairs = rotary_pairs(&of);
+    if (pairs < 1)
+        return fail(ERR_FORMAT, "%s: \"partial_rotary_factor\" %g leaves no pair of a head's %lld channels", hf->path,
+                    of.rope.part, (long long)of.head_size);
+    if (of.rope.pairs && of.rope.pairs != pairs)
+        return fail(ERR_FORMAT, "%s: \"short_factor\" and \"long_factor\" have %lld numbers, a head has %lld pairs that turn",
+                    hf->path, (long long)of.rope.pairs, (long long)pairs);
+    return OK;
+}
+
 enum status family_read(const struct family **family, struct model_config *config, const struct hf_config *hf)
 {
     *family = NULL;
@@ -131,11 +145,7 @@ enum status family_read(const struct family **family, struct model_config *confi
     config->rope = (struct rope_config){.part = 1};
     if ((*family)->rope_theta > 0)
         TRY(hf_config_rope(hf, (*family)->rope_theta, &config->rope));
-    if (rotary_pairs(config) < 1)
-        return fail(ERR_FORMAT, "%s: \"partial_rotary_factor\" %g leaves no pair of a head's %lld channels", hf->path,
-                    config->rope.part, (long long)config->head_size);
-    if (config->rope.pairs && config->rope.pairs != rotary_pairs(config))
-        return fail(ERR_FORMAT, "%s: \"short_factor\" and \"long_factor\" have %lld numbers, a head has %lld pairs that turn",
-                    hf->path, (long long)config->rope.pairs, (long long)rotary_pairs(config));
-    return (*family)->finish(hf, config);
+    TRY((*family)->finish(hf, config));
+    TRY(check_rope(hf, config, false));
+    return check_rope(hf, config, true);
 }

@@ -195,6 +195,18 @@ static void rotations_are_not_guessed(void **state)
                  "must have \"full_attention\" and \"sliding_attention\"");
 }
 
+/* Fails if what finish reads of rotations is not checked: factors are read as far as pairs go. */
+static void every_kind_of_layer_has_pairs_that_turn(void **state)
+{
+    (void)state;
+    struct model_config c;
+    assert_fails(read_text(&c, "{'model_type': 'gemma3_text', 'head_dim': 1024, " SIZES ", " LONG "}"), ERR_UNSUPPORTED,
+                 "\"longrope\" for one type of layers");
+    assert_fails(read_text(&c, "{'model_type': 'qwen3_5_text', 'head_dim': 4, " SIZES "}"), ERR_FORMAT, "leaves no pair");
+    assert_fails(read_text(&c, "{'model_type': 'llama', 'head_dim': 1024, " SIZES ", " LONG "}"), ERR_FORMAT,
+                 "have 8 numbers, a head has 512 pairs");
+}
+
 /* transformers writes "05" beside "11". */
 static void numbers_of_layers_may_be_padded(void **state)
 {
@@ -271,10 +283,15 @@ static void impossible_numbers_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_part_leaves_out_what_is_usual), cmocka_unit_test(a_missing_tie_is_the_family_s_own),
-        cmocka_unit_test(windows_are_those_of_the_models_code), cmocka_unit_test(rotations_are_not_guessed),
-        cmocka_unit_test(numbers_of_layers_may_be_padded),      cmocka_unit_test(a_local_layer_has_a_window),
-        cmocka_unit_test(a_text_part_may_be_quantised),         cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(a_text_part_leaves_out_what_is_usual),
+        cmocka_unit_test(a_missing_tie_is_the_family_s_own),
+        cmocka_unit_test(windows_are_those_of_the_models_code),
+        cmocka_unit_test(rotations_are_not_guessed),
+        cmocka_unit_test(numbers_of_layers_may_be_padded),
+        cmocka_unit_test(a_local_layer_has_a_window),
+        cmocka_unit_test(a_text_part_may_be_quantised),
+        cmocka_unit_test(impossible_numbers_are_refused),
+        cmocka_unit_test(every_kind_of_layer_has_pairs_that_turn),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
