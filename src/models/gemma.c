@@ -1,6 +1,8 @@
 /* Reading config.json of Gemma's families. */
 #include "models/gemma.h"
 
+#include <string.h>
+
 static enum status read_cap(const struct hf_config *hf, const char *key, double otherwise, double *out)
 {
     const json_t *value = json_object_get(hf->tree, key);
@@ -9,16 +11,17 @@ static enum status read_cap(const struct hf_config *hf, const char *key, double 
     return *out >= 0 ? OK : fail(ERR_FORMAT, "%s: \"%s\" is %g, it must be above 0", hf->path, key, *out);
 }
 
-/* true, or the name of a kind of tokens: not for text that is predicted token by token. */
+/* true, or the name of a kind of tokens: not for text that is predicted token by token. A PaliGemma's tokens see all of the
+ * prompt unless this is false. */
 static enum status check_causal(const struct hf_config *hf)
 {
     const json_t *value = json_object_get(hf->tree, "use_bidirectional_attention");
-    const char *kind = json_string_value(value);
-    return json_is_true(value) || (kind && !strcmp(kind, "all"))
+    const char *kind = json_string_value(value), *whole = json_string_value(json_object_get(hf->root, "model_type"));
+    bool prompt = whole && !strcmp(whole, "paligemma") && !json_is_false(value);
+    return prompt || json_is_true(value) || (kind && !strcmp(kind, "all"))
                ? fail(ERR_UNSUPPORTED,
-                      "%s: \"use_bidirectional_attention\" is not supported: hone trains models that predict the"
-                      " next token",
-                      hf->path)
+                      "%s: \"use_bidirectional_attention\"%s is not supported: hone trains models that predict the next token",
+                      hf->path, prompt ? " of a paligemma" : "")
                : OK;
 }
 

@@ -223,6 +223,18 @@ static void numbers_of_layers_may_be_padded(void **state)
                  ERR_UNSUPPORTED, "\"per_layer_config\"");
 }
 
+/* PaliGemma 2: its own code sets what its config.json leaves out. */
+static void a_prompt_that_is_seen_whole_is_refused(void **state)
+{
+    (void)state;
+    struct model_config c;
+#define GEMMA2 "'text_config': {'model_type': 'gemma2', 'head_dim': 16, " SIZES
+    assert_fails(read_text(&c, "{'model_type': 'paligemma', " GEMMA2 "}}"), ERR_UNSUPPORTED,
+                 "\"use_bidirectional_attention\" of a paligemma");
+    assert_ok(read_text(&c, "{'model_type': 'paligemma', " GEMMA2 ", 'use_bidirectional_attention': false}}"));
+    assert_ok(read_text(&c, "{'model_type': 'other', " GEMMA2 "}}"));
+}
+
 /* Fails if the whole's "quantization_config" is looked for in the text part, or the other way round. */
 static void a_text_part_may_be_quantised(void **state)
 {
@@ -286,12 +298,13 @@ int main(void)
         cmocka_unit_test(a_text_part_leaves_out_what_is_usual),
         cmocka_unit_test(a_missing_tie_is_the_family_s_own),
         cmocka_unit_test(windows_are_those_of_the_models_code),
-        cmocka_unit_test(rotations_are_not_guessed),
-        cmocka_unit_test(numbers_of_layers_may_be_padded),
         cmocka_unit_test(a_local_layer_has_a_window),
+        cmocka_unit_test(rotations_are_not_guessed),
+        cmocka_unit_test(every_kind_of_layer_has_pairs_that_turn),
+        cmocka_unit_test(numbers_of_layers_may_be_padded),
+        cmocka_unit_test(a_prompt_that_is_seen_whole_is_refused),
         cmocka_unit_test(a_text_part_may_be_quantised),
         cmocka_unit_test(impossible_numbers_are_refused),
-        cmocka_unit_test(every_kind_of_layer_has_pairs_that_turn),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
