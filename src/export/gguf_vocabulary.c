@@ -235,22 +235,9 @@ static enum status config_template(const char *path, struct buffer *text)
     return status;
 }
 
-static enum status gguf_template(const char *path, struct buffer *text)
+/* Nothing is appended if there is none. */
+static enum status read_template(const char *dir, struct buffer *text)
 {
-    struct gguf *file;
-    struct gguf_text found = {0};
-    TRY(gguf_open(&file, path));
-    enum status status = gguf_get_text(file, "tokenizer.chat_template", &found);
-    if (status == OK)
-        status = buffer_append(text, found.text, found.length);
-    gguf_close(file);
-    return status;
-}
-
-enum status read_template(const char *dir, struct buffer *text)
-{
-    if (gguf_is_path(dir))
-        return gguf_template(dir, text);
     struct arena arena = {0};
     const char *own = file_join(&arena, dir, "chat_template.jinja"), *config = file_join(&arena, dir, "tokenizer_config.json");
     enum status status = !own || !config       ? ERR_MEMORY

@@ -8,7 +8,4 @@
 /* Adds tokenizer.ggml.* and tokenizer.chat_template. A tokenizer that GGUF files cannot describe is ERR_UNSUPPORTED. */
 enum status gguf_put_vocabulary(struct gguf_head *head, const struct model *m, const char *dir);
 
-/* The chat template's text; nothing is appended if there is none. */
-enum status read_template(const char *dir, struct buffer *text);
-
 #endif

@@ -1,53 +1,144 @@
-/* Ollama writes prompts by templates of its own; those of the common formats are known here by a marker in the chat template,
- * which must have the token that ends a message too: other models have the same marker with another end. */
+/* Ollama writes prompts by templates of its own. Those of the common formats are known here; a model has the one whose text of a
+ * small conversation is what its own chat template writes, to the letter, except before the conversation.
+ */
 #include "export/modelfile.h"
 
 #include <string.h>
 
 #include "base/file.h"
-#include "export/gguf_vocabulary.h"
+#include "base/log.h"
+#include "text/chat/chat.h"
 
-static const struct {
-    const char *marker, *template, *stop;
-} FORMATS[] = {
-    {"<|im_sep|>", /* Phi 4 */
-     "{{- range .Messages }}<|im_start|>{{ .Role }}<|im_sep|>{{ .Content }}<|im_end|>{{ end }}<|im_start|>assistant<|im_sep|>",
-     "<|im_end|>"},
-    {"<|im_start|>", "{{- range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n",
-     "<|im_end|>"},
-    {"<|start_header_id|>",
-     "{{- range .Messages }}<|start_header_id|>{{ .Role }}<|end_header_id|>\n\n{{ .Content }}<|eot_id|>{{ end }}"
-     "<|start_header_id|>assistant<|end_header_id|>\n\n",
-     "<|eot_id|>"},
-    {"<start_of_turn>",
-     "{{- range .Messages }}<start_of_turn>{{ if eq .Role \"assistant\" }}model{{ else }}user{{ end }}\n"
-     "{{ .Content }}<end_of_turn>\n{{ end }}<start_of_turn>model\n",
-     "<end_of_turn>"},
-    {"[INST]",
-     "{{- range .Messages }}{{ if eq .Role \"assistant\" }} {{ .Content }}</s>{{ else }}[INST] {{ .Content }} [/INST]"
-     "{{ end }}{{ end }}",
-     "[INST]"},
-    {"<|assistant|>", "{{- range .Messages }}<|{{ .Role }}|>\n{{ .Content }}<|end|>\n{{ end }}<|assistant|>\n", "<|end|>"},
+/* What stands before a message and after it; a system message is a user's if it has none of its own. */
+struct turn {
+    const char *before, *after;
 };
 
-static enum status compose(struct buffer *out, const char *gguf, const char *template)
+struct format {
+    struct turn system, user, assistant;
+    const char *prompt, *stop;
+};
+
+static const struct format FORMATS[] = {
+    {{"<|im_start|>system<|im_sep|>", "<|im_end|>"}, /* Phi 4 */
+     {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
+     {"<|im_start|>assistant<|im_sep|>", "<|im_end|>"},
+     "<|im_start|>assistant<|im_sep|>",
+     "<|im_end|>"},
+    {{"<|im_start|>system\n", "<|im_end|>\n"},
+     {"<|im_start|>user\n", "<|im_end|>\n"},
+     {"<|im_start|>assistant\n", "<|im_end|>\n"},
+     "<|im_start|>assistant\n",
+     "<|im_end|>"},
+    {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"}, /* Llama 3 */
+     {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+     {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+     "<|start_header_id|>assistant<|end_header_id|>\n\n",
+     "<|eot_id|>"},
+    {{0}, /* Gemma */
+     {"<start_of_turn>user\n", "<end_of_turn>\n"},
+     {"<start_of_turn>model\n", "<end_of_turn>\n"},
+     "<start_of_turn>model\n",
+     "<end_of_turn>"},
+    {{0}, {"[INST] ", " [/INST]"}, {" ", "</s>"}, "", "[INST]"}, /* Mistral's first, its third, and those since Nemo */
+    {{0}, {"[INST] ", "[/INST]"}, {" ", "</s>"}, "", "[INST]"},
+    {{0}, {"[INST]", "[/INST]"}, {"", "</s>"}, "", "[INST]"},
+    {{"<|system|>\n", "<|end|>\n"}, /* Phi 3 */
+     {"<|user|>\n", "<|end|>\n"},
+     {"<|assistant|>\n", "<|end|>\n"},
+     "<|assistant|>\n",
+     "<|end|>"},
+    {{"<|system|>", "<|end|>"},
+     {"<|user|>", "<|end|>"},
+     {"<|assistant|>", "<|end|>"},
+     "<|assistant|>",
+     "<|end|>"},                                                      /* Phi 4 mini */
+    {{"<|start_of_role|>system<|end_of_role|>", "<|end_of_text|>\n"}, /* Granite */
+     {"<|start_of_role|>user<|end_of_role|>", "<|end_of_text|>\n"},
+     {"<|start_of_role|>assistant<|end_of_role|>", "<|end_of_text|>\n"},
+     "<|start_of_role|>assistant<|end_of_role|>",
+     "<|end_of_text|>"},
+};
+
+#define FIRST "One"
+#define ANSWER "Two"
+#define SECOND "Three"
+
+/* The conversation as a format writes it. */
+static enum status write_sample(struct buffer *out, const struct format *f)
 {
+    return buffer_format(out, "%s" FIRST "%s%s" ANSWER "%s%s" SECOND "%s%s", f->user.before, f->user.after, f->assistant.before,
+                         f->assistant.after, f->user.before, f->user.after, f->prompt);
+}
+
+/* The same as the model's template does; empty if it has none, or none that takes such a conversation. */
+static enum status render_sample(const char *dir, struct jinja_output *out)
+{
+    struct chat *chat = NULL;
+    json_t *row = json_pack("{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s}]}", "messages", "role", "user", "content", FIRST, "role",
+                            "assistant", "content", ANSWER, "role", "user", "content", SECOND);
+    enum status status = row ? chat_open(&chat, dir) : ERR_MEMORY;
+    if (status == OK)
+        status = chat_need_template(chat);
+    if (status == OK)
+        status = chat_render(chat, row, true, out);
+    json_decref(row);
+    chat_close(chat);
+    if (status != OK)
+        out->text.size = 0;
+    return status == ERR_MEMORY ? status : OK;
+}
+
+static enum status find_format(const struct buffer *text, const struct format **out)
+{
+    *out = NULL;
+    for (size_t i = 0; !*out && i < sizeof FORMATS / sizeof *FORMATS; i++) {
+        struct buffer sample = {0};
+        enum status status = write_sample(&sample, &FORMATS[i]);
+        if (status == OK && text->size >= sample.size &&
+            !memcmp(text->data + text->size - sample.size, sample.data, (size_t)sample.size))
+            *out = &FORMATS[i];
+        buffer_free(&sample);
+        TRY(status);
+    }
+    return OK;
+}
+
+static enum status put_format(struct buffer *out, const struct format *f)
+{
+    TRY(buffer_format(out, "TEMPLATE \"\"\"{{- range .Messages }}{{ if eq .Role \"assistant\" }}%s{{ .Content }}%s",
+                      f->assistant.before, f->assistant.after));
+    if (f->system.before)
+        TRY(buffer_format(out, "{{ else if eq .Role \"system\" }}%s{{ .Content }}%s", f->system.before, f->system.after));
+    return buffer_format(out, "{{ else }}%s{{ .Content }}%s{{ end }}{{ end }}%s\"\"\"\nPARAMETER stop \"%s\"\n", f->user.before,
+                         f->user.after, f->prompt, f->stop);
+}
+
+static enum status compose(struct buffer *out, const char *path, const char *gguf, const char *dir)
+{
+    struct jinja_output text = {0};
+    const struct format *format = NULL;
+    enum status status = render_sample(dir, &text);
+    if (status == OK)
+        status = find_format(&text.text, &format);
+    bool has_template = text.text.size > 0;
+    jinja_output_free(&text);
+    TRY(status);
     TRY(buffer_format(out, "FROM ./%s\n", gguf));
-    for (size_t i = 0; template && i < sizeof FORMATS / sizeof *FORMATS; i++)
-        if (strstr(template, FORMATS[i].marker) && strstr(template, FORMATS[i].stop))
-            return buffer_format(out, "TEMPLATE \"\"\"%s\"\"\"\nPARAMETER stop \"%s\"\n", FORMATS[i].template, FORMATS[i].stop);
-    return OK; /* Ollama then looks at the file's own template */
+    if (has_template && !format) /* Ollama then looks at the file's own template, and may know it */
+        log_message(LOG_WARNING,
+                    "%s: has no TEMPLATE, because the model's chat template is of no format that hone knows; ask "
+                    "Ollama for the one it takes (ollama show --template), and compare",
+                    path);
+    return format ? put_format(out, format) : OK;
 }
 
 enum status modelfile_write(const char *path, const char *gguf, const char *dir)
 {
-    struct buffer template = {0}, out = {0};
-    enum status status = read_template(dir, &template);
-    if (status == OK)
-        status = compose(&out, gguf, template.data);
+    struct buffer out = {0};
+    enum status status = compose(&out, path, gguf, dir);
     if (status == OK)
         status = file_replace(path, out.data, out.size);
-    buffer_free(&template);
     buffer_free(&out);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "export/export.h"
 #include "export/gguf_keys.h"
+#include "export/modelfile.h"
 #include "failing.h"
 #include "format/adapter.h"
 #include "format/gguf.h"
@@ -310,6 +311,43 @@ static void test_caps_that_a_gguf_file_cannot_say_are_refused(void **state)
     tiny_config(&model, "1e-5", "10000.0");
 }
 
+/* Fails if a format is known by its marker alone: Qwen3.5 has ChatML's too, and answers that begin with a thought. */
+static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *template, *prompt;
+    } cases[] = {
+        {"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+         "{{ end }}{{ end }}<|im_start|>assistant\n\"\"\"\nPARAMETER stop \"<|im_end|>\"\n"},
+        {"{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}",
+         NULL},
+        {"Chat:\n{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}{% endfor %}<|assistant|>",
+         "{{ else }}<|user|>{{ .Content }}<|end|>{{ end }}{{ end }}<|assistant|>\"\"\"\n"},
+        {"{{ raise_exception('no') }}<|im_start|><|im_end|>", NULL},
+    };
+    char path[128], template[128];
+    snprintf(path, sizeof path, "%s/Modelfile", model.dir);
+    snprintf(template, sizeof template, "%s/chat_template.jinja", model.dir);
+    struct buffer own = {0};
+    assert_ok(file_read(&own, template, 1 << 20));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer text = {0};
+        tiny_write(&model, "chat_template.jinja", cases[i].template);
+        assert_ok(modelfile_write(path, "m.gguf", model.dir));
+        assert_ok(file_read(&text, path, 1 << 20));
+        assert_true(!strncmp(text.data, "FROM ./m.gguf\n", 14));
+        if (!cases[i].prompt != !strstr(text.data, "TEMPLATE") || (cases[i].prompt && !strstr(text.data, cases[i].prompt)))
+            fail_msg("%s", text.data);
+        buffer_free(&text);
+    }
+    tiny_write(&model, "chat_template.jinja", own.data);
+    buffer_free(&own);
+    unlink(path);
+}
+
 /* Fails if an export replaces what is there, or writes over its input. */
 static void test_existing_output_is_refused_unless_asked(void **state)
 {
@@ -451,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_q_are_permuted_in_gguf),
         cmocka_unit_test(test_factors_of_a_granite_are_written_out),
         cmocka_unit_test(test_caps_that_a_gguf_file_cannot_say_are_refused),
+        cmocka_unit_test(test_a_modelfile_writes_the_model_s_own_prompts),
         cmocka_unit_test(test_existing_output_is_refused_unless_asked),
         cmocka_unit_test(test_only_exports_are_replaced),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
