@@ -1,14 +1,18 @@
-/* Reading safetensors. A header's tensors are sorted by offset; then "no hole, no overlap, all covered" is one comparison a
- * tensor: each begins where the previous one ended. */
+/* Reading safetensors. Headers and indexes are walked from front to back and no tree of them is made: they may have a million
+ * tensors. A header's tensors are sorted by offset; then "no hole, no overlap, all covered" is one comparison a tensor: each
+ * begins where the previous one ended. */
 #include "format/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/map.h"
+#include "base/number.h"
+#include "base/utf8.h"
 
-enum { HEADER_MAX = 100000000 };
+/* Of a header or an index; of a tensor in a header, {"":{"dtype":"","shape":[],"data_offsets":[0,0]}} without its braces. */
+enum { HEADER_MAX = 100000000, TENSOR_BYTES_MIN = 47 };
 
 struct metadata {
     const char *key, *value;
@@ -20,9 +24,9 @@ struct safetensors {
     struct file_map *maps;
     int64_t map_count;
     struct safetensors_tensor *tensors;
-    int64_t count, capacity;
-    struct map names;          /* to the tensor's number */
-    struct metadata *metadata; /* in file order */
+    int64_t count;
+    struct map names;                          /* to the tensor's number */
+    struct metadata *metadata, **metadata_end; /* in file order */
 };
 
 static const struct {
@@ -44,47 +48,145 @@ int safetensors_dtype_bits(enum safetensors_dtype dtype)
     return DTYPES[dtype].bits;
 }
 
-/* A string, or NULL if it has zero bytes, which would cut it short. */
-static const char *plain_text(const json_t *value)
+/* --- a header ------------------------------------------------------------------------------------------------------------ */
+
+/* A header in the reading. Messages name the file and the tensor. */
+struct header {
+    struct json_reader json;
+    const struct file_map *map;
+    int64_t data; /* where the file's data begin: everything after it belongs to tensors */
+    const char *path;
+};
+
+/* The members of a tensor, in whatever order they come. */
+enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_RANGE = 4 };
+
+struct info {
+    unsigned has;
+    int64_t begin, end;
+};
+
+static bool is_text(const struct json_span *span, const char *text)
 {
-    const char *text = json_string_value(value);
-    return text && strlen(text) == json_string_length(value) ? text : NULL;
+    return span->length == (int64_t)strlen(text) && memcmp(span->text, text, (size_t)span->length) == 0;
 }
 
-static enum status read_dtype(struct safetensors_tensor *t, const json_t *info, const char *path)
+/* Zero bytes would cut it short; others would control the terminal that it is printed on. */
+static bool has_controls(const struct json_span *text)
 {
-    const char *text = plain_text(json_object_get(info, "dtype"));
-    if (!text)
-        return fail(ERR_FORMAT, "%s: tensor %s has no \"dtype\"", path, t->name);
+    for (int64_t i = 0; i < text->length; i++)
+        if ((uint8_t)text->text[i] < ' ' || text->text[i] == 0x7f)
+            return true;
+    return false;
+}
+
+/* The next value; *whole is false if it is not a whole number of 64 bits. */
+static enum status read_int(struct json_reader *json, int64_t *number, bool *whole)
+{
+    struct json_span other;
+    bool negative = json_reader_peek(json) == '-', fits = true;
+    const char *first = json->at + negative, *at = first;
+    int64_t n = 0;
+    for (; at < json->end && *at >= '0' && *at <= '9'; at++)
+        fits = fits && !__builtin_mul_overflow(n, 10, &n) && !__builtin_add_overflow(n, *at - '0', &n);
+    *whole = fits && at > first && (*first != '0' || at == first + 1) && at < json->end && strchr(",] \t\r\n", *at);
+    if (!*whole)
+        return json_reader_value(json, &other);
+    json->at = at;
+    *number = negative ? -n : n;
+    return OK;
+}
+
+static enum status read_dtype(struct header *h, struct safetensors_tensor *t)
+{
+    struct json_span text;
+    if (json_reader_peek(&h->json) != '"')
+        return fail(ERR_FORMAT, "%s: tensor %s has no \"dtype\"", h->path, t->name);
+    TRY(json_reader_string(&h->json, &text));
     for (int i = 0; i < SAFETENSORS_DTYPES; i++)
-        if (strcmp(DTYPES[i].name, text) == 0) {
+        if (is_text(&text, DTYPES[i].name)) {
             t->dtype = (enum safetensors_dtype)i;
             return OK;
         }
-    return fail(ERR_FORMAT, "%s: tensor %s has the unknown dtype \"%s\"", path, t->name, text);
+    return fail(ERR_FORMAT, "%s: tensor %s has the unknown dtype \"%.*s\"", h->path, t->name, (int)min(text.length, 100),
+                text.text);
 }
 
-/* Also sets the bytes that the shape needs. */
-static enum status read_shape(struct safetensors_tensor *t, const json_t *info, const char *path)
+static enum status read_shape(struct header *h, struct safetensors_tensor *t)
 {
-    const json_t *shape = json_object_get(info, "shape"), *item;
-    if (!json_is_array(shape))
-        return fail(ERR_FORMAT, "%s: tensor %s has no \"shape\"", path, t->name);
-    if (json_array_size(shape) > SAFETENSORS_RANK_MAX)
-        return fail(ERR_UNSUPPORTED, "%s: tensor %s has %zu dimensions, at most %d are supported", path, t->name,
-                    json_array_size(shape), SAFETENSORS_RANK_MAX);
-    int64_t bits = 1;
-    size_t i;
-    t->rank = (int)json_array_size(shape);
-    json_array_foreach(shape, i, item)
-    {
-        if (!json_is_integer(item) || json_integer_value(item) < 0)
-            return fail(ERR_FORMAT, "%s: tensor %s: dimension %zu is not a size", path, t->name, i);
-        t->shape[i] = json_integer_value(item);
-        if (__builtin_mul_overflow(bits, t->shape[i], &bits))
-            return fail(ERR_FORMAT, "%s: tensor %s: the shape's product is too large", path, t->name);
+    int64_t rank = 0, size;
+    bool whole;
+    if (json_reader_peek(&h->json) != '[')
+        return fail(ERR_FORMAT, "%s: tensor %s has no \"shape\"", h->path, t->name);
+    TRY(json_reader_enter(&h->json, '['));
+    for (bool more;; rank++) {
+        TRY(json_reader_next(&h->json, ']', &more));
+        if (!more)
+            break;
+        TRY(read_int(&h->json, &size, &whole));
+        if (!whole || size < 0)
+            return fail(ERR_FORMAT, "%s: tensor %s: dimension %lld is not a size", h->path, t->name, (long long)rank);
+        if (rank < SAFETENSORS_RANK_MAX)
+            t->shape[rank] = size;
     }
-    if (__builtin_mul_overflow(bits, (int64_t)DTYPES[t->dtype].bits, &bits))
+    if (rank > SAFETENSORS_RANK_MAX)
+        return fail(ERR_UNSUPPORTED, "%s: tensor %s has %lld dimensions, at most %d are supported", h->path, t->name,
+                    (long long)rank, SAFETENSORS_RANK_MAX);
+    t->rank = (int)rank;
+    return OK;
+}
+
+static enum status read_range(struct header *h, const struct safetensors_tensor *t, struct info *info)
+{
+    int64_t ends[2], count = 0;
+    bool good = json_reader_peek(&h->json) == '[', more = good;
+    if (good)
+        TRY(json_reader_enter(&h->json, '['));
+    while (more) {
+        TRY(json_reader_next(&h->json, ']', &more));
+        if (!more)
+            break;
+        bool whole;
+        int64_t number;
+        TRY(read_int(&h->json, &number, &whole));
+        good = good && whole && count < 2;
+        if (good)
+            ends[count++] = number;
+    }
+    if (!good || count != 2)
+        return fail(ERR_FORMAT, "%s: tensor %s: \"data_offsets\" must be two whole numbers", h->path, t->name);
+    info->begin = ends[0];
+    info->end = ends[1];
+    return OK;
+}
+
+static enum status read_member(struct header *h, struct safetensors_tensor *t, struct info *info)
+{
+    struct json_span key, other;
+    TRY(json_reader_key(&h->json, &key));
+    unsigned has = is_text(&key, "dtype")          ? HAS_DTYPE
+                   : is_text(&key, "shape")        ? HAS_SHAPE
+                   : is_text(&key, "data_offsets") ? HAS_RANGE
+                                                   : 0;
+    if (info->has & has)
+        return fail(ERR_FORMAT, "%s: tensor %s: duplicate key \"%.*s\"", h->path, t->name, (int)key.length, key.text);
+    info->has |= has;
+    switch (has) {
+    case HAS_DTYPE: return read_dtype(h, t);
+    case HAS_SHAPE: return read_shape(h, t);
+    case HAS_RANGE: return read_range(h, t, info);
+    default: return json_reader_value(&h->json, &other); /* what other writers add */
+    }
+}
+
+/* Sets the bytes that the shape needs. */
+static enum status count_bytes(struct safetensors_tensor *t, const char *path)
+{
+    int64_t bits = 1;
+    bool large = false;
+    for (int d = 0; d < t->rank && !large; d++)
+        large = __builtin_mul_overflow(bits, t->shape[d], &bits);
+    if (large || __builtin_mul_overflow(bits, (int64_t)DTYPES[t->dtype].bits, &bits))
         return fail(ERR_FORMAT, "%s: tensor %s: the shape's product is too large", path, t->name);
     if (bits % 8)
         return fail(ERR_FORMAT, "%s: tensor %s does not fill whole bytes", path, t->name);
@@ -92,52 +194,90 @@ static enum status read_shape(struct safetensors_tensor *t, const json_t *info, 
     return OK;
 }
 
-/* `data` is where the file's data begin: everything after it belongs to tensors. */
-static enum status read_range(struct safetensors_tensor *t, const json_t *info, int64_t data, const char *path)
+static enum status place(const struct header *h, struct safetensors_tensor *t, const struct info *info)
 {
-    const json_t *range = json_object_get(info, "data_offsets");
-    const json_t *first = json_array_get(range, 0), *last = json_array_get(range, 1);
-    if (json_array_size(range) != 2 || !json_is_integer(first) || !json_is_integer(last))
-        return fail(ERR_FORMAT, "%s: tensor %s: \"data_offsets\" must be two whole numbers", path, t->name);
-    int64_t begin = json_integer_value(first), end = json_integer_value(last);
-    if (begin < 0 || end < begin)
-        return fail(ERR_FORMAT, "%s: tensor %s: data_offsets %lld to %lld are not a range", path, t->name, (long long)begin,
-                    (long long)end);
-    if (end > t->map->size - data)
-        return fail(ERR_FORMAT, "%s: tensor %s ends beyond the file, which may be incomplete: download it again", path, t->name);
-    if (end - begin != t->bytes)
-        return fail(ERR_FORMAT, "%s: tensor %s has %lld bytes, its shape and dtype need %lld", path, t->name,
-                    (long long)(end - begin), (long long)t->bytes);
-    t->offset = data + begin;
-    t->data = t->map->data + t->offset;
+    if (info->begin < 0 || info->end < info->begin)
+        return fail(ERR_FORMAT, "%s: tensor %s: data_offsets %lld to %lld are not a range", h->path, t->name,
+                    (long long)info->begin, (long long)info->end);
+    if (info->end > h->map->size - h->data)
+        return fail(ERR_FORMAT, "%s: tensor %s ends beyond the file, which may be incomplete: download it again", h->path,
+                    t->name);
+    if (info->end - info->begin != t->bytes)
+        return fail(ERR_FORMAT, "%s: tensor %s has %lld bytes, its shape and dtype need %lld", h->path, t->name,
+                    (long long)(info->end - info->begin), (long long)t->bytes);
+    t->map = h->map;
+    t->offset = h->data + info->begin;
+    t->data = h->map->data + t->offset;
     return OK;
 }
 
-static enum status read_metadata(struct safetensors *file, const json_t *object, const char *path)
+static enum status read_tensor(struct header *h, struct safetensors_tensor *t)
 {
-    const char *key;
-    json_t *value;
-    struct metadata **end = &file->metadata;
-    while (*end)
-        end = &(*end)->next;
-    if (!json_is_object(object))
-        return fail(ERR_FORMAT, "%s: \"__metadata__\" must be an object", path);
-    json_object_foreach((json_t *)object, key, value)
-    {
-        const char *text = plain_text(value);
-        if (!text)
-            return fail(ERR_FORMAT, "%s: metadata \"%s\" must be plain text", path, key);
-        struct metadata *m = arena_alloc(&file->arena, (int64_t)sizeof *m);
-        if (!m)
-            return ERR_MEMORY;
-        *m = (struct metadata){arena_text(&file->arena, key, (int64_t)strlen(key)),
-                               arena_text(&file->arena, text, (int64_t)strlen(text)), NULL};
-        if (!m->key || !m->value)
-            return ERR_MEMORY;
-        *end = m;
-        end = &m->next;
+    struct info info = {0};
+    bool more = json_reader_peek(&h->json) == '{';
+    if (more)
+        TRY(json_reader_enter(&h->json, '{'));
+    while (more) {
+        TRY(json_reader_next(&h->json, '}', &more));
+        if (more)
+            TRY(read_member(h, t, &info));
     }
+    if (!(info.has & HAS_DTYPE) || !(info.has & HAS_SHAPE))
+        return fail(ERR_FORMAT, "%s: tensor %s has no \"%s\"", h->path, t->name, info.has & HAS_DTYPE ? "shape" : "dtype");
+    if (!(info.has & HAS_RANGE))
+        return fail(ERR_FORMAT, "%s: tensor %s: \"data_offsets\" must be two whole numbers", h->path, t->name);
+    TRY(count_bytes(t, h->path));
+    return place(h, t, &info);
+}
+
+/* One pair, before those that are there. */
+static enum status read_pair(struct safetensors *file, struct header *h, struct map *keys)
+{
+    struct json_span key, text;
+    struct metadata *m = arena_alloc(&file->arena, (int64_t)sizeof *m);
+    int64_t old;
+    if (!m)
+        return ERR_MEMORY;
+    TRY(json_reader_key(&h->json, &key));
+    m->key = arena_text(&file->arena, key.text, key.length);
+    if (!m->key)
+        return ERR_MEMORY;
+    bool good = json_reader_peek(&h->json) == '"';
+    if (good)
+        TRY(json_reader_string(&h->json, &text));
+    if (!good || memchr(text.text, 0, (size_t)text.length) || strlen(m->key) != (size_t)key.length)
+        return fail(ERR_FORMAT, "%s: metadata \"%s\" must be plain text", h->path, m->key);
+    m->value = arena_text(&file->arena, text.text, text.length);
+    if (!m->value)
+        return ERR_MEMORY;
+    TRY(map_put(keys, m->key, key.length, 0, &old));
+    if (old >= 0)
+        return fail(ERR_FORMAT, "%s: duplicate metadata \"%s\"", h->path, m->key);
+    *file->metadata_end = m;
+    file->metadata_end = &m->next;
     return OK;
+}
+
+static enum status read_pairs(struct safetensors *file, struct header *h, struct map *keys)
+{
+    if (json_reader_peek(&h->json) != '{')
+        return fail(ERR_FORMAT, "%s: \"__metadata__\" must be an object", h->path);
+    TRY(json_reader_enter(&h->json, '{'));
+    for (bool more;;) {
+        TRY(json_reader_next(&h->json, '}', &more));
+        if (!more)
+            return OK;
+        TRY(read_pair(file, h, keys));
+    }
+}
+
+static enum status read_metadata(struct safetensors *file, struct header *h)
+{
+    struct map keys;
+    TRY(map_init(&keys, 0));
+    enum status status = read_pairs(file, h, &keys);
+    map_free(&keys);
+    return status;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -145,50 +285,97 @@ static int by_offset(const void *a, const void *b)
     const struct safetensors_tensor *x = a, *y = b;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Reads the tensors of a parsed header; the data begin at `data` in the mapping. */
-static enum status read_tensors(struct safetensors *file, const json_t *header, const struct file_map *map, int64_t data,
-                                const char *path)
+/* Enters a name by which a tensor is found; each is there once. */
+static enum status put_name(struct safetensors *file, const struct safetensors_tensor *t, int64_t first, const char *path)
 {
-    int64_t first = file->count, need = first + (int64_t)json_object_size(header);
-    TRY(memory_grow(&file->tensors, &file->capacity, need, (int64_t)sizeof *file->tensors));
-    const char *key;
-    json_t *info;
-    json_object_foreach((json_t *)header, key, info)
-    {
-        if (strcmp(key, "__metadata__") == 0) {
-            TRY(read_metadata(file, info, path));
+    int64_t old;
+    TRY(map_put(&file->names, t->name, (int64_t)strlen(t->name), file->count, &old));
+    if (old >= 0)
+        return old < first ? fail(ERR_FORMAT, "%s: tensor %s is in another shard too", path, t->name)
+                           : fail(ERR_FORMAT, "%s: duplicate tensor %s", path, t->name);
+    return OK;
+}
+
+static enum status read_members(struct safetensors *file, struct header *h, int64_t first)
+{
+    bool metadata = false;
+    TRY(json_reader_enter(&h->json, '{'));
+    for (bool more;;) {
+        struct json_span key;
+        TRY(json_reader_next(&h->json, '}', &more));
+        if (!more)
+            return json_reader_end(&h->json);
+        TRY(json_reader_key(&h->json, &key));
+        if (is_text(&key, "__metadata__")) {
+            if (metadata)
+                return fail(ERR_FORMAT, "%s: duplicate \"__metadata__\"", h->path);
+            metadata = true;
+            TRY(read_metadata(file, h));
             continue;
         }
-        struct safetensors_tensor t = {.name = arena_text(&file->arena, key, (int64_t)strlen(key)), .map = map};
+        if (has_controls(&key))
+            return json_reader_fail(&h->json, "a tensor's name has control characters");
+        struct safetensors_tensor t = {.name = arena_text(&file->arena, key.text, key.length)};
         if (!t.name)
             return ERR_MEMORY;
-        TRY(read_dtype(&t, info, path));
-        TRY(read_shape(&t, info, path));
-        TRY(read_range(&t, info, data, path));
+        TRY(put_name(file, &t, first, h->path));
+        TRY(read_tensor(h, &t));
         file->tensors[file->count++] = t;
     }
-    if (file->count > first)
-        qsort(file->tensors + first, (size_t)(file->count - first), sizeof *file->tensors, by_offset);
-    int64_t end = data;
-    for (int64_t i = first; i < file->count; i++) {
-        const struct safetensors_tensor *t = &file->tensors[i];
+}
+
+static bool in_order(const struct safetensors_tensor *tensors, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++)
+        if (by_offset(&tensors[i - 1], &tensors[i]) > 0)
+            return false;
+    return true;
+}
+
+/* Orders the tensors of a header by their offsets and checks that they cover its data. */
+static enum status check_order(struct safetensors *file, const struct header *h, int64_t first)
+{
+    struct safetensors_tensor *tensors = file->tensors + first;
+    int64_t count = file->count - first, end = h->data;
+    bool ordered = in_order(tensors, count);
+    if (!ordered)
+        qsort(tensors, (size_t)count, sizeof *tensors, by_offset);
+    for (int64_t i = 0; i < count; i++) {
+        const struct safetensors_tensor *t = &tensors[i];
         if (t->offset != end)
-            return fail(ERR_FORMAT, "%s: tensor %s %s", path, t->name,
+            return fail(ERR_FORMAT, "%s: tensor %s %s", h->path, t->name,
                         t->offset < end ? "overlaps another" : "leaves a hole before it");
         end += t->bytes;
-        int64_t old;
-        TRY(map_put(&file->names, t->name, (int64_t)strlen(t->name), i, &old));
-        if (old >= 0)
-            return fail(ERR_FORMAT, "%s: tensor %s is in another shard too", path, t->name);
+        if (!ordered)
+            TRY(map_put(&file->names, t->name, (int64_t)strlen(t->name), first + i, NULL));
     }
-    if (end != map->size)
-        return fail(ERR_FORMAT, "%s: %lld bytes at the end belong to no tensor", path, (long long)(map->size - end));
+    if (end != h->map->size)
+        return fail(ERR_FORMAT, "%s: %lld bytes at the end belong to no tensor", h->path, (long long)(h->map->size - end));
     return OK;
+}
+
+static enum status resize(struct safetensors *file, int64_t count)
+{
+    struct safetensors_tensor *tensors = memory_resize(file->tensors, count * (int64_t)sizeof *tensors);
+    if (!tensors)
+        return ERR_MEMORY;
+    file->tensors = tensors;
+    return OK;
+}
+
+/* There may be as many tensors as there is room for in the header; what they do not need is never touched, and given back. */
+static enum status read_header(struct safetensors *file, struct header *h)
+{
+    int64_t first = file->count, room = (h->data - 8) / TENSOR_BYTES_MIN + 1;
+    TRY(resize(file, first + room));
+    if (!file->names.capacity)
+        TRY(map_init(&file->names, room));
+    TRY(read_members(file, h, first));
+    TRY(resize(file, file->count));
+    return check_order(file, h, first);
 }
 
 static enum status read_file(struct safetensors *file, struct file_map *map, const char *path)
@@ -203,12 +390,16 @@ static enum status read_file(struct safetensors *file, struct file_map *map, con
         return fail(ERR_FORMAT, "%s: a header of %llu bytes: not a safetensors file", path, (unsigned long long)length);
     if ((int64_t)length > map->size - 8)
         return fail(ERR_FORMAT, "%s: the header ends beyond the file, which may be incomplete: download it again", path);
-    if (length == 0 || map->data[8] != '{')
+    const char *text = (const char *)map->data + 8;
+    if (length == 0 || *text != '{')
         return fail(ERR_FORMAT, "%s: the header does not start with '{': not a safetensors file", path);
-    json_t *header;
-    TRY(json_parse(&header, (const char *)map->data + 8, (int64_t)length, path));
-    enum status status = read_tensors(file, header, map, 8 + (int64_t)length, path);
-    json_decref(header);
+    int64_t wrong = utf8_invalid(text, (int64_t)length);
+    if (wrong >= 0)
+        return fail(ERR_FORMAT, "%s: the header is not UTF-8 at its byte %lld", path, (long long)wrong);
+    struct header h = {.map = map, .data = 8 + (int64_t)length, .path = path};
+    json_reader_init(&h.json, text, (int64_t)length, path);
+    enum status status = read_header(file, &h);
+    json_reader_free(&h.json);
     return status;
 }
 
@@ -221,77 +412,166 @@ static enum status alloc_maps(struct safetensors *file, int64_t count)
     return OK;
 }
 
+/* --- an index ------------------------------------------------------------------------------------------------------------ */
+
+/* An index in the reading. Its map from tensors to shards is walked twice: for the shards, then for the tensors in them. */
+struct index {
+    struct arena arena;
+    struct buffer text;
+    struct json_span weights;
+    struct map known; /* the shards */
+    const char **shards;
+    int64_t count, capacity;
+    uint8_t *seen; /* a bit for each tensor */
+    const char *dir, *path;
+};
+
+typedef enum status take_weight(struct safetensors *file, struct index *index, const struct json_span *tensor,
+                                const struct json_span *shard);
+
+static bool is_file_name(const struct json_span *text)
+{
+    bool good = text->length && *text->text != '.' && !has_controls(text);
+    for (int64_t i = 0; good && i < text->length; i++)
+        good = text->text[i] != '/' && text->text[i] != '\\';
+    return good;
+}
+
+static enum status walk_pairs(struct safetensors *file, struct index *index, struct json_reader *json, take_weight *take)
+{
+    TRY(json_reader_enter(json, '{'));
+    for (bool more;;) {
+        struct json_span tensor, shard = {0};
+        TRY(json_reader_next(json, '}', &more));
+        if (!more)
+            return OK;
+        TRY(json_reader_key(json, &tensor));
+        TRY(json_reader_keep(json, &index->arena, &tensor));
+        if (json_reader_peek(json) == '"')
+            TRY(json_reader_string(json, &shard));
+        if (!is_file_name(&shard))
+            return fail(ERR_FORMAT, "%s: the shard of tensor %.*s must be a plain file name", index->path, (int)tensor.length,
+                        tensor.text);
+        TRY(take(file, index, &tensor, &shard));
+    }
+}
+
+static enum status walk_weights(struct safetensors *file, struct index *index, take_weight *take)
+{
+    struct json_reader json;
+    json_reader_init(&json, index->weights.text, index->weights.length, index->path);
+    enum status status = walk_pairs(file, index, &json, take);
+    json_reader_free(&json);
+    return status;
+}
+
+static enum status add_shard(struct safetensors *file, struct index *index, const struct json_span *tensor,
+                             const struct json_span *shard)
+{
+    (void)file, (void)tensor;
+    if (map_get(&index->known, shard->text, shard->length) >= 0)
+        return OK;
+    const char *name = arena_text(&index->arena, shard->text, shard->length);
+    if (!name)
+        return ERR_MEMORY;
+    TRY(memory_grow(&index->shards, &index->capacity, index->count + 1, (int64_t)sizeof *index->shards));
+    TRY(map_put(&index->known, name, shard->length, index->count, NULL));
+    index->shards[index->count++] = name;
+    return OK;
+}
+
+static enum status check_weight(struct safetensors *file, struct index *index, const struct json_span *tensor,
+                                const struct json_span *shard)
+{
+    int64_t i = map_get(&file->names, tensor->text, tensor->length);
+    if (i < 0 || file->tensors[i].map != &file->maps[map_get(&index->known, shard->text, shard->length)])
+        return fail(ERR_FORMAT, "%s: tensor %.*s is not in %.*s", index->path, (int)tensor->length, tensor->text,
+                    (int)shard->length, shard->text);
+    if (index->seen[i / 8] >> i % 8 & 1)
+        return fail(ERR_FORMAT, "%s: duplicate tensor %.*s", index->path, (int)tensor->length, tensor->text);
+    index->seen[i / 8] |= (uint8_t)(1 << i % 8);
+    return OK;
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The distinct shards of a weight map, sorted; the tree owns the strings. */
-static enum status list_shards(struct arena *scratch, const json_t *weights, const char ***names, int64_t *count,
-                               const char *path)
+/* In the order of their names, whatever the order of the index. */
+static enum status read_shards(struct safetensors *file, struct index *index)
 {
-    const char *key;
-    json_t *value;
-    int64_t n = 0;
-    if (!json_object_size(weights))
-        return fail(ERR_FORMAT, "%s: \"weight_map\" is missing or empty", path);
-    *names = arena_array(scratch, (int64_t)json_object_size(weights), (int64_t)sizeof **names);
-    if (!*names)
-        return ERR_MEMORY;
-    json_object_foreach((json_t *)weights, key, value)
-    {
-        const char *name = plain_text(value);
-        if (!name || !*name || *name == '.' || strpbrk(name, "/\\"))
-            return fail(ERR_FORMAT, "%s: the shard of tensor %s must be a plain file name", path, key);
-        (*names)[n++] = name;
+    TRY(walk_weights(file, index, add_shard));
+    if (!index->count)
+        return fail(ERR_FORMAT, "%s: \"weight_map\" is missing or empty", index->path);
+    qsort(index->shards, (size_t)index->count, sizeof *index->shards, by_text);
+    TRY(alloc_maps(file, index->count));
+    for (int64_t i = 0; i < index->count; i++) {
+        const char *name = index->shards[i], *path = file_join(&index->arena, index->dir, name);
+        if (!path)
+            return ERR_MEMORY;
+        TRY(map_put(&index->known, name, (int64_t)strlen(name), i, NULL));
+        TRY(read_file(file, &file->maps[i], path));
     }
-    qsort(*names, (size_t)n, sizeof **names, by_text);
-    *count = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (*count == 0 || strcmp((*names)[*count - 1], (*names)[i]) != 0)
-            (*names)[(*count)++] = (*names)[i];
-    return OK;
+    if (!(index->seen = arena_alloc(&index->arena, file->count / 8 + 1)))
+        return ERR_MEMORY;
+    return walk_weights(file, index, check_weight);
 }
 
-static enum status read_shards(struct safetensors *file, struct arena *scratch, const json_t *weights, const char *dir,
-                               const char *path)
+static enum status find_weights(struct index *index, struct json_reader *json)
 {
-    const char **shards = NULL, *key;
-    int64_t count = 0;
-    TRY(list_shards(scratch, weights, &shards, &count, path));
-    TRY(alloc_maps(file, count));
-    for (int64_t i = 0; i < count; i++) {
-        const char *shard = file_join(scratch, dir, shards[i]);
-        if (!shard)
-            return ERR_MEMORY;
-        TRY(read_file(file, &file->maps[i], shard));
+    struct json_span key, value;
+    bool more = json_reader_peek(json) == '{';
+    if (more)
+        TRY(json_reader_enter(json, '{'));
+    while (more) {
+        TRY(json_reader_next(json, '}', &more));
+        if (!more)
+            TRY(json_reader_end(json));
+        else
+            TRY(json_reader_key(json, &key));
+        bool found = more && is_text(&key, "weight_map");
+        if (found && index->weights.text)
+            return fail(ERR_FORMAT, "%s: duplicate \"weight_map\"", index->path);
+        if (more)
+            TRY(json_reader_value(json, &value));
+        if (found)
+            index->weights = value;
     }
-    json_t *value;
-    json_object_foreach((json_t *)weights, key, value)
-    {
-        const char *name = json_string_value(value);
-        const char **shard = bsearch(&name, shards, (size_t)count, sizeof *shards, by_text);
-        const struct safetensors_tensor *t = safetensors_find(file, key);
-        if (!t || t->map != &file->maps[shard - shards])
-            return fail(ERR_FORMAT, "%s: tensor %s is not in %s", path, key, name);
-    }
-    return OK;
+    return index->weights.text && *index->weights.text == '{'
+               ? OK
+               : fail(ERR_FORMAT, "%s: \"weight_map\" is missing or empty", index->path);
+}
+
+static enum status read_text(struct index *index)
+{
+    struct json_reader json;
+    TRY(map_init(&index->known, 0));
+    TRY(file_read(&index->text, index->path, HEADER_MAX));
+    int64_t wrong = utf8_invalid(index->text.data, index->text.size);
+    if (wrong >= 0)
+        return fail(ERR_FORMAT, "%s: not UTF-8 at byte %lld", index->path, (long long)wrong);
+    json_reader_init(&json, index->text.data, index->text.size, index->path);
+    enum status status = find_weights(index, &json);
+    json_reader_free(&json);
+    return status;
 }
 
 static enum status read_index(struct safetensors *file, const char *dir, const char *path)
 {
-    json_t *tree;
-    TRY(json_parse_file(&tree, path, HEADER_MAX));
-    struct arena scratch = {0};
-    enum status status = read_shards(file, &scratch, json_object_get(tree, "weight_map"), dir, path);
-    arena_free(&scratch);
-    json_decref(tree);
+    struct index index = {.dir = dir, .path = path};
+    enum status status = read_text(&index);
+    if (status == OK)
+        status = read_shards(file, &index);
+    map_free(&index.known);
+    memory_free(index.shards);
+    buffer_free(&index.text);
+    arena_free(&index.arena);
     return status;
 }
 
 static enum status read_path(struct safetensors *file, const char *path)
 {
-    TRY(map_init(&file->names, 0));
     const char *one = path;
     if (file_is_directory(path)) {
         one = file_join(&file->arena, path, "model.safetensors");
@@ -314,6 +594,7 @@ enum status safetensors_open(struct safetensors **out, const char *path)
     struct safetensors *file = memory_alloc((int64_t)sizeof *file);
     if (!file)
         return ERR_MEMORY;
+    file->metadata_end = &file->metadata;
     enum status status = read_path(file, path);
     if (status == OK)
         *out = file;
