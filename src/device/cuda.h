@@ -48,7 +48,7 @@ struct cuda {
     int64_t variant_count, variant_capacity;
     struct cuda_code code;
 
-    cublasHandle cublas;   /* NULL: matmuls are launches of the tiled kernel */
+    cublasHandle_t cublas; /* NULL: matmuls are launches of the tiled kernel */
     CUdeviceptr workspace; /* cuBLAS's, bound to the stream */
     struct gemm *products; /* those that have run once */
     int64_t product_count, product_capacity;

@@ -39,8 +39,6 @@ enum status cuda_check(CUresult code, const char *what)
 
 /* --- the driver --------------------------------------------------------------------------------------------------------- */
 
-typedef CUresult get_proc_address(const char *name, void **function, int version, uint64_t flags, int *found);
-
 static enum status load_driver(void)
 {
     static bool loaded;
@@ -52,16 +50,16 @@ static enum status load_driver(void)
     if (!library)
         return fail(ERR_DEVICE, "there is no CUDA driver on this machine (%s): install NVIDIA's driver, or use --device cpu",
                     why);
-    get_proc_address *find = NULL;
-    *(void **)&find = library_symbol(library, "cuGetProcAddress_v2");
-    if (!find)
+#define ENTRY(name, arguments)                                                                                                   \
+    *(void **)&cu.name = library_symbol(library, #name);                                                                         \
+    if (!cu.name)                                                                                                                \
         return fail(ERR_DEVICE, "%s is older than CUDA 12.0: install a newer driver (525 or later)", names[0]);
 #define DRIVER(name, arguments)                                                                                                  \
-    if (find(#name, (void **)&cu.name, CUDA_API_VERSION, 0, NULL) != CUDA_SUCCESS || !cu.name)                                   \
+    if (cu.cuGetProcAddress_v2(#name, (void **)&cu.name, DRIVER_VERSION_MIN, 0, NULL) != CUDA_SUCCESS || !cu.name)               \
         return fail(ERR_DEVICE, "%s has no " #name " of CUDA 12.0: install a newer driver (525 or later)", names[0]);
 #include "device/cuda_symbols.def"
     TRY(cuda_check(cu.cuDriverGetVersion(&driver_version), "asking for the driver's version"));
-    if (driver_version < CUDA_API_VERSION)
+    if (driver_version < DRIVER_VERSION_MIN)
         return fail(ERR_DEVICE, "the driver knows CUDA %d.%d, hone needs 12.0: install a newer driver (525 or later)",
                     driver_version / 1000, driver_version % 1000 / 10);
     loaded = true;

@@ -1,5 +1,5 @@
 /* The libraries of CUDA, opened at run time. Nothing of CUDA is needed to build: these declarations are its ABI, as far as hone
- * uses it (cuda_symbols.def). */
+ * uses it (cuda_symbols.def), under NVIDIA's names. tests/cuda/headers.py compares them with NVIDIA's headers. */
 #ifndef DEVICE_CUDA_API_H
 #define DEVICE_CUDA_API_H
 
@@ -9,8 +9,10 @@
 
 #include "base/status.h"
 
-typedef int CUresult, CUdevice, nvrtcResult, cublasStatus;
-typedef uint64_t CUdeviceptr;
+typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUdriverProcAddressQueryResult;
+typedef int nvrtcResult, libraryPropertyType, cudaDataType;
+typedef int cublasStatus_t, cublasOperation_t, cublasMath_t, cublasComputeType_t, cublasGemmAlgo_t;
+typedef uint64_t CUdeviceptr, cuuint64_t;
 typedef struct cuda_context_object *CUcontext;
 typedef struct cuda_stream_object *CUstream;
 typedef struct cuda_event_object *CUevent;
@@ -19,10 +21,11 @@ typedef struct cuda_function_object *CUfunction;
 typedef struct cuda_graph_object *CUgraph;
 typedef struct cuda_graph_exec_object *CUgraphExec;
 typedef struct nvrtc_program_object *nvrtcProgram;
-typedef struct cublas_object *cublasHandle;
+typedef struct cublas_object *cublasHandle_t;
+
+enum { DRIVER_VERSION_MIN = 12000 }; /* also the version of the functions asked for */
 
 enum {
-    CUDA_API_VERSION = 12000, /* the version of the functions asked for, which a driver must know */
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_STUB_LIBRARY = 34,
@@ -34,6 +37,7 @@ enum {
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+    MAJOR_VERSION = 0,
     CUBLAS_OP_N = 0,
     CUBLAS_OP_T = 1,
     CUBLAS_DEFAULT_MATH = 0,
@@ -47,9 +51,10 @@ enum {
 };
 
 struct cuda_library {
+#define ENTRY(name, arguments) CUresult(*name) arguments;
 #define DRIVER(name, arguments) CUresult(*name) arguments;
 #define NVRTC(name, arguments) nvrtcResult(*name) arguments;
-#define CUBLAS(name, arguments) cublasStatus(*name) arguments;
+#define CUBLAS(name, arguments) cublasStatus_t(*name) arguments;
 #include "device/cuda_symbols.def"
 };
 

@@ -42,7 +42,7 @@ static enum status record(struct cuda *c, const struct prepared *p, CUgraph *gra
 static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph)
 {
     CUgraphExec executable = NULL;
-    TRY(cuda_check(cu.cuGraphInstantiate(&executable, graph, 0), "instantiating the graph"));
+    TRY(cuda_check(cu.cuGraphInstantiateWithFlags(&executable, graph, 0), "instantiating the graph"));
     p->graph = executable;
     c->busy = true;
     TRY(cuda_check(cu.cuGraphUpload(p->graph, c->stream), "uploading the graph"));

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "device/cuda.h"
 
-static enum status check(cublasStatus code, const char *what)
+static enum status check(cublasStatus_t code, const char *what)
 {
     return code ? fail(code == 3 ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
 }

@@ -8,13 +8,13 @@ static char order[16];
 static int ordered, captured_products;
 static void *workspace_set;
 
-static cublasStatus see_stream(cublasHandle handle, CUstream stream)
+static cublasStatus_t see_stream(cublasHandle_t handle, CUstream stream)
 {
     order[ordered++ % 15] = 's';
     return genuine.cublasSetStream_v2(handle, stream);
 }
 
-static cublasStatus see_workspace(cublasHandle handle, void *workspace, size_t bytes)
+static cublasStatus_t see_workspace(cublasHandle_t handle, void *workspace, size_t bytes)
 {
     order[ordered++ % 15] = 'w';
     workspace_set = workspace;
@@ -36,9 +36,9 @@ static CUresult see_end(CUstream stream, CUgraph *graph)
     return genuine.cuStreamEndCapture(stream, graph);
 }
 
-static cublasStatus see_product(cublasHandle handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
-                                const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
-                                int type_c, int ldc, int compute, int algorithm)
+static cublasStatus_t see_product(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
+                                  const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta,
+                                  void *c, int type_c, int ldc, int compute, int algorithm)
 {
     captured_products += capturing;
     return genuine.cublasGemmEx(handle, operation_a, operation_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c,
@@ -221,9 +221,9 @@ static CUresult refuse_captured_launch(CUfunction function, unsigned gx, unsigne
     return capturing ? 719 : genuine.cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);
 }
 
-static cublasStatus refuse_captured_product(cublasHandle handle, int operation_a, int operation_b, int m, int n, int k,
-                                            const void *alpha, const void *a, int type_a, int lda, const void *b, int type_b,
-                                            int ldb, const void *beta, void *c, int type_c, int ldc, int compute, int algorithm)
+static cublasStatus_t refuse_captured_product(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k,
+                                              const void *alpha, const void *a, int type_a, int lda, const void *b, int type_b,
+                                              int ldb, const void *beta, void *c, int type_c, int ldc, int compute, int algorithm)
 {
     if (capturing)
         return 13;
@@ -243,7 +243,7 @@ static void refuse(enum stage call)
     if (call == BODY_PRODUCT)
         cu.cublasGemmEx = refuse_captured_product;
     if (call == INSTANTIATE)
-        cu.cuGraphInstantiate = refuse_instantiate;
+        cu.cuGraphInstantiateWithFlags = refuse_instantiate;
     if (call == UPLOAD)
         cu.cuGraphUpload = refuse_upload;
     if (call == LAUNCH || call == LATER_LAUNCH)

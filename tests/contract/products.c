@@ -53,9 +53,9 @@ static void run_linear(bool tf32, struct linear_result *result)
 
 static int with_tf32, without_tf32;
 
-static cublasStatus see_product(cublasHandle handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
-                                const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
-                                int type_c, int ldc, int compute, int algorithm)
+static cublasStatus_t see_product(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
+                                  const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta,
+                                  void *c, int type_c, int ldc, int compute, int algorithm)
 {
     ++*(compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? &with_tf32 : &without_tf32);
     return genuine.cublasGemmEx(handle, operation_a, operation_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c,

@@ -61,12 +61,28 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static int version_of_library(void)
+{
+    const char *text = getenv("CUDASIM_CUBLAS");
+    return text ? atoi(text) : 120804;
+}
+
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
 {
     (void)handle;
-    const char *text = getenv("CUDASIM_CUBLAS");
-    *version = text ? atoi(text) : 120804;
+    *version = version_of_library();
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasGetProperty(libraryPropertyType property, int *value)
+{
+    int version = version_of_library();
+    switch (property) {
+    case MAJOR_VERSION: *value = version / 10000; return CUBLAS_STATUS_SUCCESS;
+    case MINOR_VERSION: *value = version / 100 % 100; return CUBLAS_STATUS_SUCCESS;
+    case PATCH_LEVEL: *value = version % 100; return CUBLAS_STATUS_SUCCESS;
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+    }
 }
 
 static const struct {

@@ -14,7 +14,9 @@ typedef enum {
 #undef X
 } CUresult;
 
-typedef int CUdevice;
+typedef int CUdevice, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUdriverProcAddressQueryResult;
+typedef uint64_t cuuint64_t;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;

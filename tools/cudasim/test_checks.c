@@ -500,7 +500,7 @@ static void functions_are_found_by_base_name_and_version(void **unused)
     assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
     assert_result(cuGetProcAddress_v2("cuMemAlloc", &f, 99000, 0, &status), CUDA_ERROR_INVALID_VALUE);
     assert_result(cuGetProcAddress("cuNothing", &f, 12000, 0), CUDA_ERROR_NOT_FOUND);
-    CUresult (*instantiate)(CUgraphExec *, CUgraph, unsigned long long) = cuGraphInstantiateWithFlags;
+    CUresult (*instantiate)(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t) = cuGraphInstantiate_v2;
     memcpy(&wanted, &instantiate, sizeof wanted);
     assert_ok(cuGetProcAddress_v2("cuGraphInstantiate", &f, 12000, 0, &status));
     assert_ptr_equal(f, wanted);
