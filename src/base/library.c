@@ -19,3 +19,9 @@ void *library_symbol(void *library, const char *name)
 {
     return dlsym(library, name);
 }
+
+const char *library_file(const void *function)
+{
+    Dl_info info;
+    return dladdr(function, &info) ? info.dli_fname : NULL;
+}

@@ -9,4 +9,7 @@ void *library_open(const char *const *names, const char **why);
 /* A function of it, or NULL. */
 void *library_symbol(void *library, const char *name);
 
+/* The path of the library that has a function, as the loader found it, or NULL. */
+const char *library_file(const void *function);
+
 #endif

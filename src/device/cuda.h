@@ -123,7 +123,7 @@ enum status cuda_warm_up(struct cuda *c);
 
 /* --- cuda_gemm.c --- */
 
-/* Without cuBLAS: one warning, and matmuls are launches. */
+/* Without cuBLAS, or if it does not start: one warning, and matmuls are launches. */
 enum status cuda_gemm_open(struct cuda *c);
 void cuda_gemm_close(struct cuda *c);
 int64_t cuda_gemm_workspace(const struct cuda *c); /* bytes; 0 without cuBLAS */

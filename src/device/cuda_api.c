@@ -175,8 +175,9 @@ static enum status add_places(struct search *s, const char *name)
     return add_python(s, "/usr", name);
 }
 
-/* A library of CUDA 12 or 13, the driver's own version first: a driver may refuse what a later compiler made. NULL: not
- * found, or disabled ($… is "none"). */
+/* A library of CUDA 12 or 13, the driver's own version first, then an older one, then a newer one, which cuda_check_release
+ * refuses by name. Without a driver the older one comes first: all drivers take what it makes. NULL: not found, or disabled
+ * ($… is "none"). */
 static enum status open_library(void **library, const char *variable, const char *stem)
 {
     struct search s = {0};
@@ -199,50 +200,96 @@ static enum status open_library(void **library, const char *variable, const char
     return status;
 }
 
-/* pip's name of a wheel: those of CUDA 12 say so. */
-static const char *wheel_end(void)
+/* --- the compiler and the matrix products ------------------------------------------------------------------------------- */
+
+const char *cuda_wheel_end(void)
 {
     return driver_version >= 13000 ? "" : "-cu12";
 }
 
-enum status cuda_load_nvrtc(int *major, int *minor)
+enum status cuda_check_release(const char *what, const char *file, int major, int minor, const char *wheel)
+{
+    if (!driver_version || major <= driver_version / 1000)
+        return OK;
+    return fail(
+        ERR_DEVICE,
+        "%s (%s) is of version %d.%d, and this machine's driver, which knows CUDA %d.%d, refuses what a newer major makes: "
+        "pip install %s%s, or install a newer driver%s",
+        what, file ? file : "of unknown path", major, minor, driver_version / 1000, driver_version % 1000 / 10, wheel,
+        cuda_wheel_end(), major == 13 ? " (580 or later)" : "");
+}
+
+/* NVRTC opens libnvrtc-builtins by its bare name. NVRTC 13.0 does not tell the loader to look beside itself, so that it is found
+ * only where the loader's cache has it. A library that is open already is found by its name: it is opened here, by its path. */
+static enum status open_builtins(int major, int minor)
+{
+    const char *file = library_file(*(void **)&cu.nvrtcVersion), *end = file ? strrchr(file, '/') : NULL, *why = NULL;
+    struct arena arena = {0};
+    if (!end)
+        return OK;
+    const char *path = arena_format(&arena, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(end - file), file, major, minor);
+    if (path)
+        library_open((const char *const[]){path, NULL}, &why); /* if it is not there, NVRTC says so itself */
+    arena_free(&arena);
+    return path ? OK : ERR_MEMORY;
+}
+
+static enum status find_nvrtc(void)
 {
     void *library;
-    if (!cu.nvrtcGetPTX) {
-        TRY(open_library(&library, "HONE_NVRTC_LIBRARY", "libnvrtc"));
-        if (!library)
-            return fail(ERR_DEVICE,
-                        "NVRTC, which compiles hone's kernels for the card, was not found in the system, $CUDA_HOME, conda or "
-                        "pip's packages: pip install nvidia-cuda-nvrtc%s",
-                        wheel_end());
+    TRY(open_library(&library, "HONE_NVRTC_LIBRARY", "libnvrtc"));
+    if (!library)
+        return fail(ERR_DEVICE,
+                    "NVRTC, which compiles hone's kernels for the card, was not found in the system, $CUDA_HOME, conda or "
+                    "pip's packages: pip install nvidia-cuda-nvrtc%s",
+                    cuda_wheel_end());
 #define NVRTC(name, arguments)                                                                                                   \
     *(void **)&cu.name = library_symbol(library, #name);                                                                         \
     if (!cu.name)                                                                                                                \
-        return fail(ERR_DEVICE, "NVRTC has no " #name ": pip install nvidia-cuda-nvrtc%s", wheel_end());
+        return fail(ERR_DEVICE, "NVRTC has no " #name ": pip install nvidia-cuda-nvrtc%s", cuda_wheel_end());
 #include "device/cuda_symbols.def"
-    }
-    if (cu.nvrtcVersion(major, minor))
-        return fail(ERR_DEVICE, "NVRTC does not report its version: pip install nvidia-cuda-nvrtc%s", wheel_end());
     return OK;
 }
 
-enum status cuda_load_cublas(bool *found)
+enum status cuda_load_nvrtc(int *major, int *minor)
+{
+    bool first = !cu.nvrtcGetPTX;
+    if (first)
+        TRY(find_nvrtc());
+    if (cu.nvrtcVersion(major, minor))
+        return fail(ERR_DEVICE, "NVRTC does not report its version: pip install nvidia-cuda-nvrtc%s", cuda_wheel_end());
+    if (first)
+        TRY(open_builtins(*major, *minor));
+    return cuda_check_release("NVRTC", library_file(*(void **)&cu.nvrtcVersion), *major, *minor, "nvidia-cuda-nvrtc");
+}
+
+static enum status find_cublas(void)
 {
     void *library;
-    *found = true;
-    if (cu.cublasGemmEx)
-        return OK;
     TRY(open_library(&library, "HONE_CUBLAS_LIBRARY", "libcublas"));
     if (!library) {
-        *found = false;
         fail(ERR_DEVICE, "cuBLAS was not found in the system, $CUDA_HOME, conda or pip's packages: pip install nvidia-cublas%s",
-             wheel_end());
+             cuda_wheel_end());
         return OK;
     }
 #define CUBLAS(name, arguments)                                                                                                  \
     *(void **)&cu.name = library_symbol(library, #name);                                                                         \
     if (!cu.name)                                                                                                                \
-        return fail(ERR_DEVICE, "cuBLAS has no " #name ": pip install nvidia-cublas%s", wheel_end());
+        return fail(ERR_DEVICE, "cuBLAS has no " #name ": pip install nvidia-cublas%s", cuda_wheel_end());
 #include "device/cuda_symbols.def"
+    return OK;
+}
+
+enum status cuda_load_cublas(bool *found)
+{
+    int major = 0, minor = 0;
+    *found = false;
+    if (!cu.cublasGemmEx)
+        TRY(find_cublas());
+    if (!cu.cublasGemmEx)
+        return OK;
+    if (cu.cublasGetProperty(MAJOR_VERSION, &major) || cu.cublasGetProperty(MINOR_VERSION, &minor))
+        return fail(ERR_DEVICE, "cuBLAS does not report its version: pip install nvidia-cublas%s", cuda_wheel_end());
+    *found = cuda_check_release("cuBLAS", library_file(*(void **)&cu.cublasGetProperty), major, minor, "nvidia-cublas") == OK;
     return OK;
 }

@@ -38,6 +38,8 @@ enum {
     CU_EVENT_DISABLE_TIMING = 2,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     MAJOR_VERSION = 0,
+    MINOR_VERSION = 1,
+    CUBLAS_STATUS_ALLOC_FAILED = 3,
     CUBLAS_OP_N = 0,
     CUBLAS_OP_T = 1,
     CUBLAS_DEFAULT_MATH = 0,
@@ -64,10 +66,17 @@ extern struct cuda_library cu; /* filled by the functions below, once for the pr
  * and the message says what is missing. */
 enum status cuda_load_driver(int *count);
 
-/* The compiler, and its version. ERR_DEVICE with the command that installs it. */
+/* OK if the driver takes what a release of CUDA makes: a driver refuses code of a newer major. Else ERR_DEVICE with `what` makes
+ * it, the file that has it, and the wheel to use instead. Without a driver all are OK. */
+enum status cuda_check_release(const char *what, const char *file, int major, int minor, const char *wheel);
+
+/* The end of pip's names of NVIDIA's wheels: those for drivers of CUDA 12 say so. */
+const char *cuda_wheel_end(void);
+
+/* The compiler, and its version. ERR_DEVICE with the command that installs it, also if the driver would refuse its code. */
 enum status cuda_load_nvrtc(int *major, int *minor);
 
-/* The matrix products. *found is false if it is missing, and the message says how to install it. */
+/* The matrix products. *found is false if it is missing or newer than the driver, and the message says what to install. */
 enum status cuda_load_cublas(bool *found);
 
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own message. */

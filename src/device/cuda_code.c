@@ -35,7 +35,8 @@ static enum status known_targets(int targets[TARGETS_MAX], int *count, char word
 {
     int at = 0;
     if (cu.nvrtcGetNumSupportedArchs(count) || *count < 1 || *count > TARGETS_MAX || cu.nvrtcGetSupportedArchs(targets))
-        return fail(ERR_DEVICE, "NVRTC does not report which devices it compiles for: pip install --upgrade nvidia-cuda-nvrtc");
+        return fail(ERR_DEVICE, "NVRTC does not report which devices it compiles for: pip install --upgrade nvidia-cuda-nvrtc%s",
+                    cuda_wheel_end());
     *words = 0;
     for (int i = 0; i < *count && at < 1000; i++)
         if (targets[i] >= TARGET_MIN)
@@ -58,7 +59,7 @@ static enum status knows_target(const struct cuda_code *c, const char *card)
     snprintf(needed, sizeof needed, release ? "of CUDA %s or later" : "that is newer than this one", release);
     return fail(ERR_DEVICE,
                 "NVRTC %d.%d cannot compile for %s (sm_%d): one %s is needed, pip install --upgrade nvidia-cuda-nvrtc%s",
-                c->major, c->minor, card, c->target, needed, release && release[1] == '2' ? "-cu12" : "");
+                c->major, c->minor, card, c->target, needed, cuda_wheel_end());
 }
 
 enum status cuda_code_target(const char *text, int64_t length, int *target)
@@ -147,7 +148,8 @@ enum status cuda_code_open(struct cuda_code *c, int target, const char *dir, con
     if (status == OK)
         status = knows_target(c, card);
     else if (status == ERR_DEVICE && read_note(c))
-        status = OK;
+        status =
+            cuda_check_release("the NVRTC that made the cache's kernels", c->cache.dir, c->major, c->minor, "nvidia-cuda-nvrtc");
     if (status != OK)
         cuda_code_close(c);
     return status;
@@ -211,9 +213,9 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
     double start = clock_seconds();
     if (!c->compiles)
         return fail(ERR_DEVICE,
-                    "kernel %s is not in the cache (%s), and NVRTC, which would compile it, was not found: pip install "
-                    "nvidia-cuda-nvrtc, or make it elsewhere with the options of this run: hone kernels build --target sm_%d",
-                    kernel->name, c->cache.dir ? c->cache.dir : "there is none", c->target);
+                    "kernel %s is not in the cache (%s), and there is no NVRTC here that could compile it: pip install "
+                    "nvidia-cuda-nvrtc%s, or make it elsewhere with the options of this run: hone kernels build --target sm_%d",
+                    kernel->name, c->cache.dir ? c->cache.dir : "there is none", cuda_wheel_end(), c->target);
     snprintf(text, sizeof text, "%s", options);
     snprintf(name, sizeof name, "%s.kl", kernel->file);
     if (cu.nvrtcCreateProgram(&program, kernel_text(kernel->file), name, 0, NULL, NULL))

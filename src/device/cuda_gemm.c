@@ -9,7 +9,7 @@
 
 static enum status check(cublasStatus_t code, const char *what)
 {
-    return code ? fail(code == 3 ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
+    return code ? fail(code == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
 }
 
 /* What NVIDIA recommends: more for devices whose tensor cores work on larger tiles. */
@@ -23,16 +23,8 @@ int64_t cuda_gemm_workspace(const struct cuda *c)
     return c->cublas ? workspace_bytes(c) : 0;
 }
 
-enum status cuda_gemm_open(struct cuda *c)
+static enum status start(struct cuda *c)
 {
-    bool found;
-    TRY(cuda_load_cublas(&found));
-    if (!found) {
-        log_message(LOG_WARNING, "%s; until then matrix products run on hone's own kernels, which are slower", status_message());
-        return OK;
-    }
-    TRY(cuda_check(cu.cuMemAlloc(&c->workspace, (size_t)workspace_bytes(c)), "allocating cuBLAS's workspace"));
-    c->device.counters.allocations++;
     TRY(check(cu.cublasCreate_v2(&c->cublas), "starting"));
     TRY(check(cu.cublasSetStream_v2(c->cublas, c->stream), "binding to the stream"));
     /* after the stream, because setting the stream resets it */
@@ -42,12 +34,35 @@ enum status cuda_gemm_open(struct cuda *c)
                  "choosing float32 sums");
 }
 
-void cuda_gemm_close(struct cuda *c)
+static void stop(struct cuda *c)
 {
     if (c->cublas)
         cu.cublasDestroy_v2(c->cublas);
     if (c->workspace)
         cu.cuMemFree(c->workspace);
+    c->cublas = NULL;
+    c->workspace = 0;
+}
+
+enum status cuda_gemm_open(struct cuda *c)
+{
+    bool found;
+    TRY(cuda_load_cublas(&found));
+    if (found) {
+        TRY(cuda_check(cu.cuMemAlloc(&c->workspace, (size_t)workspace_bytes(c)), "allocating cuBLAS's workspace"));
+        if (start(c) == OK) {
+            c->device.counters.allocations++;
+            return OK;
+        }
+        stop(c);
+    }
+    log_message(LOG_WARNING, "%s; matrix products run on hone's own kernels, which are slower", status_message());
+    return OK;
+}
+
+void cuda_gemm_close(struct cuda *c)
+{
+    stop(c);
     memory_free(c->products);
 }
 

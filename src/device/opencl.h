@@ -1,6 +1,7 @@
 /* What the files of the OpenCL device share: the library's functions, the chosen device, compiled kernels.
  *
- * Nothing of OpenCL is needed to build: these declarations are its ABI, as far as hone uses it.
+ * Nothing of OpenCL is needed to build: these declarations are its ABI, as far as hone uses it, under Khronos'
+ * names. tests/cuda/headers.py compares them with Khronos' headers.
  */
 #ifndef DEVICE_OPENCL_H
 #define DEVICE_OPENCL_H
@@ -41,6 +42,7 @@ enum {
     CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
     CL_DEVICE_MEM_BASE_ADDR_ALIGN = 0x1019,
+    CL_BUFFER_CREATE_TYPE_REGION = 0x1220,
 };
 
 #define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu

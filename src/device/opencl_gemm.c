@@ -11,7 +11,7 @@
 #include "base/library.h"
 #include "base/number.h"
 
-enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112, CL_BUFFER_CREATE_TYPE_REGION = 0x1220 };
+enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
 /* Below FROM multiplications the tiled kernel is as fast. A workspace beyond WORKSPACE_MAX would cost more than it gains. Longer
  * sums than LONGEST, over a vocabulary for example, lose digits: CLBlast adds them up in one chain, the tiled kernel in pieces.

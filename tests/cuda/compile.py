@@ -47,9 +47,12 @@ def nvrtc_paths(python):
 def open_nvrtc(python):
     for path in nvrtc_paths(python):
         try:
-            return ctypes.CDLL(path)
+            library = ctypes.CDLL(path)
         except OSError:
-            pass
+            continue
+        for beside in glob.glob(os.path.dirname(path) + "/libnvrtc-builtins.so.*"):     # NVRTC looks for it by its bare name
+            ctypes.CDLL(beside)
+        return library
     return None
 
 

@@ -212,6 +212,32 @@ static void a_bias_is_added_by_its_matmul(void **state)
     assert_int_equal(warnings, 0);
 }
 
+static cublasStatus_t refuse_to_start(cublasHandle_t *handle)
+{
+    (void)handle;
+    return 1;
+}
+
+/* Seen to fail with the status of start() returned by cuda_gemm_open, and with c->workspace left by stop(). */
+static void products_are_right_if_cublas_does_not_start(void **state)
+{
+    (void)state;
+    static const int64_t size[] = {5, 67, 33};
+    struct gemm g = product_form(size, DTYPE_F32, DTYPE_F32, 12);
+    find_libraries();
+    long long kept = simulator_count("allocs") - simulator_count("frees");
+    cu.cublasCreate_v2 = refuse_to_start;
+    struct device *device = open_device();
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(warning, "cuBLAS: starting: error 1; matrix products run on hone's own kernels"));
+    product_rounds_once(device, &g);
+    struct device_costs costs;
+    device_costs(device, 0, 0, &costs);
+    assert_int_equal(costs.workspace, 0);
+    device_close(device);
+    assert_int_equal(simulator_count("allocs") - simulator_count("frees"), kept);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
@@ -223,6 +249,7 @@ int main(void)
         TEST(writes_larger_than_the_ring_arrive_whole),
         TEST(a_read_for_later_is_of_the_run_before_it),
         TEST(a_bias_is_added_by_its_matmul),
+        TEST(products_are_right_if_cublas_does_not_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,12 +34,27 @@ static int live(cublasHandle_t handle)
     return handle && handle->magic == MAGIC;
 }
 
+static int version_of_library(void)
+{
+    const char *text = getenv("CUDASIM_CUBLAS");
+    return text ? atoi(text) : 120804;
+}
+
+/* The real one has a runtime inside, which an older driver refuses. */
+static int starts(void)
+{
+    int driver;
+    const char *text = getenv("CUDASIM_CUBLAS_STARTS");
+    cuDriverGetVersion(&driver);
+    return (!text || atoi(text)) && version_of_library() / 10000 <= driver / 1000;
+}
+
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle)
 {
     CUcontext context = NULL;
     if (!handle)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (cuCtxGetCurrent(&context) || !context)
+    if (cuCtxGetCurrent(&context) || !context || !starts())
         return CUBLAS_STATUS_NOT_INITIALIZED;
     if (cudasim_capturing(NULL)) {
         cudasim_rule("cublasCreate during a capture: it allocates");
@@ -59,12 +74,6 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
     handle->magic = 0;
     free(handle);
     return CUBLAS_STATUS_SUCCESS;
-}
-
-static int version_of_library(void)
-{
-    const char *text = getenv("CUDASIM_CUBLAS");
-    return text ? atoi(text) : 120804;
 }
 
 cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int *version)
