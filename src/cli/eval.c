@@ -69,7 +69,9 @@ hone_status cli_eval(hone_options *options)
     hone_model *model = NULL;
     json_t *data = NULL;
     hone_eval_result result = {.size = sizeof result};
-    hone_status status = hone_model_open(&model, options);
+    hone_status status = signals_watch();
+    if (status == HONE_OK)
+        status = hone_model_open(&model, options);
     if (status == HONE_OK)
         status = open_data(model, &data);
     if (status == HONE_OK) {

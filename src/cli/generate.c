@@ -14,7 +14,9 @@ hone_status cli_generate(hone_options *options)
 {
     hone_model *model = NULL;
     hone_generate_result r = {.size = sizeof r};
-    hone_status status = hone_model_open(&model, options);
+    hone_status status = signals_watch();
+    if (status == HONE_OK)
+        status = hone_model_open(&model, options);
     if (status == HONE_OK) {
         signals_stop("stopping after this token; a second Ctrl-C or SIGTERM ends at once", "ended at once");
         status = hone_generate(model, print, NULL, &r);

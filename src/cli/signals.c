@@ -1,17 +1,19 @@
-/* Signals. A request to stop is answered at once, by the handler itself, since a step may take minutes. Handlers only make calls
- * that are safe in one: they join texts that were there before, and write the line by a single call. */
+/* Requests to stop are blocked in all threads but one, which waits for them: it answers at once, though a step may take minutes,
+ * and no handler runs on a thread that computes: oneDNN's compiled kernels keep data below the end of the stack, which a handler's
+ * frame would overwrite. */
 #include "cli/signals.h"
 
-#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "cli/progress.h"
 
-/* Requests to stop. `twice`: a second one ends the program. The others come from machines, which may repeat them: both the kernel
- * and the shell say that a terminal is gone, and batch systems that the time is nearly up. */
+/* `twice`: a second one ends the program. The others come from machines, which may repeat them: both the kernel and the shell say
+ * that a terminal is gone, and batch systems that the time is nearly up. */
 static const struct request {
     int number;
     const char *name;
@@ -22,9 +24,10 @@ static const struct request {
 };
 enum { REQUESTS = sizeof requests / sizeof requests[0] };
 
-static const char *first_text, *second_text;
-static const char *line_end; /* of what is on the terminal */
-static atomic_int asked, asked_by_hand;
+static sigset_t caught;
+static const char *_Atomic first_text; /* NULL: a request ends the program, as nothing would be lost */
+static const char *_Atomic second_text;
+static atomic_int asked;
 
 static void write_line(const char *const *parts)
 {
@@ -40,58 +43,77 @@ static void write_line(const char *const *parts)
         return; /* there is no one to tell */
 }
 
-static void set(int number, void (*handler)(int))
+/* --- requests ------------------------------------------------------------------------------------------------------------- */
+
+/* Ends the program as the signal does, so that the exit code tells of it. */
+static void end_by(int number)
 {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigaction(number, &action, NULL);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    _exit(128 + number); /* the first process of a container is not ended by signals */
 }
 
-static void on_request(int number)
+static void *wait_for_requests(void *unused)
 {
-    int before = errno;
-    const struct request *r = requests;
-    while (r->number != number)
-        r++;
-    bool again = r->twice && atomic_fetch_add(&asked_by_hand, 1) > 0;
-    const char *start = progress_shown() ? "\r\033[K" : line_end;
-    if (again) {
-        write_line((const char *const[]){start, "hone: ", r->name, " again: ", second_text, NULL});
-        set(number, SIG_DFL); /* so that the exit code tells of the signal */
-        raise(number);
-    } else if (!atomic_fetch_add(&asked, 1) || r->twice)
-        write_line((const char *const[]){start, "hone: ", r->name, ": ", first_text, NULL});
-    errno = before;
-}
-
-static void on_nothing(int number)
-{
-    (void)number;
+    (void)unused;
+    for (bool by_hand = false;;) {
+        int number;
+        if (sigwait(&caught, &number) != 0)
+            continue;
+        const struct request *r = requests;
+        while (r->number != number)
+            r++;
+        const char *start = progress_shown() ? "\r\033[K" : isatty(STDERR_FILENO) ? "\n" : "", *first = first_text;
+        if (first && r->twice && by_hand)
+            write_line((const char *const[]){start, "hone: ", r->name, " again: ", second_text, NULL});
+        if (!first || (r->twice && by_hand))
+            end_by(number);
+        if (!asked || r->twice)
+            write_line((const char *const[]){start, "hone: ", r->name, ": ", first, NULL});
+        by_hand |= r->twice;
+        asked = 1;
+    }
+    return NULL;
 }
 
 /* Whoever started the program may have decided that it ignores a signal: nohup does, and a shell for its background jobs. */
-static void catch_unless_ignored(int number, void (*handler)(int))
+static bool is_ignored(int number)
 {
-    struct sigaction before;
-    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        set(number, handler);
+    struct sigaction action;
+    return sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN;
+}
+
+hone_status signals_watch(void)
+{
+    pthread_t thread;
+    sigemptyset(&caught);
+    for (int i = 0; i < REQUESTS; i++)
+        if (!is_ignored(requests[i].number))
+            sigaddset(&caught, requests[i].number);
+    pthread_sigmask(SIG_BLOCK, &caught, NULL);
+    if (pthread_create(&thread, NULL, wait_for_requests, NULL) != 0)
+        return (hone_status)fail(ERR_MEMORY, "out of memory: the system has no thread left to wait for signals");
+    pthread_detach(thread);
+    return HONE_OK;
 }
 
 void signals_stop(const char *first, const char *second)
 {
-    first_text = first;
     second_text = second;
-    line_end = isatty(STDERR_FILENO) ? "\n" : "";
-    for (int i = 0; i < REQUESTS; i++)
-        catch_unless_ignored(requests[i].number, on_request);
+    first_text = first;
 }
 
 bool signals_stopped(void)
 {
-    return atomic_load(&asked) != 0;
+    return asked;
 }
 
 void signals_survive(void)
 {
-    catch_unless_ignored(SIGPIPE, on_nothing);
-    catch_unless_ignored(SIGXFSZ, on_nothing);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }

@@ -1,13 +1,18 @@
-/* Signals: requests to stop, and failures that would end the program without a word. A signal that was ignored when the program
+/* Signals: requests to stop, and failures that would end the program without a word. A request that was ignored when the program
  * started stays ignored. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
 #include <stdbool.h>
 
-/* From now on a request to stop (Ctrl-C, SIGTERM, a lost terminal, a batch system's notice) prints the first text at once, and
- * signals_stopped is true; the command then ends its work in order. A second Ctrl-C or SIGTERM prints the second text and ends
- * the program as that signal does. The texts must live on. */
+#include "hone.h"
+
+/* Before the first thread that computes: from now on a thread of its own waits for requests to stop (Ctrl-C, SIGTERM, a lost
+ * terminal, a batch system's notice), and ends the program by them. */
+hone_status signals_watch(void);
+
+/* From now on a request prints the first text at once, and signals_stopped is true; the command then ends its work in order. A
+ * second Ctrl-C or SIGTERM prints the second text and ends the program as that signal does. The texts must live on. */
 void signals_stop(const char *first, const char *second);
 bool signals_stopped(void);
 

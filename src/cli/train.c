@@ -237,7 +237,9 @@ hone_status cli_train(hone_options *options)
     hone_train_result result = {.size = sizeof result};
     const char *length, *model, *output;
     signals_survive(); /* a reader of the progress that leaves must not end the run */
-    hone_status status = hone_options_get(options, "sample_prompt", &run.prompt);
+    hone_status status = signals_watch();
+    if (status == HONE_OK)
+        status = hone_options_get(options, "sample_prompt", &run.prompt);
     if (status == HONE_OK)
         status = hone_options_get(options, "sample_length", &length);
     if (status == HONE_OK)
