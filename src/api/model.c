@@ -7,6 +7,7 @@
 #include "api/handles.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/mapped.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/account.h"
@@ -107,6 +108,8 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     start = clock_seconds();
     if (status == OK)
         status = eval_run(&v, s, progress->call ? report : NULL, progress, &loss);
+    if (status == OK)
+        status = mapped_check();
     eval_close(&v);
     TRY(status);
     int64_t total = session_bytes(s, bytes, &mapped);

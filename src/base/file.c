@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/mapped.h"
 #include "base/number.h"
 
 enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045 };
@@ -73,10 +74,13 @@ enum status file_map(struct file_map *map, const char *path)
         status = fail(ERR_IO, "%s: not a regular file, it cannot be mapped", path);
     else if (size > 0) {
         void *data = mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (data == MAP_FAILED)
-            status = file_fail(path, "map");
-        else
+        status = data == MAP_FAILED ? file_fail(path, "map") : mapped_add(data, size, fd, path);
+        if (status == OK) {
             *map = (struct file_map){data, size};
+            return OK; /* the note keeps the descriptor */
+        }
+        if (data != MAP_FAILED)
+            munmap(data, (size_t)size);
     }
     close(fd);
     return status;
@@ -84,8 +88,10 @@ enum status file_map(struct file_map *map, const char *path)
 
 void file_unmap(struct file_map *map)
 {
-    if (map->size)
+    if (map->size) {
+        mapped_remove(map->data);
         munmap((void *)map->data, (size_t)map->size);
+    }
     *map = (struct file_map){0};
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/signals.h"
 #include "config/options.h"
 
 /* A command may have a second word, its subject; without one, the first row of that name is taken. */
@@ -182,6 +183,7 @@ static int run(const char *name, const struct command *command, int argc, char *
 int main(int argc, char **argv)
 {
     hone_set_log(print_message, NULL);
+    signals_name_faults();
     if (argc < 2) {
         print_help(options_overview);
         return HONE_ERR_ARGUMENT;

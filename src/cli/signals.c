@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mapped.h"
 #include "base/status.h"
 #include "cli/progress.h"
 
@@ -22,16 +23,17 @@ static const struct request {
     {SIGINT, "SIGINT", true},    {SIGTERM, "SIGTERM", true},  {SIGHUP, "SIGHUP", false},
     {SIGUSR1, "SIGUSR1", false}, {SIGUSR2, "SIGUSR2", false}, {SIGXCPU, "SIGXCPU", false},
 };
-enum { REQUESTS = sizeof requests / sizeof requests[0] };
+enum { REQUESTS = sizeof requests / sizeof requests[0], PATH_SIZE = 4096 };
 
 static sigset_t caught;
 static const char *_Atomic first_text; /* NULL: a request ends the program, as nothing would be lost */
 static const char *_Atomic second_text;
-static atomic_int asked;
+static atomic_int asked, faults;
 
+/* By calls that are safe in a handler. */
 static void write_line(const char *const *parts)
 {
-    char line[512];
+    char line[PATH_SIZE + 512];
     size_t n = 0;
     for (; *parts; parts++) {
         size_t length = strlen(*parts), room = sizeof line - 1 - n;
@@ -116,4 +118,30 @@ void signals_survive(void)
 {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+/* --- faults --------------------------------------------------------------------------------------------------------------- */
+
+/* The fault of another address happens again, and ends the program as it would have. */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    char path[PATH_SIZE];
+    (void)context;
+    if (!mapped_name(info->si_addr, path, sizeof path)) {
+        signal(number, SIG_DFL);
+        return;
+    }
+    while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
+        pause();
+    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", path,
+                                     ": truncated, or no longer readable, while it was in use: put the whole file back, and give "
+                                     "the same command again",
+                                     NULL});
+    _exit(HONE_ERR_IO);
+}
+
+void signals_name_faults(void)
+{
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    sigaction(SIGBUS, &action, NULL);
 }

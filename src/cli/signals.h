@@ -19,4 +19,7 @@ bool signals_stopped(void);
 /* A reader that is gone and a limit on the size of files become errors of the call that writes. */
 void signals_survive(void);
 
+/* A mapped file that can no longer be read is named, with what to do, and the exit code is HONE_ERR_IO. */
+void signals_name_faults(void);
+
 #endif

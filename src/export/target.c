@@ -5,6 +5,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/mapped.h"
 #include "base/name.h"
 
 static const char *parent(struct arena *arena, const char *path)
@@ -101,6 +102,8 @@ enum status target_open(struct target *t, const struct export_options *o, const 
 
 enum status target_close(struct target *t, enum status status)
 {
+    if (status == OK)
+        status = mapped_check();
     if (status == OK)
         status = t->gguf ? file_rename(t->part, t->output) : directory_replace(t->part, t->output);
     if (status != OK && t->gguf)

@@ -5,6 +5,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/mapped.h"
 #include "models/lora.h"
 #include "models/model_copy.h"
 #include "train/trainer.h"
@@ -145,6 +146,7 @@ static enum status write_model(struct list *list, const char *dir)
 enum status trainer_save(struct trainer *t, const char *dir)
 {
     struct list list = {.trainer = t};
+    TRY(mapped_check());
     TRY(directory_make(dir));
     enum status status = t->session.tuning.lora ? write_adapter(&list, dir) : write_model(&list, dir);
     arena_free(&list.arena);

@@ -6,11 +6,12 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
 
-from case import HONE, main
+from case import HONE, TINY, main
 from train import TrainCase, chat, checkpoints, metrics
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -123,6 +124,44 @@ class Faults(TrainCase):
         self.assertEqual(process.returncode, 3)                 # the result could not be printed, but
         self.assertEqual(self.steps("out"), [1, 2, 3, 4, 5, 6])
         self.assertTrue((self.dir / "out/adapter_model.safetensors").exists())
+
+    # --- files that change -------------------------------------------------------------------------------------------------
+
+    def start_on_a_copy(self, out, *args):
+        """A run in its third step, on a model of its own."""
+        model = self.dir / "model"
+        shutil.copytree(TINY, model, copy_function=shutil.copy)
+        process = self.start(out, "--model", model, "--max-steps", 100000, *args)
+        self.wait_for_step(process, out, 2)
+        return process, model / "model.safetensors"
+
+    def test_a_mapped_file_that_is_truncated_is_named(self):
+        process, model = self.start_on_a_copy("model-run", "--save-steps", 0)
+        os.truncate(model, 4096)
+        self.assertRegex(self.finish(process, 3).splitlines()[-1], rf"^hone: {model}: truncated, .* put the whole file back, and give the same")
+
+        shutil.rmtree(self.dir / "model")
+        process, _ = self.start_on_a_copy("cache-run", "--save-steps", 0)
+        tokens, = self.dir.glob("cache/hone/tokens/*/tokens")           # its name has changed since it was mapped, or not
+        os.truncate(tokens, 0)
+        self.assertIn(f"hone: {tokens}: truncated", self.finish(process, 3).splitlines()[-1])
+
+    def test_what_was_computed_with_a_file_that_changed_is_not_saved(self):
+        process, model = self.start_on_a_copy("out", "--save-steps", 50)
+        size = model.stat().st_size
+        with open(model, "r+b") as file:                                # in place, and no byte more
+            file.seek(size // 2)
+            file.write(b"\0\0\0\0")
+        err = self.finish(process, 3)
+        self.assertRegex(err.splitlines()[-1], rf"^hone: {model} was changed while it was in use \({size} bytes then, {size} now\)")
+        self.assertEqual((checkpoints(self.dir / "out"), list((self.dir / "out").glob("*.part"))), ([], []))
+
+    def test_a_file_that_is_replaced_is_still_what_it_was(self):
+        process, model = self.start_on_a_copy("out", "--max-steps", 40)
+        (self.dir / "new").write_bytes(b"not a model")
+        os.replace(self.dir / "new", model)
+        self.finish(process, 0)
+        self.assertEqual(self.steps("out")[-1], 40)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/mapped.h"
 #include "base/number.h"
 #include "base/rng.h"
 
@@ -99,6 +100,42 @@ static void a_file_is_replaced_whole(void **state)
     assert_fails(file_map(&map, path), ERR_IO, "not a regular file");
     unlink(path);
     assert_fails(file_replace("/nonexistent/x", "a", 1), ERR_IO, "cannot create");
+}
+
+/* A map is named by any of its addresses and by no other, also after its file was renamed; one that is gone is not asked for. */
+static void a_mapped_file_is_known_by_its_addresses(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/hone-test-XXXXXX", renamed[64], name[256];
+    struct file_map first, second;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(renamed, sizeof renamed, "%s.renamed", path);
+    assert_ok(file_replace(path, "content", 7));
+    assert_ok(file_map(&first, path));
+    assert_ok(file_map(&second, path));
+    assert_ok(file_rename(path, renamed));
+    assert_true(mapped_name(first.data, name, sizeof name));
+    assert_string_equal(name, renamed);
+    assert_true(mapped_name(second.data + 6, name, sizeof name));
+    assert_true(mapped_name(second.data + 6, name, 8));
+    assert_int_equal(strlen(name), 7);
+    assert_false(mapped_name(second.data + 7, name, sizeof name));
+    const uint8_t *gone = first.data;
+    file_unmap(&first);
+    assert_false(mapped_name(gone, name, sizeof name));
+    assert_true(mapped_name(second.data, name, sizeof name));
+    assert_ok(mapped_check());
+    assert_int_equal(truncate(renamed, 3), 0);
+    assert_fails(mapped_check(), ERR_IO, "7 bytes then, 3 now");
+    assert_non_null(strstr(status_message(), renamed));
+    file_unmap(&second);
+    assert_ok(mapped_check());
+    unlink(renamed);
+    memory_fail_after(0);
+    assert_fails(file_map(&first, "/proc/self/exe"), ERR_MEMORY, "out of memory");
+    memory_fail_after(-1);
 }
 
 static void map_finds_what_was_put(void **state)
@@ -229,6 +266,7 @@ int main(void)
         cmocka_unit_test(buffers_grow_and_end_with_zero),
         cmocka_unit_test(arrays_grow_and_keep_their_content),
         cmocka_unit_test(a_file_is_replaced_whole),
+        cmocka_unit_test(a_mapped_file_is_known_by_its_addresses),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(json_errors_say_where),
