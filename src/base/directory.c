@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -98,6 +99,26 @@ enum status directory_remove(const char *path)
         status = errno == ENOENT ? OK : file_fail(copy, "remove");
     memory_free(copy);
     return status;
+}
+
+static int discard_one(const char *path, const struct stat *st, int kind, struct FTW *place)
+{
+    (void)st, (void)kind, (void)place;
+    remove(path);
+    return 0;
+}
+
+void directory_discard(const char *path)
+{
+    nftw(path, discard_one, 32, FTW_DEPTH | FTW_PHYS);
+}
+
+int64_t directory_room(const char *path)
+{
+    struct statvfs st;
+    int64_t bytes;
+    bool known = statvfs(path, &st) == 0 && st.f_blocks > 0 && !__builtin_mul_overflow(st.f_bavail, st.f_frsize, &bytes);
+    return known ? bytes : -1;
 }
 
 void directory_remove_empty(const char *path)

@@ -19,6 +19,12 @@ enum status directory_make_private(const char *path);
 /* Removes the whole tree; of a link only the link, wherever it points. Nothing there is fine. */
 enum status directory_remove(const char *path);
 
+/* Removes what can be removed of it and says nothing: for the remains of what failed, whose message stays. */
+void directory_discard(const char *path);
+
+/* Bytes that this process may still write on its disk; -1: the system does not say. */
+int64_t directory_room(const char *path);
+
 /* Removes it if it is empty. */
 void directory_remove_empty(const char *path);
 

@@ -4,6 +4,17 @@
 #include "base/file.h"
 #include "base/json.h"
 
+static const char *const beside[] = {"generation_config.json",
+                                     "tokenizer.json",
+                                     "tokenizer_config.json",
+                                     "tokenizer.model",
+                                     "special_tokens_map.json",
+                                     "added_tokens.json",
+                                     "chat_template.jinja",
+                                     "vocab.json",
+                                     "merges.txt"};
+enum { BESIDE = sizeof beside / sizeof beside[0] };
+
 static enum status copy_config(const char *from, const char *to, const char *dtype)
 {
     json_t *tree = NULL;
@@ -29,21 +40,25 @@ static enum status copy_file(struct arena *arena, const char *from, const char *
 
 enum status model_copy(const char *from, const char *to, const char *dtype)
 {
-    static const char *const beside[] = {"generation_config.json",
-                                         "tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "tokenizer.model",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "chat_template.jinja",
-                                         "vocab.json",
-                                         "merges.txt"};
     struct arena arena = {0};
     enum status status = OK;
-    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == OK; i++)
+    for (int i = 0; i < BESIDE && status == OK; i++)
         status = copy_file(&arena, from, to, beside[i], NULL);
     if (status == OK)
         status = copy_file(&arena, from, to, "config.json", dtype);
     arena_free(&arena);
     return status;
+}
+
+int64_t model_copy_bytes(const char *from)
+{
+    struct arena arena = {0};
+    int64_t bytes = 0;
+    for (int i = 0; i < BESIDE; i++) {
+        const char *path = file_join(&arena, from, beside[i]);
+        int64_t size = path ? file_size(path) : 0;
+        bytes += size > 0 ? size : 0;
+    }
+    arena_free(&arena);
+    return bytes;
 }

@@ -2,10 +2,15 @@
 #ifndef MODELS_MODEL_COPY_H
 #define MODELS_MODEL_COPY_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 /* Copies the tokenizer, the template and the settings of generation, and config.json with `dtype` as the type of the weights, or
  * other programs would round them on loading. */
 enum status model_copy(const char *from, const char *to, const char *dtype);
+
+/* The bytes of what is copied, without config.json. */
+int64_t model_copy_bytes(const char *from);
 
 #endif

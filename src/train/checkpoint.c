@@ -165,6 +165,8 @@ enum status checkpoint_save(struct trainer *t, const char *dir)
         status = write_all(t, &arena, part);
     if (status == OK)
         status = directory_replace(part, dir);
+    if (status != OK && part)
+        directory_discard(part);
     arena_free(&arena);
     return status;
 }

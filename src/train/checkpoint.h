@@ -40,6 +40,9 @@ enum status checkpoint_find(struct trainer *t);
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 
+/* How many of the run's own there are. */
+enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count);
+
 /* Removes the run's own checkpoints but the newest `keep` and the best one. */
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 

@@ -124,6 +124,17 @@ enum status checkpoint_find(struct trainer *t)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------------ */
 
+enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count)
+{
+    struct entries list = {0};
+    enum status status = list_entries(&list, output);
+    *count = 0;
+    for (int64_t i = 0; status == OK && i < list.count; i++)
+        *count += is_own(t, &list.entry[i]);
+    arena_free(&list.arena);
+    return status;
+}
+
 static enum status thin(const struct trainer *t, const struct entries *list, int64_t keep)
 {
     int64_t kept = 0;

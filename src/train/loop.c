@@ -11,6 +11,7 @@
 #include "base/record.h"
 #include "train/checkpoint.h"
 #include "train/guard.h"
+#include "train/space.h"
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
@@ -34,7 +35,8 @@ struct run {
     struct guard guard;
     enum guard_finding found; /* in the last step */
     double deviations;
-    int64_t warnings; /* about steps, so far */
+    int64_t warnings;   /* about steps, so far */
+    int64_t lines_lost; /* of the metrics */
     bool stopped;
 };
 
@@ -48,10 +50,17 @@ static int put_number(char *line, int at, const char *key, double x)
            (isfinite(x) ? snprintf(line + at, left, ", \"%s\": %.9g", key, x) : snprintf(line + at, left, ", \"%s\": null", key));
 }
 
-static enum status write_line(const struct run *r, char *line, int length)
+/* A line that cannot be written is lost, and what was written of it is cut off again; the run goes on. */
+static void write_line(struct run *r, char *line, int length)
 {
+    int64_t before = file_size(r->metrics);
     line[length] = '\n';
-    return file_append(r->metrics, line, length + 1);
+    bool written = file_append(r->metrics, line, length + 1) == OK;
+    if (!written && !r->lines_lost++)
+        log_message(LOG_WARNING, "%s; the run goes on, and this line is missing there, as are others until it can be written",
+                    status_message());
+    if (!written && before >= 0)
+        file_cut(r->metrics, before);
 }
 
 /* The first line that a process writes to the metrics. */
@@ -125,7 +134,7 @@ static enum status write_header(const struct run *r)
     return status;
 }
 
-static enum status write_step(const struct run *r)
+static void write_step(struct run *r)
 {
     const struct trainer_step *s = &r->last;
     char line[LINE_SIZE];
@@ -141,17 +150,17 @@ static enum status write_step(const struct run *r)
     if (r->found)
         n += snprintf(line + n, sizeof line - (size_t)n, ", \"guard\": \"%s\"", guard_name(r->found));
     n += snprintf(line + n, sizeof line - (size_t)n, "%s}", s->applied ? "" : ", \"skipped\": true");
-    return write_line(r, line, n);
+    write_line(r, line, n);
 }
 
-static enum status write_eval(const struct run *r, double loss, double seconds)
+static void write_eval(struct run *r, double loss, double seconds)
 {
     char line[LINE_SIZE];
     int n = snprintf(line, sizeof line, "{\"event\": \"eval\", \"step\": %lld", (long long)r->t->place.step);
     n = put_number(line, n, "eval_loss", loss);
     n = put_number(line, n, "eval_seconds", seconds);
     n += snprintf(line + n, sizeof line - (size_t)n, "}");
-    return write_line(r, line, n);
+    write_line(r, line, n);
 }
 
 /* Keeps an earlier file's lines up to the step that the run is at; at step 0 the file starts empty. */
@@ -237,7 +246,7 @@ static enum status validate(struct run *r, bool *best)
         t->place.best_loss = loss;
         t->place.best_step = t->place.step;
     }
-    TRY(write_eval(r, loss, clock_seconds() - start));
+    write_eval(r, loss, clock_seconds() - start);
     tell(r, (struct run_event){.kind = RUN_EVAL, .eval_loss = loss, .best = *best});
     return OK;
 }
@@ -327,7 +336,7 @@ static enum status look(struct run *r)
     struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
     r->found = guard_look(&r->guard, &seen, &r->deviations);
     t->place.bad_in_row = guard_is_bad(r->found) ? t->place.bad_in_row + 1 : 0;
-    TRY(write_step(r));
+    write_step(r);
     if (!r->found)
         return OK;
     if (r->found == GUARD_NOT_FINITE && t->place.bad_in_row == 1)
@@ -421,6 +430,7 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     if (!r.metrics || !r.sequences)
         return ERR_MEMORY;
     TRY(checkpoint_make_room(t, output, METRICS_FILE));
+    TRY(space_check(t));
     TRY(cut_metrics(&r));
     TRY(write_header(&r));
     if (t->options->learning_rate > RATE_USUAL_MAX)

@@ -6,28 +6,31 @@
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import time
 
-from case import HONE, TINY, main
+from case import HONE, TINY, main, run
 from train import TrainCase, chat, checkpoints, metrics
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 
 
-def start_with(ignored):
-    """What is ignored, whatever the tests themselves were started with."""
+def start_with(ignored, limit):
+    """What is ignored, whatever the tests themselves were started with, and how large a file may be."""
     for number in (*STOPS, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    if limit:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
 
 class Faults(TrainCase):
-    def start(self, out, *args, ignored=(), **options):
+    def start(self, out, *args, ignored=(), limit=None, **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], text=True, restore_signals=False,
-                                   preexec_fn=lambda: start_with(ignored), **options)
+                                   preexec_fn=lambda: start_with(ignored, limit), **options)
         self.addCleanup(process.kill)
         return process
 
@@ -162,6 +165,27 @@ class Faults(TrainCase):
         os.replace(self.dir / "new", model)
         self.finish(process, 0)
         self.assertEqual(self.steps("out")[-1], 40)
+
+    # --- disks -----------------------------------------------------------------------------------------------------------------
+
+    def test_an_output_that_cannot_be_written_is_told_before_anything_is_encoded(self):
+        for output, named in ((self.data / "below-a-file", self.data), ("/proc/self/nothing",) * 2):
+            self.fails(3, *self.command("out", "--output", output), says=[f"{named}: cannot make the directory"])
+        self.assertFalse((self.dir / "cache").exists())
+
+    def test_checkpoints_that_do_not_fit_on_the_disk_are_told_before_the_first_step(self):
+        many = 10**12
+        result = run(*self.command("out", "--max-steps", many, "--save-steps", 1, "--save-total-limit", many))
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertRegex(result.stderr.splitlines()[-1], r"^hone: \S+/out: the run needs [\d.]+ GB of disk, and [\d.]+ GB are free: it adds up to 1000000000000 ")
+        self.assertNotIn("step 1/", result.stderr)
+
+    def test_a_limit_on_files_is_an_error_with_a_name(self):
+        """ulimit -f, which without a word ended the program."""
+        process = self.start("out", "--save-steps", 3, limit=100_000)
+        err = self.finish(process, 3)
+        self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large")
+        self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl"])
 
 
 if __name__ == "__main__":
