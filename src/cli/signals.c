@@ -1,6 +1,6 @@
 /* Requests to stop are blocked in all threads but one, which waits for them: it answers at once, though a step may take minutes,
- * and no handler runs on a thread that computes: oneDNN's compiled kernels keep data below the end of the stack, which a handler's
- * frame would overwrite. */
+ * and no handler runs on a thread that computes: oneDNN's compiled kernels keep data below the end of the stack, which a
+ * handler's frame would overwrite. */
 #include "cli/signals.h"
 
 #include <pthread.h>
@@ -122,6 +122,9 @@ void signals_survive(void)
 
 /* --- faults --------------------------------------------------------------------------------------------------------------- */
 
+#define TRUNCATED                                                                                                                \
+    ": truncated, or no longer readable, while it was in use: put the whole file back, and give the same command again"
+
 /* The fault of another address happens again, and ends the program as it would have. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -133,10 +136,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     }
     while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
         pause();
-    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", path,
-                                     ": truncated, or no longer readable, while it was in use: put the whole file back, and give "
-                                     "the same command again",
-                                     NULL});
+    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", path, TRUNCATED, NULL});
     _exit(HONE_ERR_IO);
 }
 
