@@ -167,7 +167,7 @@ static void the_pool_ends_and_starts_again(void **state)
 /* How a child process ends that calls this. */
 static int status_of_child(int (*child)(void))
 {
-    int status;
+    int status = 0;
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
