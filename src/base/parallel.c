@@ -21,7 +21,7 @@
 #include "base/number.h"
 #include "base/processors.h"
 
-enum { SPIN_NANOSECONDS = 50000, PAUSES = 32 };
+enum { SPIN_NANOSECONDS = 200000, PAUSES = 32 }; /* about what waking a thread and a tile too many cost */
 
 struct loop {
     parallel_body *body;
