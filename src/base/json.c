@@ -1,4 +1,6 @@
-/* JSON through Jansson. */
+/* JSON through Jansson.
+ *
+ * Jansson does not say when its memory ran out: it calls the text wrong, or reads less of it. So its allocations are watched. */
 #include "base/json.h"
 
 #include "base/file.h"
@@ -7,15 +9,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+static json_malloc_t allocate; /* as it was before it was watched */
+static _Thread_local bool refused;
+
+static void *watched(size_t bytes)
+{
+    void *memory = allocate(bytes);
+    refused = refused || !memory;
+    return memory;
+}
+
+/* At the start, before there are threads; the functions that a program may have set are kept. */
+__attribute__((constructor)) void json_watch_memory(void)
+{
+    json_malloc_t now;
+    json_free_t release;
+    json_get_alloc_funcs(&now, &release);
+    if (now == watched)
+        return;
+    allocate = now;
+    json_set_alloc_funcs(watched, release);
+}
+
+/* The library may be unloaded before Jansson. */
+__attribute__((destructor)) static void unwatch(void)
+{
+    json_malloc_t now;
+    json_free_t release;
+    json_get_alloc_funcs(&now, &release);
+    if (now == watched)
+        json_set_alloc_funcs(allocate, release);
+}
+
 static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
 {
     json_error_t error;
+    refused = false;
     *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
-    if (*tree)
+    if (*tree && !refused)
         return OK;
-    return json_error_code(&error) == json_error_out_of_memory
-               ? fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where)
-               : fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
+    if (refused || json_error_code(&error) == json_error_out_of_memory) {
+        json_decref(*tree);
+        *tree = NULL;
+        return fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where);
+    }
+    return fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
 }
 
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)

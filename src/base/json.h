@@ -13,6 +13,10 @@
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where);
 enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes);
 
+/* Watches Jansson's allocations, so that what fails for lack of memory is ERR_MEMORY and not ERR_FORMAT. Done when the program
+ * starts; once more after json_set_alloc_funcs. */
+void json_watch_memory(void);
+
 /* The character of an escape in a JSON string, for readers without a tree. *at stands after the backslash and moves after the
  * escape, of both halves of a pair. */
 enum { JSON_NO_ESCAPE = -1, JSON_HALF_PAIR = -2 };

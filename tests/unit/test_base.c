@@ -206,6 +206,39 @@ static void json_errors_say_where(void **state)
     assert_fails(json_parse(&tree, "[1,\n 2", 6, "here"), ERR_FORMAT, "line 2");
 }
 
+static int allocations_left;
+
+static void *failing_malloc(size_t bytes)
+{
+    return allocations_left-- > 0 ? malloc(bytes) : NULL;
+}
+
+/* Jansson calls a text wrong whose end it has no memory for. */
+static void memory_that_runs_out_in_jansson_is_told_as_such(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"key\": [1, -2.5, \"text of some length, with \\u20ac\", {\"a\": null, \"b\": true}, 123456789]}";
+    json_t *tree = NULL;
+    enum status status = ERR_MEMORY;
+    int failed = 0;
+    for (; status == ERR_MEMORY && failed < 1000; failed++) {
+        allocations_left = failed;
+        json_set_alloc_funcs(failing_malloc, free);
+        json_watch_memory();
+        status = json_parse(&tree, text, (int64_t)sizeof text - 1, "here");
+        json_set_alloc_funcs(malloc, free);
+        if (status != OK)
+            assert_null(tree);
+    }
+    json_watch_memory();
+    assert_ok(status);
+    assert_true(failed > 10);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(tree, "key"), 4)), 123456789);
+    json_decref(tree);
+    assert_fails(json_parse(&tree, "{", 1, "here"), ERR_FORMAT, "line 1");
+}
+
 static void a_hash_does_not_depend_on_the_pieces(void **state)
 {
     (void)state;
@@ -272,6 +305,7 @@ int main(void)
         cmocka_unit_test(json_errors_say_where),
         cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
+        cmocka_unit_test(memory_that_runs_out_in_jansson_is_told_as_such),
         cmocka_unit_test(sizes_are_cut_into_whole_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
