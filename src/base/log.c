@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
+
 static log_sink *current;
 static void *current_context;
 
@@ -23,5 +25,6 @@ void log_message(enum log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    utf8_clean(text);
     current(current_context, level, text);
 }

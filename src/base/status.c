@@ -1,9 +1,11 @@
-/* The thread's error message. */
+/* The thread's error message. It may quote a file's bytes, and is made for terminals: what would control one is replaced. */
 #include "base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 static _Thread_local char message[2048];
 
@@ -13,6 +15,7 @@ enum status fail(enum status code, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    utf8_clean(message);
     return code;
 }
 
@@ -26,6 +29,7 @@ enum status fail_at(enum status code, const char *format, ...)
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof message)
         snprintf(message + n, sizeof message - (size_t)n, "%s", rest);
+    utf8_clean(message);
     return code;
 }
 

@@ -96,3 +96,25 @@ bool utf8_is_space(uint32_t code)
            (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
            code == 0x3000;
 }
+
+bool utf8_is_hidden(uint32_t code)
+{
+    return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+}
+
+void utf8_clean(char *text)
+{
+    for (int64_t left = (int64_t)strlen(text); left > 0;) {
+        uint32_t code = 0;
+        int n = utf8_sequence(text, left);
+        if (n > 0)
+            utf8_decode(text, &code);
+        bool bad = n <= 0 || (utf8_is_hidden(code) && code != '\n' && code != '\t');
+        n = n > 0 ? n : 1;
+        if (bad)
+            memset(text, '?', (size_t)n);
+        text += n;
+        left -= n;
+    }
+}

@@ -21,6 +21,13 @@ int utf8_encode(uint32_t code, char bytes[4]);
 /* Where the character before `end` starts; end > 0. */
 int64_t utf8_before(const char *text, int64_t end);
 
+/* Control characters, and those that change the direction of text or have no width. */
+bool utf8_is_hidden(uint32_t code);
+
+/* Replaces by question marks what would control a terminal, hide or mislead in it, and what is not UTF-8; newlines and tabs
+ * stay. */
+void utf8_clean(char *text);
+
 /* Unicode's White_Space. */
 bool utf8_is_space(uint32_t code);
 

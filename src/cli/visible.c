@@ -5,22 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int character(const char *text, uint32_t *code)
-{
-    const unsigned char *t = (const unsigned char *)text;
-    int size = t[0] < 0x80 ? 1 : t[0] < 0xe0 ? 2 : t[0] < 0xf0 ? 3 : 4;
-    *code = size == 1 ? t[0] : t[0] & (0xffu >> (size + 1));
-    for (int i = 1; i < size; i++)
-        *code = *code << 6 | (t[i] & 0x3f);
-    return size;
-}
-
-/* Characters that change the direction of text or have no width. */
-static bool hidden(uint32_t code)
-{
-    return (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
-}
+#include "base/utf8.h"
 
 static enum status character_out(const char *text, int size, uint32_t code, visible_sink *sink, void *context)
 {
@@ -36,7 +21,7 @@ static enum status character_out(const char *text, int size, uint32_t code, visi
         sign[2] = (char)(sign[2] + (char)code);
         return sink(context, sign, 3);
     }
-    if (hidden(code))
+    if (utf8_is_hidden(code))
         return sink(context, sign, snprintf(sign, sizeof sign, "\\u%04x", (unsigned)code));
     return sink(context, text, size);
 }
@@ -61,8 +46,8 @@ enum status visible_token(const json_t *token, visible_sink *sink, void *context
     const char *at = json_string_value(text), *end = at + json_string_length(text), *plain = at;
     while (at < end) {
         uint32_t code;
-        int size = character(at, &code);
-        if (code < ' ' || hidden(code)) {
+        int size = utf8_decode(at, &code);
+        if (utf8_is_hidden(code)) {
             if (plain < at)
                 TRY(sink(context, plain, at - plain));
             TRY(character_out(at, size, code, sink, context));

@@ -81,7 +81,10 @@ static enum status read_text(struct cursor *c, struct gguf_text *text)
 static enum status read_name(struct cursor *c, struct gguf_text *name, const char *what)
 {
     TRY(read_text(c, name));
-    if (!name->length || name->length > NAME_BYTES_MAX || memchr(name->text, 0, (size_t)name->length))
+    bool plain = true; /* no zero byte, which would cut it short, and nothing that controls a terminal */
+    for (int64_t i = 0; i < min(name->length, NAME_BYTES_MAX); i++)
+        plain = plain && (uint8_t)name->text[i] >= ' ' && name->text[i] != 0x7f;
+    if (!name->length || name->length > NAME_BYTES_MAX || !plain)
         return fail(ERR_FORMAT, "%s: a %s of %lld bytes at byte %lld is not a name", c->path, what, (long long)name->length,
                     (long long)c->at);
     return OK;

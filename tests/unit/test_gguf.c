@@ -131,6 +131,10 @@ static void broken_files_are_refused(void **state)
     }
     pad(&b, 32);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "twice");
+    b = start_gguf(1, 0);
+    put_tensor(&b, "t\x1b[31m", 4, 0, 0); /* it would control the terminal that it is printed on */
+    pad(&b, 64);
+    assert_fails(open_buffer(&file, &b), ERR_FORMAT, "is not a name");
     static const struct {
         int64_t elements;
         uint32_t type;

@@ -68,12 +68,35 @@ static void a_cut_character_is_neither_whole_nor_wrong(void **state)
     assert_int_equal(utf8_sequence("\xf0\x9f\x98\x80", 4), 4);
 }
 
+/* A name from a file must not paint the terminal that an error is printed on. */
+static void messages_do_not_control_a_terminal(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"plain, \u20ac and \n\t", "plain, \u20ac and \n\t"},
+        {"\x1b[31mred\r\b\x7f", "?[31mred???"},
+        {"\xc2\x9b"
+         "31m",
+         "??31m"},
+        {"a\u202eb\u2066", "a???b???"},
+        {"\x9b \xff \xe2\x82", "? ? ??"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(fail(ERR_FORMAT, "%s", cases[i][0]), ERR_FORMAT);
+        assert_string_equal(status_message(), cases[i][1]);
+        assert_int_equal(fail_at(ERR_FORMAT, "%s: ", cases[i][0]), ERR_FORMAT);
+        assert_memory_equal(status_message(), cases[i][1], strlen(cases[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(alphabet_is_one_to_one),
         cmocka_unit_test(a_cut_character_is_neither_whole_nor_wrong),
+        cmocka_unit_test(messages_do_not_control_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
