@@ -4,6 +4,7 @@
 
 #include "api/handles.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "base/process.h"
 #include "base/record.h"
 #include "data/account.h"
@@ -43,6 +44,9 @@ struct plan {
     const struct session *session;
     struct device_costs costs;
     int64_t process_bytes, peak_bytes, memory_bytes, free_bytes, allocated_bytes, mapped_bytes, parameters, micro_batch_tokens;
+    const char *limit;        /* of free_bytes; NULL: the device names none */
+    int64_t page_cache_bytes; /* left for the weights in mapped files */
+    bool reads_from_disk;
     double bits_per_weight;
     const char *run, *recompute, *dtype, *device;
     bool fits;
@@ -73,6 +77,9 @@ static json_t *plan_json(const struct plan *plan)
         RECORD_MADE("table", blocks_json),
         RECORD(struct plan, memory_bytes),
         RECORD(struct plan, free_bytes),
+        RECORD(struct plan, limit),
+        RECORD(struct plan, page_cache_bytes),
+        RECORD(struct plan, reads_from_disk),
         RECORD(struct plan, allocated_bytes),
         RECORD(struct plan, mapped_bytes),
         RECORD(struct plan, parameters),
@@ -108,12 +115,16 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     }
     struct device_costs costs;
     session_costs(s, &costs);
+    int64_t cache = session_cache(s, total - mapped, &costs);
     struct plan plan = {
         .session = s,
         .costs = costs,
         .process_bytes = session_shrink(s),
         .memory_bytes = s->info.memory,
         .free_bytes = s->info.memory_free,
+        .limit = s->room.limit[0] ? s->room.limit : NULL,
+        .page_cache_bytes = min(cache, mapped),
+        .reads_from_disk = mapped > cache,
         .allocated_bytes = total - mapped,
         .mapped_bytes = mapped,
         .parameters = weights.elements,
@@ -293,9 +304,13 @@ hone_status hone_devices(const hone_options *options, char **json)
         }
         struct device_info info;
         device_info(device, &info);
-        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:I, s:I, s:b, s:i}", "device", names[i], "usable", 1, "name",
-                                              info.name, "memory_bytes", (json_int_t)info.memory, "free_bytes",
-                                              (json_int_t)info.memory_free, "bfloat16", (int)info.bf16, "threads", info.threads));
+        struct memory_room room = {.limit = ""};
+        if (info.host_memory)
+            limits_memory(&room, "");
+        json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:I, s:I, s:s?, s:b, s:i}", "device", names[i], "usable", 1,
+                                              "name", info.name, "memory_bytes", (json_int_t)info.memory, "free_bytes",
+                                              (json_int_t)info.memory_free, "limit", room.limit[0] ? room.limit : NULL,
+                                              "bfloat16", (int)info.bf16, "threads", info.threads));
         device_close(device);
     }
     return (hone_status)json_result(json_pack("{s:o, s:s}", "devices", list, "tried", tried), json);

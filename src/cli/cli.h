@@ -33,7 +33,8 @@ const char *cli_bytes(char text[static 32], double bytes);
 const char *cli_count(char text[static 32], double n);
 
 /* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
-const char *cli_memory(char text[static 96], const json_t *report);
+enum { CLI_MEMORY_SIZE = 320 };
+const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
 
 /* Whether standard error is a terminal: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);

@@ -3,7 +3,7 @@
 
 static void print_devices(const json_t *report)
 {
-    char room[96];
+    char room[CLI_MEMORY_SIZE];
     size_t i;
     const json_t *d;
     json_array_foreach(json_object_get(report, "devices"), i, d)

@@ -88,15 +88,18 @@ const char *cli_bytes(char text[static 32], double bytes)
     return text;
 }
 
-const char *cli_memory(char text[static 96], const json_t *report)
+const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report)
 {
+    const char *limit = json_string_value(json_object_get(report, "limit"));
+    bool limited = limit && strcmp(limit, "free memory") != 0;
     char total[32], left[32];
     cli_bytes(total, (double)json_integer_value(json_object_get(report, "memory_bytes")));
     json_int_t unused = json_integer_value(json_object_get(report, "free_bytes"));
     if (unused)
-        snprintf(text, 96, "%s of %s free", cli_bytes(left, (double)unused), total);
+        snprintf(text, CLI_MEMORY_SIZE, "%s of %s free%s%s", cli_bytes(left, (double)unused), total, limited ? " by " : "",
+                 limited ? limit : "");
     else
-        snprintf(text, 96, "%s, and does not say how much of it is free", total);
+        snprintf(text, CLI_MEMORY_SIZE, "%s, and does not say how much of it is free", total);
     return text;
 }
 

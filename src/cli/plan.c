@@ -16,7 +16,7 @@ static void print_line(const char *format, ...)
 
 static void print_plan(const json_t *plan)
 {
-    char text[32], count[32], room[96];
+    char text[32], count[32], room[CLI_MEMORY_SIZE];
     size_t i;
     const json_t *row;
     printf("%-26s %12s %18s %14s\n", "block", "size", "bytes", "bits a weight");
@@ -32,12 +32,21 @@ static void print_plan(const json_t *plan)
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
     printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
     printf("%s has %s\n", json_string_value(json_object_get(plan, "device")), cli_memory(room, plan));
+    bool reads = json_is_true(json_object_get(plan, "reads_from_disk"));
+    if (reads) {
+        char left[32];
+        printf("the weights in mapped files need %s of page cache, %s are left for it\n",
+               cli_bytes(text, (double)json_integer_value(json_object_get(plan, "mapped_bytes"))),
+               cli_bytes(left, (double)json_integer_value(json_object_get(plan, "page_cache_bytes"))));
+    }
     printf("%s parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
            cli_count(count, (double)json_integer_value(json_object_get(plan, "parameters"))),
            json_real_value(json_object_get(plan, "bits_per_weight")), json_string_value(json_object_get(plan, "dtype")),
            json_string_value(json_object_get(plan, "device")),
            (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),
-           json_is_true(json_object_get(plan, "fits")) ? "it fits" : "it does NOT fit");
+           !json_is_true(json_object_get(plan, "fits")) ? "it does NOT fit"
+           : reads                                      ? "it will read weights from disk in every step"
+                                                        : "it fits");
     if (json_object_get(plan, "data"))
         cli_account("data", json_object_get(plan, "data"), print_line);
 }

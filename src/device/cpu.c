@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/parallel.h"
 
 struct block {
@@ -113,7 +114,7 @@ static void close_cpu(struct device *device)
     memory_free(cpu);
 }
 
-/* The text after a key of one of the system's tables ("MemAvailable:  123 kB"), or "". */
+/* The text after a key of one of the system's tables ("model name : Xeon"), or "". */
 static void system_entry(const char *path, const char *key, char *text, size_t size)
 {
     struct buffer table = {0};
@@ -130,11 +131,11 @@ static void system_entry(const char *path, const char *key, char *text, size_t s
 
 static void info(struct device *device, struct device_info *out)
 {
-    char available[64];
-    system_entry("/proc/meminfo", "MemAvailable", available, sizeof available);
+    struct memory_room room;
+    limits_memory(&room, "");
     *out = (struct device_info){
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-        .memory_free = strtoll(available, NULL, 10) * 1024,
+        .memory_free = room.allocate,
         .max_block = INT64_MAX,
         .host_memory = true,
         .bf16 = cpu_of(device)->engine->has_bf16(),

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/process.h"
 
 static enum status choose_run(struct session *s, int run)
@@ -17,13 +18,20 @@ static enum status choose_run(struct session *s, int run)
     return OK;
 }
 
+static void look_at_device(struct session *s)
+{
+    device_info(s->device, &s->info);
+    if (s->info.host_memory)
+        limits_memory(&s->room, "");
+}
+
 enum status session_open(struct session *s, const struct session_options *options)
 {
     *s = (struct session){0};
     TRY(device_open(&s->device, options->device));
     s->device->options = options->on_device;
     s->tuning.tf32 = options->tf32;
-    device_info(s->device, &s->info);
+    look_at_device(s);
     enum status status = model_open(&s->model, options->dir, options->adapter, options->weights);
     if (status == OK) {
         s->opened = true;
@@ -168,9 +176,18 @@ int64_t session_room(const struct session *s, int64_t bytes, const struct device
 {
     const struct device_info *i = &s->info;
     int64_t to_come = bytes + costs->modules + costs->graphs;
+    if (s->room.limit[0] && s->room.addresses != INT64_MAX && !s->model.weights.listed)
+        return min(i->memory_free, s->room.addresses - s->model.weights_mapped.bytes) - to_come;
     if (i->memory_free)
         return i->memory_free - to_come;
     return i->memory ? i->memory - to_come - costs->context - costs->workspace : INT64_MAX;
+}
+
+int64_t session_cache(const struct session *s, int64_t bytes, const struct device_costs *costs)
+{
+    if (!s->room.limit[0] || s->room.resident == INT64_MAX)
+        return INT64_MAX;
+    return max(s->room.resident - bytes - costs->modules - costs->graphs, 0);
 }
 
 int64_t session_shrink(struct session *s)
@@ -186,14 +203,23 @@ enum status session_prepare(struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
     struct device_costs costs;
-    device_info(s->device, &s->info);
+    look_at_device(s);
     session_costs(s, &costs);
     int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
     if (room < 0)
-        return fail(ERR_MEMORY, "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s; `hone plan` shows for what. Try %s",
+        return fail(ERR_MEMORY,
+                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s; `hone plan` shows for what. Try %s",
                     (double)(total + beside) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
                     (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
+                    s->room.limit[0] ? " by " : "", s->room.limit,
                     s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+    int64_t cache = session_cache(s, total, &costs);
+    if (mapped > cache)
+        log_message(
+            LOG_WARNING,
+            "%.2f GB of weights stay in their files and need as much page cache, but %.2f GB are left for it: they will be "
+            "read from disk in every step",
+            (double)mapped * 1e-9, (double)cache * 1e-9);
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
     s->process_bytes = session_shrink(s);

@@ -5,11 +5,13 @@
 #ifndef RUN_SESSION_H
 #define RUN_SESSION_H
 
+#include "base/limits.h"
 #include "models/model.h"
 
 struct session {
     struct device *device;
     struct device_info info;
+    struct memory_room room; /* of a device that uses host memory: what info.memory_free follows from; else empty */
     struct model model;
     enum run_type run;
     struct engine engine;
@@ -54,9 +56,14 @@ enum status session_plan(struct session *s);
 /* What the device takes besides blocks, for the programs that were added; before session_shrink. */
 void session_costs(const struct session *s, struct device_costs *costs);
 
-/* The free memory of the device less `bytes` and the costs still to come: negative if it has too little. A device that does not
- * say how much memory is free is taken to have all of it. INT64_MAX: it says nothing. */
+/* The free memory of the device less `bytes` and the costs still to come: negative if it has too little. Where addresses are
+ * limited, files that are not mapped yet count too. A device that does not say how much memory is free is taken to have all of
+ * it. INT64_MAX: it says nothing. */
 int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs);
+
+/* What is left for the weights in mapped files once `bytes` are allocated: with less than they take, they are read from disk
+ * again and again. INT64_MAX: not known, or the device copies them. */
+int64_t session_cache(const struct session *s, int64_t bytes, const struct device_costs *costs);
 
 /* Frees what building the programs took; returns what the process still has. For a session that only plans, and for
  * session_prepare. */

@@ -8,6 +8,7 @@ Without --large: tiny models, every message and exit code. With it: SmolLM2, the
 import json
 import pathlib
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -231,6 +232,29 @@ class Tiny(Case):
         self.assertEqual(plan["parameters"], 70553706496)
         self.assertEqual(plan["peak_bytes"], sum(row["bytes"] for row in plan["table"]))
         self.assertIn("70.55 billion", self.ok("plan", "--model", self.dir))
+
+    def test_the_smallest_limit_of_memory_is_named(self):
+        self.write("config.json", SEVENTY)
+        args = ("plan", "--model", self.dir, "--for", "eval", "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", 64)
+        for kind, name, fits in ((resource.RLIMIT_AS, "ulimit -v", False),              # weights in mapped files are addresses too
+                                 (resource.RLIMIT_DATA, "ulimit -d", True)):
+            def limit():
+                resource.setrlimit(kind, (1 << 30, 1 << 30))
+            plan = json.loads(run(*args, "--json", preexec_fn=limit).stdout)
+            self.assertEqual((plan["limit"], plan["fits"]), (name, fits))
+            self.assertLess(plan["free_bytes"], 1 << 30)
+            self.assertRegex(run(*args, preexec_fn=limit).stdout, rf"(?m)^cpu has [\d.]+ [MG]B of .* free by {name}$")
+
+    def test_weights_beyond_the_page_cache_are_told(self):
+        self.write("config.json", SEVENTY)
+        args = ("plan", "--model", self.dir, "--for", "eval", "--dtype", "bfloat16", "--device", "cpu", "--micro-batch-tokens", 64)
+        plan, text = json.loads(self.ok(*args, "--json")), self.ok(*args)
+        free = plan["free_bytes"] - plan["allocated_bytes"]
+        self.assertEqual(plan["reads_from_disk"], free < plan["mapped_bytes"])
+        if plan["reads_from_disk"]:                     # on most machines
+            self.assertIn("the weights in mapped files need 141.11 GB of page cache, ", text)
+            self.assertIn("it will read weights from disk in every step", text)
+            self.assertNotIn("it fits", text)
 
 
 class Large(Case):
