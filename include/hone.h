@@ -143,6 +143,7 @@ typedef struct hone_trainer_info {
     double startup_seconds;                                /* from the process's start until the trainer was ready */
     char method[16], recompute[16], dtype[16], device[16]; /* "lora" or "full"; "none", "selective" or "full" */
     char resumed_from[4096];                               /* the checkpoint's path; "" without one */
+    double first_eval_loss; /* of the run's first validation, also before a resume; NaN before it */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);

@@ -72,6 +72,7 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .mapped_bytes = mapped,
         .peak_bytes = total + s->process_bytes,
         .startup_seconds = handle->startup_seconds,
+        .first_eval_loss = t->place.first_eval_loss,
     };
     process_memory(&now, &filled.peak_rss_bytes);
     snprintf(filled.method, sizeof filled.method, "%s", options_word(OPTION_finetuning_type, (int)t->options->finetuning_type));

@@ -19,8 +19,8 @@ struct run {
     int64_t first;          /* steps done before this process began */
     double smoothed, share; /* the loss averaged over about ten steps, and the weight of the average so far */
     double pace, paced;     /* the same for a step's seconds, without validations */
-    double first_eval;      /* NaN before the first one */
-    int evals;
+    double first_eval;      /* of the run, also before a resume; NaN before the first one */
+    int evals;              /* 2 are as good as more */
 };
 
 /* Ends a run at the next event once a signal has asked for it. */
@@ -259,6 +259,8 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK) {
         run.info = &info;
         run.first = info.step;
+        run.first_eval = info.first_eval_loss;
+        run.evals = !isnan(run.first_eval);
         /* until here nothing is lost if the program ends at once */
         signals_stop(
             "the step under way is finished and the state saved; a second Ctrl-C or SIGTERM ends at once, without saving",

@@ -92,6 +92,8 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
         RECORD(struct trainer_place, best_step),
         RECORD(struct trainer_place, best_loss),
         RECORD(struct trainer_place, eval_loss),
+        RECORD(struct trainer_place, first_eval_loss),
+        RECORD(struct trainer_place, eval_due),
         {0},
     };
     json_t *tree = record_json(fields, &t->place), *identity = record_json(nature_fields, nature);
@@ -195,6 +197,8 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(json_get_int(tree, "best_step", &p->best_step, path));
     TRY(read_double(tree, "best_loss", &p->best_loss, path));
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
+    TRY(read_double(tree, "first_eval_loss", &p->first_eval_loss, path));
+    TRY(json_get_bool(tree, "eval_due", &p->eval_due, path));
     bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->bad_in_row >= 0 && p->best_step >= 0;
     if (!counts || p->slots < 1 || p->slots > INT32_MAX)
         return fail(ERR_FORMAT, "%s: one of its counts is out of range", path);

@@ -231,16 +231,22 @@ static bool wait(void *context, int64_t done, int64_t batches, int64_t tokens, d
     return !r->stopped;
 }
 
-/* Sets *best if the loss is the lowest so far and a step was taken. A validation that is stopped has no result. */
+/* Sets *best if the loss is the lowest so far and a step was taken. A validation that is stopped has no result, and stays due. */
 static enum status validate(struct run *r, bool *best)
 {
     struct trainer *t = r->t;
     double start = clock_seconds(), loss;
+    t->place.eval_due = true;
+    if (r->stopped)
+        return OK;
     enum status status = eval_run(&t->evaluation, &t->session, wait, r, &loss);
     if (r->stopped)
         return OK;
     TRY(status);
+    t->place.eval_due = false;
     t->place.eval_loss = loss;
+    if (isnan(t->place.first_eval_loss))
+        t->place.first_eval_loss = loss;
     *best = t->place.step > 0 && !(loss >= t->place.best_loss);
     if (*best || t->place.step == 0) {
         t->place.best_loss = loss;
@@ -401,8 +407,11 @@ static enum status all_steps(struct run *r)
     struct trainer *t = r->t;
     const struct options *o = t->options;
     bool best = false;
-    if (t->eval_data.row_count && o->eval_on_start && t->place.step == 0)
+    bool begins = t->place.step == 0, resumes_due = !begins && t->place.eval_due;
+    if (t->eval_data.row_count && ((begins && o->eval_on_start) || resumes_due))
         TRY(validate(r, &best));
+    if (resumes_due && !t->place.eval_due) /* the checkpoint gets the result too */
+        TRY(save(r));
     while (t->place.step < t->steps && !r->stopped) {
         best = false;
         TRY(queue_step(r));
@@ -411,7 +420,7 @@ static enum status all_steps(struct run *r)
         bool saves = due(step, o->save_steps, t->steps);
         while (t->queue.ahead > (!validates && !saves && may_wait(r)))
             TRY(report_step(r));
-        if (validates && !r->stopped)
+        if (validates)
             TRY(validate(r, &best));
         if (best || r->stopped || saves)
             TRY(save(r));
@@ -447,8 +456,9 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
         return status;
     }
     result->seconds = clock_seconds() - r.start;
-    if (r.stopped && t->place.step < t->steps)
-        return fail(ERR_STOPPED, "stopped after step %lld of %lld", (long long)t->place.step, (long long)t->steps);
+    if (r.stopped && (t->place.step < t->steps || t->place.eval_due))
+        return fail(ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->place.step, (long long)t->steps,
+                    t->place.eval_due ? ", before its validation" : "");
     if (t->place.bad_in_row)
         log_message(LOG_WARNING,
                     "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",

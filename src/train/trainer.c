@@ -264,7 +264,8 @@ enum status trainer_open(struct trainer *t, const struct options *options, unsig
 
 enum status trainer_open_for(struct trainer *t, const struct options *options, unsigned ready_for, enum loss_id loss)
 {
-    *t = (struct trainer){.options = options, .place = {.first_loss = NAN, .best_loss = NAN, .eval_loss = NAN}};
+    *t = (struct trainer){.options = options,
+                          .place = {.first_loss = NAN, .best_loss = NAN, .eval_loss = NAN, .first_eval_loss = NAN}};
     trainer_loss_settings(t, loss_of(loss)->settings[0], loss_of(loss)->settings[1]);
     enum status status = open_all(t, ready_for, loss);
     if (status != OK)

@@ -75,8 +75,9 @@ struct trainer_place {
     int64_t bad_in_row; /* the last steps that the guard (guard.h) found bad */
     double first_loss;  /* of the first step; NAN: none yet */
     /* loop.c, after a validation */
-    int64_t best_step;           /* of the lowest validation loss; 0: none yet */
-    double best_loss, eval_loss; /* NAN: none yet */
+    int64_t best_step;                            /* of the lowest validation loss; 0: none yet */
+    double best_loss, eval_loss, first_eval_loss; /* NAN: none yet */
+    bool eval_due;                                /* the step's validation was not made, or cut off */
 };
 
 #endif

@@ -173,7 +173,7 @@ class Tiny(TrainCase):
         full = method == "full"
         args = ("--finetuning-type", method, "--max-steps", 20, "--save-steps", 5, "--per-device-train-batch-size", 24, "--learning-rate", 0.001,
                 "--eval-data", self.valid, "--eval-steps", 6, *(() if full else ("--lora-dropout", 0.1)))
-        self.train("whole", *args)
+        first = self.train("whole", *args)["first_eval_loss"]
         code, err = self.interrupt(number, "cut", *args)
         self.assertEqual(code, 10 if number == signal.SIGINT else -number, err)
         self.assertFalse((self.dir / "cut" / ("model.safetensors" if full else "adapter_model.safetensors")).exists())
@@ -182,14 +182,21 @@ class Tiny(TrainCase):
         else:
             step = max(checkpoints(self.dir / "cut"))
         self.assertIn(step, range(5, 20))
-        r = self.train("cut", *args)
+        rest = run(*self.command("cut", *args))
+        self.assertEqual(rest.returncode, 0, rest.stderr)
+        r = json.loads(rest.stdout)
         self.assertEqual((r["resumed_from"], r["resumed_step"]), (str(self.dir / "cut" / f"checkpoint-{step}"), step))
         self.assertEqual(self.result("cut", full), self.result("whole", full))
         # Steps that were lost and repeated may occur twice: the last one counts.
         whole, cut = ({s["step"]: s["loss"] for s in metrics(self.dir / name)[1]} for name in ("whole", "cut"))
         self.assertEqual(cut, whole)
         whole, cut = ({e["step"]: e["eval_loss"] for e in metrics(self.dir / name)[2]} for name in ("whole", "cut"))
-        self.assertEqual(cut, {step: whole[step] for step in cut})
+        self.assertEqual(cut, whole)                    # one that was cut off too
+        self.assertEqual(r["first_eval_loss"], first)
+        told = re.findall(r"^step (\d+): validation loss [\d.]+(, the lowest so far)?$", rest.stderr, re.M)
+        self.assertTrue(told)
+        for step, lowest in told:                       # also before the resume
+            self.assertEqual(bool(lowest), whole[int(step)] < min(loss for s, loss in whole.items() if s < int(step)), step)
 
     def test_a_killed_run_goes_on_to_the_same_adapter(self):
         self.goes_on_after(signal.SIGKILL, "lora")

@@ -1,4 +1,4 @@
-/* train/loop: runs that go wrong. */
+/* train/loop: runs that go wrong, and validations that were cut off. */
 #include "test.h"
 
 #include "base/log.h"
@@ -73,11 +73,94 @@ static void nan_in_the_base_is_named(void **state)
     buffer_free(&file);
 }
 
+struct watch {
+    enum run_event_kind stop_at; /* at this kind of event, */
+    int64_t stop_step;           /* after this step; 0: never */
+    const struct trainer *trainer;
+    int evals;
+    int64_t step[8];
+    double loss[8];
+    bool best[8];
+};
+
+static bool listen(void *context, const struct run_event *e)
+{
+    struct watch *w = context;
+    int64_t step = w->trainer->place.step;
+    if (e->kind == RUN_EVAL) {
+        w->step[w->evals] = step;
+        w->loss[w->evals] = e->eval_loss;
+        w->best[w->evals++] = e->best;
+    }
+    return !w->stop_step || step < w->stop_step || e->kind != w->stop_at;
+}
+
+static enum status run_watched(struct watch *w, double *first)
+{
+    struct rig r;
+    struct run_result result;
+    open_run(&r, SETTINGS("eval_data", data_path, "eval_steps", "3", "save_steps", "0", "max_steps", "6"));
+    w->trainer = &r.t;
+    enum status status = run_all(&r.t, listen, w, &result);
+    *first = r.t.place.first_eval_loss;
+    close_rig(&r);
+    return status;
+}
+
+static int count_evals(int64_t step)
+{
+    char path[160], line[64];
+    struct buffer metrics = {0};
+    int count = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
+    snprintf(line, sizeof line, "{\"event\": \"eval\", \"step\": %lld,", (long long)step);
+    assert_ok(file_read(&metrics, path, 1 << 20));
+    for (const char *at = metrics.data; (at = strstr(at, line)); at++)
+        count++;
+    buffer_free(&metrics);
+    return count;
+}
+
+/* Stopped before the validation, in it, and in the last one: without eval_due in the checkpoint it is never made, and the last
+ * run ends well without it. */
+static void a_validation_that_was_cut_off_is_made_after_a_resume(void **state)
+{
+    (void)state;
+    static const struct {
+        enum run_event_kind at;
+        int64_t step;
+        const char *message;
+    } cases[] = {{RUN_STEP, 3, "step 3 of 6, before its validation"},
+                 {RUN_WAIT, 3, "step 3 of 6, before its validation"},
+                 {RUN_WAIT, 6, "step 6 of 6, before its validation"}};
+    struct watch whole = {0};
+    double first, again;
+    assert_ok(directory_remove(output_dir));
+    assert_ok(run_watched(&whole, &first));
+    assert_true(whole.evals == 3 && whole.loss[0] == first);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct watch cut = {.stop_at = cases[i].at, .stop_step = cases[i].step}, rest = {0};
+        assert_ok(directory_remove(output_dir));
+        assert_fails(run_watched(&cut, &again), ERR_STOPPED, cases[i].message);
+        assert_ok(run_watched(&rest, &again));
+        assert_true(again == first);
+        assert_int_equal(cut.evals + rest.evals, 3);
+        for (int k = 0; k < rest.evals; k++) {
+            int of = cut.evals + k;
+            assert_true(rest.step[k] == whole.step[of] && rest.loss[k] == whole.loss[of] && rest.best[k] == whole.best[of]);
+        }
+        for (int64_t step = 0; step <= 6; step++)
+            assert_int_equal(count_evals(step), step % 3 == 0);
+    }
+    assert_ok(directory_remove(output_dir));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
+        cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
