@@ -170,7 +170,7 @@ static void memory_may_run_out_anywhere(void **state)
     }
     print_message("an evaluation allocates %lld times\n", (long long)f.made);
     assert_true(f.failed > 20);
-    assert_true(f.done_without <= 20); /* a pattern runs without its just-in-time code, a report without a name */
+    assert_true(f.done_without <= 60); /* a pattern runs without its just-in-time code, memory without the limits of the system */
     hone_options_destroy(o);
 }
 

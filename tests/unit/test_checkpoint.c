@@ -392,7 +392,7 @@ static void memory_may_run_out_anywhere(void **state)
             assert_string_equal(now.data, whole.data);
         }
         print_message("%lld allocations, %lld of them can be done without\n", (long long)f.made, (long long)f.done_without);
-        assert_true(f.failed > 20 && f.done_without <= 20);
+        assert_true(f.failed > 20 && f.done_without <= 60); /* files of the system that name limits */
         buffer_free(&whole);
         buffer_free(&now);
         arena_free(&r.arena);
