@@ -12,7 +12,7 @@
 #include "data/check.h"
 #include "data/source.h"
 
-enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, BAD_MAX = 10000 };
+enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, BAD_MAX = 10000, LISTED_MAX = 100000 };
 
 struct result {
     enum status status;
@@ -32,6 +32,7 @@ struct inspection {
     int64_t rows, bad, kinds[ROW_KINDS], longest;
     struct check_place longest_at;
     json_t *shown, *told; /* rows, and errors */
+    int64_t listed;       /* tokens of the rows that are shown: as JSON each takes almost a kilobyte */
 };
 
 /* The row as it is trained: its first token never is, and with --train-on-inputs all others are. */
@@ -93,11 +94,12 @@ static json_t *place_json(const struct inspection *in, const struct check_place 
                      (json_int_t)place->line);
 }
 
-static json_t *tokens_json(const struct inspection *in, const struct chat_row *row)
+/* The first tokens of a row, as many as a report has room for. */
+static json_t *tokens_json(struct inspection *in, const struct chat_row *row)
 {
     json_t *tokens = json_array();
     struct buffer bytes = {0};
-    for (int64_t i = 0; i < row->tokens.count && tokens; i++)
+    for (int64_t i = 0; i < row->tokens.count && in->listed < LISTED_MAX && tokens; i++, in->listed++)
         if (json_array_append_new(tokens, token_json(in, row, i, &bytes)) != 0) {
             json_decref(tokens);
             tokens = NULL;
@@ -132,8 +134,9 @@ static enum status show_row(struct inspection *in, int64_t i, const struct check
     if (status == OK) {
         check_row(in->checker, in->block.rows[i].text, in->block.rows[i].length, kind, &row, &check);
         status = add_to(in->shown, place_json(in, place),
-                        json_pack("{s:s, s:I, s:o, s:o}", "kind", row_kind_name(kind), "trained_tokens", (json_int_t)row.trained,
-                                  "tokens", tokens_json(in, &row), "found", found_json(check.found)));
+                        json_pack("{s:s, s:I, s:I, s:o, s:o}", "kind", row_kind_name(kind), "count", (json_int_t)row.tokens.count,
+                                  "trained_tokens", (json_int_t)row.trained, "tokens", tokens_json(in, &row), "found",
+                                  found_json(check.found)));
     }
     chat_row_free(&row);
     return status;

@@ -61,7 +61,7 @@ static enum status print_piece(void *context, const char *piece, int64_t length)
     return OK;
 }
 
-static void print_text(const json_t *tokens, bool colour, size_t max)
+static void print_text(const json_t *tokens, bool colour, size_t max, long long count)
 {
     struct pen pen = {.colour = colour, .fresh = true, .shade = ""};
     size_t i;
@@ -81,8 +81,9 @@ static void print_text(const json_t *tokens, bool colour, size_t max)
         before = trained;
     }
     printf("%s%s", colour ? RESET : before ? "\u27e7" : "", pen.fresh && (colour || !before) ? "" : "\n");
-    if (json_array_size(tokens) > max)
-        printf("... and %zu tokens more\n", json_array_size(tokens) - max);
+    long long more = count - (long long)(json_array_size(tokens) < max ? json_array_size(tokens) : max);
+    if (more)
+        printf("... and %lld tokens more\n", more);
 }
 
 static enum status print_cell(void *context, const char *piece, int64_t length)
@@ -112,13 +113,13 @@ static void print_row(const json_t *row, bool colour, bool alone)
 {
     const json_t *tokens = json_object_get(row, "tokens"), *found = json_object_get(row, "found"), *name;
     size_t i;
-    printf("\n%srow %lld%s  %s:%lld  %s, %zu tokens, %lld trained", painted(colour, "\033[1m"), number(row, "row"),
-           painted(colour, RESET), base_name(text(row, "file")), number(row, "line"), text(row, "kind"), json_array_size(tokens),
+    printf("\n%srow %lld%s  %s:%lld  %s, %lld tokens, %lld trained", painted(colour, "\033[1m"), number(row, "row"),
+           painted(colour, RESET), base_name(text(row, "file")), number(row, "line"), text(row, "kind"), number(row, "count"),
            number(row, "trained_tokens"));
     json_array_foreach(found, i, name)
         printf(", %s%s%s", painted(colour, "\033[33m"), json_string_value(name), painted(colour, RESET));
     puts("");
-    print_text(tokens, colour, alone ? json_array_size(tokens) : TOKENS_MAX);
+    print_text(tokens, colour, alone ? json_array_size(tokens) : TOKENS_MAX, number(row, "count"));
     if (alone)
         print_table(tokens, colour);
 }

@@ -231,7 +231,7 @@ static enum status put_row(struct buffer *page, const json_t *row)
     TRY(buffer_format(page, "<section class=\"card row\"><header><strong>Row %lld</strong> <span>", number_of(row, "row")));
     TRY(put_place(page, row));
     TRY(put(page, " ", text_of(row, "kind"), ""));
-    TRY(buffer_format(page, ", %zu tokens, %lld trained</span>", json_array_size(tokens), number_of(row, "trained_tokens")));
+    TRY(buffer_format(page, ", %lld tokens, %lld trained</span>", number_of(row, "count"), number_of(row, "trained_tokens")));
     json_array_foreach(json_object_get(row, "found"), i, name)
         TRY(put(page, " <span class=\"warn\">", json_string_value(name), "</span>"));
     TRY(buffer_format(page, "</header>\n<div class=\"tokens\">"));
@@ -244,7 +244,11 @@ static enum status put_row(struct buffer *page, const json_t *row)
         TRY(visible_token(token, put_piece, page));
         TRY(buffer_format(page, "</span>"));
     }
-    return buffer_format(page, "</div></section>\n");
+    TRY(buffer_format(page, "</div>"));
+    long long more = number_of(row, "count") - (long long)json_array_size(tokens);
+    if (more)
+        TRY(buffer_format(page, "<p class=\"note\">... and %lld tokens more</p>", more));
+    return buffer_format(page, "</section>\n");
 }
 
 static enum status put_page(struct buffer *page, const json_t *report, const char *model)

@@ -249,6 +249,20 @@ class Rows(Case):
         self.fails(2, "inspect", "data", "--model", TINY, "--data", path, "--row", 4, says=["the data has 3 rows"])
         self.fails(2, "inspect", "data", "--model", TINY, says=["--data"])
 
+    def test_a_report_lists_so_many_tokens_and_counts_the_rest(self):
+        """As JSON a token takes almost a kilobyte: a row of 30 MB took more memory than the machine has."""
+        path = self.write("rows.jsonl", CHAT, {"text": "x y, " * 60_000}, CHAT)
+        report = self.inspect(path)
+        listed, counts = [len(row["tokens"]) for row in report["shown"]], [row["count"] for row in report["shown"]]
+        self.assertEqual(sum(listed), 100_000)
+        self.assertEqual(listed[0], counts[0])
+        self.assertGreater(counts[1], 110_000)
+        self.assertEqual((listed[2], counts[2]), (0, counts[0]))
+        self.assertEqual(report["tokens"], sum(counts))
+        out = self.ok("inspect", "data", "--model", TINY, "--data", path)
+        self.assertIn(f"... and {counts[1] - 600} tokens more", out)
+        self.assertIn(f"... and {counts[2]} tokens more", out)
+
     def test_colour_on_a_terminal(self):
         path = self.write("rows.jsonl", CHAT)
 
