@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "failing.h"
+#include "text/jinja/ast.h"
 #include "text/jinja/jinja.h"
 
 static const char *const CONTEXT =
@@ -295,6 +296,35 @@ static void budgets_end_what_would_not_end(void **state)
 }
 
 /* Work that grows with a string's length costs as many steps. */
+/* Rows that each stay within a budget must not take it again and again. What they leave is enough for others, and a long text
+ * brings what it takes. */
+static void all_rows_share_one_budget(void **state)
+{
+    (void)state;
+    static const char source[] = "{% for i in range(n) %}{{ text }}{% endfor %}";
+    struct jinja *jinja;
+    struct jinja_output out = {0};
+    json_t *idle = json_pack("{s:i, s:s}", "n", 30000, "text", ""), *few = json_pack("{s:i, s:s}", "n", 10, "text", ""),
+           *writing = json_pack("{s:i, s:s}", "n", 30000, "text", "some text");
+    assert_ok(jinja_parse(&jinja, source, (int64_t)sizeof source - 1, "t"));
+    int rows = 0;
+    *jinja->purse = 500000;
+    for (int i = 0; i < 100; i++)
+        assert_ok(jinja_render(jinja, writing, NULL, &out));
+    *jinja->purse = 500000;
+    while (rows < 100 && jinja_render(jinja, idle, NULL, &out) == OK)
+        rows++;
+    assert_true(rows > 2 && rows < 20);
+    assert_fails(jinja_render(jinja, idle, NULL, &out), ERR_LIMIT, "its budget of steps is used up");
+    assert_ok(jinja_render(jinja, few, NULL, &out));
+    assert_ok(jinja_render(jinja, idle, &jinja_budget_default, &out));
+    json_decref(idle);
+    json_decref(few);
+    json_decref(writing);
+    jinja_output_free(&out);
+    jinja_free(jinja);
+}
+
 static void long_strings_cost_steps(void **state)
 {
     (void)state;
@@ -431,6 +461,7 @@ int main(void)
         cmocka_unit_test(every_byte_keeps_its_message),
         cmocka_unit_test(nested_values_belong_to_their_message),
         cmocka_unit_test(budgets_end_what_would_not_end),
+        cmocka_unit_test(all_rows_share_one_budget),
         cmocka_unit_test(long_strings_cost_steps),
         cmocka_unit_test(nesting_is_bounded_while_parsing),
         cmocka_unit_test(errors_say_what_and_where),

@@ -1,7 +1,12 @@
 /* Statements, and the render that starts them. A body writes to a builder: the output's, or that of a macro or block. */
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "text/jinja/run.h"
+
+/* What a render brings into the purse: far more than templates take, also those that look at every message again and again. */
+enum { STEPS_MIN = 10000, STEPS_A_BYTE = 100 };
 
 const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 64 << 20, .memory = 256 << 20};
 
@@ -260,6 +265,7 @@ static enum status hand_out(const struct builder *builder, struct jinja_output *
 void render_begin(struct render *render, const struct jinja_budget *budget, struct jinja_output *out)
 {
     *render = (struct render){.arena = &out->scratch, .where = "", .line = 1, .left = budget ? *budget : jinja_budget_default};
+    render->granted = budget ? 0 : 1; /* render_use says how many */
     out->text.size = out->span_count = 0;
 }
 
@@ -268,6 +274,8 @@ enum status render_use(struct render *render, const struct jinja *jinja)
     int64_t count = jinja->global_count;
     render->jinja = jinja;
     render->where = jinja->where;
+    if (render->granted)
+        render->left.steps = render->granted = max(min(atomic_load(jinja->purse), jinja_budget_default.steps), STEPS_MIN);
     TRY(render_alloc(render, count, (int64_t)sizeof *render->global, &render->global));
     if (count)
         memcpy(render->global, jinja->global, (size_t)count * sizeof *render->global);
@@ -287,8 +295,11 @@ enum status render_body(struct render *render, struct jinja_output *out)
     return hand_out(builder, out);
 }
 
-enum status render_end(enum status status, struct jinja_output *out)
+enum status render_end(struct render *render, enum status status, struct jinja_output *out)
 {
+    int64_t brought = STEPS_MIN + (status == OK ? STEPS_A_BYTE * out->text.size : 0);
+    if (render->granted && render->jinja)
+        atomic_fetch_add(render->jinja->purse, brought - (render->granted - render->left.steps));
     arena_reset(&out->scratch);
     if (status != OK)
         out->text.size = out->span_count = 0;
@@ -317,7 +328,7 @@ enum status jinja_render_with(const struct jinja *jinja, const struct jinja_vari
         status = render_set(&render, variables, count, context);
     if (status == OK)
         status = render_body(&render, out);
-    return render_end(status, out);
+    return render_end(&render, status, out);
 }
 
 enum status jinja_render(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,

@@ -1,5 +1,6 @@
 /* Statements: from tokens to the tree that is evaluated. A table has one parser for each tag. */
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -351,7 +352,10 @@ enum status jinja_parse(struct jinja **out, const char *source, int64_t length, 
     if (!jinja)
         return ERR_MEMORY;
     struct token *tokens = NULL;
-    enum status status = parse_source(jinja, source, length, where, &tokens);
+    jinja->purse = arena_alloc(&jinja->arena, (int64_t)sizeof *jinja->purse);
+    if (jinja->purse)
+        atomic_init(jinja->purse, jinja_budget_default.steps);
+    enum status status = jinja->purse ? parse_source(jinja, source, length, where, &tokens) : ERR_MEMORY;
     memory_free(tokens);
     if (status == OK)
         *out = jinja;

@@ -273,5 +273,5 @@ bool jinja_render_row(const struct jinja *jinja, const struct jinja_row *row, co
 {
     struct render render;
     render_begin(&render, NULL, out);
-    return render_end(render_row(&render, jinja, row, variables, count, out), out) == OK;
+    return render_end(&render, render_row(&render, jinja, row, variables, count, out), out) == OK;
 }

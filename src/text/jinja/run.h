@@ -54,7 +54,7 @@ void render_begin(struct render *render, const struct jinja_budget *budget, stru
 enum status render_use(struct render *render, const struct jinja *jinja);
 enum status render_set(struct render *render, const struct jinja_variable *variables, int64_t count, const json_t *context);
 enum status render_body(struct render *render, struct jinja_output *out);
-enum status render_end(enum status status, struct jinja_output *out); /* returns the status */
+enum status render_end(struct render *render, enum status status, struct jinja_output *out); /* returns the status */
 
 enum status macro_call(struct render *render, const struct macro *macro, const struct args *args, struct value *out);
 

@@ -111,6 +111,7 @@ struct render {
     int32_t place;
     bool counting;            /* the innermost loop is over numbers, so a turn begins where a message is set */
     struct jinja_budget left; /* what remains */
+    int64_t granted;          /* steps, from the template's purse; 0: the caller has set the budget */
 };
 
 /* Arguments of a call. Names are zero-ended. */
