@@ -200,18 +200,21 @@ static void elements_beyond_two_to_the_31_are_reached(void **state)
         print_message("the device allocates at most %lld bytes\n", (long long)info.max_block);
         skip();
     }
-    struct command scale_all = {
-        .kind = COMMAND_LAUNCH,
-        .launch = {
-            .kernel = &ops_table[OP_scale]->kernel, .dtype = {DTYPE_BF16, DTYPE_BF16}, .number = {2}, .rows = count, .block = 1}};
+    struct command scale_all = {.kind = COMMAND_LAUNCH,
+                                .launch = {.kernel = &ops_table[OP_scale]->kernel,
+                                           .dtype = {[0] = DTYPE_BF16, [2] = DTYPE_BF16},
+                                           .number = {2},
+                                           .rows = count,
+                                           .block = 1}};
     float last[] = {1, 2, 3, 4, 5}, first = 8;
     uint16_t got[6];
     assert_ok(device_alloc(device, bytes, &scale_all.operand[0].block));
-    int32_t block = scale_all.operand[1].block = scale_all.operand[0].block;
+    int32_t block = scale_all.operand[2].block = scale_all.operand[0].block;
+    scale_all.operand[1].block = -1; /* no second factor */
     assert_ok(device_write(device, (struct operand){block, 0}, DTYPE_BF16, &first, DTYPE_F32, 1));
     assert_ok(device_write(device, (struct operand){block, bytes - 10}, DTYPE_BF16, last, DTYPE_F32, 5));
     run_one(&scale_all); /* by index */
-    scale_all.operand[0].offset = scale_all.operand[1].offset = bytes - 6;
+    scale_all.operand[0].offset = scale_all.operand[2].offset = bytes - 6;
     scale_all.launch.rows = 3;
     run_one(&scale_all); /* by offset */
     assert_ok(device_read(device, got, (struct operand){block, 0}, 2));
