@@ -4,12 +4,19 @@
 #include <string.h>
 
 #include "base/directory.h"
-#include "base/file.h"
-#include "base/hash.h"
 
 #define LIST_FILE "checksums.xxh128"
 
 enum { LIST_BYTES_MAX = 1 << 20, PIECE = 1 << 22, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
+
+void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes)
+{
+    for (int64_t at = 0; at < bytes; at += PIECE) {
+        int64_t some = bytes - at < PIECE ? bytes - at : PIECE;
+        hash_add(hash, map->data + offset + at, some);
+        file_map_drop(map, offset + at, some);
+    }
+}
 
 static enum status hash_file(const char *path, char text[HASH_TEXT])
 {
@@ -17,11 +24,7 @@ static enum status hash_file(const char *path, char text[HASH_TEXT])
     struct hash hash;
     TRY(file_map(&map, path));
     hash_init(&hash);
-    for (int64_t at = 0; at < map.size; at += PIECE) {
-        int64_t some = map.size - at < PIECE ? map.size - at : PIECE;
-        hash_add(&hash, map.data + at, some);
-        file_map_drop(&map, at, some);
-    }
+    checksums_add(&hash, &map, 0, map.size);
     digest_text(hash_end(&hash), text);
     file_unmap(&map);
     return OK;

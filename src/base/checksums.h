@@ -9,7 +9,8 @@
 
 #include <stdbool.h>
 
-#include "base/status.h"
+#include "base/file.h"
+#include "base/hash.h"
 
 /* Lists all files in the directory; it has no directories of its own. */
 enum status checksums_write(const char *dir);
@@ -20,5 +21,8 @@ enum status checksums_check(const char *dir);
 
 /* Whether the directory has such a list. */
 bool checksums_there(const char *dir);
+
+/* Adds bytes of a mapped file to a hash, and releases their pages as they have been read. */
+void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes);
 
 #endif

@@ -284,6 +284,13 @@ static enum status find_place(struct arena *arena, const char *dir, const char *
                 dir);
 }
 
+/* The id of the run in a place file, or NULL. */
+static const char *run_in(const json_t *tree)
+{
+    const char *id = json_string_value(json_object_get(tree, RUN_KEY));
+    return id && strlen(id) == RUN_ID_SIZE - 1 ? id : NULL;
+}
+
 enum status checkpoint_open(struct trainer *t, const char *dir)
 {
     struct arena arena = {0};
@@ -297,11 +304,13 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
         status = json_parse_file(&tree, path, STATE_BYTES_MAX);
     if (status == OK)
         status = read_place(&place, tree, path);
+    if (status == OK && !run_in(tree))
+        status = fail(ERR_FORMAT, "%s: \"" RUN_KEY "\" is missing, or not the id of a run", path);
     if (status == OK)
         status = check_settings(t, tree, dir);
     if (status == OK) {
         t->place = place;
-        snprintf(t->identity.run, sizeof t->identity.run, "%s", json_string_value(json_object_get(tree, RUN_KEY)));
+        snprintf(t->identity.run, sizeof t->identity.run, "%s", run_in(tree));
     }
     json_decref(tree);
     arena_free(&arena);
@@ -314,9 +323,8 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
     const char *path;
     json_t *tree = NULL;
     bool place = find_place(&arena, dir, &path) == OK, parsed = place && json_parse_file(&tree, path, STATE_BYTES_MAX) == OK;
-    const char *id = json_string_value(json_object_get(tree, RUN_KEY));
-    bool known = id && strlen(id) == RUN_ID_SIZE - 1;
-    snprintf(run, RUN_ID_SIZE, "%s", known ? id : "");
+    bool known = run_in(tree) != NULL;
+    snprintf(run, RUN_ID_SIZE, "%s", known ? run_in(tree) : "");
     bool listed = checksums_there(dir);
     json_decref(tree);
     arena_free(&arena);

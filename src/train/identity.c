@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/checksums.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/cursor.h"
 #include "models/model.h"
-
-enum { PIECE = 1 << 22 }; /* bytes, after which pages are released */
 
 enum status identity_draw(struct identity *identity)
 {
@@ -38,12 +36,10 @@ static struct digest hash_weight(const struct stored *w)
     hash_add(&hash, w->shape, w->rank * (int64_t)sizeof w->shape[0]);
     for (int p = 0; p < WEIGHT_PARTS; p++) {
         const struct stored_part *part = &w->part[p];
-        for (int64_t at = 0; part->data && at < part->bytes; at += PIECE) {
-            int64_t some = part->bytes - at < PIECE ? part->bytes - at : PIECE;
-            hash_add(&hash, (const char *)part->data + at, some);
-            if (part->map)
-                file_map_drop(part->map, part->offset + at, some);
-        }
+        if (part->data && part->map)
+            checksums_add(&hash, part->map, part->offset, part->bytes);
+        else if (part->data)
+            hash_add(&hash, part->data, part->bytes);
     }
     return hash_end(&hash);
 }

@@ -143,6 +143,7 @@ static void a_damaged_checkpoint_is_an_error(void **state)
                                            {"_tokens\": 64", "_tokens\": -4"},
                                            {"_tokens\": 64,", "_tokens\":9e9,"},
                                            {"\"settings\"", "\"sittings\""},
+                                           {"\"run\"", "\"ran\""},
                                            {"\"best_loss\": 1.25", "\"best_loss\": \"25\""}};
     struct rig saved, loads;
     struct buffer tensors = {0}, place = {0};
