@@ -3,12 +3,35 @@
 
 #define HELPER static ALWAYS_INLINE
 #define BYTE(k) ((u32)block[k])
-#define FMA(a, b, c) fmaf(a, b, c)
 
 typedef uint32_t u32;
 typedef uint16_t f16;
 
 enum { RUN = 16, BLOCK_MAX = 256 };
+
+/* A run of elements as vectors. Comparisons of vectors are masks, and this file is built without fused multiplications. */
+typedef float numbers __attribute__((vector_size(RUN * 4)));
+typedef int32_t integers __attribute__((vector_size(RUN * 4)));
+typedef uint32_t unsigneds __attribute__((vector_size(RUN * 4)));
+
+static const unsigneds lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+#define LANE_INT integers
+#define LANE_WORD unsigneds
+#define BYTE_OF(k, j) load_bytes(block + (k))
+#define INTEGER(x) ((integers)(x))
+#define NUMBER(x) __builtin_convertvector(x, numbers)
+#define PICK(condition, a, b) (((unsigneds)(condition) & (a)) | (~(unsigneds)(condition) & (b)))
+#define PRODUCT(a, b) ((a) * (b) + 0.0f) /* no -0, as with FMA */
+
+static ALWAYS_INLINE unsigneds load_bytes(const uint8_t *from)
+{
+    typedef uint8_t bytes __attribute__((vector_size(RUN)));
+    typedef uint16_t halves __attribute__((vector_size(RUN * 2)));
+    bytes some;
+    memcpy(&some, from, sizeof some);
+    return __builtin_convertvector(__builtin_convertvector(some, halves), unsigneds); /* in one step gcc 12 has no vectors */
+}
 
 HELPER float BITS_FLOAT(u32 bits)
 {
@@ -33,7 +56,7 @@ static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64
     const uint8_t *blocks = c->data[EXPAND_PARTS];
     void *w = c->data[EXPAND_W];
     int64_t columns = c->dim[EXPAND_COLUMNS];
-    float value[BLOCK_MAX];
+    _Alignas(sizeof(numbers)) float value[BLOCK_MAX];
     for (int64_t r = begin; r < end; r++) {
         int64_t row = ids ? ids[r] : c->dim[EXPAND_ROW] + r;
         int64_t first = (row * c->dim[EXPAND_IN] + c->dim[EXPAND_COLUMN]) / block;
@@ -71,9 +94,10 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
 #define BLOCKS(type, count, size, first, halves)                                                                                 \
     static ALWAYS_INLINE void type##_decode(const uint8_t *restrict block, float *restrict value)                                \
     {                                                                                                                            \
-        for (int r = 0; r < (count) / RUN; r++)                                                                                  \
-            for (int j = 0; j < RUN; j++)                                                                                        \
-                value[RUN * r + j] = DECODE_##type(r, j);                                                                        \
+        for (int r = 0; r < (count) / RUN; r++) {                                                                                \
+            numbers run = DECODE_##type(r, lanes);                                                                               \
+            memcpy(value + RUN * r, &run, sizeof run);                                                                           \
+        }                                                                                                                        \
     }                                                                                                                            \
     KERNEL_BODY static void type##_expand(const struct call *c, int64_t begin, int64_t end)                                      \
     {                                                                                                                            \

@@ -73,6 +73,7 @@ struct weight_type {
 #define lower_product lower_product_double
 #define lower_pair lower_pair_double
 #define lower_rows lower_rows_double
+#define lower_few_rows lower_few_rows_double
 #define WEIGHT_TYPE(name) weight_double_##name
 #else
 #define WEIGHT_TYPE(name) weight_##name
@@ -91,6 +92,10 @@ struct value *weight_value(struct program *p, enum weight_id type, struct value 
  * alpha is for dense weights alone. */
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
                           struct lower_with with);
+
+/* The same with a weight in parts, for at most FEW_ROWS rows of x on the CPU: y = x · wᵀ + bias. */
+enum { FEW_ROWS = 4 };
+enum status lower_few_rows(struct lowering *l, struct value *x, struct value *w, struct value *y, struct value *bias);
 
 /* y1 = x · w1ᵀ, y2 = x · w2ᵀ: in one launch if both weights have one type, with a fused kernel for it. */
 enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2]);
