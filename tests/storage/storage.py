@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a disk can do to a run: lose what was not flushed, tear it, fill up, fail.
 
-    storage.py HONE SHIM ASSETS [--every N]
+    storage.py HONE SHIM ASSETS [--every N] [--jobs N]
 
 A run of a tiny model, with checkpoints and a cache of tokens, is made under a layer that keeps a journal of every change to files
 (shim.c). From the journal the state of the disk is made up that a crash after each call may leave, in three ways:
@@ -14,9 +14,10 @@ In each the same command is given again: it must end with the same adapter, and 
 the run had finished writing. Then every call fails in turn, once with ENOSPC and once with EIO, and from then on with ENOSPC: the
 run ends with a message or with the same adapter, and the same command given again ends with it.
 
---every N takes only each N-th call.
+--every N takes only each N-th call, and --jobs N has as many runs at once.
 """
 import argparse
+import concurrent.futures
 import errno
 import json
 import os
@@ -25,6 +26,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 
 STEPS = 6
 
@@ -128,18 +130,38 @@ class Campaign:
         self.args, self.work = args, work
         self.data = write_chats(work, 12)
         self.runs = self.bad = 0
+        self.lock, self.free = threading.Lock(), threading.Semaphore(2 * args.jobs)
+        self.pool, self.futures = concurrent.futures.ThreadPoolExecutor(args.jobs), []
+
+    def start(self, check, disk, *more):
+        """Checks a disk, which is removed then, as soon as a job is free; not many of them wait."""
+        def job():
+            try:
+                check(disk, *more)
+                shutil.rmtree(disk)
+            finally:
+                self.free.release()
+        self.free.acquire()
+        self.futures.append(self.pool.submit(job))
+
+    def wait(self):
+        for future in self.futures:
+            future.result()
+        self.futures = []
 
     def train(self, disk, **more):
         """In disk/: out and cache."""
         command = [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
                    "--output", disk / "out", "--cache-dir", disk / "cache", "--max-steps", STEPS, "--save-steps", 2,
                    "--save-total-limit", 2, "--per-device-train-batch-size", 2, "--threads", 1, "--device", "cpu"]
-        self.runs += 1
+        with self.lock:
+            self.runs += 1
         return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, env={**os.environ, **more})
 
     def complain(self, text):
-        self.bad += 1
-        print("BAD", text)
+        with self.lock:
+            self.bad += 1
+            print("BAD", text, flush=True)
 
     def result(self, disk):
         return (disk / "out/adapter_model.safetensors").read_bytes()
@@ -169,28 +191,30 @@ class Campaign:
             if i % self.args.every:
                 continue
             for way in ("lost", "names", "torn"):
-                image = self.work / "image"
+                image = self.work / f"image-{i}-{way}"
                 model.write(way, image)
-                self.check_again(image, want, f"crash after call {i} ({kind} {' '.join(words)}), {way}", finished)
-                shutil.rmtree(image)
+                self.start(self.check_again, image, want, f"crash after call {i} ({kind} {' '.join(words)}), {way}", finished)
+        self.wait()
+
+    def check_fault(self, disk, want, text):
+        (disk / "out").mkdir(parents=True)
+        done = self.under(disk, STORAGE_FAIL=text)
+        if done.returncode < 0:
+            self.complain(f"fault {text}: ended by signal {-done.returncode}")
+        if done.returncode > 0 and not done.stderr.strip().splitlines()[-1].startswith("hone: "):
+            self.complain(f"fault {text}: no message: {done.stderr.strip()}")
+        if done.returncode == 0 and self.result(disk) != want:
+            self.complain(f"fault {text}: another adapter")
+        self.check_again(disk, want, f"after fault {text}")
+        left = [str(p.relative_to(disk)) for p in disk.rglob("*") if ".part" in p.name and "cache" not in p.parts]
+        if left:
+            self.complain(f"after fault {text}: {left} are left")
 
     def faults(self, count, want):
         for call in range(1, count + 1, self.args.every):
             for text in (f"{call} {errno.ENOSPC}", f"{call} {errno.EIO}", f"{call}+ {errno.ENOSPC}"):
-                disk = self.work / "faulty"
-                (disk / "out").mkdir(parents=True)
-                done = self.under(disk, STORAGE_FAIL=text)
-                if done.returncode < 0:
-                    self.complain(f"fault {text}: ended by signal {-done.returncode}")
-                if done.returncode > 0 and not done.stderr.strip().splitlines()[-1].startswith("hone: "):
-                    self.complain(f"fault {text}: no message: {done.stderr.strip()}")
-                if done.returncode == 0 and self.result(disk) != want:
-                    self.complain(f"fault {text}: another adapter")
-                self.check_again(disk, want, f"after fault {text}")
-                left = [str(p.relative_to(disk)) for p in disk.rglob("*") if ".part" in p.name and "cache" not in p.parts]
-                if left:
-                    self.complain(f"after fault {text}: {left} are left")
-                shutil.rmtree(disk)
+                self.start(self.check_fault, self.work / f"fault-{text.replace(' ', '-')}", want, text)
+        self.wait()
 
 
 def main():
@@ -198,6 +222,7 @@ def main():
     for name in ("hone", "shim", "assets"):
         parser.add_argument(name, type=pathlib.Path)
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         campaign = Campaign(args, pathlib.Path(work).resolve())
@@ -211,8 +236,8 @@ def main():
         campaign.crashes(calls, disk, want)
         crashed = campaign.runs
         campaign.faults(count, want)
-        print(f"{len(calls)} changes of files: {crashed - 1} runs after crashes, {campaign.runs - crashed} with faults and after "
-              f"them, {campaign.bad} bad")
+        print(f"{len(calls)} changes of files: {crashed - 1} runs after crashes; {count} calls that may fail: {campaign.runs - crashed} runs "
+              f"with faults and after them; {campaign.bad} bad")
         raise SystemExit(campaign.bad > 0)
 
 
