@@ -42,4 +42,8 @@ bool cli_terminal(void);
 /* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
 bool cli_colour(void);
 
+/* A piece of a model's answer, in whole characters. A model may write anything: on a terminal its control characters become
+ * signs, except newlines and tabs; into a file or a pipe it goes as it is. */
+void cli_answer(FILE *to, const char *text, size_t length);
+
 #endif

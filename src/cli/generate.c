@@ -5,7 +5,7 @@
 static int print(void *context, const char *text, size_t length)
 {
     (void)context;
-    fwrite(text, 1, length, stdout);
+    cli_answer(stdout, text, length);
     fflush(stdout);
     return signals_stopped();
 }

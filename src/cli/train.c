@@ -60,7 +60,8 @@ static int print_sample(void *context, const char *text, size_t length)
     for (size_t n; length; text += n, length -= n) {
         const char *end = memchr(text, '\n', length);
         n = end ? (size_t)(end - text) + 1 : length;
-        fprintf(stderr, "%s%.*s", *begins ? "    " : "", (int)n, text);
+        fputs(*begins ? "    " : "", stderr);
+        cli_answer(stderr, text, n);
         *begins = end;
     }
     return signals_stopped();

@@ -1,4 +1,4 @@
-/* Tokens for people. The text of a report is valid UTF-8: its parser has checked it. */
+/* Signs for people. The text of a report is valid UTF-8, for its parser has checked it; that of an answer is by contract. */
 #include "cli/visible.h"
 
 #include <stdio.h>
@@ -38,16 +38,15 @@ static enum status bytes_out(const char *hex, visible_sink *sink, void *context)
     return OK;
 }
 
-enum status visible_token(const json_t *token, visible_sink *sink, void *context)
+typedef bool is_shown(uint32_t code); /* as a sign, not as itself */
+
+static enum status text_out(const char *at, int64_t length, is_shown *shown, visible_sink *sink, void *context)
 {
-    const json_t *text = json_object_get(token, "text");
-    if (!json_is_string(text))
-        return bytes_out(json_string_value(json_object_get(token, "bytes")), sink, context);
-    const char *at = json_string_value(text), *end = at + json_string_length(text), *plain = at;
+    const char *end = at + length, *plain = at;
     while (at < end) {
         uint32_t code;
         int size = utf8_decode(at, &code);
-        if (utf8_is_hidden(code)) {
+        if (shown(code)) {
             if (plain < at)
                 TRY(sink(context, plain, at - plain));
             TRY(character_out(at, size, code, sink, context));
@@ -56,4 +55,22 @@ enum status visible_token(const json_t *token, visible_sink *sink, void *context
         at += size;
     }
     return plain < end ? sink(context, plain, end - plain) : OK;
+}
+
+enum status visible_token(const json_t *token, visible_sink *sink, void *context)
+{
+    const json_t *text = json_object_get(token, "text");
+    if (!json_is_string(text))
+        return bytes_out(json_string_value(json_object_get(token, "bytes")), sink, context);
+    return text_out(json_string_value(text), (int64_t)json_string_length(text), utf8_is_hidden, sink, context);
+}
+
+static bool is_control(uint32_t code)
+{
+    return (code < ' ' && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0);
+}
+
+enum status visible_text(const char *text, int64_t length, visible_sink *sink, void *context)
+{
+    return text_out(text, length, is_control, sink, context);
 }

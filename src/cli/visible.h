@@ -1,4 +1,4 @@
-/* Tokens for people: what would be invisible or would control a terminal becomes a visible sign. */
+/* Text for people: what would be invisible or would control a terminal becomes a visible sign. */
 #ifndef CLI_VISIBLE_H
 #define CLI_VISIBLE_H
 
@@ -11,5 +11,8 @@ typedef enum status visible_sink(void *context, const char *text, int64_t length
 /* A token of a report: its text, or its bytes as \xe6\x97 where they are a part of a character. A newline comes as its sign and
  * then as itself. */
 enum status visible_token(const json_t *token, visible_sink *sink, void *context);
+
+/* Text of which only control characters become signs, except newlines and tabs. Valid UTF-8. */
+enum status visible_text(const char *text, int64_t length, visible_sink *sink, void *context);
 
 #endif

@@ -6,7 +6,9 @@
 Without --large: tiny models, every message and exit code. With it: SmolLM2, the plan against measured memory, and start-up.
 """
 import json
+import os
 import pathlib
+import pty
 import re
 import resource
 import shutil
@@ -14,7 +16,7 @@ import statistics
 import subprocess
 import time
 
-from case import ASSETS, CHAT, DATA, HONE, SANITIZED, SMOL, TINY, Case, main, run
+from case import ASSETS, CHAT, DATA, HONE, SANITIZED, SMOL, TINY, Case, main, read_terminal, run
 
 # The configs of Llama-2-70B and Llama-3-70B.
 SEVENTY = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
@@ -142,6 +144,21 @@ class Tiny(Case):
         self.assertNotEqual(self.ok(*args), self.ok(*args, "--system", "You speak only in numbers."))
         self.fails(2, "generate", "--model", TINY, says=["--prompt"])
         self.fails(2, "generate", "--model", TINY, "--prompt", "x", "--max-new-tokens", 10000, says=["window"])
+
+    def test_control_characters_of_an_answer_do_not_reach_a_terminal(self):
+        """A pipe gets them as they are."""
+        command = [HONE, "generate", "--model", TINY, "--prompt", "Hi", "--max-new-tokens", "100", "--temperature", "5", "--seed", "1"]
+        plain = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+        controls = [c for c in plain if (c < " " and c not in "\n\t") or "\x7f" <= c < "\xa0"]
+        self.assertTrue(controls, plain)
+        mine, its = pty.openpty()
+        process = subprocess.Popen(command, stdout=its, stderr=subprocess.DEVNULL)
+        os.close(its)
+        seen = read_terminal(mine).decode().replace("\r\n", "\n")      # the terminal's own
+        self.assertEqual(process.wait(), 0)
+        for c in controls:
+            plain = plain.replace(c, chr(0x2400 + ord(c)) if c < " " else f"\\u{ord(c):04x}")
+        self.assertEqual(seen, plain)
 
     def test_reports(self):
         model = json.loads(self.ok("inspect", "model", "--model", TINY, "--json"))
