@@ -55,6 +55,11 @@ typedef enum hone_log_level { HONE_LOG_DEBUG, HONE_LOG_INFO, HONE_LOG_WARNING } 
 typedef void (*hone_log_sink)(void *context, hone_log_level level, const char *message);
 HONE_API void hone_set_log(hone_log_sink sink, void *context); /* for the whole process, before other threads use it */
 
+/* Return 0 to continue. hone_merge, hone_quantize and hone_export ask for every few million weights whether to stop: they then
+ * remove what they have written and return HONE_ERR_STOPPED. */
+typedef int (*hone_stop)(void *context);
+HONE_API void hone_set_stop(hone_stop asked, void *context); /* for the whole process, before other threads use it */
+
 /* --- options: the same names as the flags of `hone COMMAND` and the keys of its YAML files (docs/options.md) --------------- */
 
 typedef struct hone_options hone_options;

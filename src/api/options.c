@@ -4,6 +4,7 @@
 
 #include "api/handles.h"
 #include "base/log.h"
+#include "base/stop.h"
 
 #define STATUS(name, number, text) _Static_assert((int)HONE_##name == (int)name, "hone.h and status.def agree");
 #include "base/status.def"
@@ -35,6 +36,11 @@ void hone_set_log(hone_log_sink sink, void *context)
 {
     log_to = sink;
     log_set_sink(sink ? pass_on : NULL, context);
+}
+
+void hone_set_stop(hone_stop asked, void *context)
+{
+    stop_set(asked, context);
 }
 
 hone_status hone_options_create(hone_options **out, const char *command)

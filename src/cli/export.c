@@ -1,5 +1,6 @@
 /* hone merge, hone export, hone quantize: what was written, and how much of the adapter's change is left of it. */
 #include "cli/cli.h"
+#include "cli/signals.h"
 
 static double number(const json_t *object, const char *key)
 {
@@ -28,17 +29,35 @@ static void print_report(const json_t *report)
     puts("");
 }
 
+static int asked_to_stop(void *context)
+{
+    (void)context;
+    return signals_stopped();
+}
+
+static hone_status make(hone_options *options, hone_status (*write)(const hone_options *options, char **json))
+{
+    hone_status status = signals_watch();
+    if (status != HONE_OK)
+        return status;
+    signals_survive();
+    signals_stop("stopping; what is not complete is removed; a second Ctrl-C or SIGTERM ends at once",
+                 "ended at once; files that are not complete, *.part*, are left beside the output");
+    hone_set_stop(asked_to_stop, NULL);
+    return cli_report(options, write, print_report);
+}
+
 hone_status cli_merge(hone_options *options)
 {
-    return cli_report(options, hone_merge, print_report);
+    return make(options, hone_merge);
 }
 
 hone_status cli_export(hone_options *options)
 {
-    return cli_report(options, hone_export, print_report);
+    return make(options, hone_export);
 }
 
 hone_status cli_quantize(hone_options *options)
 {
-    return cli_report(options, hone_quantize, print_report);
+    return make(options, hone_quantize);
 }

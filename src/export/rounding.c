@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 #include "base/parallel.h"
+#include "base/stop.h"
 #include "models/gguf_names.h"
 
 enum { CHUNK = 8192 }; /* elements of one thread's turn: whole blocks of every type */
@@ -91,6 +92,7 @@ static void check_chunks(void *context, int64_t begin, int64_t end)
 static enum status run(struct work *work, parallel_body *body, struct change *total)
 {
     int64_t chunks = divide_up(work->count, CHUNK);
+    TRY(stop_check());
     work->type = &out_types[work->layout->type];
     work->sums = memory_alloc((chunks + 1) * (int64_t)sizeof *work->sums);
     if (!work->sums)

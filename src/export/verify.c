@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/number.h"
+#include "base/stop.h"
 #include "run/batch.h"
 #include "run/session.h"
 
@@ -37,6 +38,7 @@ static enum status model_logits(const struct verify_model *m, int run, float **l
 {
     struct session s;
     struct session_options options = {.dir = m->model, .adapter = m->adapter, .device = "cpu", .run = run, .weights = true};
+    TRY(stop_check());
     TRY(session_open(&s, &options));
     enum status status = run_tokens(&s, logits, vocabulary);
     session_close(&s);

@@ -3,6 +3,8 @@
 
     faults.py HONE ASSETS DATA
 """
+import json
+import math
 import os
 import pathlib
 import re
@@ -127,6 +129,45 @@ class Faults(TrainCase):
         self.assertEqual(process.returncode, 3)                 # the result could not be printed, but
         self.assertEqual(self.steps("out"), [1, 2, 3, 4, 5, 6])
         self.assertTrue((self.dir / "out/adapter_model.safetensors").exists())
+
+    def large_model(self):
+        """118 million weights that are zeros, in a file of holes."""
+        model = self.dir / "large"
+        shutil.copytree(TINY, model, copy_function=shutil.copy)
+        config = json.loads((model / "config.json").read_text())
+        config.update(hidden_size=1024, intermediate_size=4096, num_hidden_layers=8)
+        (model / "config.json").write_text(json.dumps(config))
+        size = dict(q=(1024, 1024), k=(512, 1024), v=(512, 1024), o=(1024, 1024), gate=(4096, 1024), up=(4096, 1024), down=(1024, 4096))
+        shapes = {"model.embed_tokens.weight": (512, 1024), "lm_head.weight": (512, 1024), "model.norm.weight": (1024,)}
+        for layer in (f"model.layers.{i}." for i in range(8)):
+            shapes |= {f"{layer}{'mlp' if len(name) > 1 else 'self_attn'}.{name}_proj.weight": shape for name, shape in size.items()}
+            shapes |= {f"{layer}{name}_layernorm.weight": (1024,) for name in ("input", "post_attention")}
+        header, end = {}, 0
+        for name, shape in shapes.items():
+            begin, end = end, end + 4 * math.prod(shape)
+            header[name] = dict(dtype="F32", shape=shape, data_offsets=[begin, end])
+        text = json.dumps(header).encode()
+        with open(model / "model.safetensors", "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            file.truncate(8 + len(text) + end)
+        return model
+
+    def test_an_export_that_is_stopped_leaves_nothing(self):
+        """Its parts once stayed beside the output, as large as a model."""
+        model = self.large_model()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before = set(self.dir.rglob("*"))
+            process = subprocess.Popen([HONE, "quantize", "--model", model, "--output", self.dir / "out.gguf", "--type", "q4_k_m"],
+                                       text=True, restore_signals=False, preexec_fn=lambda: start_with((), None),
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            while process.poll() is None and not list(self.dir.glob("*.part*")):
+                time.sleep(0.002)
+            process.send_signal(number)
+            self.assertEqual(self.finish(process, 10),
+                             f"hone: {number.name}: stopping; what is not complete is removed; a second Ctrl-C or SIGTERM ends at once\n"
+                             "hone: stopped on request; what was written so far was removed\n")
+            self.assertEqual(set(self.dir.rglob("*")), before)
 
     # --- files that change -------------------------------------------------------------------------------------------------
 
