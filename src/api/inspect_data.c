@@ -39,6 +39,7 @@ struct inspection {
 static enum status encode(const struct inspection *in, const struct source_row *text, struct chat_row *row, enum row_kind *kind)
 {
     TRY(row_encode(in->chat, text->text, text->length, row, kind));
+    chat_row_keep_ids(row);
     row->trained = 0;
     for (int64_t i = 0; i < row->tokens.count; i++) {
         row->mask[i] = i > 0 && (in->options->train_on_inputs || row->mask[i]);

@@ -47,8 +47,12 @@ static enum status encode_row(struct part *part, const struct source_row *row, c
     unsigned found = 0;
     if (!round->limits->all_tokens) /* with all_tokens every end is trained */
         found = check_find(round->checker, row->text, row->length, kind, &part->row);
-    return token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count,
-                           round->file, row->line, (int)kind, found);
+    chat_row_keep_ids(&part->row);
+    TRY(token_block_add(&part->block, tokens->id, round->limits->all_tokens ? NULL : part->row.mask, tokens->count, round->file,
+                        row->line, (int)kind, found));
+    if (tokens->count > CHAT_ROW_LONG)
+        chat_row_free(&part->row);
+    return OK;
 }
 
 static void encode_part(void *context, int64_t begin, int64_t end)
@@ -77,7 +81,7 @@ static enum status encode_block(struct round *round, const struct source_block *
         round->rows = block->rows + done;
         parallel_for(count, ROWS, encode_part, round);
         for (int64_t i = 0; i * ROWS < count; i++) {
-            const struct part *part = &round->parts[i];
+            struct part *part = &round->parts[i];
             if (part->status != OK)
                 return fail(part->status, "%s", part->message.data ? part->message.data : "out of memory: an error's message");
             TRY(token_block_join(out, &part->block));

@@ -162,11 +162,29 @@ static enum status encode_conversation(const struct chat *chat, struct content *
     return status;
 }
 
+static enum status join_text(const struct content *c, struct buffer *text)
+{
+    TRY(buffer_reserve(text, c->prompt_length + c->rest_length + 64)); /* and the token that ends it */
+    TRY(buffer_append(text, c->prompt, c->prompt_length));
+    return buffer_append(text, c->rest, c->rest_length);
+}
+
+static enum status encode_text(const struct chat *chat, struct content *c, struct chat_row *out)
+{
+    struct buffer text = {0};
+    enum status status = join_text(c, &text);
+    json_decref(c->tree); /* a long text need not be there twice */
+    c->tree = NULL;
+    if (status == OK)
+        status = plain_encode(chat, &text, c->prompt_length, out);
+    buffer_free(&text);
+    return status;
+}
+
 static enum status encode_tree(const struct chat *chat, struct content *c, enum row_kind kind, struct chat_row *out)
 {
     TRY(take(c, kind));
-    return c->messages ? encode_conversation(chat, c, out)
-                       : plain_encode(chat, c->prompt, c->prompt_length, c->rest, c->rest_length, out);
+    return c->messages ? encode_conversation(chat, c, out) : encode_text(chat, c, out);
 }
 
 enum status row_encode(const struct chat *chat, const char *text, int64_t length, struct chat_row *out, enum row_kind *kind)

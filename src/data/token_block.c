@@ -3,7 +3,7 @@
 
 #include "data/token_cache.h"
 
-enum { CAUSE_BYTES_MAX = 300 };
+enum { CAUSE_BYTES_MAX = 300, MOVED = 1 << 18 }; /* tokens that are not copied if they need not be */
 
 void token_block_clear(struct token_block *block)
 {
@@ -72,8 +72,14 @@ enum status token_block_skip(struct token_block *block, int64_t file, int64_t li
     return buffer_format(&block->list, "%lld:%lld: %.*s\n", (long long)file, (long long)line, length, cause);
 }
 
-enum status token_block_join(struct token_block *block, const struct token_block *more)
+enum status token_block_join(struct token_block *block, struct token_block *more)
 {
+    if (!block->row_count && !block->skipped && more->token_count > MOVED) {
+        struct token_block old = *block;
+        *block = *more;
+        *more = old;
+        return OK;
+    }
     TRY(reserve(block, more->token_count, more->row_count));
     TRY(buffer_append(&block->list, more->list.data, more->list.size));
     if (more->token_count)

@@ -64,7 +64,7 @@ void token_block_free(struct token_block *block);
 enum status token_block_add(struct token_block *block, const int32_t *ids, const uint8_t *mask, int64_t count, int64_t file,
                             int64_t line, int kind, unsigned found);
 enum status token_block_skip(struct token_block *block, int64_t file, int64_t line, const char *cause);
-enum status token_block_join(struct token_block *block, const struct token_block *more);
+enum status token_block_join(struct token_block *block, struct token_block *more); /* what `more` holds after it is not said */
 
 /* The checksum of a row's tokens, and whether they are what was written. */
 uint32_t token_row_check(const int32_t *tokens, int64_t count);

@@ -4,8 +4,10 @@
     data.py HONE ASSETS DATA
 """
 import json
+import os
+import subprocess
 
-from case import CHAT, DATA, SMOL, TINY, Case, main, run
+from case import CHAT, DATA, HONE, SANITIZED, SMOL, TINY, Case, main, run
 
 PACKED = 0.97
 
@@ -37,6 +39,28 @@ class Data(Case):
             self.assertEqual(plan, train)
             self.assertEqual(plan, self.account("eval", *args))
             self.assertEqual(plan, self.account("plan", "--for", "eval", *args))
+
+    def peak(self, *args):
+        """Of its resident memory, in bytes."""
+        process = subprocess.Popen([HONE, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        err = process.stderr.read()
+        _, process.returncode, usage = os.wait4(process.pid, 0)
+        process.stderr.close()
+        self.assertEqual(process.returncode, 0, err)
+        return usage.ru_maxrss * 1024
+
+    def test_memory_of_a_long_row(self):
+        """It took twice as much: places of 64 bits, copies of what was done, and a text that was there twice."""
+        if SANITIZED:
+            self.skipTest("sanitizers keep what is freed")
+        text = " ".join(map(str, range(600_000)))                # 4 MB, of a token each byte or two
+        for kind, row in (("text", {"text": text}), ("chat", {"messages": [CHAT["messages"][0], {"role": "assistant", "content": text}]})):
+            data = self.write(f"{kind}.jsonl", row)
+            train = self.peak("train", "--model", TINY, "--data", data, "--output", self.dir / kind, "--max-steps", 1, "--excess-length", "split")
+            inspect = self.peak("inspect", "data", "--model", TINY, "--data", data)
+            print(f"a row of 4 MB, {kind}: {train / 1e6:.0f} MB to train (at most 95), {inspect / 1e6:.0f} MB to inspect (at most 145)")
+            self.assertLess(train, 95e6)
+            self.assertLess(inspect, 145e6)
 
     def test_long_rows(self):
         whole = self.account("plan")

@@ -163,6 +163,14 @@ void chat_row_free(struct chat_row *row)
     *row = (struct chat_row){0};
 }
 
+void chat_row_keep_ids(struct chat_row *row)
+{
+    if (row->tokens.count <= CHAT_ROW_LONG)
+        return;
+    tokens_drop_places(&row->tokens);
+    jinja_output_free(&row->text);
+}
+
 /* Bytes that were typed, except the assistant's: an answer may hold special tokens on purpose. */
 static enum status find_plain(struct chat_row *row, int64_t *count)
 {

@@ -43,8 +43,8 @@ enum status chat_need_template(const struct chat *chat);
 /* The ids that end the assistant's turn in generation. They belong to the chat. */
 const int32_t *chat_eos(const struct chat *chat, int64_t *count);
 
-/* One row: ids, the bytes of the text they cover, and mask[i] = 1 where token i is trained. Starts as {0}; when reused it
- * keeps its memory. */
+/* One row: ids, the bytes of the text they cover (not of plain text without a prompt), and mask[i] = 1 where token i is trained.
+ * Starts as {0}; when reused it keeps its memory. */
 struct chat_row {
     struct tokens tokens;
     uint8_t *mask;
@@ -58,6 +58,10 @@ struct chat_row {
 };
 
 void chat_row_free(struct chat_row *row);
+
+/* Of a long row: frees what only finding the mask needs, places and text. */
+enum { CHAT_ROW_LONG = 1 << 18 }; /* tokens, above which memory is not kept for the next row */
+void chat_row_keep_ids(struct chat_row *row);
 
 /* The text of a row {"messages": [{"role", "content", "train", ...}, ...], "tools": [...]}; "train" may be missing. A row that
  * cannot be used is ERR_DATA with the cause; the caller adds file and line before it. */
@@ -73,12 +77,11 @@ bool chat_encode_line(const struct chat *chat, const char *text, int64_t length,
 /* The row for generation: it ends with the prompt of the assistant's turn, and nothing is trained. */
 enum status chat_encode_prompt(const struct chat *chat, const json_t *row, struct chat_row *out);
 
-/* Plain text for training: no chat template, and everything after a prompt is trained. Replaces `out` by the ids of prompt and
- * rest as one text. Tokens with bytes of the rest are trained; with an empty prompt, all are.
+/* Plain text for training: no chat template, and everything after a prompt, its first bytes, is trained. Replaces `out` by the
+ * ids of the text. Tokens with bytes after the prompt are trained; with an empty prompt, all are.
  *
  * The ids are those that Hugging Face's tokenizers give for the whole text, so text that spells a special token is that token.
  * The end-of-text token is appended unless the text ends with it, as TRL does. */
-enum status plain_encode(const struct chat *chat, const char *prompt, int64_t prompt_length, const char *rest,
-                         int64_t rest_length, struct chat_row *out);
+enum status plain_encode(const struct chat *chat, struct buffer *text, int64_t prompt, struct chat_row *out);
 
 #endif

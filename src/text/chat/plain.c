@@ -21,7 +21,10 @@ static enum status encode(const struct chat *chat, const struct buffer *text, in
     struct tokens *tokens = &out->tokens;
     tokens->count = 0;
     out->trained = 0;
-    TRY(tokenizer_encode_surrounded(chat_tokenizer(chat), text->data, text->size, tokens));
+    tokens->ids_only = prompt == 0; /* no mask has to be found */
+    enum status status = tokenizer_encode_surrounded(chat_tokenizer(chat), text->data, text->size, tokens);
+    tokens->ids_only = false;
+    TRY(status);
     TRY(memory_grow(&out->mask, &out->mask_capacity, tokens->count + 1, 1));
     for (int64_t i = 0; i < tokens->count; i++) {
         out->mask[i] = prompt == 0 || tokens->end[i] > prompt;
@@ -30,19 +33,8 @@ static enum status encode(const struct chat *chat, const struct buffer *text, in
     return OK;
 }
 
-enum status plain_encode(const struct chat *chat, const char *prompt, int64_t prompt_length, const char *rest,
-                         int64_t rest_length, struct chat_row *out)
+enum status plain_encode(const struct chat *chat, struct buffer *text, int64_t prompt, struct chat_row *out)
 {
-    struct buffer text = {0};
-    enum status status = buffer_reserve(&text, prompt_length + rest_length + 64);
-    if (status == OK)
-        status = buffer_append(&text, prompt, prompt_length);
-    if (status == OK)
-        status = buffer_append(&text, rest, rest_length);
-    if (status == OK)
-        status = append_end(chat, &text);
-    if (status == OK)
-        status = encode(chat, &text, prompt_length, out);
-    buffer_free(&text);
-    return status;
+    TRY(append_end(chat, text));
+    return encode(chat, text, prompt, out);
 }

@@ -41,8 +41,8 @@ enum status aligned_append(struct aligned *a, const char *bytes, int64_t count, 
     TRY(reserve(a, count));
     for (int64_t i = 0; i < count; i++) {
         a->text[a->length] = bytes[i];
-        a->begin[a->length] = begin;
-        a->end[a->length++] = end;
+        a->begin[a->length] = (int32_t)begin;
+        a->end[a->length++] = (int32_t)end;
     }
     return OK;
 }
@@ -59,8 +59,8 @@ enum status aligned_copy(struct aligned *a, const struct view *view, int64_t fro
         memcpy(a->end + a->length, view->end + from, (size_t)count * sizeof *a->end);
     } else {
         for (int64_t i = 0; i < count; i++) {
-            a->begin[a->length + i] = view->base + from + i;
-            a->end[a->length + i] = view->base + from + i + 1;
+            a->begin[a->length + i] = (int32_t)(view->base + from + i);
+            a->end[a->length + i] = (int32_t)(view->base + from + i + 1);
         }
     }
     a->length += count;

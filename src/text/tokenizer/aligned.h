@@ -9,12 +9,15 @@ struct text_range {
     int64_t begin, end;
 };
 
+/* Bytes of the original at most, so that its places fit the arrays of this header and struct tokens. */
+#define TEXT_BYTES_MAX ((int64_t)INT32_MAX)
+
 /* A piece of text that is owned elsewhere. Byte i came from [begin[i], end[i]) of the original; begin == NULL: the text is
  * the original's own bytes from `base` on. */
 struct view {
     const char *text;
     int64_t length;
-    const int64_t *begin, *end;
+    const int32_t *begin, *end;
     int64_t base;
 };
 
@@ -27,7 +30,7 @@ void view_origin(const struct view *view, int64_t from, int64_t to, int64_t *beg
  * double a text again and again. */
 struct aligned {
     char *text;
-    int64_t *begin, *end;
+    int32_t *begin, *end;
     int64_t length, capacity, max_length;
 };
 

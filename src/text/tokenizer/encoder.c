@@ -55,22 +55,32 @@ void encoder_close(struct encoder *e)
 
 static enum status reserve(struct tokens *tokens, int64_t more)
 {
-    if (tokens->count + more <= tokens->capacity)
+    int64_t need = tokens->count + more, begin = tokens->place_capacity, end = begin; /* those of places grow alike */
+    TRY(memory_grow(&tokens->id, &tokens->capacity, need, (int64_t)sizeof *tokens->id));
+    if (tokens->ids_only || need <= begin)
         return OK;
-    int64_t need = tokens->count + more, capacities[3] = {tokens->capacity, tokens->capacity, tokens->capacity};
-    TRY(memory_grow(&tokens->id, &capacities[0], need, (int64_t)sizeof *tokens->id));
-    TRY(memory_grow(&tokens->begin, &capacities[1], need, (int64_t)sizeof *tokens->begin));
-    TRY(memory_grow(&tokens->end, &capacities[2], need, (int64_t)sizeof *tokens->end));
-    tokens->capacity = capacities[0];
+    TRY(memory_grow(&tokens->begin, &begin, need, (int64_t)sizeof *tokens->begin));
+    TRY(memory_grow(&tokens->end, &end, need, (int64_t)sizeof *tokens->end));
+    tokens->place_capacity = end;
     return OK;
+}
+
+/* There is room for it. */
+static void put(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
+{
+    int64_t begin, end, at = tokens->count++;
+    tokens->id[at] = id;
+    if (tokens->ids_only)
+        return;
+    view_origin(view, from, to, &begin, &end);
+    tokens->begin[at] = (int32_t)begin;
+    tokens->end[at] = (int32_t)end;
 }
 
 static enum status append(struct tokens *tokens, int32_t id, const struct view *view, int64_t from, int64_t to)
 {
     TRY(reserve(tokens, 1));
-    tokens->id[tokens->count] = id;
-    view_origin(view, from, to, &tokens->begin[tokens->count], &tokens->end[tokens->count]);
-    tokens->count++;
+    put(tokens, id, view, from, to);
     return OK;
 }
 
@@ -120,13 +130,8 @@ static enum status encode_piece(struct encoder *e, const struct view *word)
         return encode_unknown_word(e, word, cached);
     struct tokens *tokens = e->tokens;
     TRY(reserve(tokens, cached->count));
-    int64_t done = 0, k = tokens->count;
-    for (int i = 0; i < cached->count; i++, k++) {
-        tokens->id[k] = cached->id[i];
-        view_origin(word, done, cached->end[i], &tokens->begin[k], &tokens->end[k]);
-        done = cached->end[i];
-    }
-    tokens->count = k;
+    for (int64_t i = 0, done = 0; i < cached->count; done = cached->end[i++])
+        put(tokens, cached->id[i], word, done, cached->end[i]);
     return OK;
 }
 
@@ -181,6 +186,9 @@ static enum status check_ranges(const struct text_range *plain, int64_t count, i
 enum status encoder_encode(struct encoder *e, const char *text, int64_t length, const struct text_range *plain, int64_t count,
                            struct tokens *tokens)
 {
+    if (length > TEXT_BYTES_MAX)
+        return fail(ERR_LIMIT, "a text of %lld bytes: the max is %lld; cut it into several", (long long)length,
+                    (long long)TEXT_BYTES_MAX);
     TRY(check_ranges(plain, count, length));
     int64_t bad = utf8_invalid(text, length);
     if (bad >= 0)
@@ -255,7 +263,8 @@ static enum status append_all(struct tokens *tokens, const int32_t *ids, int cou
     TRY(reserve(tokens, count));
     for (int i = 0; i < count; i++, tokens->count++) {
         tokens->id[tokens->count] = ids[i];
-        tokens->begin[tokens->count] = tokens->end[tokens->count] = place;
+        if (!tokens->ids_only)
+            tokens->begin[tokens->count] = tokens->end[tokens->count] = (int32_t)place;
     }
     return OK;
 }

@@ -107,10 +107,17 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id)
     return id >= 0 && id < t->limit && t->flags[id] & SPECIAL;
 }
 
+void tokens_drop_places(struct tokens *tokens)
+{
+    memory_free(tokens->begin);
+    memory_free(tokens->end);
+    tokens->begin = tokens->end = NULL;
+    tokens->place_capacity = 0;
+}
+
 void tokens_free(struct tokens *tokens)
 {
     memory_free(tokens->id);
-    memory_free(tokens->begin);
-    memory_free(tokens->end);
+    tokens_drop_places(tokens);
     *tokens = (struct tokens){0};
 }

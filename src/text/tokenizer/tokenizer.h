@@ -15,12 +15,13 @@ struct tokenizer;
 /* Ids with the bytes of the text that each came from: token i covers [begin[i], end[i]). A token may be a part of a
  * character; where the normalizer rewrote a character, each token of the result covers all of it. Starts as {0}. */
 struct tokens {
-    int32_t *id;
-    int64_t *begin, *end;
-    int64_t count, capacity;
+    int32_t *id, *begin, *end;
+    int64_t count, capacity, place_capacity; /* the last is that of begin and end */
+    bool ids_only;                           /* the next tokens get no places: begin and end are not written */
 };
 
 void tokens_free(struct tokens *tokens);
+void tokens_drop_places(struct tokens *tokens); /* begin and end, which must not be read any more */
 
 /* Adds to the hash the versions of the libraries that decide ids: of patterns (PCRE2), and of normal forms (utf8proc). */
 void tokenizer_fingerprint(struct hash *hash);
