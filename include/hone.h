@@ -194,7 +194,7 @@ typedef struct hone_step {
     double loss, grad_norm, learning_rate;
     int64_t tokens, trained_tokens;
     double seconds;
-    int applied; /* 0: the gradient's norm was not finite, so nothing was changed */
+    int applied; /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
 } hone_step;
 
 /* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. */

@@ -196,7 +196,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     else if (run->evals)
         printf("validation  %.4f\n", r->eval_loss);
     if (r->skipped_steps)
-        printf("skipped     %lld steps, whose gradients were not finite\n", (long long)r->skipped_steps);
+        printf("skipped     %lld steps, whose losses or gradients were not finite\n", (long long)r->skipped_steps);
     printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
     printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
     printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));

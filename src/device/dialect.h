@@ -85,6 +85,7 @@ typedef unsigned short u16;
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define MINUS_INFINITY BITS_FLOAT(0xff800000u)
+#define IS_FINITE(x) ((FLOAT_BITS(x) & 0x7f800000u) != 0x7f800000u)
 
 /* Element types: what is stored; 16-bit ones become float32 when they are read. */
 typedef float f32;

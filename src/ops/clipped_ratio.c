@@ -5,7 +5,8 @@
  *     dnll[r] = 1 / n · Σ weights · A · ratio over the rows of the sequence that are not clipped, n of all its rows
  *
  * A ratio is clipped above where A ≥ 0 and below where A < 0, so one that overflowed has a finite loss and no gradient where it
- * is clipped. The mean over sequences of GSPO is the sum of losses with weights of 1 / n. ops/loss.h says what the operands are.
+ * is clipped. Where the loss is not finite dnll is −loss, so that no step is taken (ops/clip.c). The mean over sequences of GSPO
+ * is the sum of losses with weights of 1 / n. ops/loss.h says what the operands are.
  */
 #include "ops/ratio.h"
 
@@ -46,7 +47,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
             ratio = find_ratio(c, first, rows ? rows[2 * r + 1] : r + 1, &flow);
         known = first;
         loss[r] = -(clips(ratio, advantages[r], settings) ? limit_of(advantages[r], settings) : ratio) * advantages[r];
-        dnll[r] = flow;
+        dnll[r] = isfinite(loss[r]) ? flow : -loss[r];
     }
 }
 

@@ -8,6 +8,9 @@
  *
  * Where the logits are capped (ops/softcap.c), a chunk's are capped in place before its loss; the backward pass caps them into
  * scratch of their own, because the cap's gradient needs them as they were.
+ *
+ * A loss that is not finite can have a finite gradient: that of a target whose logit is −∞ is −1. The loss then takes the place
+ * of dloss, so that no step is taken (ops/clip.c); the ops of other losses do the same.
  */
 #include "ops/loss.h"
 #include "ops/op.h"
@@ -228,6 +231,7 @@ static ALWAYS_INLINE void body_bwd(const struct call *c, int64_t begin, int64_t 
         real dloss = targets[r] < 0 ? 0 : ((const real *)c->data[ROW_BWD_DLOSS])[r];
         real total = exponentials(z, vocabulary, max, z, true), share = 1 / total;
         loss[r] = targets[r] < 0 ? 0 : real_log(total) - target;
+        dloss = isfinite(loss[r]) ? dloss : loss[r]; /* so that the step is skipped */
         real at_target = targets[r] < 0 ? 0 : z[targets[r]] * share - 1;
         INDEPENDENT
         for (int64_t i = 0; i < vocabulary; i++)

@@ -3,7 +3,7 @@
  *
  *     ratio = exp(log p − old), log p = −nll; t = settings[1] if A > 0, else settings[0]
  *     s = sigmoid(t · (ratio − 1)), loss = −4 / t · s · A
- *     dnll = weights · 4 · s · (1 − s) · ratio · A
+ *     dnll = weights · 4 · s · (1 − s) · ratio · A; −loss where that is not finite, so that no step is taken (ops/clip.c)
  */
 #include "ops/ratio.h"
 
@@ -17,6 +17,7 @@ static void forward(const struct call *c, int64_t begin, int64_t end)
         real away = real_exp(-t * (ratio - 1)), s = 1 / (1 + away), slope = s * away * s; /* s · (1 − s) */
         loss[r] = -4 / t * s * advantages[r];
         dnll[r] = slope == 0 ? 0 : weights[r] * 4 * slope * ratio * advantages[r]; /* 0 · ∞ is no number */
+        dnll[r] = isfinite(loss[r]) ? dnll[r] : -loss[r];
     }
 }
 

@@ -62,7 +62,7 @@ int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER
 
 struct optimizer_result {
     double norm;  /* of the divided gradient, before clipping */
-    bool applied; /* false: the norm was not finite, and nothing was changed */
+    bool applied; /* false: the norm was not finite or the divisor not above 0, and nothing was changed */
 };
 
 /* Its program leads (tensor/engine.h). optimizer_write writes its inputs for the next run: `divisor` is the weight of all losses

@@ -40,6 +40,13 @@ static struct optimizer_settings settings(const struct trainer *t, double rate)
     };
 }
 
+/* What the gradient sums are divided by. Losses that a caller computed (trainer_add_with) may be not finite where their gradients
+ * are: 0 skips the step. hone's own losses see to it themselves (ops/linear_cross_entropy.c). */
+static double divisor(const struct trainer *t)
+{
+    return isfinite(t->sums.sum) ? t->sums.weight : 0;
+}
+
 /* The step is done: only now does the trainer's place count it. */
 static void finish(struct trainer *t, struct trainer_step *step, double loss, double started, struct optimizer_result result)
 {
@@ -69,7 +76,7 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
     *step = describe(t, rate);
     struct optimizer_settings chosen = settings(t, step->rate);
-    TRY(optimizer_step(&t->optimizer, &t->session, t->sums.weight, &chosen, &result));
+    TRY(optimizer_step(&t->optimizer, &t->session, divisor(t), &chosen, &result));
     finish(t, step, t->sums.sum / t->sums.weight, t->sums.started, result);
     micro_start_over(t);
     return OK;
@@ -163,7 +170,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
     micro_weigh(t, sequences, count);
     rate = describe(t, rate).rate;
     struct optimizer_settings chosen = settings(t, rate);
-    optimizer_write(&t->optimizer, s, t->sums.weight, &chosen);
+    optimizer_write(&t->optimizer, s, divisor(t), &chosen);
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
         if (t->queue.waiting == DEVICE_LATER)

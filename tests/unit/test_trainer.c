@@ -334,6 +334,57 @@ static void a_gradient_that_is_not_finite_skips_the_step(void **state)
     }
 }
 
+/* A loss that the caller computed as NaN, with a gradient that is as good as any. */
+static bool nan_loss(void *context, int64_t sequence, int64_t first, int64_t rows, int64_t vocabulary, const float *logits,
+                     float *gradient, double *loss)
+{
+    (void)context, (void)sequence, (void)first, (void)logits;
+    for (int64_t i = 0; i < rows * vocabulary; i++)
+        gradient[i] = 1e-3f;
+    *loss = NAN;
+    return true;
+}
+
+/* Seen to fail without `divisor` in step.c, and for the second way without clipped_ratio's dnll where the loss is not finite:
+ * the step was applied. */
+static void a_loss_that_is_not_finite_skips_the_step_though_its_gradient_is(void **state)
+{
+    (void)state;
+    float old[32], advantages[32] = {0};
+    struct sequence broken = sequences()[0];
+    for (int i = 0; i < 32; i++)
+        old[i] = i == 5 ? NAN : -1;
+    broken.old_logprobs = old;
+    broken.advantages = advantages;
+    for (int i = 0; i < 2; i++) {
+        struct rig good, hit;
+        struct trainer_step step;
+        double sum, weight;
+        if (i) {
+            open_rig_for(&good, &tied, LOSS_ppo, SETTINGS("finetuning_type", "lora"));
+            open_rig_for(&hit, &tied, LOSS_ppo, SETTINGS("finetuning_type", "lora"));
+        } else {
+            open_rig(&good, &tied, TRAINER_LOGITS, SETTINGS("finetuning_type", "full"));
+            open_rig(&hit, &tied, TRAINER_LOGITS, SETTINGS("finetuning_type", "full"));
+        }
+        step_once(&good.t, 0.01);
+        step_once(&hit.t, 0.01);
+        if (i) {
+            assert_ok(trainer_queue(&hit.t, &broken, 1, 0.01));
+            assert_ok(trainer_report(&hit.t, &step));
+        } else {
+            assert_ok(trainer_add_with(&hit.t, &broken, 1, nan_loss, NULL, &sum, &weight));
+            assert_ok(trainer_step(&hit.t, 0.01, &step));
+        }
+        assert_false(step.applied || isfinite(step.loss));
+        assert_same_state(&good.t, &hit.t);
+        assert_count(&hit.t, 1, 1);
+        assert_int_equal(hit.t.place.skipped, 1);
+        close_rig(&good);
+        close_rig(&hit);
+    }
+}
+
 /* Two micro-batches of four sequences: the sixth is counted from the step's first, not from its micro-batch's. */
 static void the_worst_sequence_of_a_step_is_known(void **state)
 {
@@ -395,6 +446,7 @@ int main(void)
         cmocka_unit_test(the_plan_is_what_is_allocated),
         cmocka_unit_test(gradients_are_the_slopes_of_every_loss),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
+        cmocka_unit_test(a_loss_that_is_not_finite_skips_the_step_though_its_gradient_is),
         cmocka_unit_test(the_worst_sequence_of_a_step_is_known),
         cmocka_unit_test(schedules_warm_up_and_go_down),
     };
