@@ -338,8 +338,7 @@ static enum status load_tensors(struct trainer *t, const char *path)
     struct safetensors *files;
     struct state s;
     struct optimizer *o = &t->optimizer;
-    struct optimizer_settings none = {0};
-    struct optimizer_result cleared;
+    double cleared;
     struct engine *e = &t->session.engine;
     TRY(safetensors_open(&files, path));
     enum status status = OK;
@@ -349,8 +348,8 @@ static enum status load_tensors(struct trainer *t, const char *path)
         if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
             status = fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s.file[i].name);
     }
-    if (status == OK) /* a step that is skipped only clears the sums and counts */
-        status = optimizer_step(o, &t->session, 0, &none, &cleared);
+    if (status == OK)
+        status = optimizer_clear(o, &t->session, &cleared);
     for (int i = 0; i < s.count && status == OK; i++) {
         const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
         status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);

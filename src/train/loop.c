@@ -12,6 +12,7 @@
 #include "train/checkpoint.h"
 #include "train/guard.h"
 #include "train/space.h"
+#include "train/trace.h"
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
@@ -26,6 +27,7 @@ struct run {
     void *context;
     struct run_result *result;
     struct sequence *sequences; /* of a step */
+    enum trace_fault *faults;   /* of these */
     const char *metrics;        /* path */
     double start;
     struct trainer_step last;
@@ -297,11 +299,47 @@ static enum status name_row(const struct trainer *t, struct buffer *text, const 
     return buffer_format(text, "%s%s:%lld", before, data_file_of(&t->data, row), (long long)t->data.rows[row].line);
 }
 
-static enum status name_rows(const struct run *r, struct buffer *text)
+/* Sets the run's sequences to those of a step, counted from 0; also the rows that they are. */
+static enum status read_rows(struct run *r, int64_t step, const int64_t **rows, int64_t *count)
+{
+    struct trainer *t = r->t;
+    TRY(sampler_step(&t->sampler, step, rows, count));
+    for (int64_t i = 0; i < *count; i++) {
+        TRY(data_use(&t->data, (*rows)[i]));
+        r->sequences[i] = batch_sequence(&t->data, (*rows)[i], i);
+    }
+    return OK;
+}
+
+/* The rows of the last step that are not finite by themselves; *named: how many. */
+static enum status name_faults(struct run *r, struct buffer *text, int64_t *named)
+{
+    const struct trainer *t = r->t;
+    const int64_t *rows;
+    int64_t count;
+    *named = 0;
+    TRY(read_rows(r, r->last.step - 1, &rows, &count));
+    TRY(trace_step(r->t, r->last.step, r->sequences, count, r->faults));
+    for (int64_t i = 0; i < count; i++) {
+        if (r->faults[i] == TRACE_NONE || (*named)++ >= ROWS_NAMED)
+            continue;
+        TRY(name_row(t, text, *named == 1 ? ". At fault: " : ", ", rows[i]));
+        TRY(buffer_format(text, " (its %s)", r->faults[i] == TRACE_LOSS ? "loss" : "gradient"));
+    }
+    return *named > ROWS_NAMED ? buffer_format(text, " and %lld more", (long long)(*named - ROWS_NAMED)) : OK;
+}
+
+static enum status name_rows(struct run *r, struct buffer *text)
 {
     struct trainer *t = r->t;
     const int64_t *rows;
-    int64_t count, worst = r->last.worst;
+    int64_t count, worst = r->last.worst, at_fault = 0;
+    if (r->found == GUARD_NOT_FINITE) {
+        TRY(name_faults(r, text, &at_fault));
+        if (at_fault)
+            return OK;
+        TRY(buffer_format(text, ". No row is at fault by itself"));
+    }
     TRY(sampler_step(&t->sampler, r->last.step - 1, &rows, &count));
     for (int64_t i = 0; i < count && i < ROWS_NAMED; i++)
         TRY(name_row(t, text, i ? ", " : ". Its rows: ", rows[i]));
@@ -362,12 +400,9 @@ static enum status queue_step(struct run *r)
     struct trainer *t = r->t;
     const int64_t *rows;
     int64_t count, trained = 0;
-    TRY(sampler_step(&t->sampler, t->place.step + t->queue.ahead, &rows, &count));
-    for (int64_t i = 0; i < count; i++) {
-        TRY(data_use(&t->data, rows[i]));
-        r->sequences[i] = batch_sequence(&t->data, rows[i], i);
+    TRY(read_rows(r, t->place.step + t->queue.ahead, &rows, &count));
+    for (int64_t i = 0; i < count; i++)
         trained += t->data.rows[rows[i]].trained;
-    }
     if (!trained)
         return fail(ERR_DATA, "%s: step %lld has no token to train: its rows have no assistant text", t->options->dataset_path,
                     (long long)(t->place.step + t->queue.ahead + 1));
@@ -436,7 +471,8 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     TRY(directory_make(output));
     r.metrics = file_join(&t->arena, output, METRICS_FILE);
     r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
-    if (!r.metrics || !r.sequences)
+    r.faults = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.faults);
+    if (!r.metrics || !r.sequences || !r.faults)
         return ERR_MEMORY;
     TRY(checkpoint_make_room(t, output, METRICS_FILE));
     TRY(space_check(t));

@@ -233,6 +233,11 @@ void micro_start_over(struct trainer *t)
     t->sums = (struct micro_sums){0};
 }
 
+void micro_go_back(struct trainer *t, int64_t step, int64_t sequence)
+{
+    t->sums = (struct micro_sums){.sequences = sequence, .back = t->place.step + t->queue.ahead + 1 - step};
+}
+
 /* --- running ------------------------------------------------------------------------------------------------------------ */
 
 static void write_draw(const struct trainer *t, const struct net *n)
@@ -243,7 +248,7 @@ static void write_draw(const struct trainer *t, const struct net *n)
     int32_t *draw = engine_input((struct engine *)&t->session.engine, n->draw);
     draw[0] = (int32_t)(uint32_t)seed;
     draw[1] = (int32_t)(uint32_t)(seed >> 32);
-    draw[2] = (int32_t)(t->place.step + t->queue.ahead);
+    draw[2] = (int32_t)(t->place.step + t->queue.ahead - t->sums.back);
     draw[3] = 0;
 }
 

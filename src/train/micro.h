@@ -21,6 +21,9 @@ void micro_close(struct trainer *t);
 /* Clears the sums since the last step. */
 void micro_start_over(struct trainer *t);
 
+/* The same, and the next sequence is the one of this number, counted from 0, of an earlier step: dropout draws what it drew. */
+void micro_go_back(struct trainer *t, int64_t step, int64_t sequence);
+
 struct micro { /* a running micro-batch */
     const struct net *net;
     int64_t sequences, tokens, targets;

@@ -218,3 +218,15 @@ enum status optimizer_step(struct optimizer *o, struct session *s, double diviso
     *result = optimizer_read(control);
     return OK;
 }
+
+/* A step with a divisor below 0 is skipped: it takes the norm, clears the sums, and counts. */
+enum status optimizer_clear(struct optimizer *o, struct session *s, double *norm)
+{
+    int32_t count[2];
+    struct optimizer_settings none = {0};
+    struct optimizer_result result;
+    TRY(engine_download(&s->engine, o->count, 0, count, sizeof count));
+    TRY(optimizer_step(o, s, -1, &none, &result));
+    *norm = -result.norm;
+    return engine_upload(&s->engine, o->count, count, o->count->dtype);
+}

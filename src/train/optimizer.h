@@ -76,4 +76,7 @@ struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS]);
 enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings,
                            struct optimizer_result *result);
 
+/* Clears the gradient sums and changes nothing else. *norm is that of the sums, divided by nothing. */
+enum status optimizer_clear(struct optimizer *o, struct session *s, double *norm);
+
 #endif

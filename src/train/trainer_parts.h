@@ -23,6 +23,7 @@ struct micro_sums {
     double sum, weight; /* of losses and of their weights */
     int64_t tokens, targets, sequences;
     double started; /* when the first of them came */
+    int64_t back;   /* how many steps before the next one they are of */
 };
 
 /* --- step.c --------------------------------------------------------------------------------------------------------------- */

@@ -73,6 +73,63 @@ static void nan_in_the_base_is_named(void **state)
     buffer_free(&file);
 }
 
+/* Rows of which the sixth alone has a Z. */
+static void write_odd_rows(char path[160])
+{
+    static char text[2048];
+    int n = 0;
+    for (int i = 0; i < 8; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"%s?\"}, {\"role\": \"assistant\", "
+                      "\"content\": \"The edge.\"}]}\n",
+                      i == 5 ? "Z" : "Y");
+    tiny_write(&tied, "odd.jsonl", text);
+    snprintf(path, 160, "%s/odd.jsonl", tied.dir);
+}
+
+static int count_text(const char *text, const char *part)
+{
+    int count = 0;
+    for (; (text = strstr(text, part)); text++)
+        count++;
+    return count;
+}
+
+/* In memory one token's embedding is NaN: two of four steps have its row, and are skipped. Without the trace all of their rows
+ * are named. */
+static void a_row_that_is_not_finite_is_named_and_its_steps_are_counted(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct run_result result;
+    float nan[TINY_CHANNELS];
+    char path[160], metrics[160];
+    struct buffer lines = {0};
+    write_odd_rows(path);
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &untied, 0,
+             SETTINGS("data", path, "output", output_dir, "per_device_train_batch_size", "4", "finetuning_type", "full",
+                      "shuffle", "false", "max_steps", "4", "save_steps", "0"));
+    for (int i = 0; i < TINY_CHANNELS; i++)
+        nan[i] = NAN;
+    const struct tensor *embedding = store_find(&r.t.session.model.store, "model.embed_tokens.weight");
+    assert_ok(
+        engine_upload_part(&r.t.session.engine, embedding, (int64_t)(3 + 'Z') * TINY_CHANNELS, TINY_CHANNELS, nan, DTYPE_F32));
+    warnings[0] = 0;
+    log_set_sink(keep_warnings, NULL);
+    assert_ok(run_all(&r.t, NULL, NULL, &result));
+    log_set_sink(NULL, NULL);
+    assert_non_null(strstr(warnings, "step 2 was skipped: its loss is not finite. At fault: "));
+    assert_int_equal(count_text(warnings, "odd.jsonl:"), 2);
+    assert_int_equal(count_text(warnings, "odd.jsonl:6 (its loss)"), 2);
+    assert_int_equal(r.t.place.skipped, 2);
+    snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", output_dir);
+    assert_ok(file_read(&lines, metrics, 1 << 20));
+    assert_int_equal(count_text(lines.data, "\"guard\": \"not finite\", \"skipped\": true"), 2);
+    buffer_free(&lines);
+    close_rig(&r);
+}
+
 struct watch {
     enum run_event_kind stop_at; /* at this kind of event, */
     int64_t stop_step;           /* after this step; 0: never */
@@ -111,12 +168,10 @@ static int count_evals(int64_t step)
 {
     char path[160], line[64];
     struct buffer metrics = {0};
-    int count = 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
     snprintf(line, sizeof line, "{\"event\": \"eval\", \"step\": %lld,", (long long)step);
     assert_ok(file_read(&metrics, path, 1 << 20));
-    for (const char *at = metrics.data; (at = strstr(at, line)); at++)
-        count++;
+    int count = count_text(metrics.data, line);
     buffer_free(&metrics);
     return count;
 }
@@ -160,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
+        cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
         cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

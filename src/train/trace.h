@@ -1,0 +1,14 @@
+/* Which sequences of a step that was skipped are at fault: each is computed once more, alone. */
+#ifndef TRAIN_TRACE_H
+#define TRAIN_TRACE_H
+
+#include "train/trainer.h"
+
+enum trace_fault { TRACE_NONE, TRACE_LOSS, TRACE_GRADIENT }; /* what is not finite: the loss, or the gradient alone */
+
+/* Of the step of this number, counted from 1, whose sequences these are. Weights and the optimizer's state are read and not
+ * changed: where a later step is in flight, they are those after it. */
+enum status trace_step(struct trainer *t, int64_t step, const struct sequence *sequences, int64_t count,
+                       enum trace_fault *faults);
+
+#endif
