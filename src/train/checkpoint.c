@@ -89,6 +89,13 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
         RECORD_AS("skipped_steps", struct trainer_place, skipped),
         RECORD(struct trainer_place, bad_in_row),
         RECORD(struct trainer_place, first_loss),
+        RECORD_AS("guard_loss_mean", struct trainer_place, guard.loss.mean),
+        RECORD_AS("guard_loss_variance", struct trainer_place, guard.loss.variance),
+        RECORD_AS("guard_loss_count", struct trainer_place, guard.loss.count),
+        RECORD_AS("guard_norm_mean", struct trainer_place, guard.norm.mean),
+        RECORD_AS("guard_norm_variance", struct trainer_place, guard.norm.variance),
+        RECORD_AS("guard_norm_count", struct trainer_place, guard.norm.count),
+        RECORD(struct trainer_place, warnings),
         RECORD(struct trainer_place, best_step),
         RECORD(struct trainer_place, best_loss),
         RECORD(struct trainer_place, eval_loss),
@@ -181,6 +188,23 @@ static enum status read_double(const json_t *tree, const char *key, double *out,
     return json_get_real(tree, key, out, path);
 }
 
+/* The checkpoint of an older hone has none of it: the guard then begins anew. */
+static enum status read_guard(struct trainer_place *p, const json_t *tree, const char *path)
+{
+    struct guard_series *loss = &p->guard.loss, *norm = &p->guard.norm;
+    p->guard = (struct guard){0};
+    p->warnings = 0;
+    TRY(json_get_real(tree, "guard_loss_mean", &loss->mean, path));
+    TRY(json_get_real(tree, "guard_loss_variance", &loss->variance, path));
+    TRY(json_get_int(tree, "guard_loss_count", &loss->count, path));
+    TRY(json_get_real(tree, "guard_norm_mean", &norm->mean, path));
+    TRY(json_get_real(tree, "guard_norm_variance", &norm->variance, path));
+    TRY(json_get_int(tree, "guard_norm_count", &norm->count, path));
+    TRY(json_get_int(tree, "warnings", &p->warnings, path));
+    bool counts = loss->count >= 0 && norm->count >= 0 && p->warnings >= 0;
+    return counts ? OK : fail(ERR_FORMAT, "%s: one of the guard's counts is out of range", path);
+}
+
 static enum status read_place(struct trainer_place *p, const json_t *tree, const char *path)
 {
     int64_t version = 0;
@@ -194,6 +218,7 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(json_get_int(tree, "skipped_steps", &p->skipped, path));
     TRY(json_get_int(tree, "bad_in_row", &p->bad_in_row, path));
     TRY(read_double(tree, "first_loss", &p->first_loss, path));
+    TRY(read_guard(p, tree, path));
     TRY(json_get_int(tree, "best_step", &p->best_step, path));
     TRY(read_double(tree, "best_loss", &p->best_loss, path));
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));

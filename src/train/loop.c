@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/record.h"
 #include "train/checkpoint.h"
-#include "train/guard.h"
 #include "train/space.h"
 #include "train/trace.h"
 
@@ -34,10 +33,8 @@ struct run {
     double seconds[RATE_STEPS]; /* of the last steps, and their tokens */
     int64_t tokens[RATE_STEPS];
     int64_t steps_here;
-    struct guard guard;
     enum guard_finding found; /* in the last step */
     double deviations;
-    int64_t warnings;   /* about steps, so far */
     int64_t lines_lost; /* of the metrics */
     bool stopped;
 };
@@ -356,15 +353,16 @@ static enum status name_rows(struct run *r, struct buffer *text)
 static enum status warn(struct run *r)
 {
     struct buffer text = {0};
-    bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && r->t->place.bad_in_row > 1;
-    if (said || r->warnings++ >= WARNINGS_MAX)
+    struct trainer_place *place = &r->t->place;
+    bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && place->bad_in_row > 1;
+    if (said || place->warnings++ >= WARNINGS_MAX)
         return OK;
     enum status status = tell_finding(r, &text);
     if (status == OK)
         status = name_rows(r, &text);
     if (status == OK)
         log_message(LOG_WARNING, "%s%s", text.data,
-                    r->warnings == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
+                    place->warnings == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
     buffer_free(&text);
     return status;
 }
@@ -378,7 +376,7 @@ static enum status look(struct run *r)
     if (isnan(t->place.first_loss) && isfinite(s->loss))
         t->place.first_loss = s->loss;
     struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
-    r->found = guard_look(&r->guard, &seen, &r->deviations);
+    r->found = guard_look(&t->place.guard, &seen, &r->deviations);
     t->place.bad_in_row = guard_is_bad(r->found) ? t->place.bad_in_row + 1 : 0;
     write_step(r);
     if (!r->found)

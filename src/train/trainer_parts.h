@@ -3,6 +3,7 @@
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
+#include "train/guard.h"
 #include "train/optimizer.h"
 
 /* --- micro.c -------------------------------------------------------------------------------------------------------------- */
@@ -75,6 +76,8 @@ struct trainer_place {
     /* loop.c, after a step */
     int64_t bad_in_row; /* the last steps that the guard (guard.h) found bad */
     double first_loss;  /* of the first step; NAN: none yet */
+    struct guard guard; /* what it knows of the steps so far */
+    int64_t warnings;   /* about steps, so far */
     /* loop.c, after a validation */
     int64_t best_step;                            /* of the lowest validation loss; 0: none yet */
     double best_loss, eval_loss, first_eval_loss; /* NAN: none yet */

@@ -210,12 +210,58 @@ static void a_validation_that_was_cut_off_is_made_after_a_resume(void **state)
     assert_ok(directory_remove(output_dir));
 }
 
+/* Rows of the same text, and far on one whose loss is higher. */
+static void write_sudden_row(char path[160])
+{
+    static char text[16384];
+    int n = 0;
+    for (int i = 0; i < 56; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"?\"}, {\"role\": \"assistant\", "
+                      "\"content\": \"%s\"}]}\n",
+                      i == 52 ? "~~~~~~~~~~~~~~~~" : "The sharp edge.");
+    tiny_write(&tied, "sudden.jsonl", text);
+    snprintf(path, 160, "%s/sudden.jsonl", tied.dir);
+}
+
+/* The guard judges from the 21st step on: stopped after the 15th, a run whose checkpoint has no guard finds nothing in the 27th.
+ */
+static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
+{
+    (void)state;
+    char path[160], told[2][sizeof warnings];
+    struct guard guards[2];
+    write_sudden_row(path);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(directory_remove(output_dir));
+        warnings[0] = 0;
+        log_set_sink(keep_warnings, NULL);
+        for (int part = 0; part <= i; part++) {
+            struct rig r;
+            struct run_result result;
+            open_rig(&r, &tied, 0,
+                     SETTINGS("data", path, "output", output_dir, "per_device_train_batch_size", "2", "shuffle", "false",
+                              "save_steps", "0", "learning_rate", "1e-6"));
+            struct watch w = {.trainer = &r.t, .stop_at = RUN_STEP, .stop_step = part < i ? 15 : 0};
+            assert_int_equal(run_all(&r.t, listen, &w, &result), part < i ? ERR_STOPPED : OK);
+            guards[i] = r.t.place.guard;
+            close_rig(&r);
+        }
+        log_set_sink(NULL, NULL);
+        memcpy(told[i], warnings, sizeof warnings);
+    }
+    assert_non_null(strstr(told[0], "step 27: the loss is "));
+    assert_string_equal(told[0], told[1]);
+    assert_memory_equal(&guards[0], &guards[1], sizeof guards[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
         cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
+        cmocka_unit_test(a_resumed_run_finds_what_an_uninterrupted_one_does),
         cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
