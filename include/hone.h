@@ -5,6 +5,10 @@
  * What a function creates is released by the matching _destroy or _close, which accept NULL. The library never prints, exits or
  * aborts: messages go to the sink that hone_set_log sets.
  *
+ * A thread that is inside libhone computes, and the code of its matmuls keeps data below the end of the stack. A signal handler
+ * must not run there: block signals in that thread, or give it an alternate stack (sigaltstack) and install handlers with
+ * SA_ONSTACK. The threads that the library makes have signals blocked (docs/reliability.md).
+ *
  *     hone_options *options;
  *     hone_trainer *trainer;
  *     hone_options_create(&options, "train");
