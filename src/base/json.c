@@ -41,9 +41,30 @@ __attribute__((destructor)) static void unwatch(void)
         json_set_alloc_funcs(allocate, release);
 }
 
+/* What a tree takes, in units of about 40 bytes: a list or an object takes some of them even if it is empty. */
+enum { LIST_UNITS = 3, OBJECT_UNITS = 6, UNITS_ALWAYS = 1 << 20, BYTES_PER_UNIT = 10 };
+
+bool json_affordable(const char *text, int64_t length)
+{
+    int64_t units = 0, allowed = UNITS_ALWAYS + length / BYTES_PER_UNIT;
+    if (length <= UNITS_ALWAYS / OBJECT_UNITS)
+        return true;
+    for (const char *at = text, *end = text + length; at < end && units <= allowed; at++) {
+        if (*at == '"')
+            for (at++; at < end && *at != '"'; at++)
+                at += *at == '\\';
+        else
+            units += *at == '{' ? OBJECT_UNITS : *at == '[' ? LIST_UNITS : *at == ',';
+    }
+    return units <= allowed;
+}
+
 static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
 {
     json_error_t error;
+    *tree = NULL;
+    if (!json_affordable(text, length))
+        return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
     refused = false;
     *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
     if (*tree && !refused)

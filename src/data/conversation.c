@@ -40,7 +40,7 @@ static enum status take_calls(json_t *message, const json_t *value, size_t numbe
     json_t *calls = NULL, *given = NULL, *call;
     json_error_t error;
     size_t i;
-    if (json_is_string(value))
+    if (json_is_string(value) && json_affordable(json_string_value(value), (int64_t)json_string_length(value)))
         given = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, &error);
     json_t *list = json_is_object(given) ? json_pack("[O]", given) : json_incref(given);
     enum status status = OK;
@@ -294,6 +294,8 @@ enum status conversation_tools(const json_t *row, json_t **tools)
         json_decref(list);
         if (json_string_length(given) == 0)
             return OK;
+        if (!json_affordable(json_string_value(given), (int64_t)json_string_length(given)))
+            return fail(ERR_DATA, "\"tools\" has too many values for its size");
         list = json_loadb(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
         if (!list)
             return fail(ERR_DATA, "\"tools\" is a string, but not the JSON of a list: column %d: %s", error.column,

@@ -110,6 +110,9 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
 {
     json_error_t error;
     char near[PARSE_SHOWN] = "", line[48] = "";
+    *tree = NULL;
+    if (!json_affordable(text, length))
+        return fail(ERR_DATA, "too many values for a row of %lld bytes", (long long)length);
     *tree = parse_quickly(text, length);
     if (!*tree)
         *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);

@@ -206,6 +206,34 @@ static void json_errors_say_where(void **state)
     assert_fails(json_parse(&tree, "[1,\n 2", 6, "here"), ERR_FORMAT, "line 2");
 }
 
+/* `count` times the piece, in a list. */
+static enum status parse_many(const char *piece, int64_t count)
+{
+    json_t *tree;
+    struct buffer text = {0};
+    assert_ok(buffer_append(&text, "[", 1));
+    for (int64_t i = 0; i < count; i++)
+        assert_ok(buffer_format(&text, "%s%s", i ? "," : "", piece));
+    assert_ok(buffer_append(&text, "]", 1));
+    enum status status = json_parse(&tree, text.data, text.size, "here");
+    assert_true((status == OK) == (tree != NULL));
+    json_decref(tree);
+    buffer_free(&text);
+    return status;
+}
+
+/* Without the limit in json_affordable, 3 MB of {} took 220 MB. */
+static void a_tree_takes_memory_in_proportion_to_its_text(void **state)
+{
+    (void)state;
+    assert_fails(parse_many("{}", 1 << 18), ERR_LIMIT, "here: too many values for 786433 bytes of JSON");
+    assert_fails(parse_many("[]", 1 << 19), ERR_LIMIT, "too many values");
+    assert_fails(parse_many("0", 1 << 21), ERR_LIMIT, "too many values");
+    assert_ok(parse_many("0", 1 << 18));
+    assert_ok(parse_many("\"{,{,[,[,{,{,{,{,\\\"{,{,\"", 1 << 16));
+    assert_ok(parse_many("{\"content\": \"<|reserved_special_token_0|>\", \"lstrip\": false, \"special\": true}", 1 << 15));
+}
+
 static int allocations_left;
 
 static void *failing_malloc(size_t bytes)
@@ -305,6 +333,7 @@ int main(void)
         cmocka_unit_test(json_errors_say_where),
         cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
+        cmocka_unit_test(a_tree_takes_memory_in_proportion_to_its_text),
         cmocka_unit_test(memory_that_runs_out_in_jansson_is_told_as_such),
         cmocka_unit_test(sizes_are_cut_into_whole_pieces),
     };

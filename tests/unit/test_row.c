@@ -128,6 +128,19 @@ static void refuse(const char *row, const char *says)
     chat_row_free(&made);
 }
 
+/* Jansson's tree of it would take seventy times its bytes. */
+static void a_row_of_too_many_values_is_refused(void **state)
+{
+    (void)state;
+    struct buffer row = {0};
+    assert_ok(buffer_format(&row, "{\"messages\": [{}"));
+    for (int i = 0; i < 1 << 18; i++)
+        assert_ok(buffer_append(&row, ",{}", 3));
+    assert_ok(buffer_format(&row, "]}"));
+    refuse(row.data, "too many values for a row of 786450 bytes");
+    buffer_free(&row);
+}
+
 /* tests/e2e/rows.py has the other ways in which a row can be broken. */
 static void rows_that_cannot_be_used_say_why(void **state)
 {
@@ -417,6 +430,7 @@ int main(void)
         cmocka_unit_test(kinds_become_tokens),
         cmocka_unit_test(nothing_is_lost_behind_a_nul),
         cmocka_unit_test(keys_say_the_kind_before_a_row_is_read),
+        cmocka_unit_test(a_row_of_too_many_values_is_refused),
         cmocka_unit_test(rows_that_cannot_be_used_say_why),
         cmocka_unit_test(the_quick_parser_never_disagrees),
         cmocka_unit_test(checks_find_what_they_are_for),

@@ -366,7 +366,7 @@ static void many_names_are_read_without_a_tree(void **state)
     struct safetensors *file;
     json_t *tree;
     double start = seconds();
-    assert_ok(json_parse(&tree, header.data, header.size, "header"));
+    assert_non_null(tree = json_loadb(header.data, (size_t)header.size, JSON_REJECT_DUPLICATES, NULL));
     double yardstick = seconds() - start;
     json_decref(tree);
     start = seconds();
