@@ -70,14 +70,18 @@ bool checksums_there(const char *dir)
     return there;
 }
 
-/* Compares the file of one line, which is cut into its parts. */
-static enum status check_line(struct arena *arena, const char *dir, const char *list, char *line)
+/* Compares the file of one line, which is cut into its parts. Names ascend: a list that names a large file many times would take
+ * hours to compare. */
+static enum status check_line(struct arena *arena, const char *dir, const char *list, char *line, const char **name)
 {
     char text[HASH_TEXT];
     if (strspn(line, "0123456789abcdef") != DIGITS || strncmp(line + DIGITS, "  ", 2) != 0 || strchr(line, '/'))
         return fail(ERR_FORMAT, "%s: is damaged: one of its lines is not a checksum and a name", list);
+    if (strcmp(line + NAME_AT, *name) <= 0)
+        return fail(ERR_FORMAT, "%s: is damaged: its names are not in order, or one is there twice", list);
     line[DIGITS] = 0;
-    const char *path = file_join(arena, dir, line + NAME_AT);
+    *name = line + NAME_AT;
+    const char *path = file_join(arena, dir, *name);
     if (!path)
         return ERR_MEMORY;
     if (!file_exists(path))
@@ -90,10 +94,11 @@ static enum status check_lines(struct arena *arena, const char *dir, const char 
 {
     if (list->size == 0 || list->data[list->size - 1] != '\n' || (int64_t)strlen(list->data) != list->size)
         return fail(ERR_FORMAT, "%s: is damaged: it does not end with a whole line", path);
+    const char *name = "";
     for (char *line = list->data, *end; *line; line = end + 1) {
         end = strchr(line, '\n');
         *end = 0;
-        TRY(check_line(arena, dir, path, line));
+        TRY(check_line(arena, dir, path, line, &name));
     }
     return OK;
 }

@@ -231,6 +231,27 @@ static void a_damaged_checkpoint_costs_the_steps_since_the_one_before(void **sta
     close_rig(&r);
 }
 
+/* A list that names a file of gigabytes thousands of times would be compared for hours. */
+static void a_list_of_checksums_names_each_file_once(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct buffer list = {0};
+    char path[160];
+    save_checkpoint(&r, SETTINGS("lora_r", "4"));
+    snprintf(path, sizeof path, "%s/checksums.xxh128", checkpoint_dir);
+    assert_ok(file_read(&list, path, 1 << 20));
+    assert_ok(checksums_check(checkpoint_dir));
+    int64_t last = list.size - 1;
+    while (last && list.data[last - 1] != '\n')
+        last--;
+    assert_ok(buffer_append(&list, list.data + last, list.size - last));
+    assert_ok(file_replace(path, list.data, list.size));
+    assert_fails(checkpoint_load(&r.t, checkpoint_dir), ERR_FORMAT, "checksums.xxh128: is damaged: its names are not in order");
+    buffer_free(&list);
+    close_rig(&r);
+}
+
 /* The same options and counts, but not the same weights, or not the same rows in the same order. */
 static void another_base_or_other_rows_are_refused(void **state)
 {
@@ -408,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_setting_that_a_checkpoint_lacks_is_not_compared),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),
         cmocka_unit_test(a_damaged_checkpoint_costs_the_steps_since_the_one_before),
+        cmocka_unit_test(a_list_of_checksums_names_each_file_once),
         cmocka_unit_test(another_base_or_other_rows_are_refused),
         cmocka_unit_test(thinning_keeps_the_newest_and_the_best_of_the_run),
         cmocka_unit_test(a_run_that_starts_moves_those_of_others_aside),
