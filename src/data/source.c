@@ -32,6 +32,7 @@ struct source {
     int64_t file;
     struct buffer left; /* read, and not yet in a block */
     int64_t offset;     /* of left's first byte in the file's text */
+    int64_t blank;      /* bytes passed over since the last row */
     struct hash before; /* of the text up to offset */
     struct scan scan;   /* line, array, place and last of that byte; its text is set in each read */
 };
@@ -181,14 +182,20 @@ static void pass(struct source *s, struct buffer *text, int64_t count)
 /* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
 static int64_t skip_blank_lines(struct source *s)
 {
-    int64_t first = 0, line = 0;
-    for (; first < s->left.size && s->left.data[first] && strchr(" \t\r\n", s->left.data[first]); first++)
-        if (s->left.data[first] == '\n') {
-            s->scan.line++;
-            line = first + 1;
-        }
+    int64_t first = (int64_t)strspn(s->left.data, " \t\r\n"), line = 0;
+    for (const char *end; (end = memchr(s->left.data + line, '\n', (size_t)(first - line))); s->scan.line++)
+        line = end + 1 - s->left.data;
     pass(s, &s->left, line);
     return first - line;
+}
+
+/* White space has an end: a packed file of some kilobytes may have gigabytes of it. */
+static enum status check_blank(const struct source *s, int64_t bytes)
+{
+    if (bytes <= ROW_BYTES_MAX)
+        return OK;
+    return fail(ERR_DATA, "%s:%lld: more than %lld MB of white space without a row", s->files[s->file].path,
+                (long long)s->scan.line, (long long)(ROW_BYTES_MAX >> 20));
 }
 
 /* Opens a file and finds out what it is. s->left has its text from the first line that is not blank. */
@@ -209,8 +216,11 @@ static enum status open_file(struct source *s, int64_t file)
     if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3))
         pass(s, &s->left, 3);
     int64_t first;
-    while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last)
-        TRY(read_more(s, &s->left, OPENING));
+    while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last) {
+        TRY(check_blank(s, s->offset + s->left.size));
+        TRY(read_more(s, &s->left, max(s->left.size, OPENING)));
+    }
+    s->blank = s->offset;
     s->scan.array = first < s->left.size && s->left.data[first] == '[';
     return OK;
 }
@@ -366,7 +376,9 @@ static enum status fill_block(struct source *s, struct source_block *block, int6
             return status == ERR_FORMAT ? fail_at(status, "%s:", path) : status;
         if (block->count)
             return OK;
+        s->blank += s->scan.begin;
         pass(s, text, s->scan.begin); /* no row ends in it */
+        TRY(check_blank(s, s->blank));
         if (s->scan.last)
             return OK;
         if (text->size >= ROW_BYTES_MAX)
@@ -393,6 +405,7 @@ enum status source_read(struct source *s, struct source_block *block, int64_t by
     while (s->open) {
         TRY(fill_block(s, block, bytes > 0 ? bytes : 1));
         if (block->count) {
+            s->blank = 0;
             block->file = s->file;
             TRY(keep_rest(s, block));
             block->next = (struct source_position){s->file, s->offset, s->scan.line, hash_end(&s->before)};

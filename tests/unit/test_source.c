@@ -330,6 +330,29 @@ static void a_row_may_be_long_but_not_endless(void **state)
     put_text("long.jsonl", "");
 }
 
+/* A packed file of some kilobytes may have gigabytes of it: before the limit, lines were read to their end, and spaces before the
+ * first row were kept, and looked through again with every 4 KB. */
+static void white_space_has_an_end(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    static const char *const starts[] = {"", "{}\n", "[", "[{},"};
+    static const char blanks[] = {'\n', ' '};
+    int64_t rows, bytes = (int64_t)72 << 20;
+    for (int i = 0; i < 8; i++) {
+        text.size = 0;
+        assert_ok(buffer_format(&text, "%s", starts[i / 2]));
+        assert_ok(buffer_reserve(&text, bytes));
+        memset(text.data + text.size, blanks[i % 2], (size_t)bytes);
+        text.size += bytes;
+        put("blank.jsonl", text.data, text.size);
+        assert_fails(read_all(at("blank.jsonl"), &rows), ERR_DATA,
+                     i == 3 ? "longer than 64 MB" : "64 MB of white space without a row");
+    }
+    buffer_free(&text);
+    put_text("blank.jsonl", "");
+}
+
 static void directories_and_weights(void **state)
 {
     (void)state;
@@ -477,6 +500,7 @@ int main(void)
         cmocka_unit_test(broken_arrays_name_the_line),
         cmocka_unit_test(files_that_are_no_data_are_named),
         cmocka_unit_test(a_row_may_be_long_but_not_endless),
+        cmocka_unit_test(white_space_has_an_end),
         cmocka_unit_test(directories_and_weights),
         cmocka_unit_test(hashes_are_of_the_bytes_on_disk),
         cmocka_unit_test(every_allocation_may_fail),
