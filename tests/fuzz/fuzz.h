@@ -14,11 +14,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A directory of this process in memory, removed when it ends. */
 const char *fuzz_dir(void);
 
-/* Writes fuzz_dir()/name and returns that path, until the next call. */
+/* fuzz_dir()/name, until the next call; and the same with these bytes in it. */
+const char *fuzz_path(const char *name);
 const char *fuzz_put(const char *name, const void *bytes, size_t size);
 
 /* Where the first zero byte is, or size: it cuts an input in two for the targets that need two texts. */
 size_t fuzz_cut(const uint8_t *data, size_t size);
+
+/* A part of an input. */
+struct fuzz_part {
+    const uint8_t *data;
+    size_t size;
+};
+
+/* Takes off the front of an input what is before its first zero byte, and that byte. */
+struct fuzz_part fuzz_next(struct fuzz_part *input);
+
+/* Writes a safetensors file: the input as it is or, if it begins with '{', a header and, after a zero byte, the data, so that a
+ * mutation of the header need not guess the length before it. */
+const char *fuzz_put_safetensors(const char *name, struct fuzz_part input);
 
 /* What a parser promised; aborts if not. */
 #define PROMISE(condition) fuzz_promise((condition), #condition, __FILE__, __LINE__)

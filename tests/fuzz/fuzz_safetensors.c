@@ -1,30 +1,10 @@
-/* The input is a model.safetensors; or, if it begins with '{', a header and, after a zero byte, the data, so that a mutation
- * of the header need not guess the length before it. */
-#include <stdlib.h>
-#include <string.h>
-
+/* The input is a model.safetensors, as it is or in parts (fuzz_put_safetensors). */
 #include "format/safetensors.h"
 #include "fuzz.h"
 
-static void put_parts(const uint8_t *data, size_t size)
-{
-    size_t length = fuzz_cut(data, size), rest = length < size ? size - length - 1 : 0;
-    uint8_t *bytes = malloc(8 + size);
-    PROMISE(bytes != NULL);
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)((uint64_t)length >> 8 * i);
-    memcpy(bytes + 8, data, length);
-    memcpy(bytes + 8 + length, data + size - rest, rest);
-    fuzz_put("model.safetensors", bytes, 8 + length + rest);
-    free(bytes);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (size && *data == '{')
-        put_parts(data, size);
-    else
-        fuzz_put("model.safetensors", data, size);
+    fuzz_put_safetensors("model.safetensors", (struct fuzz_part){data, size});
     struct safetensors *file;
     if (safetensors_open(&file, fuzz_dir()) != OK)
         return 0;
