@@ -14,6 +14,7 @@
 #include "train/micro.h"
 
 enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20 };
+#define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
@@ -224,8 +225,11 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
     TRY(read_double(tree, "first_eval_loss", &p->first_eval_loss, path));
     TRY(json_get_bool(tree, "eval_due", &p->eval_due, path));
-    bool counts = p->step >= 0 && p->tokens >= 0 && p->skipped >= 0 && p->bad_in_row >= 0 && p->best_step >= 0;
-    if (!counts || p->slots < 1 || p->slots > INT32_MAX)
+    const int64_t counts[] = {p->step, p->tokens, p->skipped, p->bad_in_row, p->best_step};
+    bool sound = p->slots >= 1 && p->slots <= INT32_MAX;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        sound = sound && counts[i] >= 0 && counts[i] <= COUNT_MAX;
+    if (!sound)
         return fail(ERR_FORMAT, "%s: one of its counts is out of range", path);
     return OK;
 }

@@ -1,0 +1,96 @@
+/* The input is a trainer_state.json, and after zero bytes a checksums.xxh128 and a state.safetensors in parts
+ * (fuzz_put_safetensors). In the first @b, @d and @e stand for the digests of base, data and validation data. Where the list of
+ * checksums is empty it is made, so that what is read after it is reached; where the state is empty it is a right one.
+ *
+ * What can be loaded can be trained on, saved, and loaded again; what cannot be loaded leaves the trainer as it was. */
+#include "model.h"
+
+#include "base/checksums.h"
+#include "train/checkpoint.h"
+
+static struct arena arena;
+static struct options options;
+static struct trainer trainer;
+static struct buffer right; /* state.safetensors */
+static char dir[256], again[256];
+
+static void close_trainer(void)
+{
+    trainer_close(&trainer);
+    arena_free(&arena);
+    buffer_free(&right);
+}
+
+static void open_trainer(void)
+{
+    const char *const settings[][2] = {{"model", fuzz_model()},      {"device", "cpu"},
+                                       {"dtype", "float32"},         {"lora_r", "1"},
+                                       {"micro_batch_tokens", "16"}, {"lora_target_modules", "v_proj"}};
+    options_init(&options, &arena);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        PROMISE(options_set(&options, COMMAND_TRAIN, settings[i][0], settings[i][1], "fuzz") == OK);
+    PROMISE(trainer_open(&trainer, &options, 0) == OK);
+    atexit(close_trainer);
+    snprintf(again, sizeof again, "%s", fuzz_path("again"));
+    snprintf(dir, sizeof dir, "%s", fuzz_path("checkpoint-1"));
+    PROMISE(checkpoint_save(&trainer, dir) == OK && checkpoint_load(&trainer, dir) == OK);
+    PROMISE(file_read(&right, fuzz_path("checkpoint-1/state.safetensors"), 1 << 20) == OK);
+}
+
+/* The text with its digests filled in. */
+static void put_place(struct fuzz_part text)
+{
+    struct buffer place = {0};
+    for (size_t i = 0; i < text.size; i++) {
+        const char *next = i + 1 < text.size ? (const char *)text.data + i + 1 : "";
+        const struct identity *identity = &trainer.identity;
+        const char *digest = *next == 'b'   ? identity->base
+                             : *next == 'd' ? identity->data
+                             : *next == 'e' ? identity->eval_data
+                                            : NULL;
+        bool named = text.data[i] == '@' && digest;
+        PROMISE((named ? buffer_format(&place, "%s", digest) : buffer_append(&place, text.data + i, 1)) == OK);
+        i += named;
+    }
+    fuzz_put("checkpoint-1/trainer_state.json", place.data, (size_t)place.size);
+    buffer_free(&place);
+}
+
+static void train_on(void)
+{
+    const int32_t ids[] = {5, 6, 7, 8};
+    const struct sequence sequence = {.ids = ids, .count = 4};
+    struct trainer_step step;
+    double sum, weight;
+    PROMISE(trainer_add(&trainer, &sequence, 1, &sum, &weight) == OK);
+    PROMISE(trainer_step(&trainer, -1, &step) == OK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct trainer_place start;
+    if (!*dir)
+        open_trainer();
+    struct fuzz_part input = {data, size}, place = fuzz_next(&input), list = fuzz_next(&input);
+    put_place(place);
+    if (input.size)
+        fuzz_put_safetensors("checkpoint-1/state.safetensors", input);
+    else
+        fuzz_put("checkpoint-1/state.safetensors", right.data, (size_t)right.size);
+    if (list.size)
+        fuzz_put("checkpoint-1/checksums.xxh128", list.data, list.size);
+    else
+        PROMISE(checksums_write(dir) == OK);
+    struct trainer_place before = trainer.place;
+    char run[RUN_ID_SIZE];
+    checkpoint_kind(dir, run);
+    PROMISE(strlen(run) < sizeof run);
+    if (checkpoint_load(&trainer, dir) != OK) {
+        PROMISE(*status_message() && !memcmp(&before, &trainer.place, sizeof before));
+        return 0;
+    }
+    PROMISE(trainer.place.step >= start.step && trainer.place.slots == before.slots);
+    train_on();
+    PROMISE(checkpoint_save(&trainer, again) == OK && checkpoint_load(&trainer, again) == OK);
+    return 0;
+}
