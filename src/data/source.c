@@ -320,9 +320,9 @@ static enum status pass_up_to(struct source *s, int64_t offset)
 
 enum status source_seek(struct source *s, const struct source_position *position, bool *same)
 {
-    *same = true;
-    if (position->file < 0 || position->file > s->count || position->offset < 0)
-        return fail(ERR_FORMAT, "the data has no file %lld, offset %lld", (long long)position->file, (long long)position->offset);
+    *same = position->file >= 0 && position->file <= s->count && position->offset >= 0;
+    if (!*same)
+        return OK;
     TRY(open_file(s, position->file));
     if (!s->open || position->offset == 0)
         return OK;

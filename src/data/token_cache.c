@@ -58,7 +58,7 @@ static enum status open_complete(struct token_cache *c)
     TRY(lock_take(&c->lock, files.lock, LOCK_SHARED, true, &taken));
     if (!taken)
         return OK;
-    enum status status = token_log_check(&files, c->key, false, &state);
+    enum status status = token_log_check(&files, c->key, c->sources, false, &state);
     if (status == OK && state.complete) {
         c->dir = c->path;
         c->totals = state.totals;
@@ -88,7 +88,7 @@ static enum status open_part(struct token_cache *c, bool *taken)
     }
     if (!*taken)
         return OK;
-    TRY(token_log_check(&files, c->key, true, &state));
+    TRY(token_log_check(&files, c->key, c->sources, true, &state));
     TRY(token_log_cut(&files, &state));
     c->totals = state.totals;
     if (state.blocks)
@@ -114,6 +114,7 @@ static enum status open_either(struct token_cache *c)
 static enum status open_at(struct token_cache *c, struct source *source, const char *cache_dir, const struct token_key *key)
 {
     char name[HASH_TEXT];
+    c->sources = source_files(source);
     TRY(make_key(c, source, key));
     digest_text(c->key, name);
     c->tokens_dir = file_join(&c->arena, cache_dir, "tokens");

@@ -76,6 +76,7 @@ struct token_cache {
     const char *tokens_dir, *path; /* <cache_dir>/tokens; of the complete cache. NULL: a temporary one */
     const char *dir;               /* where the files are now */
     struct digest key, chat;       /* chat: what the key has of the tokenizer's and template's files */
+    int64_t sources;               /* files of the data */
     struct lock lock;
     bool open, complete;
     bool failed; /* its own files could not be written or read */

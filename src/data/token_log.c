@@ -104,6 +104,7 @@ enum status token_log_append(const struct token_files *files, struct digest key,
 
 struct maps {
     struct file_map log, rows, tokens, skipped;
+    int64_t sources; /* files of the data */
 };
 
 static enum status map_if_there(struct file_map *map, const char *path)
@@ -156,7 +157,7 @@ static bool rows_sound(const struct maps *m, const struct token_totals *before, 
     for (int64_t r = before->rows; r < after->rows; r++) {
         const struct token_row *row = &rows[r];
         if (row->begin != t.tokens || row->count < 0 || row->count > after->tokens - t.tokens || row->trained < 0 ||
-            row->trained > row->count || row->file < file)
+            row->trained > row->count || row->file < file || row->file >= m->sources)
             return false;
         count_row(&t, row);
         file = row->file;
@@ -201,11 +202,13 @@ static const char *find_damage(const struct maps *m, struct digest key, bool dee
     return ended && !state->complete ? "its size is wrong" : count == 0 && m->log.size ? "its log is too short" : NULL;
 }
 
-enum status token_log_check(const struct token_files *files, struct digest key, bool deep, struct token_log_state *state)
+enum status token_log_check(const struct token_files *files, struct digest key, int64_t sources, bool deep,
+                            struct token_log_state *state)
 {
     struct maps m;
     *state = (struct token_log_state){0};
     TRY(map(&m, files));
+    m.sources = sources;
     state->damage = find_damage(&m, key, deep, state);
     unmap(&m);
     return OK;

@@ -22,9 +22,10 @@ struct token_log_state {
     const char *damage;         /* what is wrong, if the log says that it was complete or no block is whole; or NULL */
 };
 
-/* Reads the log and compares the rows, and if `deep` or the tokens are few the tokens too, with its hashes. No files: nothing is
- * whole. */
-enum status token_log_check(const struct token_files *files, struct digest key, bool deep, struct token_log_state *state);
+/* Reads the log and compares the rows, and if `deep` or the tokens are few the tokens too, with its hashes. Rows are those of
+ * `sources` files. No files: nothing is whole. */
+enum status token_log_check(const struct token_files *files, struct digest key, int64_t sources, bool deep,
+                            struct token_log_state *state);
 
 /* Cuts off what is after the last whole block. */
 enum status token_log_cut(const struct token_files *files, const struct token_log_state *state);
