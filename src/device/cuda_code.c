@@ -117,7 +117,7 @@ static bool read_note(struct cuda_code *c)
     struct buffer note = {0};
     const char *path = c->cache.dir ? note_path(c, &arena) : NULL;
     bool read = path && file_exists(path) && file_read(&note, path, NOTE_MAX) == OK &&
-                sscanf(note.data, "%4d.%4d", &c->major, &c->minor) == 2;
+                sscanf(note.data, "%4d.%4d", &c->major, &c->minor) == 2 && c->major > 0 && c->minor >= 0;
     buffer_free(&note);
     arena_free(&arena);
     return read;
