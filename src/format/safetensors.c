@@ -13,6 +13,8 @@
 
 /* Of a tensor in a header: {"":{"dtype":"","shape":[],"data_offsets":[0,0]}} without its braces. */
 enum { TENSOR_BYTES_MIN = 47 };
+/* Of a model: the largest that there are have a quarter of it. A million empty ones in 60 MB would take 600. */
+enum { TENSORS_MAX = 1 << 19 };
 
 static const struct {
     const char *name;
@@ -289,6 +291,8 @@ static enum status read_members(struct safetensors *file, struct header *h, int6
         }
         if (has_controls(&key))
             return json_reader_fail(&h->json, "a tensor's name has control characters");
+        if (file->count == TENSORS_MAX)
+            return fail(ERR_LIMIT, "%s: more than %d tensors", h->path, TENSORS_MAX);
         struct safetensors_tensor t = {.name = arena_text(&file->arena, key.text, key.length)};
         if (!t.name)
             return ERR_MEMORY;

@@ -382,6 +382,22 @@ static void many_names_are_read_without_a_tree(void **state)
         fail_msg("%d names took %.2f s, a tree of them %.2f s", NAMES, taken, yardstick);
 }
 
+/* Half a million in 29 MB took 300 MB, and a model opened with them twice that. */
+static void tensors_are_counted(void **state)
+{
+    (void)state;
+    enum { MAX = 1 << 19 };
+    struct buffer header = {0};
+    struct safetensors *file;
+    for (int i = 0; i <= MAX; i++)
+        assert_ok(buffer_format(&header, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "{", i));
+    assert_ok(buffer_append(&header, "}", 1));
+    const char *path = file_of("many.safetensors", header.data, 0);
+    assert_fails(safetensors_open(&file, path), ERR_LIMIT, "many.safetensors: more than 524288 tensors");
+    unlink(path);
+    buffer_free(&header);
+}
+
 static void an_aborted_write_leaves_the_old_file(void **state)
 {
     (void)state;
@@ -438,8 +454,9 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read_back),         cmocka_unit_test(the_layout_is_the_format_s_own),
         cmocka_unit_test(a_writer_refuses_what_cannot_be_read), cmocka_unit_test(every_broken_header_is_refused),
         cmocka_unit_test(every_broken_length_is_refused),       cmocka_unit_test(shards_are_one_model),
-        cmocka_unit_test(every_broken_index_is_refused),        cmocka_unit_test(an_aborted_write_leaves_the_old_file),
-        cmocka_unit_test(memory_may_run_out_anywhere),          cmocka_unit_test(many_names_are_read_without_a_tree),
+        cmocka_unit_test(every_broken_index_is_refused),        cmocka_unit_test(tensors_are_counted),
+        cmocka_unit_test(an_aborted_write_leaves_the_old_file), cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(many_names_are_read_without_a_tree),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
