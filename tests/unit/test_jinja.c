@@ -391,6 +391,20 @@ static void nesting_is_bounded_while_parsing(void **state)
     free(text);
 }
 
+/* 2 MB of sums took 440 MB, and a GGUF file's template could have any size. */
+static void a_source_is_of_a_template_s_size(void **state)
+{
+    (void)state;
+    struct jinja *jinja;
+    char *text = malloc(JINJA_SOURCE_MAX + 1);
+    assert_non_null(text);
+    memset(text, 'x', JINJA_SOURCE_MAX + 1);
+    assert_fails(jinja_parse(&jinja, text, JINJA_SOURCE_MAX + 1, "t"), ERR_LIMIT, "t: a template of 1048577 bytes");
+    assert_ok(jinja_parse(&jinja, text, JINJA_SOURCE_MAX, "t"));
+    jinja_free(jinja);
+    free(text);
+}
+
 static void errors_say_what_and_where(void **state)
 {
     (void)state;
@@ -464,6 +478,7 @@ int main(void)
         cmocka_unit_test(all_rows_share_one_budget),
         cmocka_unit_test(long_strings_cost_steps),
         cmocka_unit_test(nesting_is_bounded_while_parsing),
+        cmocka_unit_test(a_source_is_of_a_template_s_size),
         cmocka_unit_test(errors_say_what_and_where),
         cmocka_unit_test(running_out_of_memory_is_an_error),
         cmocka_unit_test(growing_a_string_copies_it_once),

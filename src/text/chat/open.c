@@ -7,7 +7,7 @@
 #include "format/gguf.h"
 #include "text/chat/inside.h"
 
-enum { TEMPLATE_BYTES_MAX = 4 << 20, CONFIG_BYTES_MAX = 64 << 20 };
+enum { CONFIG_BYTES_MAX = 64 << 20 };
 
 static enum status out_of_memory(void)
 {
@@ -37,8 +37,6 @@ static enum status parse_json_template(struct jinja **out, const json_t *text, c
         return fail(ERR_FORMAT, "%s: two chat templates of one name", path);
     if (!json_is_string(text))
         return fail(ERR_FORMAT, "%s: \"chat_template\" must be a string or a list of {\"name\", \"template\"}", path);
-    if (json_string_length(text) > TEMPLATE_BYTES_MAX)
-        return fail(ERR_FORMAT, "%s: \"chat_template\" is too long for a template", path);
     return jinja_parse(out, json_string_value(text), (int64_t)json_string_length(text), path);
 }
 
@@ -71,7 +69,7 @@ static enum status open_templates(struct chat *chat, const char *dir, const json
         TRY(take_templates(chat, config, config_path));
     } else {
         struct buffer source = {0};
-        enum status status = file_read(&source, path, TEMPLATE_BYTES_MAX);
+        enum status status = file_read(&source, path, JINJA_SOURCE_MAX);
         if (status == OK)
             status = jinja_parse(&chat->plain.jinja, source.data, source.size, path);
         buffer_free(&source);

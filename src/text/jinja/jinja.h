@@ -47,7 +47,8 @@ struct jinja_output {
 void jinja_output_free(struct jinja_output *output);
 
 /* Reads a template. A syntax error is ERR_FORMAT and a tag that hone does not know ERR_UNSUPPORTED, both with
- * `where` (copied) and the line. */
+ * `where` (copied) and the line. A source of more than JINJA_SOURCE_MAX bytes is ERR_LIMIT: its tree takes 200 times as much. */
+enum { JINJA_SOURCE_MAX = 1 << 20 };
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where);
 void jinja_free(struct jinja *jinja); /* NULL is fine */
 

@@ -348,6 +348,8 @@ static enum status parse_source(struct jinja *jinja, const char *source, int64_t
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where)
 {
     *out = NULL;
+    if (length > JINJA_SOURCE_MAX)
+        return fail(ERR_LIMIT, "%s: a template of %lld bytes; at most %d are read", where, (long long)length, JINJA_SOURCE_MAX);
     struct jinja *jinja = memory_alloc((int64_t)sizeof *jinja);
     if (!jinja)
         return ERR_MEMORY;
