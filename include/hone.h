@@ -292,7 +292,8 @@ HONE_API hone_status hone_quantize(const hone_options *options, char **json);
 HONE_API hone_status hone_export(const hone_options *options, char **json);
 
 /* What a training step makes the device do, and how long it takes: a few steps on synthetic tokens (option count: every launch
- * and copy; option graph: captured against uncaptured steps on CUDA). */
+ * and copy; option profile: the time of each op beside its matmuls alone; option graph: captured against uncaptured steps on
+ * CUDA). */
 HONE_API hone_status hone_bench(const hone_options *options, char **json);
 
 /* The devices of this machine, and what was not found. */

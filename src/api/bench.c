@@ -61,6 +61,31 @@ static json_t *by_op(const struct measured *m)
     return rows;
 }
 
+static json_t *profile_json(const struct profile *p)
+{
+    json_t *rows = json_array();
+    for (int64_t i = 0; i < p->op_count; i++) {
+        const struct profile_op *op = &p->ops[i];
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:f}", "op", op->op->name, "calls", (json_int_t)op->calls,
+                                        "seconds", op->seconds, "share", p->ops_seconds > 0 ? op->seconds / p->ops_seconds : 0,
+                                        "flops", op->flops, "bytes", (json_int_t)op->bytes, "bare_seconds", op->bare_seconds));
+    }
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "rounds", (json_int_t)p->rounds, "step_seconds", p->step_seconds,
+                     "ops_seconds", p->ops_seconds, "bare_seconds", p->bare_seconds, "ratio",
+                     p->step_seconds > 0 ? p->bare_seconds / p->step_seconds : 0, "flops", p->flops, "ops", rows);
+}
+
+static enum status add_profile(struct trainer *t, int64_t rounds, json_t *report)
+{
+    struct profile p;
+    enum status status = measure_profile(t, rounds, &p);
+    if (status == OK)
+        json_object_set_new(report, "profile", profile_json(&p));
+    profile_free(&p);
+    return status;
+}
+
 struct summary {
     const char *device, *name, *dtype;
     bool stand_in;
@@ -101,7 +126,7 @@ static enum status measure_counts(const struct options *values, json_t *report)
 {
     struct trainer t;
     struct measured m = {0};
-    TRY(trainer_open(&t, values, TRAINER_MEASURE));
+    TRY(trainer_open(&t, values, TRAINER_MEASURE | (values->profile ? TRAINER_TIMING : 0)));
     enum status status = OK;
     if (values->graph && t.session.device->class != &device_cuda)
         status = fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda");
@@ -116,6 +141,8 @@ static enum status measure_counts(const struct options *values, json_t *report)
                                 m.layer_commands < 0 ? json_null() : json_integer((json_int_t)m.layer_commands));
         }
     }
+    if (status == OK && values->profile)
+        status = add_profile(&t, values->max_steps, report);
     measured_free(&m);
     trainer_close(&t);
     return status;

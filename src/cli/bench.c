@@ -45,6 +45,35 @@ static void print_counts(const json_t *report)
                (long long)json_integer_value(layer));
 }
 
+/* Rates of what takes no time to speak of are left out. */
+static const char *rate(char text[static 32], double amount, double seconds)
+{
+    snprintf(text, 32, amount > 0 && seconds > 0 ? "%.1f" : "-", amount * 1e-9 / seconds);
+    return text;
+}
+
+static void print_profile(const json_t *profile, double tokens)
+{
+    char calls[32], flops[32], bare[32], size[32];
+    double step = number(profile, "step_seconds");
+    size_t i;
+    const json_t *op;
+    printf("\n%-26s %7s %10s %6s %10s %11s %10s\n", "op", "calls", "ms", "share", "GFLOP/s", "operands", "bare ms");
+    json_array_foreach(json_object_get(profile, "ops"), i, op)
+    {
+        double seconds = number(op, "seconds"), alone = number(op, "bare_seconds");
+        snprintf(bare, sizeof bare, alone > 0 ? "%.3f" : "-", 1e3 * alone);
+        printf("%-26s %7s %10.3f %5.1f%% %10s %11s %10s\n", json_string_value(json_object_get(op, "op")),
+               count(calls, number(op, "calls")), 1e3 * seconds, 100 * number(op, "share"),
+               rate(flops, number(op, "flops"), seconds), cli_bytes(size, number(op, "bytes")), bare);
+    }
+    printf("\nops         %.3f ms, each waited for\n", 1e3 * number(profile, "ops_seconds"));
+    printf("step        %.3f ms, %.0f tok/s, %s GFLOP/s\n", 1e3 * step, step > 0 ? tokens / step : 0,
+           rate(flops, number(profile, "flops"), step));
+    printf("bare        %.3f ms for the matmuls alone: %.1f%% of the step (medians of %lld rounds)\n",
+           1e3 * number(profile, "bare_seconds"), 100 * number(profile, "ratio"), (long long)number(profile, "rounds"));
+}
+
 static void print_graph(const json_t *report)
 {
     const json_t *graph = json_object_get(report, "graph"), *reached = json_object_get(graph, "reached");
@@ -73,6 +102,8 @@ static void print_bench(const json_t *report)
            number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");
     if (json_object_get(report, "per_step"))
         print_counts(report);
+    if (json_object_get(report, "profile"))
+        print_profile(json_object_get(report, "profile"), number(report, "tokens"));
     if (json_object_get(report, "graph"))
         print_graph(report);
 }

@@ -11,6 +11,7 @@ void engine_init(struct engine *e, struct device *device, struct store *store)
 void engine_free(struct engine *e)
 {
     for (int64_t i = 0; i < e->program_count; i++) {
+        timing_close(e->programs[i].timing, e->device);
         device_discard(e->device, e->programs[i].prepared);
         memory_free(e->programs[i].ops);
         lower_free(&e->programs[i].lowering);
@@ -169,10 +170,7 @@ static enum status count_commands(struct engine_program *ep)
         at->launches += c->command.kind == COMMAND_LAUNCH;
         at->products += c->command.kind == COMMAND_GEMM;
         at->fills += c->command.kind == COMMAND_FILL;
-        for (int o = 0; o < OPERANDS; o++)
-            at->bytes += c->value[o] ? value_bytes(c->value[o]) : 0;
-        if (c->command.kind == COMMAND_GEMM && c->command.gemm.accumulate) /* C is read and written */
-            at->bytes += value_bytes(c->value[GEMM_C]);
+        at->bytes += timing_bytes(c);
     }
     return OK;
 }
@@ -190,6 +188,8 @@ static enum status prepare_program(struct engine *e, struct engine_program *ep)
             commands[i].operand[o] = l->list[i].value[o] ? on_device(e, l->list[i].value[o]) : (struct operand){-1, 0};
     }
     enum status status = device_prepare(e->device, commands, l->count, &ep->prepared);
+    if (status == OK && e->products)
+        return timing_open(&ep->timing, e, l, commands);
     memory_free(commands);
     return status;
 }
@@ -249,13 +249,18 @@ void *engine_input(struct engine *e, const struct value *input)
     return e->staging + input->place.offset;
 }
 
+static enum status run_program(struct engine *e, struct engine_program *ep)
+{
+    ep->runs++;
+    return e->timed ? timing_run(ep->timing, e) : device_run(e->device, ep->prepared);
+}
+
 enum status engine_run(struct engine *e, int64_t index)
 {
     struct engine_program *ep = &e->programs[index];
     struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
     TRY(device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
-    ep->runs++;
-    return device_run(e->device, ep->prepared);
+    return run_program(e, ep);
 }
 
 enum status engine_read(struct engine *e, const struct value *output, void *to)
@@ -265,8 +270,7 @@ enum status engine_read(struct engine *e, const struct value *output, void *to)
 
 enum status engine_run_lead(struct engine *e)
 {
-    e->programs[e->lead].runs++;
-    return device_run(e->device, e->programs[e->lead].prepared);
+    return run_program(e, &e->programs[e->lead]);
 }
 
 enum status engine_later_open(struct engine *e, int64_t index)

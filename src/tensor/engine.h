@@ -12,6 +12,7 @@
 #define TENSOR_ENGINE_H
 
 #include "tensor/plan.h"
+#include "tensor/timing.h"
 
 struct engine_op { /* what a program's nodes of one op were lowered to */
     const struct op *op;
@@ -26,6 +27,7 @@ struct engine_program {
     struct engine_op *ops; /* once it is prepared */
     int64_t op_count, op_capacity;
     int64_t runs;
+    struct timing *timing; /* NULL: not kept */
 };
 
 struct engine_block {
@@ -46,6 +48,8 @@ struct engine {
     int32_t life_block[LIFE_COUNT]; /* the block of each lifetime of values */
     char *staging;                  /* the inputs of the next run */
     int64_t lead;                   /* the leading program; -1: none */
+    timing_products *products;      /* set before engine_prepare: programs can be timed; NULL: they cannot */
+    bool timed;                     /* runs are timed command by command */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "ops/ops.h"
 
 enum { ROUNDS = 5, PIECE = 1 << 20 };
 
@@ -51,6 +52,19 @@ static enum status start(struct pace *p, struct trainer *t)
     *p = (struct pace){.t = t, .sequences = arena_array(&t->arena, t->data.row_count, sizeof *p->sequences)};
     hash_init(&p->losses);
     return p->sequences ? OK : ERR_MEMORY;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts the numbers. */
+static double median(double *numbers, int64_t count)
+{
+    qsort(numbers, (size_t)count, sizeof *numbers, compare);
+    return (numbers[(count - 1) / 2] + numbers[count / 2]) / 2;
 }
 
 /* --- counts ------------------------------------------------------------------------------------------------------------- */
@@ -145,6 +159,190 @@ void measured_free(struct measured *m)
     *m = (struct measured){0};
 }
 
+/* --- profile ------------------------------------------------------------------------------------------------------------ */
+
+struct rounds {
+    struct pace pace;
+    struct engine *engine;
+    struct profile *profile;
+    int64_t *runs;             /* of each program in a step */
+    double *step, *all, *bare; /* seconds, by round */
+    double **op, **op_bare;    /* the same of each op */
+};
+
+int measure_products(const struct node *n, struct gemm product[TIMING_PRODUCTS])
+{
+    bool forward = n->op == ops_table[OP_attention];
+    if (!forward && n->op != ops_table[OP_attention_bwd])
+        return 0;
+    const struct value *q = n->in[0]; /* (T, H, D) */
+    struct gemm scores = {.m = q->shape[0] * q->shape[1],
+                          .n = TIMING_KEYS,
+                          .k = q->shape[2],
+                          .transpose_b = true,
+                          .a = q->dtype,
+                          .b = q->dtype,
+                          .c = q->dtype,
+                          .alpha = 1};
+    struct gemm sums = scores, turned;
+    sums.n = scores.k;
+    sums.k = TIMING_KEYS;
+    sums.transpose_b = false;
+    turned = sums;
+    turned.transpose_a = true;
+    product[0] = scores;
+    if (forward) {
+        product[1] = sums;
+        return 2;
+    }
+    product[1] = scores; /* of dy and v */
+    product[2] = sums;   /* dq; dk and dv are sums over queries */
+    product[3] = product[4] = turned;
+    return 5;
+}
+
+static enum status find_row(struct profile *p, const struct op *op, struct profile_op **out)
+{
+    for (int64_t i = 0; i < p->op_count; i++)
+        if (p->ops[i].op == op) {
+            *out = &p->ops[i];
+            return OK;
+        }
+    TRY(memory_grow(&p->ops, &p->op_capacity, p->op_count + 1, (int64_t)sizeof *p->ops));
+    *out = &p->ops[p->op_count++];
+    **out = (struct profile_op){.op = op};
+    return OK;
+}
+
+/* Runs one step to see which programs it consists of, and gives each of their ops a row. */
+static enum status look_at_step(struct rounds *r)
+{
+    struct engine *e = r->engine;
+    for (int64_t i = 0; i < e->program_count; i++)
+        r->runs[i] = e->programs[i].runs;
+    TRY(run_steps(&r->pace, 1));
+    TRY(report(&r->pace, 0));
+    for (int64_t i = 0; i < e->program_count; i++) {
+        const struct timing *t = e->programs[i].timing;
+        r->runs[i] = e->programs[i].runs - r->runs[i];
+        for (int64_t k = 0; r->runs[i] && k < t->count; k++) {
+            struct profile_op *row;
+            TRY(find_row(r->profile, t->command[k].op, &row));
+            row->calls += r->runs[i];
+            row->bytes += r->runs[i] * t->command[k].bytes;
+        }
+    }
+    return OK;
+}
+
+static enum status make_room(struct rounds *r, struct arena *arena)
+{
+    int64_t rounds = r->profile->rounds, ops = r->profile->op_count;
+    double *all = arena_array(arena, rounds * (3 + 2 * ops), (int64_t)sizeof *all);
+    r->op = arena_array(arena, 2 * ops, (int64_t)sizeof *r->op);
+    if (!all || !r->op)
+        return ERR_MEMORY;
+    r->op_bare = r->op + ops;
+    r->step = all;
+    r->all = all + rounds;
+    r->bare = all + 2 * rounds;
+    for (int64_t i = 0; i < 2 * ops; i++)
+        r->op[i] = all + (3 + i) * rounds;
+    return OK;
+}
+
+/* The seconds of all commands since they were cleared, by op. */
+static enum status add_up(const struct rounds *r, int64_t round)
+{
+    for (int64_t i = 0; i < r->engine->program_count; i++) {
+        const struct timing *t = r->engine->programs[i].timing;
+        for (int64_t k = 0; r->runs[i] && k < t->count; k++) {
+            struct profile_op *row;
+            TRY(find_row(r->profile, t->command[k].op, &row));
+            int64_t at = row - r->profile->ops;
+            r->op[at][round] += t->command[k].seconds;
+            r->op_bare[at][round] += t->command[k].bare_seconds;
+            r->all[round] += t->command[k].seconds;
+            r->bare[round] += t->command[k].bare_seconds;
+        }
+    }
+    return OK;
+}
+
+static enum status run_round(struct rounds *r, int64_t round)
+{
+    struct engine *e = r->engine;
+    double begin = clock_seconds();
+    TRY(run_steps(&r->pace, 1));
+    TRY(report(&r->pace, 0));
+    r->step[round] = clock_seconds() - begin;
+    for (int64_t i = 0; i < e->program_count; i++)
+        timing_clear(e->programs[i].timing);
+    e->timed = true;
+    enum status status = run_steps(&r->pace, 1);
+    if (status == OK)
+        status = report(&r->pace, 0);
+    e->timed = false;
+    TRY(status);
+    for (int64_t i = 0; i < e->program_count; i++)
+        for (int64_t n = 0; n < r->runs[i]; n++)
+            TRY(timing_bare(e, i));
+    return add_up(r, round);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct profile_op *x = a, *y = b;
+    return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+/* Now that the rounds are over: medians, and FLOPs, which are known once the matmuls have run alone. */
+static enum status sum_up(const struct rounds *r)
+{
+    struct profile *p = r->profile;
+    p->step_seconds = median(r->step, p->rounds);
+    p->ops_seconds = median(r->all, p->rounds);
+    p->bare_seconds = median(r->bare, p->rounds);
+    for (int64_t i = 0; i < p->op_count; i++) {
+        p->ops[i].seconds = median(r->op[i], p->rounds);
+        p->ops[i].bare_seconds = median(r->op_bare[i], p->rounds);
+    }
+    for (int64_t i = 0; i < r->engine->program_count; i++) {
+        const struct timing *t = r->engine->programs[i].timing;
+        for (int64_t k = 0; r->runs[i] && k < t->count; k++) {
+            struct profile_op *row;
+            TRY(find_row(p, t->command[k].op, &row));
+            row->flops += (double)r->runs[i] * t->command[k].flops;
+            p->flops += (double)r->runs[i] * t->command[k].flops;
+        }
+    }
+    qsort(p->ops, (size_t)p->op_count, sizeof *p->ops, by_time);
+    return OK;
+}
+
+enum status measure_profile(struct trainer *t, int64_t rounds, struct profile *p)
+{
+    struct rounds r = {.engine = &t->session.engine, .profile = p};
+    *p = (struct profile){.rounds = rounds};
+    r.runs = arena_array(&t->arena, r.engine->program_count, sizeof *r.runs);
+    if (!r.runs)
+        return ERR_MEMORY;
+    TRY(start(&r.pace, t));
+    TRY(run_steps(&r.pace, 1));
+    TRY(report(&r.pace, 0));
+    TRY(look_at_step(&r));
+    TRY(make_room(&r, &t->arena));
+    for (int64_t round = 0; round < rounds; round++)
+        TRY(run_round(&r, round));
+    return sum_up(&r);
+}
+
+void profile_free(struct profile *p)
+{
+    memory_free(p->ops);
+    *p = (struct profile){0};
+}
+
 /* --- graphs ------------------------------------------------------------------------------------------------------------- */
 
 static enum status add_tensor(struct hash *hash, struct engine *e, const struct tensor *tensor, char *piece)
@@ -175,12 +373,6 @@ static enum status take_digest(struct pace *p, struct digest *digest)
     return OK;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Rounds of both kinds alternate, so that other load on the machine affects both. */
 static enum status time_in_turn(struct pace *p, struct measured_graphs *m)
 {
@@ -196,11 +388,9 @@ static enum status time_in_turn(struct pace *p, struct measured_graphs *m)
         seconds[kind][round / 2] = (clock_seconds() - begin) / (double)each;
     }
     device->one_by_one = false;
-    for (int kind = 0; kind < 2; kind++)
-        qsort(seconds[kind], ROUNDS, sizeof seconds[kind][0], compare);
     m->timed = ROUNDS * each;
-    m->captured_seconds = seconds[0][ROUNDS / 2];
-    m->uncaptured_seconds = seconds[1][ROUNDS / 2];
+    m->captured_seconds = median(seconds[0], ROUNDS);
+    m->uncaptured_seconds = median(seconds[1], ROUNDS);
     return OK;
 }
 

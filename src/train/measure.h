@@ -1,5 +1,5 @@
-/* Measurements of training steps on synthetic data: the commands that the device gets, the time that they take, and whether
- * capturing steps as graphs changes anything but the time. */
+/* Measurements of training steps on synthetic data: the commands that the device gets, the time that they take, beside their
+ * matmuls alone, and whether capturing steps as graphs changes anything but the time. */
 #ifndef TRAIN_MEASURE_H
 #define TRAIN_MEASURE_H
 
@@ -20,6 +20,32 @@ struct measured {
  * device works on its own. */
 enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m);
 void measured_free(struct measured *m);
+
+struct profile_op { /* of a step: all commands of one op */
+    const struct op *op;
+    int64_t calls, bytes;
+    double flops;
+    double seconds, bare_seconds; /* and of its matmuls alone; medians over the rounds */
+};
+
+struct profile {
+    int64_t rounds;
+    struct profile_op *ops; /* those that take longest first */
+    int64_t op_count, op_capacity;
+    double step_seconds; /* of a step as in a run */
+    double ops_seconds;  /* of all ops, each waited for */
+    double bare_seconds; /* of all matmuls of a step alone (tensor/timing.h) */
+    double flops;
+};
+
+/* The matmuls of attention (tensor/timing.h): which head a query belongs to does not matter to the number of multiplications. */
+int measure_products(const struct node *n, struct gemm product[TIMING_PRODUCTS]);
+
+/* Each round runs a step as in a run, one whose commands are timed, and the matmuls of a step alone, so that other load on the
+ * machine affects them alike. The trainer was opened with TRAINER_MEASURE and TRAINER_TIMING; its weights are of no use after it.
+ */
+enum status measure_profile(struct trainer *t, int64_t rounds, struct profile *p);
+void profile_free(struct profile *p);
 
 struct measured_graphs {
     int64_t steps;                               /* whose results were compared */

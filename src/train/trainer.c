@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "models/lora.h"
 #include "train/checkpoint.h"
+#include "train/measure.h"
 #include "train/micro.h"
 #include "train/settings.h"
 #include "train/step.h"
@@ -251,6 +252,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(session_plan(&t->session));
     if (planning)
         return OK;
+    t->session.engine.products = ready_for & TRAINER_TIMING ? measure_products : NULL;
     TRY(session_prepare(&t->session));
     TRY(engine_later_open(&t->session.engine, t->micro.program[0][0]));
     TRY(lora_start(&t->session.model, &t->session.engine, (uint64_t)o->seed));

@@ -20,9 +20,16 @@
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
-/* PLAN: no weights, no data. MEASURE: synthetic data, of max_length tokens a row. KERNELS: programs of every kind and size, which
- * use every kernel that a run with this loss and optimizer can need. */
-enum trainer_ready { TRAINER_SAMPLE = 1, TRAINER_LOGITS = 2, TRAINER_PLAN = 4, TRAINER_MEASURE = 8, TRAINER_KERNELS = 16 };
+/* PLAN: no weights, no data. MEASURE: synthetic data, of max_length tokens a row. TIMING: measure_profile. KERNELS: programs of
+ * every kind and size, which use every kernel that a run with this loss and optimizer can need. */
+enum trainer_ready {
+    TRAINER_SAMPLE = 1,
+    TRAINER_LOGITS = 2,
+    TRAINER_PLAN = 4,
+    TRAINER_MEASURE = 8,
+    TRAINER_KERNELS = 16,
+    TRAINER_TIMING = 32
+};
 
 struct trainer {
     const struct options *options;

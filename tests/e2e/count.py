@@ -4,7 +4,8 @@
     count.py HONE ASSETS DATA cpu|opencl|cuda
 
 Seen to fail with an engine_read in trainer_queue (one copy out and one synchronisation more), with engine_run in place of
-engine_run_lead (one copy in more), with a device_alloc in trainer_queue, and with a budget of one launch less.
+engine_run_lead (one copy in more), with a device_alloc in trainer_queue, and with a budget of one launch less. The
+profile's: with programs of one run counted twice, with bytes of the first command of a node alone, and with op->products left out.
 """
 import json
 import sys
@@ -47,6 +48,24 @@ class Count(Case):
 
     def test_a_decoder_layer_stays_within_its_budget(self):
         self.assertLessEqual(self.bench("--count", "--max-length", 16)["launches_per_layer"], LAYER_LAUNCHES)
+
+    def test_a_profile_has_the_commands_of_the_step_and_no_others(self):
+        report = self.bench("--count", "--profile", "--max-length", 16)
+        profile = report["profile"]
+        self.assertEqual({op["op"]: (op["calls"], op["bytes"]) for op in profile["ops"]},
+                         {op["op"]: (op["launches"] + op["products"] + op["fills"], op["bytes"]) for op in report["ops"]})
+        self.assertEqual(profile["rounds"], 4)
+        self.assertAlmostEqual(profile["flops"], sum(op["flops"] for op in profile["ops"]))
+        multiplied = {op["op"] for op in report["ops"] if op["products"]} | {"attention", "attention_bwd"}
+        self.assertEqual({op["op"] for op in profile["ops"] if op["bare_seconds"] > 0}, multiplied)
+        self.assertTrue(all(op["seconds"] > 0 for op in profile["ops"]))
+        self.assertEqual(profile["ops"], sorted(profile["ops"], key=lambda op: -op["seconds"]))
+
+    def test_a_profile_is_a_table_too(self):
+        text = self.ok("bench", "--model", TINY, "--device", DEVICE, "--profile", "--max-length", 16, "--max-steps", 2)
+        for expected in (r"(?m)^linear_lora +\d+ +[\d.]+ +[\d.]+% +[\d.]+ ", r"(?m)^attention_bwd ", r"(?m)^step +[\d.]+ ms, \d+ tok/s",
+                         r"(?m)^bare +[\d.]+ ms .* \(medians of 2 rounds\)$"):
+            self.assertRegex(text, expected)
 
     def test_graphs_change_no_byte(self):
         if DEVICE != "cuda":
