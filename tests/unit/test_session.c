@@ -1,13 +1,20 @@
-/* Programs of a model: exact sizes, nothing allocated in a run, broken models. */
+/* Programs of a model: exact sizes, nothing allocated in a run, broken models, very large ones. */
 #include "test.h"
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "run/batch.h"
 #include "run/eval.h"
 #include "run/generate.h"
 #include "run/session.h"
 #include "tiny_model.h"
+
+#ifdef HONE_SANITIZED
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
 
 static struct tiny_model tied, untied;
 
@@ -231,6 +238,89 @@ static void a_head_that_is_not_the_embedding_is_used(void **state)
     tiny_model_remove(&two);
 }
 
+/* The file of a model of Llama 3.1 70B's shapes: a header, and 141 GB of holes. */
+static void write_holes(const char *path)
+{
+    enum { C = 8192, KV = 1024, F = 28672, V = 128256, LAYERS = 80 };
+    static const struct {
+        const char *name;
+        int64_t rows, columns;
+    } of_layer[] = {{"self_attn.q_proj", C, C}, {"self_attn.k_proj", KV, C}, {"self_attn.v_proj", KV, C},
+                    {"self_attn.o_proj", C, C}, {"mlp.gate_proj", F, C},     {"mlp.up_proj", F, C},
+                    {"mlp.down_proj", C, F},    {"input_layernorm", C, 0},   {"post_attention_layernorm", C, 0}},
+      at_ends[] = {{"model.embed_tokens", V, C}, {"model.norm", C, 0}, {"lm_head", V, C}};
+    enum { IN_LAYER = sizeof of_layer / sizeof *of_layer, AT_ENDS = sizeof at_ends / sizeof *at_ends };
+    struct buffer header = {0};
+    int64_t end = 0;
+    for (int i = 0; i < LAYERS * IN_LAYER + AT_ENDS; i++) {
+        bool inside = i < LAYERS * IN_LAYER;
+        int64_t rows = inside ? of_layer[i % IN_LAYER].rows : at_ends[i - LAYERS * IN_LAYER].rows;
+        int64_t columns = inside ? of_layer[i % IN_LAYER].columns : at_ends[i - LAYERS * IN_LAYER].columns, begin = end;
+        char name[64];
+        if (inside)
+            snprintf(name, sizeof name, "model.layers.%d.%s", i / IN_LAYER, of_layer[i % IN_LAYER].name);
+        else
+            snprintf(name, sizeof name, "%s", at_ends[i - LAYERS * IN_LAYER].name);
+        end += 2 * rows * (columns ? columns : 1);
+        assert_ok(buffer_format(&header, "%s\"%s.weight\": {\"dtype\": \"BF16\", \"shape\": [%lld", i ? ", " : "{", name,
+                                (long long)rows));
+        if (columns)
+            assert_ok(buffer_format(&header, ", %lld", (long long)columns));
+        assert_ok(buffer_format(&header, "], \"data_offsets\": [%lld, %lld]}", (long long)begin, (long long)end));
+    }
+    assert_ok(buffer_format(&header, "}%*s", (int)(7 - header.size % 8), "")); /* tensors are aligned */
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    uint64_t size = (uint64_t)header.size;
+    assert_int_equal(fwrite(&size, sizeof size, 1, file) + fwrite(header.data, 1, (size_t)header.size, file), 1 + header.size);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(truncate(path, (off_t)sizeof size + header.size + end), 0);
+    buffer_free(&header);
+}
+
+/* Opens a model of 70 billion weights, and builds, plans and prepares the program of a LoRA step. */
+static void make_ready(const struct tiny_model *m, struct adapter_config *lora)
+{
+    struct session s;
+    int64_t index, bytes[LIFE_COUNT], mapped;
+    open_tiny(&s, m, "bfloat16");
+    s.tuning = (struct tuning){.lora = lora, .train = true, .recompute = RECOMPUTE_FULL, .loss = LOSS_cross_entropy};
+    assert_ok(session_add(&s, NET_TRAIN, 64, 64, 0, &index));
+    assert_ok(model_place(&s.model, &s.info));
+    assert_ok(session_plan(&s));
+    session_bytes(&s, bytes, &mapped);
+    assert_int_equal(mapped, 2 * 70553706496);
+    assert_ok(engine_prepare(&s.engine));
+    session_close(&s);
+}
+
+/* Fails if opening, planning or preparing reads the weights, or if a step's work on a tensor looks at all others. */
+static void seventy_billion_weights_are_ready_within_a_second(void **state)
+{
+    (void)state;
+    struct tiny_model m;
+    struct adapter_config lora = {.rank = 16, .alpha = 32};
+    double best = 1e9;
+    char path[128];
+    tiny_model_make(&m, false);
+    tiny_write(&m, "config.json",
+               "{\"model_type\": \"llama\", \"vocab_size\": 128256, \"hidden_size\": 8192, \"intermediate_size\": 28672, "
+               "\"num_hidden_layers\": 80, \"num_attention_heads\": 64, \"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-5, "
+               "\"max_position_embeddings\": 131072, \"rope_theta\": 500000.0, \"tie_word_embeddings\": false}");
+    snprintf(path, sizeof path, "%s/model.safetensors", m.dir);
+    write_holes(path);
+    assert_ok(adapter_parse_targets(&lora, "all-linear", "--lora-target-modules"));
+    for (int i = 0; i < 3; i++) { /* other programs may have the processor in one of them */
+        double begin = clock_seconds();
+        make_ready(&m, &lora);
+        best = fmin(best, clock_seconds() - begin);
+    }
+    print_message("70 billion weights are ready after %.0f ms\n", 1e3 * best);
+    assert_true(best < (SANITIZED ? 10 : 1));
+    adapter_config_free(&lora);
+    tiny_model_remove(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +329,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
         cmocka_unit_test(a_head_that_is_not_the_embedding_is_used),
+        cmocka_unit_test(seventy_billion_weights_are_ready_within_a_second),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
