@@ -328,8 +328,6 @@ enum status measure_profile(struct trainer *t, int64_t rounds, struct profile *p
     if (!r.runs)
         return ERR_MEMORY;
     TRY(start(&r.pace, t));
-    TRY(run_steps(&r.pace, 1));
-    TRY(report(&r.pace, 0));
     TRY(look_at_step(&r));
     TRY(make_room(&r, &t->arena));
     for (int64_t round = 0; round < rounds; round++)

@@ -5,17 +5,33 @@
 
 Seen to fail with an engine_read in trainer_queue (one copy out and one synchronisation more), with engine_run in place of
 engine_run_lead (one copy in more), with a device_alloc in trainer_queue, and with a budget of one launch less. The
-profile's: with programs of one run counted twice, with bytes of the first command of a node alone, and with op->products left out.
+profile's: with programs of one run counted twice, with bytes of the first command of a node alone, and without the matmuls of
+attention. SmolLM2's: with --recompute full, which multiplies some things twice.
 """
 import json
 import sys
 
-from case import TINY, Case, main
+from case import SANITIZED, SMOL, TINY, Case, main
 
 DEVICE = sys.argv[4]
 
 # Launches of a decoder layer of LoRA on its 7 modules, forward and backward, including matmuls. Fewer is better: lower it.
 LAYER_LAUNCHES = 72
+# The same for a whole step of SmolLM2 in bfloat16 with 4 windows of 256 tokens, and the bytes of the commands' operands.
+SMOL_LAUNCHES, SMOL_BYTES = 2244, 9504686824
+
+
+def smol_flops(rows, length, r=16, layers=30, C=576, F=1536, H=9, K=3, D=64, V=49152):
+    """Of the matmuls of a LoRA step, 2 for a multiplication: no product twice, and none whose result is not needed."""
+    T, keys = rows * length, (length + 2) // 2          # what a token sees on average, rounded
+    into = [(C, H * D), (C, K * D), (C, K * D)]         # of the first layer: what goes into them has no gradient
+    linear = into + [(H * D, C), (C, F), (C, F), (F, C)]
+    weights, pairs = (sum(f(*shape) for shape in linear) for f in (lambda a, b: a * b, lambda a, b: r * (a + b)))
+    forward, backward = weights + pairs, weights + 2 * pairs
+    first = sum(a * b + r * a for a, b in into)
+    attention = 7 * H * D * keys
+    head = 2 * C * V
+    return 2 * T * (layers * (forward + backward + attention) - first + head)
 
 
 class Count(Case):
@@ -66,6 +82,16 @@ class Count(Case):
         for expected in (r"(?m)^linear_lora +\d+ +[\d.]+ +[\d.]+% +[\d.]+ ", r"(?m)^attention_bwd ", r"(?m)^step +[\d.]+ ms, \d+ tok/s",
                          r"(?m)^bare +[\d.]+ ms .* \(medians of 2 rounds\)$"):
             self.assertRegex(text, expected)
+
+    def test_a_step_of_smollm2_stays_within_its_budget(self):
+        if DEVICE != "cpu" or SANITIZED:
+            return
+        report = json.loads(self.ok("bench", "--model", SMOL, "--device", "cpu", "--dtype", "bfloat16", "--count", "--profile", "--json",
+                                    "--max-length", 256, "--max-steps", 1))
+        self.assertLessEqual(report["per_step"]["launches"], SMOL_LAUNCHES)
+        self.assertLessEqual(sum(op["bytes"] for op in report["ops"]), SMOL_BYTES)
+        multiplied = sum(op["flops"] for op in report["profile"]["ops"] if op["bare_seconds"] > 0)
+        self.assertEqual(multiplied, smol_flops(4, 256))
 
     def test_graphs_change_no_byte(self):
         if DEVICE != "cuda":
