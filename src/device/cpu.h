@@ -18,6 +18,11 @@ struct gemm_engine {
 
 extern const struct gemm_engine gemm_onednn;
 
+/* What multiplies bfloat16 here: AVX-512's dot products, or AMX's tiles, which the process may use then. It is what oneDNN finds,
+ * and DNNL_MAX_CPU_ISA lowers it. */
+enum cpu_bf16 { CPU_BF16_NONE, CPU_BF16_DOTS, CPU_BF16_TILES };
+enum cpu_bf16 cpu_bf16(void);
+
 enum status cpu_open(struct device **out, const struct gemm_engine *engine);
 
 #endif

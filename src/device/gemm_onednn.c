@@ -63,6 +63,12 @@ static enum status translate(dnnl_status_t code, const char *what)
     return fail(ERR_INTERNAL, "oneDNN: %s failed with status %d", what, (int)code);
 }
 
+enum cpu_bf16 cpu_bf16(void)
+{
+    unsigned isa = dnnl_get_effective_cpu_isa(), dots = dnnl_cpu_isa_avx512_core_bf16, tiles = dnnl_cpu_isa_avx512_core_amx;
+    return (isa & tiles) == tiles ? CPU_BF16_TILES : (isa & dots) == dots ? CPU_BF16_DOTS : CPU_BF16_NONE;
+}
+
 static enum status open_engine(void **out)
 {
     struct state *state = memory_alloc(sizeof *state);
@@ -306,7 +312,7 @@ static int64_t cut(int64_t size, int64_t tile)
 static void choose_tiles(struct gemm_plan *plan, bool float32)
 {
     const struct gemm *g = &plan->gemm;
-    bool amx = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+    bool amx = cpu_bf16() == CPU_BF16_TILES;
     bool small = g->m * g->n < WORK_MIN / g->k;
     plan->rows = small ? max(g->m, 1) : cut(g->m, float32 || amx ? TILE : TILE_SLOW);
     plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : cut(g->n, TILE);
@@ -413,7 +419,7 @@ static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS
 
 static bool has_bf16(void)
 {
-    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+    return cpu_bf16() != CPU_BF16_NONE;
 }
 
 const struct gemm_engine gemm_onednn = {

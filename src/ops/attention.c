@@ -7,12 +7,11 @@
  * pass. A sink is where m begins, so lse has it, and the backward pass needs nothing else. With few queries there is too little
  * to share in a tile: decoding uses attention_split.h.
  */
+#include "ops/attention_bf16.h"
 #include "ops/attention_split.h"
-#include "ops/attention_tile.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL, SINKS };
 enum { Y, LSE };
-enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_OPERANDS };
 
 struct rows { /* the tile of queries that is being computed */
     int64_t count, width;
@@ -90,10 +89,22 @@ static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t 
 }
 
 /* A row of the grid is one head of one tile of queries. */
-KERNEL_BODY static void attention_forward(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_forward_tiles(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[FWD_Q], tile, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+}
+
+static void forward(const struct call *c, int64_t begin, int64_t end)
+{
+#ifdef BF16_UNITS
+    const struct bf16_unit *unit = attention_unit(c);
+    if (unit) {
+        attention_bf16_forward(unit, c, begin, end);
+        return;
+    }
+#endif
+    attention_forward_tiles(c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -134,10 +145,10 @@ static enum status gradient(struct program *p, const struct node *n)
     return gradient_add(p, n, V, dq ? dq->producer->out[BWD_DV] : NULL);
 }
 
-static const struct kernel kernel = {SIGNATURE_attention, .host = attention_forward, .group = 128, .rows = 1, .has_width = true,
+static const struct kernel kernel = {SIGNATURE_attention, .host = forward,          .group = 128, .rows = 1, .has_width = true,
                                      .width = AT_D,       .defines = DEFINE(TILE_Q)};
 static const struct kernel kernel_capped = {SIGNATURE_attention,
-                                            .host = attention_forward,
+                                            .host = forward,
                                             .group = 128,
                                             .rows = 1,
                                             .has_width = true,
@@ -156,7 +167,7 @@ static enum status lower(struct lowering *l, const struct node *n)
     struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],      [FWD_FIRST] = in[FIRST],
                               [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE], [FWD_SINKS] = in[SINKS]};
     return lower_launch(l, n->number[AT_CAP] > 0 ? &kernel_capped : &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows,
-                        1);
+                        n->size[AT_H] / n->size[AT_K]);
 }
 
 static double flops(const struct node *n)
@@ -197,6 +208,14 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
     example_bounds(input, to, count);
 }
 
+/* One sequence, and a window of 130 tokens. */
+static void fill_window(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)d;
+    for (int64_t t = 0; t < count; t++)
+        to[t] = (int32_t)(!strcmp(input, "first") ? max(t - 129, 0) : !strcmp(input, "last") ? t : min(t + 129, count - 1));
+}
+
 /* New tokens at the end of a cache: few queries, more keys. */
 static struct value *build_cached(struct program *p, const int64_t *d)
 {
@@ -218,6 +237,7 @@ static const struct op_example examples[] = {
      .axes = {{"T", {1, 3, 4, 31, 32, 65}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 16, 24, 64, 128}}}},
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}}},
+    {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {1, 9}}, {"K", {1}}, {"D", {40}}}},
     {.build = build_capped, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64, 256}}}},
     {.build = build_sinks, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64}}}},
     {.build = build_cached,

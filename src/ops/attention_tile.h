@@ -15,6 +15,9 @@ enum { AT_T, AT_H, AT_D, AT_S, AT_K }; /* size[]: queries, heads, head size, key
 enum { AT_SCALE, AT_CAP };             /* number[]; a cap of 0: none */
 enum { BWD_DQ, BWD_DK, BWD_DV };       /* outputs of attention_bwd */
 
+/* The operands of the kernels. */
+enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_OPERANDS };
+
 #define CAPPED 1 /* of kernels that cap scores: those that do not have no trace of it */
 
 static inline int64_t pad_lanes(int64_t n)
