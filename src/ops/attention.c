@@ -97,14 +97,8 @@ KERNEL_BODY static void attention_forward_tiles(const struct call *c, int64_t be
 
 static void forward(const struct call *c, int64_t begin, int64_t end)
 {
-#ifdef BF16_UNITS
-    const struct bf16_unit *unit = attention_unit(c);
-    if (unit) {
-        attention_bf16_forward(unit, c, begin, end);
-        return;
-    }
-#endif
-    attention_forward_tiles(c, begin, end);
+    if (!attention_bf16(ATTENTION_FORWARD, c, begin, end))
+        attention_forward_tiles(c, begin, end);
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -208,12 +202,10 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
     example_bounds(input, to, count);
 }
 
-/* One sequence, and a window of 130 tokens. */
 static void fill_window(const char *input, int32_t *to, int64_t count, const int64_t *d)
 {
     (void)d;
-    for (int64_t t = 0; t < count; t++)
-        to[t] = (int32_t)(!strcmp(input, "first") ? max(t - 129, 0) : !strcmp(input, "last") ? t : min(t + 129, count - 1));
+    example_window(input, to, count);
 }
 
 /* New tokens at the end of a cache: few queries, more keys. */

@@ -4,18 +4,11 @@
 #define OPS_ATTENTION_BF16_H
 
 #include "ops/attention_tile.h"
-#include "ops/bf16_unit.h"
 
-#define BF16_HEAD_MAX 256 /* largest head size that they take */
+enum attention_kernel { ATTENTION_FORWARD, ATTENTION_BACKWARD_Q, ATTENTION_BACKWARD_KV };
 
-#ifdef BF16_UNITS
-void attention_bf16_forward(const struct bf16_unit *unit, const struct call *c, int64_t begin, int64_t end);
-
-/* The unit for a call; NULL: it is not for one. */
-static inline const struct bf16_unit *attention_unit(const struct call *c)
-{
-    return c->dtype[0] == DTYPE_BF16 && c->dim[AT_D] <= BF16_HEAD_MAX ? bf16_unit() : NULL;
-}
-#endif
+/* Runs rows of a kernel's grid. False: nothing was done, for the call is of another type, its heads are larger than 256, or the
+ * processor has no unit. */
+bool attention_bf16(enum attention_kernel kernel, const struct call *c, int64_t begin, int64_t end);
 
 #endif

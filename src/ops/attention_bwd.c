@@ -6,14 +6,11 @@
  * Three kernels: delta by query; dq by tiles of queries, looping over keys; dk and dv by tiles of keys, looping over the queries
  * that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
  */
-#include "ops/attention_tile.h"
+#include "ops/attention_bf16.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY };
 
-/* The operands of the three kernels. */
-enum { DELTA_Y, DELTA_DY, DELTA_DELTA, DELTA_OPERANDS };
-enum { DQ_Q, DQ_K, DQ_V, DQ_FIRST, DQ_LAST, DQ_LSE, DQ_DY, DQ_DELTA, DQ_DQ, DQ_OPERANDS };
-enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, KV_DK, KV_DV, KV_OPERANDS };
+enum { DELTA_Y, DELTA_DY, DELTA_DELTA, DELTA_OPERANDS }; /* of the first kernel; the others' are in attention_tile.h */
 
 struct tiles {
     int64_t width;
@@ -97,10 +94,16 @@ static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t hea
             store(dt, c->data[DQ_DQ], ((row + i) * heads + head) * D + d, dq[i * t.width + d]);
 }
 
-KERNEL_BODY static void attention_bwd_backward_q(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_bwd_query_tiles(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[DQ_Q], queries, c, g / c->dim[AT_H] * TILE_Q, g % c->dim[AT_H]);
+}
+
+static void backward_q(const struct call *c, int64_t begin, int64_t end)
+{
+    if (!attention_bf16(ATTENTION_BACKWARD_Q, c, begin, end))
+        attention_bwd_query_tiles(c, begin, end);
 }
 
 /* --- dk, dv ------------------------------------------------------------------------------------------------------------- */
@@ -144,28 +147,34 @@ static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, en
         }
 }
 
-KERNEL_BODY static void attention_bwd_backward_kv(const struct call *c, int64_t begin, int64_t end)
+KERNEL_BODY static void attention_bwd_key_tiles(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t g = begin; g < end; g++)
         SPECIALISE(c->dtype[KV_Q], keys, c, g / c->dim[AT_K] * TILE_K, g % c->dim[AT_K]);
 }
 
+static void backward_kv(const struct call *c, int64_t begin, int64_t end)
+{
+    if (!attention_bf16(ATTENTION_BACKWARD_KV, c, begin, end))
+        attention_bwd_key_tiles(c, begin, end);
+}
+
 static const struct kernel kernel_delta = {SIGNATURE_attention_bwd_delta, .host = attention_bwd_delta, .group = 64, .rows = 64};
 static const struct kernel kernel_q = {
-    SIGNATURE_attention_bwd_q, .host = attention_bwd_backward_q, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
+    SIGNATURE_attention_bwd_q, .host = backward_q, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
     .defines = DEFINE(TILE_Q)};
 static const struct kernel kernel_kv = {
-    SIGNATURE_attention_bwd_kv, .host = attention_bwd_backward_kv, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
+    SIGNATURE_attention_bwd_kv, .host = backward_kv, .group = 256, .rows = 1, .has_width = true, .width = AT_D,
     .defines = DEFINE(TILE_K)};
 static const struct kernel kernel_q_capped = {SIGNATURE_attention_bwd_q,
-                                              .host = attention_bwd_backward_q,
+                                              .host = backward_q,
                                               .group = 256,
                                               .rows = 1,
                                               .has_width = true,
                                               .width = AT_D,
                                               .defines = DEFINE(TILE_Q) DEFINE(CAPPED)};
 static const struct kernel kernel_kv_capped = {SIGNATURE_attention_bwd_kv,
-                                               .host = attention_bwd_backward_kv,
+                                               .host = backward_kv,
                                                .group = 256,
                                                .rows = 1,
                                                .has_width = true,
@@ -204,7 +213,7 @@ static enum status lower(struct lowering *l, const struct node *n)
     TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
     bool capped = n->number[AT_CAP] > 0;
     TRY(lower_launch(l, capped ? &kernel_q_capped : &kernel_q, DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H],
-                     1));
+                     n->size[AT_H] / n->size[AT_K]));
     return lower_launch(l, capped ? &kernel_kv_capped : &kernel_kv, KV_OPERANDS, kv, n->size, n->number,
                         key_tiles * n->size[AT_K], 1);
 }
@@ -237,10 +246,17 @@ static void fill(const char *input, int32_t *to, int64_t count, const int64_t *d
     example_bounds(input, to, count);
 }
 
+static void fill_window(const char *input, int32_t *to, int64_t count, const int64_t *d)
+{
+    (void)d;
+    example_window(input, to, count);
+}
+
 static const struct op_example examples[] = {
     {.build = build,
      .fill = fill,
      .axes = {{"T", {1, 3, 32, 65, 150}}, {"group", {1, 3}}, {"K", {1, 2}}, {"D", {2, 24, 64, 128}}, {"capped", {1}}}},
+    {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {1, 9}}, {"K", {1}}, {"D", {40}}, {"capped", {1}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {3}}, {"K", {2}}, {"D", {24, 256}}, {"capped", {1, 2}}}},
     {.build = build, .fill = fill, .axes = {{"T", {65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}, {"capped", {1}}}},
     {0},

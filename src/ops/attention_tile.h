@@ -17,6 +17,8 @@ enum { BWD_DQ, BWD_DK, BWD_DV };       /* outputs of attention_bwd */
 
 /* The operands of the kernels. */
 enum { FWD_Q, FWD_K, FWD_V, FWD_FIRST, FWD_LAST, FWD_Y, FWD_LSE, FWD_SINKS, FWD_OPERANDS };
+enum { DQ_Q, DQ_K, DQ_V, DQ_FIRST, DQ_LAST, DQ_LSE, DQ_DY, DQ_DELTA, DQ_DQ, DQ_OPERANDS };
+enum { KV_Q, KV_K, KV_V, KV_FIRST, KV_LAST, KV_UNTIL, KV_LSE, KV_DY, KV_DELTA, KV_DK, KV_DV, KV_OPERANDS };
 
 #define CAPPED 1 /* of kernels that cap scores: those that do not have no trace of it */
 

@@ -43,8 +43,6 @@ AMX static void tiles_multiply(const struct bf16_product *p)
     MEMORY_IS_USED;
     for (int64_t i = 0; i < p->m; i += 32)
         for (int64_t j = 0; j < p->n; j += 32) {
-            const uint16_t *a0 = p->a + i * p->k, *a1 = a0 + 16 * p->k;
-            const uint32_t *b = p->b + j;
             float *c0 = p->c + i * p->n + j, *c1 = c0 + 16 * p->n;
             if (p->add) {
                 _tile_loadd(0, c0, c_row);
@@ -57,16 +55,19 @@ AMX static void tiles_multiply(const struct bf16_product *p)
                 _tile_zero(2);
                 _tile_zero(3);
             }
-            for (int64_t l = 0; l < p->k; l += 32, b += 16 * p->n) {
-                _tile_loadd(4, a0 + l, a_row);
-                _tile_loadd(6, b, b_row);
-                _tile_dpbf16ps(0, 4, 6);
-                _tile_loadd(7, b + 16, b_row);
-                _tile_dpbf16ps(1, 4, 7);
-                _tile_loadd(5, a1 + l, a_row);
-                _tile_dpbf16ps(2, 5, 6);
-                _tile_dpbf16ps(3, 5, 7);
-            }
+            for (int f = 0; f < p->pairs; f++)
+                for (int64_t l = 0; l < p->k; l += 32) {
+                    const uint16_t *a = p->a[f] + i * p->k + l;
+                    const uint32_t *b = p->b[f] + l / 2 * p->n + j;
+                    _tile_loadd(4, a, a_row);
+                    _tile_loadd(6, b, b_row);
+                    _tile_dpbf16ps(0, 4, 6);
+                    _tile_loadd(7, b + 16, b_row);
+                    _tile_dpbf16ps(1, 4, 7);
+                    _tile_loadd(5, a + 16 * p->k, a_row);
+                    _tile_dpbf16ps(2, 5, 6);
+                    _tile_dpbf16ps(3, 5, 7);
+                }
             _tile_stored(0, c0, c_row);
             _tile_stored(1, c0 + 16, c_row);
             _tile_stored(2, c1, c_row);
@@ -85,20 +86,21 @@ AVX512 static void dots_multiply(const struct bf16_product *p)
 {
     for (int64_t j = 0; j < p->n; j += 32)
         for (int64_t i = 0; i < p->m; i += 8) {
-            const uint16_t *a = p->a + i * p->k;
             float *c = p->c + i * p->n + j;
             __m512 sum[8][2];
             for (int r = 0; r < 8; r++)
                 for (int v = 0; v < 2; v++)
                     sum[r][v] = p->add ? _mm512_loadu_ps(c + r * p->n + 16 * v) : _mm512_setzero_ps();
-            for (int64_t l = 0; l < p->k / 2; l++) {
-                __m512i b0 = _mm512_loadu_si512(p->b + l * p->n + j), b1 = _mm512_loadu_si512(p->b + l * p->n + j + 16);
+            for (int64_t l = 0; l < p->pairs * p->k / 2; l++) {
+                int f = l >= p->k / 2;
+                const uint16_t *a = p->a[f] + i * p->k + 2 * l - f * p->k;
+                const uint32_t *b = p->b[f] + (l - f * p->k / 2) * p->n + j;
+                __m512bh b0 = (__m512bh)_mm512_loadu_si512(b), b1 = (__m512bh)_mm512_loadu_si512(b + 16);
                 for (int r = 0; r < 8; r++) {
                     int32_t pair;
-                    memcpy(&pair, a + r * p->k + 2 * l, sizeof pair);
-                    __m512bh both = (__m512bh)_mm512_set1_epi32(pair);
-                    sum[r][0] = _mm512_dpbf16_ps(sum[r][0], both, (__m512bh)b0);
-                    sum[r][1] = _mm512_dpbf16_ps(sum[r][1], both, (__m512bh)b1);
+                    memcpy(&pair, a + r * p->k, sizeof pair);
+                    sum[r][0] = _mm512_dpbf16_ps(sum[r][0], (__m512bh)_mm512_set1_epi32(pair), b0);
+                    sum[r][1] = _mm512_dpbf16_ps(sum[r][1], (__m512bh)_mm512_set1_epi32(pair), b1);
                 }
             }
             for (int r = 0; r < 8; r++)

@@ -17,11 +17,12 @@
 
 enum { BF16_STEP = 32 };
 
-/* c (m, n) = a (m, k) · b (k, n), added to c with `add`. */
+/* c (m, n) = Σ a (m, k) · b (k, n) over one pair of factors or two, added to c with `add`. */
 struct bf16_product {
     float *c;
-    const uint16_t *a;
-    const uint32_t *b;
+    const uint16_t *a[2];
+    const uint32_t *b[2];
+    int pairs;
     int64_t m, n, k;
     bool add;
 };

@@ -60,6 +60,9 @@ int64_t example_value(const struct op_example *example, int axis, int i);
  * until, positions). */
 void example_bounds(const char *input, int32_t *to, int64_t T);
 
+/* The same of one sequence whose tokens see 130, themselves included. */
+void example_window(const char *input, int32_t *to, int64_t T);
+
 /* Numbers below a limit that look random. */
 int32_t example_number(int64_t i, int64_t limit);
 

@@ -45,6 +45,12 @@ void example_bounds(const char *input, int32_t *to, int64_t T)
     }
 }
 
+void example_window(const char *input, int32_t *to, int64_t T)
+{
+    for (int64_t t = 0; t < T; t++)
+        to[t] = (int32_t)(!strcmp(input, "first") ? max(t - 129, 0) : !strcmp(input, "last") ? t : min(t + 129, T - 1));
+}
+
 int32_t example_number(int64_t i, int64_t limit)
 {
     uint64_t x = (uint64_t)i * 0x9E3779B97F4A7C15u + 0x1234567u;
