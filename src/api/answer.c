@@ -15,7 +15,9 @@ enum status answer_encode(const struct chat *chat, const char *system, const cha
     if (built && system)
         built = json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system)) == 0;
     built = built && json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", prompt)) == 0;
-    enum status status = built ? chat_encode_prompt(chat, tree, row) : fail(ERR_ARGUMENT, "the prompt is not valid UTF-8");
+    enum status status = built            ? chat_encode_prompt(chat, tree, row)
+                         : json_refused() ? fail(ERR_MEMORY, "out of memory while reading the prompt")
+                                          : fail(ERR_ARGUMENT, "the prompt is not valid UTF-8");
     json_decref(messages);
     json_decref(tree);
     return status;

@@ -12,13 +12,13 @@
 
 enum status json_result(json_t *tree, char **out)
 {
-    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = json_write(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     *out = text ? memory_alloc((int64_t)strlen(text) + 1) : NULL;
     if (*out)
         strcpy(*out, text);
     free(text);
     json_decref(tree);
-    return *out ? OK : fail(ERR_MEMORY, "out of memory while writing a report");
+    return *out ? OK : ERR_MEMORY;
 }
 
 void hone_text_destroy(char *text)

@@ -1,42 +1,65 @@
 /* JSON through Jansson.
  *
- * Jansson does not say when its memory ran out: it calls the text wrong, or reads less of it. So its allocations are watched. */
+ * Jansson does not say when its memory ran out: it calls the text wrong, reads less of it, or writes less. So its allocations are
+ * watched. */
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static json_malloc_t allocate; /* as it was before it was watched */
+/* Nor does it stop: a number that it could not store whole ends in a failed assertion. So while it parses, what is refused comes
+ * out of a spare block, and the text ends soon after. */
+enum { FED_BYTES = 64, SPARE_BYTES = 1 << 14 }; /* the second is more than the values in the first can take */
+
+static json_malloc_t allocate; /* as they were before they were watched */
+static json_free_t release;
 static _Thread_local bool refused;
+static _Thread_local char *spare, *spare_next; /* NULL: nothing is being parsed */
 
 static void *watched(size_t bytes)
 {
     void *memory = allocate(bytes);
-    refused = refused || !memory;
+    if (memory)
+        return memory;
+    refused = true;
+    size_t step = (bytes + 15) / 16 * 16;
+    if (!spare || step > (size_t)(spare + SPARE_BYTES - spare_next))
+        return NULL;
+    memory = spare_next;
+    spare_next += step;
     return memory;
+}
+
+static void let_go(void *memory)
+{
+    char *at = memory;
+    if (!spare || at < spare || at >= spare + SPARE_BYTES)
+        release(memory);
 }
 
 /* At the start, before there are threads; the functions that a program may have set are kept. */
 __attribute__((constructor)) void json_watch_memory(void)
 {
     json_malloc_t now;
-    json_free_t release;
-    json_get_alloc_funcs(&now, &release);
+    json_free_t then;
+    json_get_alloc_funcs(&now, &then);
     if (now == watched)
         return;
     allocate = now;
-    json_set_alloc_funcs(watched, release);
+    release = then;
+    json_set_alloc_funcs(watched, let_go);
 }
 
 /* The library may be unloaded before Jansson. */
 __attribute__((destructor)) static void unwatch(void)
 {
     json_malloc_t now;
-    json_free_t release;
-    json_get_alloc_funcs(&now, &release);
+    json_free_t then;
+    json_get_alloc_funcs(&now, &then);
     if (now == watched)
         json_set_alloc_funcs(allocate, release);
 }
@@ -59,21 +82,45 @@ bool json_affordable(const char *text, int64_t length)
     return units <= allowed;
 }
 
+struct feed {
+    const char *at, *end;
+};
+
+static size_t feed(void *to, size_t room, void *context)
+{
+    struct feed *f = context;
+    size_t left = (size_t)(f->end - f->at), n = refused ? 0 : left < FED_BYTES ? left : FED_BYTES;
+    n = n < room ? n : room;
+    memcpy(to, f->at, n);
+    f->at += n;
+    return n;
+}
+
 static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
 {
     json_error_t error;
+    struct feed f = {text, text + length};
+    bool before = refused; /* a tree may be under way */
     *tree = NULL;
     if (!json_affordable(text, length))
         return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
+    spare = spare_next = memory_alloc(SPARE_BYTES);
+    if (!spare)
+        return fail_at(ERR_MEMORY, "%s: ", where);
     refused = false;
-    *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
-    if (*tree && !refused)
-        return OK;
-    if (refused || json_error_code(&error) == json_error_out_of_memory) {
+    *tree = json_load_callback(feed, &f, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
+    bool lacking = refused || (!*tree && json_error_code(&error) == json_error_out_of_memory);
+    if (lacking) {
         json_decref(*tree);
         *tree = NULL;
-        return fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where);
     }
+    memory_free(spare);
+    spare = NULL;
+    refused = before;
+    if (*tree)
+        return OK;
+    if (lacking)
+        return fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where);
     return fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
 }
 
@@ -229,10 +276,27 @@ json_t *json_number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
+bool json_refused(void)
+{
+    bool was = refused;
+    refused = false;
+    return was;
+}
+
+char *json_write(const json_t *tree, size_t flags)
+{
+    char *text = tree ? json_dumps(tree, flags) : NULL;
+    if (!json_refused() && text)
+        return text;
+    free(text);
+    fail(ERR_MEMORY, "out of memory while writing JSON");
+    return NULL;
+}
+
 enum status json_replace_file(const char *path, const json_t *tree)
 {
-    char *text = tree ? json_dumps(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail(ERR_MEMORY, "%s: out of memory", path);
+    char *text = json_write(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail_at(ERR_MEMORY, "%s: ", path);
     free(text);
     return status;
 }

@@ -50,6 +50,14 @@ const char *json_kind(const json_t *value);
 /* A number, or null where JSON cannot express it. */
 json_t *json_number(double x);
 
+/* A tree's text, which is freed by free(). Jansson leaves out what it has no memory for, when it builds a tree and when it writes
+ * one; so NULL is a message that memory ran out on this thread, here or since the last call. A tree that is NULL is one of these.
+ */
+char *json_write(const json_t *tree, size_t flags);
+
+/* Whether memory ran out in this sense. It is asked where something else could be wrong too, and forgotten. */
+bool json_refused(void);
+
 /* Replaces a file by the tree, indented, with every digit of its numbers. A tree that is NULL means out of memory. */
 enum status json_replace_file(const char *path, const json_t *tree);
 

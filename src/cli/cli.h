@@ -24,7 +24,7 @@ typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2
 void cli_account(const char *name, const json_t *report, cli_say *say);
 
 /* Prints a JSON object on a line of standard output, and releases it. */
-void cli_print_json(json_t *object);
+hone_status cli_print_json(json_t *object);
 
 /* "1.23 GB" into a buffer of the caller. */
 const char *cli_bytes(char text[static 32], double bytes);

@@ -18,7 +18,7 @@ static int show(void *context, int64_t done, int64_t batches, int64_t tokens, do
     return signals_stopped();
 }
 
-static void print_json(const hone_eval_result *r, json_t *data)
+static hone_status print_json(const hone_eval_result *r, json_t *data)
 {
     static const struct record_field fields[] = {
         RECORD(hone_eval_result, loss),
@@ -39,7 +39,7 @@ static void print_json(const hone_eval_result *r, json_t *data)
     };
     json_t *out = record_json(fields, r);
     json_object_set(out, "data", data);
-    cli_print_json(out);
+    return cli_print_json(out);
 }
 
 static void print_text(const hone_eval_result *r)
@@ -80,7 +80,7 @@ hone_status cli_eval(hone_options *options)
     }
     progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
-        print_json(&result, data);
+        status = print_json(&result, data);
     else if (status == HONE_OK)
         print_text(&result);
     json_decref(data);

@@ -14,7 +14,7 @@ static void print_members(const json_t *object, int indent)
             continue;
         }
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        printf("%*s%-*s %s\n", indent, "", 18 - indent, key, text ? text : "?");
+        printf("%*s%-*s %s\n", indent, "", 18 - indent, key, text ? text : "?"); /* the caller asks json_refused */
         free(text);
     }
 }

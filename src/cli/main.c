@@ -1,5 +1,6 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -64,18 +65,24 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
         puts(json);
     else
         status = (hone_status)json_parse(&tree, json, (int64_t)strlen(json), "report");
-    if (tree)
+    if (tree) {
         print(tree);
+        if (json_refused())
+            status = (hone_status)fail(ERR_MEMORY, "out of memory: the report above is not whole");
+    }
     json_decref(tree);
     hone_text_destroy(json);
     return status;
 }
 
-void cli_print_json(json_t *object)
+hone_status cli_print_json(json_t *object)
 {
-    json_dumpf(object, stdout, JSON_REAL_PRECISION(17));
-    puts("");
+    char *text = json_write(object, JSON_REAL_PRECISION(17));
+    if (text)
+        puts(text);
+    free(text);
     json_decref(object);
+    return text ? HONE_OK : HONE_ERR_MEMORY;
 }
 
 const char *cli_bytes(char text[static 32], double bytes)

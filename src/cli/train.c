@@ -162,7 +162,7 @@ static const struct record_field outcome_fields[] = {
     {0},
 };
 
-static void print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
+static hone_status print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
 {
     struct outcome outcome = {.result = *r,
                               .info = *i,
@@ -172,7 +172,7 @@ static void print_json(const struct run *run, const hone_trainer_info *i, const 
     json_t *out = record_json(outcome_fields, &outcome);
     json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
     json_object_set(out, "data", run->data);
-    cli_print_json(out);
+    return cli_print_json(out);
 }
 
 /* The quotes that keep a word whole in a shell. */
@@ -274,7 +274,7 @@ hone_status cli_train(hone_options *options)
     else if (status == HONE_OK)
         status = hone_trainer_get_info(run.trainer, &info); /* again, for the peak */
     if (status == HONE_OK && cli_flag(options, "json"))
-        print_json(&run, &info, &result);
+        status = print_json(&run, &info, &result);
     else if (status == HONE_OK)
         print_text(&run, model, &info, &result);
     json_decref(run.data);

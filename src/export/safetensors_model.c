@@ -101,7 +101,8 @@ static enum status write_shards(struct shards *s, struct arena *arena, const cha
         s->count = shard_count(s, s->first);
         TRY(write_shard(s, path));
         for (int64_t i = s->first; i < s->first + s->count; i++)
-            json_object_set_new(map, s->tensors[i].name, json_string(name));
+            if (json_object_set_new(map, s->tensors[i].name, json_string(name)) != 0)
+                return fail(ERR_MEMORY, "%s: out of memory for the index", to);
     }
     const char *index = file_join(arena, to, "model.safetensors.index.json");
     return !index ? ERR_MEMORY : total == 1 ? OK : write_index(s, map, index);

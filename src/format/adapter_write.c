@@ -11,11 +11,12 @@
 /* Takes ownership of `value`; NULL means text that is not UTF-8, or no memory. */
 static enum status put_json(struct buffer *out, json_t *value, size_t flags)
 {
-    char *text = value ? json_dumps(value, flags | JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
-    json_decref(value);
-    enum status status = text ? buffer_append(out, text, (int64_t)strlen(text))
-                              : fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8, or memory ran out");
+    if (!value && !json_refused())
+        return fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8");
+    char *text = json_write(value, flags | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    enum status status = text ? buffer_append(out, text, (int64_t)strlen(text)) : ERR_MEMORY;
     free(text);
+    json_decref(value);
     return status;
 }
 

@@ -37,9 +37,10 @@ static enum status put(json_t *object, const char *key, json_t *value, const cha
         json_decref(value);
         return fail(ERR_ARGUMENT, "%s: \"%s\" would be in the file twice", path, key);
     }
-    if (json_object_set_new(object, key, value) != 0)
-        return fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8, or memory ran out", path, key);
-    return OK;
+    if (json_object_set_new(object, key, value) == 0)
+        return OK;
+    return json_refused() ? fail(ERR_MEMORY, "%s: out of memory for the header", path)
+                          : fail(ERR_ARGUMENT, "%s: \"%s\" cannot be written: it is not UTF-8", path, key);
 }
 
 static enum status describe(json_t *header, const struct safetensors_tensor *const *order, int64_t count,
@@ -74,9 +75,9 @@ static enum status describe(json_t *header, const struct safetensors_tensor *con
 /* The length, the header, and spaces so that the data begin at a multiple of 8. */
 static enum status write_header(struct file_writer *writer, const json_t *header, const char *path)
 {
-    char *text = json_dumps(header, JSON_COMPACT);
+    char *text = json_write(header, JSON_COMPACT);
     if (!text)
-        return fail(ERR_MEMORY, "%s: out of memory for the header", path);
+        return fail_at(ERR_MEMORY, "%s: ", path);
     size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     uint8_t prefix[8];
     for (int i = 0; i < 8; i++)

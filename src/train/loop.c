@@ -122,9 +122,9 @@ static json_t *header_json(const struct trainer *t)
 static enum status write_header(const struct run *r)
 {
     json_t *header = header_json(r->t);
-    char *text = header ? json_dumps(header, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = json_write(header, JSON_COMPACT | JSON_REAL_PRECISION(9));
     struct buffer line = {0};
-    enum status status = text ? buffer_format(&line, "%s\n", text) : fail(ERR_MEMORY, "out of memory: the header of the metrics");
+    enum status status = text ? buffer_format(&line, "%s\n", text) : ERR_MEMORY;
     if (status == OK)
         status = file_append(r->metrics, line.data, line.size);
     buffer_free(&line);

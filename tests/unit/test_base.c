@@ -235,23 +235,58 @@ static void a_tree_takes_memory_in_proportion_to_its_text(void **state)
 }
 
 static int allocations_left;
+static bool fails_once;
 
 static void *failing_malloc(size_t bytes)
 {
-    return allocations_left-- > 0 ? malloc(bytes) : NULL;
+    int left = allocations_left--;
+    return left > 0 || (left < 0 && fails_once) ? malloc(bytes) : NULL;
 }
 
-/* Jansson calls a text wrong whose end it has no memory for. */
+static char *write_tree(int left, bool once)
+{
+    allocations_left = left;
+    fails_once = once;
+    json_set_alloc_funcs(failing_malloc, free);
+    json_watch_memory();
+    json_t *tree = json_object(), *list = json_array();
+    json_array_append_new(list, json_integer(7));
+    json_object_set_new(tree, "a key of some length", list);
+    json_object_set_new(tree, "another", json_string("with a text that is longer than the key"));
+    char *text = json_write(tree, JSON_COMPACT);
+    json_decref(tree);
+    json_set_alloc_funcs(malloc, free);
+    json_watch_memory();
+    return text;
+}
+
+/* Jansson leaves out numbers, members and keys that it has no memory for. */
+static void json_is_written_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    int refusals = 0;
+    for (int i = 0; i < 60; i++) {
+        char *text = write_tree(i / 2, i % 2);
+        if (text)
+            assert_string_equal(text, "{\"a key of some length\":[7],\"another\":\"with a text that is longer than the key\"}");
+        refusals += !text;
+        free(text);
+    }
+    assert_true(refusals > 20 && refusals < 60);
+}
+
+/* Jansson calls a text wrong whose end it has no memory for, and a long number without memory ends it by an assertion. */
 static void memory_that_runs_out_in_jansson_is_told_as_such(void **state)
 {
     (void)state;
-    static const char text[] =
-        "{\"key\": [1, -2.5, \"text of some length, with \\u20ac\", {\"a\": null, \"b\": true}, 123456789]}";
+    static const char text[] = "{\"key\": [-1.0000000000000000198846248386560000, -2.5, \"text of some length, with \\u20ac\", "
+                               "{\"a\": null, \"b\": true}, 123456789]}";
     json_t *tree = NULL;
     enum status status = ERR_MEMORY;
     int failed = 0;
     for (; status == ERR_MEMORY && failed < 1000; failed++) {
-        allocations_left = failed;
+        allocations_left = failed / 2;
+        fails_once = failed % 2;
         json_set_alloc_funcs(failing_malloc, free);
         json_watch_memory();
         status = json_parse(&tree, text, (int64_t)sizeof text - 1, "here");
@@ -261,7 +296,7 @@ static void memory_that_runs_out_in_jansson_is_told_as_such(void **state)
     }
     json_watch_memory();
     assert_ok(status);
-    assert_true(failed > 10);
+    assert_true(failed > 20);
     assert_int_equal(json_integer_value(json_array_get(json_object_get(tree, "key"), 4)), 123456789);
     json_decref(tree);
     assert_fails(json_parse(&tree, "{", 1, "here"), ERR_FORMAT, "line 1");
@@ -334,6 +369,7 @@ int main(void)
         cmocka_unit_test(float16_goes_there_and_back_and_rounds_to_even),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
         cmocka_unit_test(a_tree_takes_memory_in_proportion_to_its_text),
+        cmocka_unit_test(json_is_written_whole_or_not_at_all),
         cmocka_unit_test(memory_that_runs_out_in_jansson_is_told_as_such),
         cmocka_unit_test(sizes_are_cut_into_whole_pieces),
     };
