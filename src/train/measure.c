@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "ops/ops.h"
+#include "train/verify.h"
 
-enum { ROUNDS = 5, PIECE = 1 << 20 };
+enum { ROUNDS = 5 };
 
 struct pace { /* steps that are enqueued and reported */
     struct trainer *t;
@@ -343,17 +343,6 @@ void profile_free(struct profile *p)
 
 /* --- graphs ------------------------------------------------------------------------------------------------------------- */
 
-static enum status add_tensor(struct hash *hash, struct engine *e, const struct tensor *tensor, char *piece)
-{
-    int64_t bytes = tensor_bytes(tensor);
-    for (int64_t at = 0; at < bytes; at += PIECE) {
-        int64_t some = bytes - at < PIECE ? bytes - at : PIECE;
-        TRY(engine_download(e, tensor, at, piece, some));
-        hash_add(hash, piece, some);
-    }
-    return OK;
-}
-
 /* Everything that the steps have changed. */
 static enum status take_digest(struct pace *p, struct digest *digest)
 {
@@ -361,12 +350,12 @@ static enum status take_digest(struct pace *p, struct digest *digest)
     struct tensor *tensors[OPTIMIZER_TENSORS];
     const char *names[OPTIMIZER_TENSORS];
     int count = optimizer_tensors(o, tensors, names);
-    char *piece = arena_alloc(&p->t->arena, PIECE);
+    char *piece = arena_alloc(&p->t->arena, VERIFY_PIECE);
     if (!piece)
         return ERR_MEMORY;
-    TRY(add_tensor(&p->losses, &p->t->session.engine, o->weights, piece));
+    TRY(verify_hash(&p->losses, &p->t->session.engine, o->weights, piece));
     for (int i = 0; i < count; i++)
-        TRY(add_tensor(&p->losses, &p->t->session.engine, tensors[i], piece));
+        TRY(verify_hash(&p->losses, &p->t->session.engine, tensors[i], piece));
     *digest = hash_end(&p->losses);
     return OK;
 }

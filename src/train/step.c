@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "train/micro.h"
+#include "train/verify.h"
 
 /* What is known of the sums' step before it has run. */
 static struct trainer_step describe(const struct trainer *t, double rate)
@@ -167,6 +168,9 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
     double started = t->sums.sequences ? t->sums.started : clock_seconds();
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
+    bool verifies = verify_due(t);
+    if (verifies)
+        TRY(verify_first(t, sequences, count));
     micro_weigh(t, sequences, count);
     rate = describe(t, rate).rate;
     struct optimizer_settings chosen = settings(t, rate);
@@ -179,6 +183,8 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
         u->net = micro.net;
         u->rows = micro_weights(sequences + done, micro.sequences, u->weights, u->sequence, done);
         u->ends = done + micro.sequences == count;
+        if (u->ends && verifies)
+            TRY(verify_second(t));
         if (u->ends) {
             TRY(engine_run_lead(&s->engine));
             u->step = describe(t, rate);

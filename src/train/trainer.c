@@ -15,6 +15,7 @@
 #include "train/micro.h"
 #include "train/settings.h"
 #include "train/step.h"
+#include "train/verify.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
 enum { SLOTS_FEW = 16 };      /* of the smallest micro-batch */
@@ -249,6 +250,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(add_programs(t, ready_for));
     TRY(micro_open(t));
     TRY(step_open(t));
+    TRY(verify_open(t));
     TRY(session_plan(&t->session));
     if (planning)
         return OK;

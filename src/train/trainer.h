@@ -44,14 +44,15 @@ struct trainer {
     struct schedule schedule;
     double loss_settings[LOSS_NUMBERS];
     struct arena arena;
-    struct micro_programs micro;    /* micro.c writes it */
-    struct micro_sums sums;         /* micro.c writes it */
-    struct step_queue queue;        /* step.c writes it */
-    struct trainer_place place;     /* each of its fields has an owner */
-    int64_t steps_per_epoch, steps; /* 0 without data */
-    const char *resume;             /* the checkpoint to resume from, or NULL */
-    struct identity identity;       /* trainer.c draws it, a checkpoint brings its own */
-    struct output output;           /* locked while the trainer is open */
+    struct micro_programs micro;      /* micro.c writes it */
+    struct micro_sums sums;           /* micro.c writes it */
+    struct step_queue queue;          /* step.c writes it */
+    struct verification verification; /* verify.c writes it */
+    struct trainer_place place;       /* each of its fields has an owner */
+    int64_t steps_per_epoch, steps;   /* 0 without data */
+    const char *resume;               /* the checkpoint to resume from, or NULL */
+    struct identity identity;         /* trainer.c draws it, a checkpoint brings its own */
+    struct output output;             /* locked while the trainer is open */
 };
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for);

@@ -3,6 +3,7 @@
 #ifndef TRAIN_TRAINER_PARTS_H
 #define TRAIN_TRAINER_PARTS_H
 
+#include "base/hash.h"
 #include "train/guard.h"
 #include "train/optimizer.h"
 
@@ -61,6 +62,14 @@ struct step_queue {
     struct trainer_step finished;
     struct optimizer_result result;
     double finished_started, ended; /* ended: when the last step did */
+};
+
+/* --- verify.c ------------------------------------------------------------------------------------------------------------- */
+
+/* Of a step that is computed twice. */
+struct verification {
+    struct digest *first; /* of each trained tensor's gradient, by the tensor's place in the store; NULL: no step is */
+    char *piece;          /* of a tensor */
 };
 
 /* --- all of them ---------------------------------------------------------------------------------------------------------- */

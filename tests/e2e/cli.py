@@ -188,7 +188,7 @@ class Tiny(Case):
             --excess-length truncate --bad-rows skip --packing --shuffle false --train-on-inputs -r 4 --lora-alpha 8 --lora-dropout 0.1
             --lora-target-modules q_proj,v_proj --use-rslora --rank-pattern q_proj=2 --alpha-pattern q_proj=4 --train-norms
             --recompute selective --optim lion --learning-rate 1e-3 --lr-scheduler-type linear --warmup-ratio 0.1 --warmup-steps 1
-            --weight-decay 0.01 --adam-beta1 0.8 --adam-beta2 0.99 --adam-epsilon 1e-7 --max-grad-norm 0.5
+            --weight-decay 0.01 --adam-beta1 0.8 --adam-beta2 0.99 --adam-epsilon 1e-7 --max-grad-norm 0.5 --verify-every 2
             --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --num-train-epochs 2 --max-steps 4 --eval-steps 2
             --eval-on-start false --save-steps 2 --save-total-limit 1 --max-bad-steps 5 --resume auto --sample-prompt Hi --sample-length 64
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2
