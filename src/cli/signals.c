@@ -6,9 +6,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/inside.h"
 #include "base/mapped.h"
 #include "base/status.h"
 #include "cli/progress.h"
@@ -125,23 +127,45 @@ void signals_survive(void)
 #define TRUNCATED                                                                                                                \
     ": truncated, or no longer readable, while it was in use: put the whole file back, and give the same command again"
 
-/* The fault of another address happens again, and ends the program as it would have. */
+#define CRASHED                                                                                                                  \
+    ": it crashed, as it does when memory runs out; free some, or take less: --per-device-train-batch-size 1, --max-length"
+
+static const int numbers[] = {SIGBUS, SIGSEGV, SIGABRT};
+enum { FAULTS = sizeof numbers / sizeof numbers[0] };
+static struct sigaction before[FAULTS];
+
+static void end_with(const char *what, const char *how, hone_status code)
+{
+    while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
+        pause();
+    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", what, how, NULL});
+    _exit((int)code);
+}
+
+/* Any other fault happens again, and ends the program as it would have. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     char path[PATH_SIZE];
     (void)context;
-    if (!mapped_name(info->si_addr, path, sizeof path)) {
-        signal(number, SIG_DFL);
-        return;
-    }
-    while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
-        pause();
-    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", path, TRUNCATED, NULL});
-    _exit(HONE_ERR_IO);
+    if (number == SIGBUS && mapped_name(info->si_addr, path, sizeof path))
+        end_with(path, TRUNCATED, HONE_ERR_IO);
+    if (number != SIGBUS && inside_what())
+        end_with(inside_what(), CRASHED, HONE_ERR_MEMORY);
+    for (int i = 0; i < FAULTS; i++)
+        sigaction(numbers[i], &before[i], NULL);
+}
+
+/* A library may also exit. */
+static void on_end(void)
+{
+    if (inside_what())
+        end_with(inside_what(), CRASHED, HONE_ERR_MEMORY);
 }
 
 void signals_name_faults(void)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
-    sigaction(SIGBUS, &action, NULL);
+    for (int i = 0; i < FAULTS; i++)
+        sigaction(numbers[i], &action, &before[i]);
+    atexit(on_end);
 }

@@ -10,12 +10,16 @@
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other: the first adds the bias,
  * the last multiplies by alpha.
+ *
+ * oneDNN throws what no C program can catch, or crashes, when one of its allocations fails, and OpenMP exits; oneDNN makes small
+ * ones in every call. So the calls stand between two of inside().
  */
 #include <dnnl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/inside.h"
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/cpu.h"
@@ -57,15 +61,17 @@ static enum status translate(dnnl_status_t code, const char *what)
     if (code == dnnl_success)
         return OK;
     if (code == dnnl_out_of_memory)
-        return fail(ERR_MEMORY, "out of memory: oneDNN, %s", what);
+        return fail(ERR_MEMORY, "out of memory: %s", what);
     if (code == dnnl_unimplemented)
-        return fail(ERR_UNSUPPORTED, "oneDNN has no implementation on this processor: %s; try --dtype float32", what);
-    return fail(ERR_INTERNAL, "oneDNN: %s failed with status %d", what, (int)code);
+        return fail(ERR_UNSUPPORTED, "no implementation on this processor: %s; try --dtype float32", what);
+    return fail(ERR_INTERNAL, "%s: failed with status %d", what, (int)code);
 }
 
 enum cpu_bf16 cpu_bf16(void)
 {
+    inside("oneDNN, looking at the processor");
     unsigned isa = dnnl_get_effective_cpu_isa(), dots = dnnl_cpu_isa_avx512_core_bf16, tiles = dnnl_cpu_isa_avx512_core_amx;
+    inside(NULL);
     return (isa & tiles) == tiles ? CPU_BF16_TILES : (isa & dots) == dots ? CPU_BF16_DOTS : CPU_BF16_NONE;
 }
 
@@ -74,9 +80,13 @@ static enum status open_engine(void **out)
     struct state *state = memory_alloc(sizeof *state);
     if (!state)
         return ERR_MEMORY;
-    enum status status = translate(dnnl_engine_create(&state->engine, dnnl_cpu, 0), "creating the engine");
-    if (status == OK)
-        status = translate(dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags), "creating the stream");
+    static const char what[] = "oneDNN, creating its engine";
+    inside(what);
+    dnnl_status_t code = dnnl_engine_create(&state->engine, dnnl_cpu, 0);
+    if (code == dnnl_success)
+        code = dnnl_stream_create(&state->stream, state->engine, dnnl_stream_default_flags);
+    inside(NULL);
+    enum status status = translate(code, what);
     *out = state;
     if (status != OK) {
         if (state->engine)
@@ -332,20 +342,24 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
         return ERR_MEMORY;
     plan->state = state;
     plan->gemm = *g;
+    char what[160];
+    snprintf(what, sizeof what, "oneDNN, a matmul of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n,
+             (long long)g->k, dtype_name(g->a), dtype_name(g->b));
+    inside(what);
     choose_tiles(plan, g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32);
     plan->lanes = min(parallel_threads(), tile_count(plan));
     dnnl_status_t code = create_tiles(plan);
+    inside(NULL);
     if (code != dnnl_success) {
         destroy(plan);
-        char what[160];
-        snprintf(what, sizeof what, "a matmul of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n, (long long)g->k,
-                 dtype_name(g->a), dtype_name(g->b));
         return translate(code, what);
     }
     *workspace = plan->lanes * plan->scratch;
     *out = plan;
     return OK;
 }
+
+static const char running[] = "oneDNN, running a matmul";
 
 struct run {
     const struct gemm_plan *plan;
@@ -399,8 +413,9 @@ static void run_lane(void *context, int64_t lane, int64_t end)
 {
     struct run *run = context;
     int64_t count = tile_count(run->plan), tile;
-    int before = omp_get_max_threads();
     (void)end;
+    inside(running);
+    int before = omp_get_max_threads();
     omp_set_num_threads(1);
     while ((tile = atomic_fetch_add(&run->next, 1)) < count) {
         int none = dnnl_success, code = (int)run_tile(run->plan, tile, lane, run->address);
@@ -408,13 +423,14 @@ static void run_lane(void *context, int64_t lane, int64_t end)
             atomic_compare_exchange_strong(&run->code, &none, code);
     }
     omp_set_num_threads(before);
+    inside(NULL);
 }
 
 static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .address = address};
     parallel_for(plan->lanes, 1, run_lane, &run);
-    return translate((dnnl_status_t)atomic_load(&run.code), "running a matmul");
+    return translate((dnnl_status_t)atomic_load(&run.code), running);
 }
 
 static bool has_bf16(void)
