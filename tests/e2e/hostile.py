@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Files that somebody made to do harm, given to the program: those of the fuzzers' corpora, and large ones made here.
+
+    hostile.py HONE ASSETS DATA [--large]       --large: all of them, else every third of the small ones
+
+Each run ends with a documented code and, unless the file is good after all, with a message that names a file. Above what the same
+command takes for a good file it takes at most 2 seconds of the processor and one for each 8 MB, and 4 times the file's size of
+memory and a constant.
+"""
+import collections
+import concurrent.futures
+import gzip
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+from case import CHAT, HONE, SANITIZED, TINY, Case, main
+
+CORPUS = pathlib.Path(__file__).parent.parent / "fuzz/corpus"
+CODES = (0, 2, 3, 4, 5, 7, 8, 9)            # not 1, a bug; and no signal
+SECONDS, BYTES_A_SECOND, FACTOR, CONSTANT = 2, 8e6, 4, 384e6
+VERDICT = "hone: the data would stop a run: "      # of rows that nothing is wrong with, by a template that does not print them
+EVERY = 16 if SANITIZED else 1 if "--large" in sys.argv else 3      # of the small files, all of which the fuzzers' own tests replay
+
+Run = collections.namedtuple("Run", "code err seconds memory")
+
+
+def measure(command):
+    """The program's code, message, processor time and peak of memory."""
+    with tempfile.TemporaryFile() as err:
+        process = subprocess.Popen([HONE, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        err.seek(0)
+        text = err.read().decode(errors="replace")
+    return Run(process.returncode, text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def parts(content, count):
+    """The texts between zero bytes, as the fuzz targets take them."""
+    return (content.split(b"\0", count - 1) + [b""] * count)[:count]
+
+
+def safetensors(content):
+    """As fuzz_put_safetensors."""
+    if not content.startswith(b"{"):
+        return content
+    header, data = parts(content, 2)
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def tensors(header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def gguf(pairs, tensor_count, content):
+    return b"GGUF" + struct.pack("<IQQ", 3, tensor_count, pairs) + content
+
+
+def gguf_text(text):
+    return struct.pack("<Q", len(text)) + text
+
+
+def numbered(start, each, end, count):
+    """A text of so many pieces, each with its number."""
+    return start + b",".join(each % i for i in range(count)) + end
+
+
+def make():
+    """Large files: (what it is called in its place, what is wrong with it, its bytes)."""
+    config = json.loads((TINY / "config.json").read_text())
+    wide = {"dtype": "F32", "shape": [2**31, 2**31], "data_offsets": [0, 8]}
+    deep, empty = b"[" * 1_000_000, b"[" + b"{}," * 5_000_000 + b"{}]"
+    million = 1_000_000
+    names = numbered(b"{", b'"k%d":0', b"}", 300_000)
+    no_tensors = numbered(b"{", b'"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}', b"}", million)
+    pairs = b"".join(gguf_text(b"k%d" % i) + struct.pack("<IB", 0, 7) for i in range(million))
+    infos = b"".join(gguf_text(b"t%d" % i) + struct.pack("<IQIQ", 1, 32, 0, 128 * i) for i in range(million))
+    tokens = struct.pack("<I", 9) + struct.pack("<IQ", 8, million) + gguf_text(b"a") * million
+    zeros = gzip.compress(b"\0" * 150_000_000, 1)
+    spaces = gzip.compress(b" " * 150_000_000, 1)
+    lines = gzip.compress(b"\n" * 150_000_000, 1)
+    return [
+        ("config.json", "deep", deep), ("config.json", "empty-objects", empty), ("config.json", "names", names),
+        *(("config.json", key, json.dumps({**config, key: 2**31 - 1}).encode())
+          for key in ("num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads", "max_position_embeddings")),
+        ("generation_config.json", "names", names), ("generation_config.json", "empty-objects", empty),
+        ("model.safetensors", "deep", tensors(deep)), ("model.safetensors", "names", tensors(no_tensors)),
+        ("model.safetensors", "empty-objects", tensors(empty)), ("model.safetensors", "wide", tensors({"a": wide}, b"\0" * 8)),
+        ("model.safetensors", "overlap", tensors(numbered(b"{", b'"t%d":{"dtype":"U8","shape":[64],"data_offsets":[0,64]}', b"}", 300_000), b"\0" * 64)),
+        ("model.safetensors.index.json", "names", numbered(b'{"weight_map":{', b'"t%d":"one.safetensors"', b"}}", million)),
+        ("model.safetensors.index.json", "shards", b'{"weight_map":{' + b",".join(b'"t%d":"s%d"' % (i, i) for i in range(300_000)) + b"}}"),
+        ("model.safetensors.index.json", "deep", deep),
+        ("tokenizer.json", "deep", deep), ("tokenizer.json", "names", names),
+        ("tokenizer.json", "tokens", numbered(b'{"model":{"type":"BPE","merges":[],"vocab":{', b'"t%d":2147483646', b"}}}", 300_000)),
+        ("tokenizer_config.json", "deep", deep), ("tokenizer_config.json", "empty-objects", empty), ("tokenizer_config.json", "names", names),
+        ("chat_template.jinja", "deep", b"{{" + b"(" * million), ("chat_template.jinja", "blocks", b"{% if a %}" * 100_000),
+        ("chat_template.jinja", "doubling", b"{% set a = 'aaaaaaaa' %}" + b"{% set a = a + a %}" * 64 + b"{{ a }}"),
+        ("chat_template.jinja", "loops", b"{% for a in range(99999) %}" * 8 + b"{{ a }}" + b"{% endfor %}" * 8),
+        ("chat_template.jinja", "sums", b"{{ 1" + b"+1" * million + b" }}"),
+        ("model.gguf", "pairs", gguf(million, 0, pairs)), ("model.gguf", "tensors", gguf(0, million, infos)),
+        ("model.gguf", "many", gguf(2**60, 2**60, b"")), ("model.gguf", "array", gguf(1, 0, gguf_text(b"tokenizer.ggml.tokens") + tokens)),
+        ("rows.jsonl", "deep", deep), ("rows.jsonl", "long", b'{"messages": "' + b"a" * 70_000_000),
+        ("rows.jsonl", "values", b'{"messages": ' + empty + b"}"), ("rows.jsonl", "numbers", b'{"messages": [' + b"0," * 10_000_000 + b"0]}"),
+        ("rows.jsonl", "zeros-packed", zeros), ("rows.jsonl", "spaces-packed", spaces), ("rows.jsonl", "lines-packed", lines),
+        ("rows.jsonl", "parts-packed", gzip.compress(b"") * 300_000), ("rows.json", "open", b"[" + b" " * 70_000_000),
+        ("adapter_config.json", "deep", deep), ("adapter_config.json", "empty-objects", empty), ("adapter_config.json", "names", names),
+        ("adapter_config.json", "targets", numbered(b'{"peft_type":"LORA","r":8,"target_modules":[', b'"t%d"', b"]}", 200_000)),
+        ("adapter_model.safetensors", "names", tensors(no_tensors)), ("adapter_model.safetensors", "wide", tensors({"a": wide}, b"\0" * 8)),
+        ("trainer_state.json", "deep", deep), ("trainer_state.json", "names", names),
+        ("trainer_state.json", "small-names", numbered(b"{", b'"k%d":0', b"}", 70_000)),
+        ("checksums.xxh128", "lines", b"0" * 32 + b"  state.safetensors\n" * 20_000),
+        ("checksums.xxh128", "itself", (b"0" * 32 + b"  checksums.xxh128\n") * 19_000),
+        ("options.yaml", "deep", deep), ("options.yaml", "names", names), ("options.yaml", "large", b"#" * 999_999 + b"\n" + b"a: &a [*a]"),
+        ("options.yaml", "keys", b"".join(b"seed%d: 1\n" % i for i in range(80_000))),
+    ]
+
+
+class Hostile(Case):
+    def setUp(self):
+        super().setUp()
+        self.chats = self.write("chats.jsonl", CHAT)
+        self.adapter, self.out = self.dir / "adapter", self.dir / "out"
+        self.train = ("train", "--model", TINY, "--data", self.chats, "--device", "cpu", "--max-steps", 2, "--output")
+        self.ok(*self.train, self.adapter)
+        self.ok(*self.train, self.out, "--save-steps", 1)
+        self.number, self.good = itertools.count(), {}
+
+    def links(self, like):
+        """A copy of a directory, of links."""
+        path = self.dir / f"{next(self.number)}"
+        shutil.copytree(like, path, copy_function=os.symlink)
+        return path
+
+    def place(self, files):
+        """The command that reads such files, whose names say what they are, and their folder."""
+        name = next(iter(files))
+        eval_it = ("eval", "--device", "cpu", "--data", self.chats, "--model")
+        if name == "options.yaml" or name.startswith("rows") or name == "model.gguf":
+            folder = self.dir / f"{next(self.number)}"
+            folder.mkdir()
+            at = folder / name
+            command = (*self.train, folder / "out", "--config", at) if name == "options.yaml" else \
+                ("inspect", "model", "--model", at) if name == "model.gguf" else ("inspect", "data", "--model", TINY, "--data", at)
+        elif name.startswith("adapter"):
+            folder = self.links(self.adapter)
+            command = (*eval_it, TINY, "--adapter", folder)
+        elif name in ("trainer_state.json", "state.safetensors", "checksums.xxh128"):
+            output = self.links(self.out)
+            folder = output / "checkpoint-1"
+            shutil.rmtree(output / "checkpoint-2")
+            command = (*self.train, output)
+        else:
+            folder = self.links(TINY)
+            command = ("inspect", "data", "--model", folder, "--data", self.chats)
+            if name in ("config.json", "model.safetensors", "model.safetensors.index.json"):
+                command = (*eval_it, folder)
+            if name == "model.safetensors.index.json":
+                (folder / "model.safetensors").unlink()
+        for each, content in files.items():
+            (folder / each).unlink(missing_ok=True)
+            if content is not None:
+                (folder / each).write_bytes(content)
+        return folder, command
+
+    def baseline(self, folder, name, command):
+        """What the command takes for good files."""
+        if name not in self.good:
+            like = {"rows.jsonl": self.chats, "rows.json": self.chats}.get(name)
+            files = {name: like.read_bytes()} if like else {name: b"seed: 1\n"} if name == "options.yaml" else None
+            if files is None and name != "model.gguf":
+                files = {name: path.read_bytes() for path in (TINY / name, self.adapter / name, self.out / "checkpoint-1" / name)
+                         if path.exists()} or {"config.json": (TINY / "config.json").read_bytes()}
+            run = WORKERS.submit(measure, ("inspect", "model", "--model", TINY)).result() if files is None else WORKERS.submit(measure, self.place(files)[1]).result()
+            self.assertEqual(run.code, 0, run.err)
+            self.good[name] = run
+        return self.good[name]
+
+    def run_all(self, cases):
+        """[(title, files)]; prints the largest figures."""
+        placed = [(title, files, *self.place(files)) for title, files in cases]
+        for _, files, folder, command in placed:
+            self.baseline(folder, next(iter(files)), command)
+        runs = list(WORKERS.map(measure, (command for *_, command in placed)))
+        largest = {"seconds": (0, ""), "memory": (0, "")}
+        for (title, files, folder, _), run in zip(placed, runs):
+            good, size = self.good[next(iter(files))], sum(len(f) for f in files.values() if f)
+            more = {"seconds": run.seconds - good.seconds, "memory": run.memory - good.memory - FACTOR * size}
+            largest = {key: max(was, (more[key], title)) for key, was in largest.items()}
+            with self.subTest(title):
+                self.assertIn(run.code, CODES, run.err)
+                if run.code:
+                    self.assertTrue(run.err.splitlines()[-1].startswith("hone: "), run.err)
+                    self.assertTrue(str(self.dir) in run.err or VERDICT in run.err, run.err)
+                if not SANITIZED:
+                    self.assertLess(more["seconds"], SECONDS + size / BYTES_A_SECOND)
+                    self.assertLess(more["memory"], CONSTANT)
+        print(f"{len(runs)} files, {sum(run.code == 0 for run in runs)} of them good; the largest time {largest['seconds'][0]:.2f} s "
+              f"({largest['seconds'][1]}), memory {largest['memory'][0] / 1e6:.0f} MB above {FACTOR} times the file ({largest['memory'][1]})",
+              file=sys.stderr)
+
+    def corpus(self, name):
+        return sorted((CORPUS / name).iterdir())[::EVERY]
+
+    def test_what_the_fuzzers_keep(self):
+        names = {                                               # as the targets of tests/fuzz cut their input
+            "config": ("config.json", "generation_config.json"),
+            "shards": ("model.safetensors.index.json",),
+            "tokenizer": ("tokenizer.json",),
+            "jinja": ("chat_template.jinja",),
+            "chat": ("tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
+            "adapter": ("adapter_config.json",),
+            "yaml": ("options.yaml",),
+        }
+        cases = []
+        for target, files in names.items():
+            for path in self.corpus(target):
+                cut = [content or None if i else content for i, content in enumerate(parts(path.read_bytes(), len(files) + 1)[:len(files)])]
+                cases.append((f"{target}/{path.name}", dict(zip(files, cut))))
+        for target, file in (("safetensors", "model.safetensors"), ("gguf", "model.gguf"), ("row", "rows.jsonl"), ("rows", "rows.jsonl")):
+            cases += [(f"{target}/{path.name}", {file: safetensors(path.read_bytes()) if target == "safetensors" else path.read_bytes()})
+                      for path in self.corpus(target)]
+        for target, one, other in (("model", "config.json", "model.safetensors"),
+                                   ("adapter_weights", "adapter_config.json", "adapter_model.safetensors")):
+            for path in self.corpus(target):
+                text, content = parts(path.read_bytes(), 2)
+                cases.append((f"{target}/{path.name}", {one: text, other: safetensors(content)}))
+        for path in self.corpus("checkpoint"):
+            place, sums, state = parts(path.read_bytes(), 3)
+            cases.append((f"checkpoint/{path.name}", {"trainer_state.json": place, **({"checksums.xxh128": sums} if sums else {}),
+                                                      **({"state.safetensors": safetensors(state)} if state else {})}))
+        self.run_all(cases)
+
+    def test_what_is_large(self):
+        self.run_all([(f"{name}: {title}", {name: content}) for name, title, content in make()[::EVERY if SANITIZED else 1]])
+
+    def test_what_is_cut_off(self):
+        """Each file of a model, an adapter and a checkpoint, after some of its bytes."""
+        cases = []
+        for folder in (TINY, self.adapter, self.out / "checkpoint-1"):
+            for path in sorted(folder.iterdir()):
+                if path.suffix in (".json", ".safetensors", ".jinja"):
+                    whole = path.read_bytes()
+                    cases += [(f"{path.name} of {at} bytes", {path.name: whole[:at]}) for at in (0, 7, len(whole) // 2, len(whole) - 1)]
+        self.run_all(cases[::EVERY])
+
+
+if __name__ == "__main__":
+    WORKERS = concurrent.futures.ProcessPoolExecutor(2)     # of little memory: a program's peak includes that of the process it is started by
+    list(WORKERS.map(measure, [("--version",)] * 2))
+    main(Hostile, Hostile)
