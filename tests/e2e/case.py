@@ -2,13 +2,14 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
 HONE, ASSETS, DATA = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-SANITIZED = b"__asan_init" in pathlib.Path(HONE).read_bytes()      # slower, and it takes terabytes of addresses
+SANITIZED = bool(re.search(rb"__[at]san_init", pathlib.Path(HONE).read_bytes()))    # slower, and it takes terabytes of addresses
 TINY, SMOL = ASSETS / "models/tiny-llama", ASSETS / "models/smollm2"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello there."}]}
 
