@@ -345,9 +345,9 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     char what[160];
     snprintf(what, sizeof what, "oneDNN, a matmul of %lld x %lld x %lld, %s x %s", (long long)g->m, (long long)g->n,
              (long long)g->k, dtype_name(g->a), dtype_name(g->b));
-    inside(what);
     choose_tiles(plan, g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32);
     plan->lanes = min(parallel_threads(), tile_count(plan));
+    inside(what);
     dnnl_status_t code = create_tiles(plan);
     inside(NULL);
     if (code != dnnl_success) {
