@@ -20,7 +20,7 @@ enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045 };
 
 enum status file_fail(const char *path, const char *what)
 {
-    return fail(ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+    return fail(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
 int file_above(int fd)

@@ -77,7 +77,7 @@ enum status file_open(const char *path, int flags, int *fd, int64_t *size);
  * and would print into them: such a descriptor is moved to another number. */
 int file_above(int fd);
 
-/* ERR_IO with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
+/* ERR_IO, or ERR_MEMORY, with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
 enum status file_fail(const char *path, const char *what);
 
 /* dir/name, in the arena. */

@@ -96,9 +96,8 @@ static size_t feed(void *to, size_t room, void *context)
     return n;
 }
 
-static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
+enum status json_load(json_t **tree, const char *text, int64_t length, size_t flags, json_error_t *error)
 {
-    json_error_t error;
     struct feed f = {text, text + length};
     bool before = refused; /* a tree may be under way */
     *tree = NULL;
@@ -106,10 +105,10 @@ static enum status parse(json_t **tree, const char *text, int64_t length, size_t
         return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
     spare = spare_next = memory_alloc(SPARE_BYTES);
     if (!spare)
-        return fail_at(ERR_MEMORY, "%s: ", where);
+        return ERR_MEMORY;
     refused = false;
-    *tree = json_load_callback(feed, &f, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | flags, &error);
-    bool lacking = refused || (!*tree && json_error_code(&error) == json_error_out_of_memory);
+    *tree = json_load_callback(feed, &f, JSON_ALLOW_NUL | flags, error);
+    bool lacking = refused || (!*tree && json_error_code(error) == json_error_out_of_memory);
     if (lacking) {
         json_decref(*tree);
         *tree = NULL;
@@ -117,11 +116,16 @@ static enum status parse(json_t **tree, const char *text, int64_t length, size_t
     memory_free(spare);
     spare = NULL;
     refused = before;
-    if (*tree)
-        return OK;
-    if (lacking)
-        return fail(ERR_MEMORY, "%s: out of memory while parsing JSON", where);
-    return fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text);
+    return lacking ? fail(ERR_MEMORY, "out of memory while parsing JSON") : *tree ? OK : ERR_FORMAT;
+}
+
+static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
+{
+    json_error_t error;
+    enum status status = json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error);
+    return status == ERR_MEMORY   ? fail_at(ERR_MEMORY, "%s: ", where)
+           : status == ERR_FORMAT ? fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text)
+                                  : OK;
 }
 
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)

@@ -17,6 +17,10 @@ enum status json_parse_file(json_t **tree, const char *path, int64_t max_bytes);
  * parsing such a text is ERR_LIMIT. */
 bool json_affordable(const char *text, int64_t length);
 
+/* Jansson's json_loadb, except that memory that runs out is ERR_MEMORY, with a message. ERR_FORMAT: `error` says what is wrong.
+ */
+enum status json_load(json_t **tree, const char *text, int64_t length, size_t flags, json_error_t *error);
+
 /* Watches Jansson's allocations, so that what fails for lack of memory is ERR_MEMORY and not ERR_FORMAT. Done when the program
  * starts; once more after json_set_alloc_funcs. */
 void json_watch_memory(void);

@@ -250,14 +250,17 @@ static enum status verdict(const json_t *report)
 hone_status cli_inspect_data(hone_options *options)
 {
     char *json = NULL;
-    const char *page = "", *row = "0", *model = "";
+    const char *page, *row, *model;
     json_t *report = NULL;
-    hone_status status = hone_inspect_data(options, &json);
+    hone_status status = hone_options_get(options, "html", &page);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "row", &row);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "model", &model);
+    if (status == HONE_OK)
+        status = hone_inspect_data(options, &json);
     if (status != HONE_OK)
         return status;
-    hone_options_get(options, "html", &page);
-    hone_options_get(options, "row", &row);
-    hone_options_get(options, "model", &model);
     if (cli_flag(options, "json"))
         puts(json);
     enum status done = json_parse(&report, json, (int64_t)strlen(json), "report");

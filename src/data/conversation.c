@@ -40,11 +40,14 @@ static enum status take_calls(json_t *message, const json_t *value, size_t numbe
     json_t *calls = NULL, *given = NULL, *call;
     json_error_t error;
     size_t i;
-    if (json_is_string(value) && json_affordable(json_string_value(value), (int64_t)json_string_length(value)))
-        given = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, &error);
-    json_t *list = json_is_object(given) ? json_pack("[O]", given) : json_incref(given);
     enum status status = OK;
-    if (!json_is_array(list) || json_array_size(list) == 0)
+    if (json_is_string(value) && json_affordable(json_string_value(value), (int64_t)json_string_length(value)))
+        status = json_load(&given, json_string_value(value), (int64_t)json_string_length(value), 0, &error);
+    if (status == ERR_MEMORY)
+        return status;
+    json_t *list = json_is_object(given) ? json_pack("[O]", given) : json_incref(given);
+    status = given && !list ? out_of_memory() : OK;
+    if (status == OK && (!json_is_array(list) || json_array_size(list) == 0))
         status =
             fail(ERR_DATA,
                  "message %zu is a function_call, but its value is not JSON of the form {\"name\": ..., \"arguments\": {...}}",
@@ -296,8 +299,11 @@ enum status conversation_tools(const json_t *row, json_t **tools)
             return OK;
         if (!json_affordable(json_string_value(given), (int64_t)json_string_length(given)))
             return fail(ERR_DATA, "\"tools\" has too many values for its size");
-        list = json_loadb(json_string_value(given), json_string_length(given), JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
-        if (!list)
+        int64_t length = (int64_t)json_string_length(given);
+        enum status status = json_load(&list, json_string_value(given), length, JSON_REJECT_DUPLICATES, &error);
+        if (status == ERR_MEMORY)
+            return status;
+        if (status != OK)
             return fail(ERR_DATA, "\"tools\" is a string, but not the JSON of a list: column %d: %s", error.column,
                         parse_shown(text, error.text));
     }

@@ -114,12 +114,9 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
     if (!json_affordable(text, length))
         return fail(ERR_DATA, "too many values for a row of %lld bytes", (long long)length);
     *tree = parse_quickly(text, length);
-    if (!*tree)
-        *tree = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    if (*tree)
-        return OK;
-    if (json_error_code(&error) == json_error_out_of_memory)
-        return fail(ERR_MEMORY, "out of memory while parsing JSON");
+    enum status status = *tree ? OK : json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (status != ERR_FORMAT)
+        return status;
     char *place = strstr(error.text, " near "); /* the row's own text, as it is */
     if (place) {
         *place = 0;
