@@ -171,6 +171,7 @@ static hone_status unknown_word(const char *name, const char *word)
 static int run(const char *name, const struct command *command, int argc, char **argv)
 {
     hone_options *options = NULL;
+    const char *flag;
     hone_status status = hone_options_create(&options, name);
     if (status == HONE_OK && argc && command->about && argv[0][0] != '-') {
         if (strcmp(argv[0], command->about) != 0)
@@ -180,6 +181,10 @@ static int run(const char *name, const struct command *command, int argc, char *
     }
     if (status == HONE_OK)
         status = hone_options_parse(options, argc, argv);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "json", &flag); /* the memory of these texts stays: cli_flag then needs none */
+    if (status == HONE_OK)
+        status = hone_options_get(options, "help", &flag);
     if (status == HONE_OK && cli_flag(options, "help")) {
         hone_options_destroy(options);
         return print_command_help(name);

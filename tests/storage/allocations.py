@@ -165,7 +165,10 @@ class Campaign:
             return [(here / "out" / name).read_bytes() for name in ("adapter_model.safetensors", "adapter_config.json")]
 
         def evaluated(here, said):
-            return {key: value for key, value in json.loads(said).items() if "bytes" not in key and "seconds" not in key}
+            try:
+                return {key: value for key, value in json.loads(said).items() if "bytes" not in key and "seconds" not in key}
+            except ValueError:
+                return said
 
         return [Command(self, "train", train, trained),
                 Command(self, "qlora", [*train, "--finetuning-type", "qlora"], trained),
