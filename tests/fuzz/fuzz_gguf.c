@@ -1,8 +1,9 @@
-/* The input is a GGUF file: its directory, and the tokenizer in it. */
+/* The input is a GGUF file: its directory, the tokenizer, the chat template and the model in it. */
 #include <string.h>
 
 #include "fuzz.h"
 #include "models/model.h"
+#include "text/chat/chat.h"
 #include "text/gguf_tokenizer.h"
 
 static void look(const struct gguf *file)
@@ -63,6 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tokenizer_close(tokenizer);
     }
     gguf_close(file);
+    struct chat *chat;
+    if (chat_open(&chat, path) == OK)
+        chat_close(chat);
     struct model model;
     if (model_open(&model, path, NULL, true) == OK)
         model_close(&model);
