@@ -95,7 +95,7 @@ static json_t *plan_json(const struct plan *plan)
     return record_json(fields, plan);
 }
 
-/* The tokenizer is a part of what a run holds. */
+/* The tokenizer is a part of what an evaluation holds. */
 static enum status count_chat(struct chat **chat, const char *dir)
 {
     enum status status = !*chat && chat_is_there(dir) ? chat_open(chat, dir) : OK;
@@ -119,7 +119,7 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     struct plan plan = {
         .session = s,
         .costs = costs,
-        .process_bytes = session_shrink(s),
+        .process_bytes = session_shrink(s) + costs.lists,
         .memory_bytes = s->info.memory,
         .free_bytes = s->info.memory_free,
         .limit = s->room.limit[0] ? s->room.limit : NULL,
@@ -186,11 +186,10 @@ static enum status plan_train(const struct options *values, char **json)
     struct trainer t;
     bool sample = values->sample_prompt && values->sample_prompt[0];
     TRY(trainer_open(&t, values, sample ? TRAINER_PLAN | TRAINER_SAMPLE : TRAINER_PLAN));
-    enum status status = count_chat(&t.chat, values->model_name_or_path);
-    if (status == OK)
-        status = report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
-                             recompute_name(t.session.tuning.recompute),
-                             t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
+    enum status status =
+        report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
+                    recompute_name(t.session.tuning.recompute),
+                    t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
     trainer_close(&t);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #define LIST_FILE "checksums.xxh128"
 
-enum { LIST_BYTES_MAX = 1 << 20, PIECE = 1 << 22, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
+enum { LIST_BYTES_MAX = 1 << 20, PIECE = 256 << 10, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
 
 void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes)
 {

@@ -144,6 +144,13 @@ static void info(struct device *device, struct device_info *out)
     system_entry("/proc/cpuinfo", "model name", out->name, sizeof out->name);
 }
 
+static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
+{
+    (void)device;
+    (void)kernels;
+    *out = (struct device_costs){.lists = commands * (int64_t)sizeof(struct step)};
+}
+
 static enum status add_block(struct cpu *cpu, struct block block, int32_t *number)
 {
     struct block *blocks = memory_resize(cpu->blocks, (cpu->block_count + 1) * (int64_t)sizeof *blocks);
@@ -330,6 +337,7 @@ const struct device_class device_cpu = {
     .open = open_with_onednn,
     .close = close_cpu,
     .info = info,
+    .costs = costs,
     .alloc = alloc,
     .map = map,
     .release = release,

@@ -108,6 +108,7 @@ struct device_info {
 struct device_costs {
     int64_t context, workspace; /* the driver's own state and that of its libraries: taken when the device is opened */
     int64_t modules, graphs;    /* what kernels and captured lists take once they are prepared */
+    int64_t lists;              /* host memory of prepared lists */
 };
 
 /* What has happened since the device was opened. After prepare, only `runs` and the members after `bytes` change. */

@@ -91,7 +91,7 @@ static enum status write_header(struct file_writer *writer, const json_t *header
     return status;
 }
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 256 << 10 };
 
 struct source { /* where the bytes come from: the tensors' own data, or a reader */
     const struct safetensors_tensor *tensors;

@@ -419,5 +419,6 @@ enum status model_upload(struct model *m, struct engine *e)
         const struct parted *p = &m->weights.parted[i];
         TRY(weights_upload(p, weights_find(&m->weights, p->name), e));
     }
+    weights_drop_files(&m->weights);
     return OK;
 }

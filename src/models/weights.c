@@ -157,6 +157,17 @@ void weights_drop(const struct stored *stored)
             file_map_drop(stored->part[i].map, stored->part[i].offset, stored->part[i].bytes);
 }
 
+void weights_drop_files(const struct weights *w)
+{
+    const struct file_map *last = NULL;
+    for (int64_t i = 0; i < w->count * WEIGHT_PARTS; i++) {
+        const struct file_map *map = w->list[i / WEIGHT_PARTS].part[i % WEIGHT_PARTS].map;
+        if (map && map != last)
+            file_map_drop(map, 0, map->size);
+        last = map ? map : last;
+    }
+}
+
 static void order_rows(const struct stored *from, const struct stored_part *part, char *to)
 {
     int64_t rows = from->shape[0], bytes = part->bytes / rows;

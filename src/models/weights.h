@@ -96,4 +96,8 @@ enum status weights_read(const struct stored *from, int part, const void **data,
 /* Once its numbers are on the device: its pages of the file are not needed any more. */
 void weights_drop(const struct stored *stored);
 
+/* The same for whole files: the system maps what lies around a page that is read, of a weight that was dropped before too.
+ * Weights that are used in their files come back from the page cache. */
+void weights_drop_files(const struct weights *w);
+
 #endif

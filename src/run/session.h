@@ -18,7 +18,7 @@ struct session {
     struct tuning tuning; /* of all programs: set it before the first session_add */
     struct net **nets;    /* by program number; NULL: a program that is not a net */
     int64_t net_count;
-    int64_t process_bytes; /* resident before the blocks were touched: what a run takes besides them */
+    int64_t process_bytes; /* what a run takes besides blocks: session_shrink */
     bool opened;
 };
 
@@ -65,8 +65,8 @@ int64_t session_room(const struct session *s, int64_t bytes, const struct device
  * again and again. INT64_MAX: not known, or the device copies them. */
 int64_t session_cache(const struct session *s, int64_t bytes, const struct device_costs *costs);
 
-/* Frees what building the programs took; returns what the process still has. For a session that only plans, and for
- * session_prepare. */
+/* Frees what building the programs took; returns what a run takes besides blocks and lists that are not prepared yet: what the
+ * process has now, and a little more. For a session that only plans, and for session_prepare. */
 int64_t session_shrink(struct session *s);
 
 /* Checks that it fits, allocates, prepares every program, uploads the weights. */

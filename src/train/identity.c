@@ -73,6 +73,7 @@ static enum status hash_base(const struct weights *weights, char text[HASH_TEXT]
     for (int64_t i = 0; i < count; i++)
         hash_add(&hash, &list[i].digest, sizeof list[i].digest);
     digest_text(hash_end(&hash), text);
+    weights_drop_files(weights);
     memory_free(list);
     return OK;
 }

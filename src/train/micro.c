@@ -157,14 +157,15 @@ static enum status want(struct trainer *t, int size, int rows)
     return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
 }
 
-/* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. */
+/* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. A plan
+ * without data has the largest alone: the others take no more of the device. */
 enum status micro_add(struct trainer *t, bool planning)
 {
     t->micro.logits = t->micro.logits_backward = -1;
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
     for (int i = 1; i < TRAINER_SIZES * TRAINER_SIZES; i++)
         t->micro.program[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
-    if (planning)
+    if (planning && !t->data.row_count)
         return OK;
     for (int size = 0; all && size < TRAINER_SIZES; size++)
         for (int rows = 0; rows < TRAINER_SIZES; rows++)

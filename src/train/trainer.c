@@ -244,8 +244,12 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     if (!planning)
         TRY(checkpoint_find(t));
     TRY(micro_size(t));
-    if ((ready_for & TRAINER_SAMPLE) && !t->chat)
+    if (!(ready_for & TRAINER_SAMPLE)) { /* it was there to encode rows */
+        chat_close(t->chat);
+        t->chat = NULL;
+    } else if (!t->chat) {
         TRY(chat_open(&t->chat, o->model_name_or_path));
+    }
     process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
     TRY(add_programs(t, ready_for));
     TRY(micro_open(t));
