@@ -9,6 +9,7 @@ starts over it: in the same folder by --resume none, or in a new one. Now and th
 must be refused. No run may find a checkpoint damaged.
 """
 import argparse
+import contextlib
 import pathlib
 import random
 import shutil
@@ -28,6 +29,7 @@ class Kills:
         self.data, self.out, self.cache = storage.write_chats(work, 32), work / "out", work / "cache"
         self.made = {"inside a save": 0, "elsewhere": 0}
         self.bad = self.ended = self.over = self.refused = 0
+        self.left, self.whole = set(), 0                    # what the run before left; seconds that one takes
 
     def command(self, out, *more):
         return list(map(str, [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
@@ -41,8 +43,17 @@ class Kills:
     def newest(self):
         return max((int(p.name.split("-")[1]) for p in self.out.glob("checkpoint-*") if p.name.split("-")[1].isdigit()), default=0)
 
+    def parts(self):
+        """Checkpoints that are not complete, and when something was last done there."""
+        found = set()
+        for path in self.out.glob("checkpoint-*.part"):
+            with contextlib.suppress(FileNotFoundError):    # it is complete by now
+                found.add((path.name, path.stat().st_ctime_ns))
+        return found
+
     def is_inside_a_save(self):
-        return any(self.out.glob("checkpoint-*.part"))
+        """Not where a killed run was: what it left stays until another one saves there."""
+        return bool(self.parts() - self.left)
 
     def is_refused(self, code, err):
         refused = code == 2 and "another run is writing there" in err
@@ -58,9 +69,9 @@ class Kills:
 
     def run(self, *more):
         """Starts a run and kills it, unless it ends before; whether it was killed."""
-        inside = sum(self.made.values()) % 2 == 0
+        inside, self.left = sum(self.made.values()) % 2 == 0, self.parts()
         process = subprocess.Popen(self.command(self.out, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait, start, first = self.random.uniform(0, 0.8), time.monotonic(), True
+        wait, start, first = self.random.uniform(0, self.whole), time.monotonic(), True
         if self.random.random() < 0.1:
             while process.poll() is None and not (self.out / "run.lock").exists():
                 time.sleep(0.0005)
@@ -90,7 +101,9 @@ class Kills:
         return ("--resume", "none")
 
     def all(self):
+        start = time.monotonic()
         subprocess.run(self.command(self.out), check=True, capture_output=True)
+        self.whole = time.monotonic() - start
         want = (self.out / "adapter_model.safetensors").read_bytes()
         shutil.rmtree(self.out)
         more = ()
