@@ -14,71 +14,68 @@ enum { Q, K, V, FIRST, LAST, UNTIL, SINKS };
 enum { Y, LSE };
 
 struct rows { /* the tile of queries that is being computed */
+    struct sight sight;
     int64_t count, width;
-    real q[TILE_Q * HEAD_MAX], y[TILE_Q * HEAD_MAX], score[TILE_Q * TILE_K];
+    real q[HEAD_MAX * TILE_Q], y[TILE_Q * HEAD_MAX], score[TILE_K * TILE_Q]; /* q and scores by columns: a vector of queries */
     real max_score[TILE_Q], sum[TILE_Q];
 };
 
-/* Turns the scores of one query into weights relative to its running maximum; rescales the sums so far. */
-static ALWAYS_INLINE void soften(struct rows *rows, int64_t i, int64_t begin, int64_t end)
+/* Turns the scores of `count` keys into weights relative to each query's running maximum; rescales the sums so far. */
+static ALWAYS_INLINE void soften(struct rows *rows, int64_t key, int64_t count)
 {
-    real *score = rows->score + i * TILE_K, max_score = rows->max_score[i];
-    for (int64_t j = begin; j < end; j++)
-        max_score = score[j] > max_score ? score[j] : max_score;
-    real shrink = begin < end ? real_exp(rows->max_score[i] - max_score) : 1, part[LANES] = {0};
-    for (int64_t j = 0; j < TILE_K; j += LANES)
-        for (int l = 0; l < LANES; l++) {
-            bool seen = j + l >= begin && j + l < end;
-            real weight = seen ? real_exp(score[j + l] - max_score) : 0;
-            score[j + l] = weight;
-            part[l] += weight;
+    const struct sight *s = &rows->sight;
+    real top[TILE_Q], shrink[TILE_Q], sum[TILE_Q];
+    memcpy(top, rows->max_score, sizeof top);
+    for (int64_t j = 0; j < count; j++)
+        for (int i = 0; i < TILE_Q; i++) {
+            real score = sight_has(s, i, key + j) ? rows->score[j * TILE_Q + i] : -(real)INFINITY;
+            top[i] = score > top[i] ? score : top[i];
         }
-    real sum = 0;
-    for (int l = 0; l < LANES; l++)
-        sum += part[l];
-    rows->sum[i] = rows->sum[i] * shrink + sum;
-    rows->max_score[i] = max_score;
-    if (shrink != 1)
-        for (int64_t d = 0; d < rows->width; d++)
-            rows->y[i * rows->width + d] *= shrink;
+    for (int i = 0; i < TILE_Q; i++) {
+        bool none = top[i] == -(real)INFINITY; /* so far */
+        shrink[i] = none ? 1 : real_exp(rows->max_score[i] - top[i]);
+        rows->max_score[i] = top[i];
+        sum[i] = rows->sum[i] * shrink[i];
+        top[i] = none ? 0 : top[i];
+    }
+    for (int64_t j = 0; j < count; j++)
+        for (int i = 0; i < TILE_Q; i++) {
+            real weight = real_exp(rows->score[j * TILE_Q + i] - top[i]);
+            weight = sight_has(s, i, key + j) ? weight : 0;
+            rows->score[j * TILE_Q + i] = weight;
+            sum[i] += weight;
+        }
+    memcpy(rows->sum, sum, sizeof sum);
+    for (int64_t i = 0; i < rows->count; i++)
+        for (int64_t d = 0; d < rows->width && shrink[i] != 1; d++)
+            rows->y[i * rows->width + d] *= shrink[i];
 }
 
 static ALWAYS_INLINE void tile(const struct call *c, int64_t first_row, int64_t head, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
-    const int32_t *first = c->data[FWD_FIRST], *last = c->data[FWD_LAST];
     const void *sinks = c->data[FWD_SINKS];
     real cap = (real)c->number[AT_CAP];
     struct rows rows;
     rows.count = min(c->dim[AT_T] - first_row, TILE_Q);
     rows.width = pad_lanes(D);
-    int64_t padded = round_up(rows.count, 4);
-    tile_load(rows.q, rows.width, c->data[FWD_Q], first_row, rows.count, padded, heads, head, D, (real)c->number[AT_SCALE], dt);
-    memset(rows.y, 0, (size_t)(padded * rows.width) * sizeof(real));
-    int64_t low = first[first_row], high = last[first_row];
-    for (int64_t i = 0; i < rows.count; i++) {
+    tile_load_transposed(rows.q, TILE_Q, c->data[FWD_Q], first_row, rows.count, heads, head, D, (real)c->number[AT_SCALE], dt);
+    tile_look(&rows.sight, (int32_t *)c->data[FWD_FIRST] + first_row, (int32_t *)c->data[FWD_LAST] + first_row, rows.count);
+    memset(rows.y, 0, (size_t)(TILE_Q * rows.width) * sizeof(real));
+    for (int i = 0; i < TILE_Q; i++) {
         rows.max_score[i] = sinks ? load(dt, sinks, head) : -(real)INFINITY;
         rows.sum[i] = sinks ? 1 : 0;
-        low = min(low, first[first_row + i]);
-        high = max(high, last[first_row + i]);
     }
-    real keys[HEAD_MAX * TILE_K], values[TILE_K * HEAD_MAX];
-    for (int64_t s = low; s <= high; s += TILE_K) {
-        int64_t count = min(high + 1 - s, TILE_K);
-        tile_load_transposed(keys, c->data[FWD_K], s, count, kv_heads, kv, D, dt);
-        tile_multiply(rows.score, TILE_K, rows.q, rows.width, keys, TILE_K, padded, TILE_K, D, false);
-        for (int64_t i = 0; i < padded; i++) {
-            if (i >= rows.count) {
-                memset(rows.score + i * TILE_K, 0, TILE_K * sizeof(real));
-                continue;
-            }
-            int64_t begin = max(first[first_row + i] - s, 0), end = min(last[first_row + i] + 1 - s, count);
-            if (cap > 0)
-                cap_scores(rows.score + i * TILE_K, TILE_K, cap);
-            soften(&rows, i, begin, max(end, begin));
-        }
-        tile_load(values, rows.width, c->data[FWD_V], s, count, TILE_K, kv_heads, kv, D, 1, dt);
-        tile_multiply(rows.y, rows.width, rows.score, TILE_K, values, rows.width, padded, rows.width, TILE_K, true);
+    real keys[TILE_K * HEAD_MAX], values[TILE_K * HEAD_MAX];
+    for (int64_t s = rows.sight.low; s <= rows.sight.high; s += TILE_K) {
+        int64_t count = min(rows.sight.high + 1 - s, TILE_K), padded = round_up(count, 4);
+        tile_load(keys, rows.width, c->data[FWD_K], s, count, padded, kv_heads, kv, D, dt);
+        tile_multiply(rows.score, TILE_Q, keys, rows.width, rows.q, TILE_Q, padded, TILE_Q, D, false);
+        if (cap > 0)
+            cap_scores(rows.score, count * TILE_Q, cap);
+        soften(&rows, s, count);
+        tile_load(values, rows.width, c->data[FWD_V], s, count, count, kv_heads, kv, D, dt);
+        tile_add_transposed(rows.y, rows.width, rows.score, TILE_Q, values, rows.width, TILE_Q, rows.width, count);
     }
     for (int64_t i = 0; i < rows.count; i++) {
         real inverse = 1 / rows.sum[i];

@@ -26,7 +26,7 @@ enum { QUERIES = 64 }; /* of a block, where keys own the sums */
 typedef float queries_of[TILE_Q];
 
 /* Which keys some queries see: lowest and highest of all, and those that every query sees. */
-struct sight {
+struct view {
     __m512i first[QUERIES / 16], last[QUERIES / 16];
     int64_t low, high, all_low, all_high;
 };
@@ -55,9 +55,9 @@ AVX512 static inline void pairs(uint32_t *upper, uint32_t *lower, __m512 x, __m5
 }
 
 /* Queries beyond the last, up to `rows`, see nothing. */
-AVX512 static void look(struct sight *s, const int32_t *first, const int32_t *last, int64_t count, int64_t rows)
+AVX512 static void look(struct view *s, const int32_t *first, const int32_t *last, int64_t count, int64_t rows)
 {
-    *s = (struct sight){.low = INT32_MAX, .high = -1, .all_low = 0, .all_high = INT32_MAX};
+    *s = (struct view){.low = INT32_MAX, .high = -1, .all_low = 0, .all_high = INT32_MAX};
     for (int64_t i = 0; i < count; i++) {
         s->low = min(s->low, first[i]);
         s->high = max(s->high, last[i]);
@@ -74,13 +74,13 @@ AVX512 static void look(struct sight *s, const int32_t *first, const int32_t *la
         s->all_high = -1;
 }
 
-AVX512 static inline __mmask16 seen(const struct sight *s, int64_t v, int64_t key)
+AVX512 static inline __mmask16 seen(const struct view *s, int64_t v, int64_t key)
 {
     __m512i k = _mm512_set1_epi32((int)key);
     return _mm512_mask_cmple_epi32_mask(_mm512_cmple_epi32_mask(s->first[v], k), k, s->last[v]);
 }
 
-static inline bool all_seen(const struct sight *s, int64_t key, int64_t keys)
+static inline bool all_seen(const struct view *s, int64_t key, int64_t keys)
 {
     return key >= s->all_low && key + keys - 1 <= s->all_high;
 }
@@ -101,7 +101,7 @@ struct forward {
 };
 
 /* Turns the scores of 16 queries into weights relative to their running maximum; rescales the sums so far. */
-AVX512 static inline void soften(struct forward *f, int head, const struct sight *s, int v, int64_t key, int64_t keys,
+AVX512 static inline void soften(struct forward *f, int head, const struct view *s, int v, int64_t key, int64_t keys,
                                  int64_t width, float unit)
 {
     const float *score = f->score + 16 * v;
@@ -163,7 +163,7 @@ static void forward_end(struct forward *f, int i, const struct call *c, const st
 AVX512 static void forward(const struct bf16_unit *unit, const struct call *c, int64_t row, int64_t head, int heads)
 {
     struct forward f;
-    struct sight s;
+    struct view s;
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K];
     float scale = (float)c->number[AT_SCALE], cap = (float)c->number[AT_CAP], score_unit = (cap > 0 ? cap : scale) * LOG2_E;
     struct bf16_rows q = {c->data[FWD_Q], row, min(c->dim[AT_T] - row, TILE_Q), TILE_Q, c->dim[AT_H], head, D, width};
@@ -247,7 +247,7 @@ struct backward_q {
     float dq[HEADS][BF16_HEAD_MAX * TILE_Q];
 };
 
-AVX512 static void weigh_columns(struct backward_q *b, int head, const struct sight *s, int64_t key, int64_t keys)
+AVX512 static void weigh_columns(struct backward_q *b, int head, const struct view *s, int64_t key, int64_t keys)
 {
     bool all = all_seen(s, key, keys);
     for (int64_t v = 0; v < 2; v++)
@@ -266,7 +266,7 @@ static void backward_q(const struct bf16_unit *unit, const struct call *c, int64
 {
     static const float ones[TILE_Q] = {[0 ... TILE_Q - 1] = 1};
     struct backward_q b;
-    struct sight s;
+    struct view s;
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K];
     struct bf16_rows q = {c->data[DQ_Q], row, min(c->dim[AT_T] - row, TILE_Q), TILE_Q, c->dim[AT_H], head, D, width};
     struct bf16_rows k = {.heads = kv_heads, .head = head / (c->dim[AT_H] / kv_heads), .D = D, .width = width};
@@ -312,7 +312,7 @@ struct backward_kv {
     float dk[TILE_K * BF16_HEAD_MAX], dv[TILE_K * BF16_HEAD_MAX];
 };
 
-AVX512 static void weigh_rows(struct backward_kv *b, const struct sight *s, int64_t key, int64_t keys, int64_t queries)
+AVX512 static void weigh_rows(struct backward_kv *b, const struct view *s, int64_t key, int64_t keys, int64_t queries)
 {
     bool all = all_seen(s, key, keys);
     for (int64_t j = 0; j < keys; j++)
@@ -338,7 +338,7 @@ static void add_rows(float *to, const struct bf16_unit *unit, const uint32_t wei
 static void backward_kv(const struct bf16_unit *unit, const struct call *c, int64_t key, int64_t kv)
 {
     struct backward_kv b;
-    struct sight s;
+    struct view s;
     const int32_t *first = c->data[KV_FIRST], *last = c->data[KV_LAST], *until = c->data[KV_UNTIL];
     int64_t D = c->dim[AT_D], width = round_up(D, BF16_STEP), kv_heads = c->dim[AT_K], group = c->dim[AT_H] / kv_heads,
             high = key;

@@ -14,10 +14,8 @@ enum { DELTA_Y, DELTA_DY, DELTA_DELTA, DELTA_OPERANDS }; /* of the first kernel;
 
 struct tiles {
     int64_t width;
-    real q[TILE_Q * HEAD_MAX], dy[TILE_Q * HEAD_MAX];
-    real key[TILE_K * HEAD_MAX], key_t[TILE_K * HEAD_MAX], value_t[TILE_K * HEAD_MAX];
-    real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];
-    real slope[TILE_Q * TILE_K]; /* of the cap, if there is one */
+    real q[TILE_Q * HEAD_MAX], dy[TILE_Q * HEAD_MAX], key[TILE_K * HEAD_MAX], value[TILE_K * HEAD_MAX]; /* rows or columns */
+    real p[TILE_Q * TILE_K], ds[TILE_Q * TILE_K];                                                       /* q·k, dy·v before */
 };
 
 /* --- delta[t, h] = Σ dy·y ------------------------------------------------------------------------------------------------- */
@@ -34,60 +32,61 @@ KERNEL_BODY static void attention_bwd_delta(const struct call *c, int64_t begin,
     SPECIALISE(c->dtype[DELTA_Y], body_delta, c, begin, end);
 }
 
-/* Replaces q·k by what scale makes the capped score; returns the cap's derivative. */
-static ALWAYS_INLINE real cap_slope(real *product, real scale, real cap)
+/* Makes P of q·k and dS of dy·v, for a key and a query that sees it or not. */
+static ALWAYS_INLINE void weigh(real *p, real *ds, bool seen, real lse, real delta, real scale, real cap, bool capped)
 {
-    real t = real_tanh(scale * *product / cap);
-    *product = cap * t / scale;
-    return 1 - t * t;
-}
-
-/* P and dS of a tile of queries and a tile of keys, from the loaded q (unscaled), dy, key_t and value_t. */
-static ALWAYS_INLINE void weights(struct tiles *t, const struct call *c, const int32_t *first, const int32_t *last,
-                                  const real *lse, const real *deltas, int64_t row, int64_t rows, int64_t key, int64_t head)
-{
-    int64_t heads = c->dim[AT_H];
-    real scale = (real)c->number[AT_SCALE], cap = (real)c->number[AT_CAP];
-    tile_multiply(t->p, TILE_K, t->q, t->width, t->key_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
-    tile_multiply(t->ds, TILE_K, t->dy, t->width, t->value_t, TILE_K, TILE_Q, TILE_K, c->dim[AT_D], false);
-    for (int64_t i = 0; i < TILE_Q * TILE_K && cap > 0; i++)
-        t->slope[i] = cap_slope(&t->p[i], scale, cap);
-    for (int64_t i = 0; i < TILE_Q; i++)
-        for (int64_t j = 0; j < TILE_K; j++) {
-            bool seen = i < rows && key + j >= first[row + i] && key + j <= last[row + i];
-            real weight = seen ? real_exp(scale * t->p[i * TILE_K + j] - lse[(row + i) * heads + head]) : 0;
-            t->ds[i * TILE_K + j] = seen ? weight * (t->ds[i * TILE_K + j] - deltas[(row + i) * heads + head]) * scale : 0;
-            t->p[i * TILE_K + j] = weight;
-        }
-    for (int64_t i = 0; i < TILE_Q * TILE_K && cap > 0; i++)
-        t->ds[i] *= t->slope[i];
+    real z = scale * *p, slope = scale;
+    if (capped) {
+        real t = real_tanh(z / cap);
+        z = cap * t;
+        slope *= 1 - t * t;
+    }
+    real weight = real_exp(z - lse), gradient = weight * (*ds - delta) * slope;
+    *p = seen ? weight : 0;
+    *ds = seen ? gradient : 0;
 }
 
 /* --- dq ----------------------------------------------------------------------------------------------------------------- */
 
+static ALWAYS_INLINE void weigh_columns(struct tiles *t, const struct call *c, const struct sight *s, const real *lse,
+                                        const real *delta, int64_t key, int64_t count, bool capped)
+{
+    for (int64_t j = 0; j < count; j++)
+        for (int i = 0; i < TILE_Q; i++)
+            weigh(&t->p[j * TILE_Q + i], &t->ds[j * TILE_Q + i], sight_has(s, i, key + j), lse[i], delta[i],
+                  (real)c->number[AT_SCALE], (real)c->number[AT_CAP], capped);
+}
+
+/* q, dy, P and dS by columns: a vector has the queries of one number, or of one key. */
 static ALWAYS_INLINE void queries(const struct call *c, int64_t row, int64_t head, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], kv = head / (heads / kv_heads);
-    const int32_t *first = c->data[DQ_FIRST], *last = c->data[DQ_LAST];
     int64_t rows = min(c->dim[AT_T] - row, TILE_Q);
+    real lse[TILE_Q], delta[TILE_Q];
     struct tiles t;
+    struct sight s;
     t.width = pad_lanes(D);
     real dq[TILE_Q * HEAD_MAX];
     memset(dq, 0, (size_t)(TILE_Q * t.width) * sizeof(real));
-    tile_load(t.q, t.width, c->data[DQ_Q], row, rows, TILE_Q, heads, head, D, 1, dt);
-    tile_load(t.dy, t.width, c->data[DQ_DY], row, rows, TILE_Q, heads, head, D, 1, dt);
-    int64_t low = first[row], high = last[row];
-    for (int64_t i = 1; i < rows; i++) {
-        low = min(low, first[row + i]);
-        high = max(high, last[row + i]);
+    tile_load_transposed(t.q, TILE_Q, c->data[DQ_Q], row, rows, heads, head, D, 1, dt);
+    tile_load_transposed(t.dy, TILE_Q, c->data[DQ_DY], row, rows, heads, head, D, 1, dt);
+    tile_look(&s, (int32_t *)c->data[DQ_FIRST] + row, (int32_t *)c->data[DQ_LAST] + row, rows);
+    for (int64_t i = 0; i < TILE_Q; i++) {
+        int64_t at = (row + min(i, rows - 1)) * heads + head;
+        lse[i] = ((const real *)c->data[DQ_LSE])[at];
+        delta[i] = ((const real *)c->data[DQ_DELTA])[at];
     }
-    for (int64_t s = low; s <= high; s += TILE_K) {
-        int64_t count = min(high + 1 - s, TILE_K);
-        tile_load_transposed(t.key_t, c->data[DQ_K], s, count, kv_heads, kv, D, dt);
-        tile_load_transposed(t.value_t, c->data[DQ_V], s, count, kv_heads, kv, D, dt);
-        tile_load(t.key, t.width, c->data[DQ_K], s, count, TILE_K, kv_heads, kv, D, 1, dt);
-        weights(&t, c, first, last, c->data[DQ_LSE], c->data[DQ_DELTA], row, rows, s, head);
-        tile_multiply(dq, t.width, t.ds, TILE_K, t.key, t.width, TILE_Q, t.width, TILE_K, true);
+    for (int64_t key = s.low; key <= s.high; key += TILE_K) {
+        int64_t count = min(s.high + 1 - key, TILE_K), padded = round_up(count, 4);
+        tile_load(t.key, t.width, c->data[DQ_K], key, count, padded, kv_heads, kv, D, dt);
+        tile_load(t.value, t.width, c->data[DQ_V], key, count, padded, kv_heads, kv, D, dt);
+        tile_multiply(t.p, TILE_Q, t.key, t.width, t.q, TILE_Q, padded, TILE_Q, D, false);
+        tile_multiply(t.ds, TILE_Q, t.value, t.width, t.dy, TILE_Q, padded, TILE_Q, D, false);
+        if (c->number[AT_CAP] > 0)
+            weigh_columns(&t, c, &s, lse, delta, key, count, true);
+        else
+            weigh_columns(&t, c, &s, lse, delta, key, count, false);
+        tile_add_transposed(dq, t.width, t.ds, TILE_Q, t.key, t.width, TILE_Q, t.width, count);
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t d = 0; d < D; d++)
@@ -108,37 +107,47 @@ static void backward_q(const struct call *c, int64_t begin, int64_t end)
 
 /* --- dk, dv ------------------------------------------------------------------------------------------------------------- */
 
-static ALWAYS_INLINE void transpose_tile(real *to, const real *from)
+static ALWAYS_INLINE void weigh_row(struct tiles *t, const struct call *c, int64_t i, int64_t query, int64_t key, int64_t head,
+                                    bool capped)
 {
-    for (int64_t j = 0; j < TILE_K; j++)
-        for (int64_t i = 0; i < TILE_Q; i++)
-            to[j * TILE_Q + i] = from[i * TILE_K + j];
+    int64_t at = query * c->dim[AT_H] + head;
+    int32_t first = (int32_t)(((const int32_t *)c->data[KV_FIRST])[query] - key);
+    int32_t last = (int32_t)(((const int32_t *)c->data[KV_LAST])[query] - key);
+    real lse = ((const real *)c->data[KV_LSE])[at], delta = ((const real *)c->data[KV_DELTA])[at];
+    for (int32_t j = 0; j < TILE_K; j++)
+        weigh(&t->p[i * TILE_K + j], &t->ds[i * TILE_K + j], (j >= first) & (j <= last), lse, delta, (real)c->number[AT_SCALE],
+              (real)c->number[AT_CAP], capped);
 }
 
+/* Keys and values by columns, P and dS by rows: a vector has the keys of one number, or of one query. */
 static ALWAYS_INLINE void keys(const struct call *c, int64_t key, int64_t kv, enum dtype dt)
 {
     int64_t D = c->dim[AT_D], heads = c->dim[AT_H], kv_heads = c->dim[AT_K], group = heads / kv_heads;
-    const int32_t *first = c->data[KV_FIRST], *last = c->data[KV_LAST], *until = c->data[KV_UNTIL];
+    const int32_t *until = c->data[KV_UNTIL];
     int64_t count = min(c->dim[AT_S] - key, TILE_K), high = until[key];
     for (int64_t j = 1; j < count; j++)
         high = max(high, until[key + j]);
     struct tiles t;
     t.width = pad_lanes(D);
-    real dk[TILE_K * HEAD_MAX], dv[TILE_K * HEAD_MAX], turned[TILE_K * TILE_Q];
+    real dk[TILE_K * HEAD_MAX], dv[TILE_K * HEAD_MAX];
     memset(dk, 0, (size_t)(TILE_K * t.width) * sizeof(real));
     memset(dv, 0, (size_t)(TILE_K * t.width) * sizeof(real));
-    tile_load_transposed(t.key_t, c->data[KV_K], key, count, kv_heads, kv, D, dt);
-    tile_load_transposed(t.value_t, c->data[KV_V], key, count, kv_heads, kv, D, dt);
+    tile_load_transposed(t.key, TILE_K, c->data[KV_K], key, count, kv_heads, kv, D, 1, dt);
+    tile_load_transposed(t.value, TILE_K, c->data[KV_V], key, count, kv_heads, kv, D, 1, dt);
     for (int64_t head = kv * group; head < (kv + 1) * group; head++)
         for (int64_t row = key; row <= high; row += TILE_Q) {
-            int64_t rows = min(high + 1 - row, TILE_Q);
-            tile_load(t.q, t.width, c->data[KV_Q], row, rows, TILE_Q, heads, head, D, 1, dt);
-            tile_load(t.dy, t.width, c->data[KV_DY], row, rows, TILE_Q, heads, head, D, 1, dt);
-            weights(&t, c, first, last, c->data[KV_LSE], c->data[KV_DELTA], row, rows, key, head);
-            transpose_tile(turned, t.p);
-            tile_multiply(dv, t.width, turned, TILE_Q, t.dy, t.width, TILE_K, t.width, TILE_Q, true);
-            transpose_tile(turned, t.ds);
-            tile_multiply(dk, t.width, turned, TILE_Q, t.q, t.width, TILE_K, t.width, TILE_Q, true);
+            int64_t rows = min(high + 1 - row, TILE_Q), padded = round_up(rows, 4);
+            tile_load(t.q, t.width, c->data[KV_Q], row, rows, padded, heads, head, D, dt);
+            tile_load(t.dy, t.width, c->data[KV_DY], row, rows, padded, heads, head, D, dt);
+            tile_multiply(t.p, TILE_K, t.q, t.width, t.key, TILE_K, padded, TILE_K, D, false);
+            tile_multiply(t.ds, TILE_K, t.dy, t.width, t.value, TILE_K, padded, TILE_K, D, false);
+            for (int64_t i = 0; i < rows; i++)
+                if (c->number[AT_CAP] > 0)
+                    weigh_row(&t, c, i, row + i, key, head, true);
+                else
+                    weigh_row(&t, c, i, row + i, key, head, false);
+            tile_add_transposed(dv, t.width, t.p, TILE_K, t.dy, t.width, TILE_K, t.width, rows);
+            tile_add_transposed(dk, t.width, t.ds, TILE_K, t.q, t.width, TILE_K, t.width, rows);
         }
     for (int64_t j = 0; j < count; j++)
         for (int64_t d = 0; d < D; d++) {

@@ -29,26 +29,50 @@ static inline int64_t pad_lanes(int64_t n)
 
 /* tile[i][0..D) = x[begin + i][head], zeros beyond D and beyond `count` rows up to `max_rows`. */
 static ALWAYS_INLINE void tile_load(real *tile, int64_t width, const void *x, int64_t begin, int64_t count, int64_t max_rows,
-                                    int64_t heads, int64_t head, int64_t D, real scale, enum dtype dt)
+                                    int64_t heads, int64_t head, int64_t D, enum dtype dt)
 {
     for (int64_t i = 0; i < max_rows; i++) {
         real *row = tile + i * width;
         int64_t at = ((begin + i) * heads + head) * D, used = i < count ? D : 0;
         for (int64_t d = 0; d < used; d++)
-            row[d] = load(dt, x, at + d) * scale;
+            row[d] = load(dt, x, at + d);
         for (int64_t d = used; d < width; d++)
             row[d] = 0;
     }
 }
 
-/* The same transposed: tile[d][i], TILE_K columns. */
-static ALWAYS_INLINE void tile_load_transposed(real *tile, const void *x, int64_t begin, int64_t count, int64_t heads,
-                                               int64_t head, int64_t D, enum dtype dt)
+/* The same transposed: tile[d][i], `columns` of them. */
+static ALWAYS_INLINE void tile_load_transposed(real *tile, int64_t columns, const void *x, int64_t begin, int64_t count,
+                                               int64_t heads, int64_t head, int64_t D, real scale, enum dtype dt)
 {
-    for (int64_t i = 0; i < TILE_K; i++) {
+    for (int64_t i = 0; i < columns; i++) {
         int64_t at = ((begin + i) * heads + head) * D;
         for (int64_t d = 0; d < D; d++)
-            tile[d * TILE_K + i] = i < count ? load(dt, x, at + d) : 0;
+            tile[d * columns + i] = i < count ? load(dt, x, at + d) * scale : 0;
+    }
+}
+
+/* Which keys each query of a tile sees; those beyond the last query see none. */
+struct sight {
+    int32_t first[TILE_Q], last[TILE_Q];
+    int64_t low, high; /* of all */
+};
+
+/* Without a branch, so that loops over queries become vector code. */
+static ALWAYS_INLINE bool sight_has(const struct sight *s, int i, int64_t key)
+{
+    int32_t first = s->first[i], last = s->last[i];
+    return ((int32_t)key >= first) & ((int32_t)key <= last);
+}
+
+static inline void tile_look(struct sight *s, const int32_t *first, const int32_t *last, int64_t count)
+{
+    *s = (struct sight){.low = first[0], .high = last[0]};
+    for (int64_t i = 0; i < TILE_Q; i++) {
+        s->first[i] = i < count ? first[i] : INT32_MAX;
+        s->last[i] = i < count ? last[i] : -1;
+        s->low = min(s->low, s->first[i]);
+        s->high = max(s->high, s->last[i]);
     }
 }
 
@@ -59,28 +83,28 @@ static ALWAYS_INLINE void cap_scores(real *score, int64_t count, real cap)
         score[j] = cap * real_tanh(score[j] / cap);
 }
 
-/* c (m, n) = a (m, k) · b (k, n), added to c with `add`; m a multiple of 4, n a multiple of LANES. Four rows and two vectors of
- * columns stay in registers. */
-static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb, int64_t m,
-                                        int64_t n, int64_t k, bool add)
+/* c (m, n) = a (m, k) · b (k, n), added to c with `add`; m a multiple of 4, n a multiple of LANES. Element (i, l) of a is
+ * a[i * row + l * column]. Four rows and two vectors of columns stay in registers. */
+static ALWAYS_INLINE void tile_product(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b,
+                                       int64_t ldb, int64_t m, int64_t n, int64_t k, bool add)
 {
     for (int64_t j = 0; j < n; j += 2 * LANES) {
         bool two = j + LANES < n;
         for (int64_t i = 0; i < m; i += 4) {
             vec s00 = {0}, s01 = {0}, s10 = {0}, s11 = {0}, s20 = {0}, s21 = {0}, s30 = {0}, s31 = {0}, b0, b1 = {0};
-            const real *a0 = a + i * lda, *a1 = a0 + lda, *a2 = a1 + lda, *a3 = a2 + lda;
+            const real *a0 = a + i * row, *a1 = a0 + row, *a2 = a1 + row, *a3 = a2 + row;
             for (int64_t l = 0; l < k; l++) {
                 memcpy(&b0, b + l * ldb + j, sizeof b0);
-                s00 += a0[l] * b0;
-                s10 += a1[l] * b0;
-                s20 += a2[l] * b0;
-                s30 += a3[l] * b0;
+                s00 += a0[l * column] * b0;
+                s10 += a1[l * column] * b0;
+                s20 += a2[l * column] * b0;
+                s30 += a3[l * column] * b0;
                 if (two) {
                     memcpy(&b1, b + l * ldb + j + LANES, sizeof b1);
-                    s01 += a0[l] * b1;
-                    s11 += a1[l] * b1;
-                    s21 += a2[l] * b1;
-                    s31 += a3[l] * b1;
+                    s01 += a0[l * column] * b1;
+                    s11 += a1[l * column] * b1;
+                    s21 += a2[l * column] * b1;
+                    s31 += a3[l * column] * b1;
                 }
             }
             const vec *sums[4][2] = {{&s00, &s01}, {&s10, &s11}, {&s20, &s21}, {&s30, &s31}};
@@ -95,6 +119,19 @@ static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int
                 }
         }
     }
+}
+
+static ALWAYS_INLINE void tile_multiply(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb, int64_t m,
+                                        int64_t n, int64_t k, bool add)
+{
+    tile_product(c, ldc, a, lda, 1, b, ldb, m, n, k, add);
+}
+
+/* The same for an a that is stored as (k, m), added to c. */
+static ALWAYS_INLINE void tile_add_transposed(real *c, int64_t ldc, const real *a, int64_t lda, const real *b, int64_t ldb,
+                                              int64_t m, int64_t n, int64_t k)
+{
+    tile_product(c, ldc, a, 1, lda, b, ldb, m, n, k, true);
 }
 
 #endif
