@@ -7,6 +7,8 @@
  * from the matmul alone: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
  * oneDNN's own threads, OpenMP's, are never started.
  *
+ * Float32 matmuls of many rows are hone's own on processors with AVX-512 (device/gemm_avx512.h), as far as oneDNN may use it.
+ *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other: the first adds the bias,
  * the last multiplies by alpha.
@@ -23,6 +25,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/cpu.h"
+#include "device/gemm_avx512.h"
 
 void omp_set_num_threads(int threads); /* for the calling thread; its header is not where every compiler looks */
 int omp_get_max_threads(void);
@@ -52,6 +55,8 @@ struct piece {
 struct gemm_plan {
     struct state *state;
     struct gemm gemm;
+    bool own; /* hone's own code takes it, and what follows its plan is not used */
+    struct avx512_plan avx512;
     int64_t rows, columns, terms; /* of a piece of a tile that is not at an edge */
     int64_t count;                /* of pieces of a tile */
     int64_t lanes, scratch;       /* how many tiles may be under way at once, and the bytes of scratchpad for each */
@@ -69,12 +74,20 @@ static enum status translate(dnnl_status_t code, const char *what)
     return fail(ERR_INTERNAL, "%s: failed with status %d", what, (int)code);
 }
 
-enum cpu_bf16 cpu_bf16(void)
+/* What the processor has, and oneDNN was not told to leave unused. */
+static bool has(dnnl_cpu_isa_t isa)
 {
     inside("oneDNN, looking at the processor");
-    unsigned isa = dnnl_get_effective_cpu_isa(), dots = dnnl_cpu_isa_avx512_core_bf16, tiles = dnnl_cpu_isa_avx512_core_amx;
+    bool all = (dnnl_get_effective_cpu_isa() & isa) == isa;
     inside(NULL);
-    return (isa & tiles) == tiles ? CPU_BF16_TILES : (isa & dots) == dots ? CPU_BF16_DOTS : CPU_BF16_NONE;
+    return all;
+}
+
+enum cpu_bf16 cpu_bf16(void)
+{
+    return has(dnnl_cpu_isa_avx512_core_amx)    ? CPU_BF16_TILES
+           : has(dnnl_cpu_isa_avx512_core_bf16) ? CPU_BF16_DOTS
+                                                : CPU_BF16_NONE;
 }
 
 static enum status open_engine(void **out)
@@ -436,6 +449,10 @@ static void run_lane(void *context, int64_t lane, int64_t end)
 static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .address = address};
+    if (plan->own) {
+        gemm_avx512_run(&plan->avx512, &plan->gemm, address);
+        return OK;
+    }
     parallel_for(plan->lanes, 1, run_lane, &run);
     return translate((dnnl_status_t)atomic_load(&run.code), running);
 }
@@ -460,8 +477,28 @@ static enum status warm_up(struct state *state, const struct gemm *g)
     return status;
 }
 
+/* A plan for hone's own code, where that is for such a matmul; else NULL. */
+static enum status make_own(struct state *state, const struct gemm *g, struct gemm_plan **out)
+{
+    struct avx512_plan avx512;
+    *out = NULL;
+    if (!has(dnnl_cpu_isa_avx512_core) || !gemm_avx512_plan(&avx512, g))
+        return OK;
+    struct gemm_plan *plan = memory_alloc(sizeof *plan);
+    if (!plan)
+        return ERR_MEMORY;
+    *plan = (struct gemm_plan){.state = state, .gemm = *g, .own = true, .avx512 = avx512};
+    *out = plan;
+    return OK;
+}
+
 static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
 {
+    TRY(make_own(state, g, out));
+    if (*out) {
+        *workspace = (*out)->avx512.lanes * (*out)->avx512.lane;
+        return OK;
+    }
     TRY(warm_up(state, g));
     TRY(make(state, g, false, out));
     *workspace = (*out)->lanes * (*out)->scratch;

@@ -3,14 +3,17 @@
 
 #include "base/parallel.h"
 
-/* Of one row and of few, of many pieces along k and of one, of one tile and of several along rows, along columns and both. */
-static const int64_t shapes[][3] = {{1, 64, 64},   {3, 33, 57},   {16, 1, 129},  {16, 48, 128}, {67, 5, 7},   {19, 21, 300},
-                                    {128, 65, 33}, {1024, 7, 35}, {300, 20, 40}, {20, 300, 40}, {300, 300, 5}};
+/* Of one row and of few, of many pieces along k and of one, of one tile and of several along rows, along columns and both; the
+ * last two for hone's own code: rows of A that are packed, and sums that wait for more terms. */
+static const int64_t shapes[][3] = {{1, 64, 64},   {3, 33, 57},    {16, 1, 129},   {16, 48, 128}, {67, 5, 7},
+                                    {19, 21, 300}, {128, 65, 33},  {1024, 7, 35},  {300, 20, 40}, {20, 300, 40},
+                                    {300, 300, 5}, {35, 50, 1024}, {257, 17, 2100}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
 /* All forms on one device: matmuls that differ in anything have plans of their own. Seen to fail with the bias added by every
  * piece of create_pieces, with alpha in the first, with bfloat16 cut along k too, and without alpha or bias in
- * device_same_gemm; with tiles, with their bias, C or rows of a transposed A taken from the first tile. */
+ * device_same_gemm; with tiles, with their bias, C or rows of a transposed A taken from the first tile; in gemm_avx512.c, with
+ * sums of later terms written, not added, with A's first terms in every part, and with `columns` for `width` in pack_b. */
 static void results_are_exact_and_rounded_once(void **state)
 {
     (void)state;
@@ -84,9 +87,23 @@ static void the_bytes_are_the_same_for_any_number_of_threads(void **state)
     parallel_set_threads(before);
 }
 
+/* As the head's gradient over a vocabulary. Seen to fail with chains of 65,536 terms in gemm_avx512.c (1.3e-11). */
+static void long_float32_sums_keep_their_digits(void **state)
+{
+    (void)state;
+    struct device *device;
+    assert_ok(device_open(&device, "cpu"));
+    struct gemm g = product_form((int64_t[]){32, 20, 49152}, DTYPE_F32, DTYPE_F32, 2);
+    double error = product_nmse(device, &g);
+    if (error > 1e-12)
+        fail_msg("a normalised mean square error of %g", error);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_float32_sums_keep_their_digits),
         cmocka_unit_test(results_are_exact_and_rounded_once),
         cmocka_unit_test(the_bytes_are_the_same_for_any_number_of_threads),
     };
