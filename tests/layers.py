@@ -133,10 +133,10 @@ def check(path, text):
 
     parts = path.split("/")
     folder = "include" if parts[0] == "include" else parts[1]
-    if parts[0] not in ("src", "include", "tests", "tools", "examples") or (parts[0] == "src" and folder not in MAY):
+    if parts[0] not in ("src", "include", "tests", "bench", "tools", "examples") or (parts[0] == "src" and folder not in MAY):
         complain("place", 0, f"folder '{folder if parts[0] == 'src' else parts[0]}' has no place among the layers")
         return found
-    if parts[0] == "tests" or path.endswith(".kl"):
+    if parts[0] in ("tests", "bench") or path.endswith(".kl"):
         return found
 
     code = uncommented(text)
