@@ -101,8 +101,6 @@ enum status json_load(json_t **tree, const char *text, int64_t length, size_t fl
     struct feed f = {text, text + length};
     bool before = refused; /* a tree may be under way */
     *tree = NULL;
-    if (!json_affordable(text, length))
-        return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
     spare = spare_next = memory_alloc(SPARE_BYTES);
     if (!spare)
         return ERR_MEMORY;
@@ -122,6 +120,9 @@ enum status json_load(json_t **tree, const char *text, int64_t length, size_t fl
 static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
 {
     json_error_t error;
+    *tree = NULL;
+    if (!json_affordable(text, length))
+        return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
     enum status status = json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error);
     return status == ERR_MEMORY   ? fail_at(ERR_MEMORY, "%s: ", where)
            : status == ERR_FORMAT ? fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text)
