@@ -4,8 +4,9 @@
     soak.py HONE ASSETS [--seconds N] [--save-seconds N]
 
 A tiny model is trained for an hour. About every minute it is validated and asked for an answer, a checkpoint is saved and the oldest of
-three is removed. Meanwhile resident memory and open descriptors of the process are sampled. From the tenth save on memory may vary by
-1%, and descriptors may be more than at first only during a save. At the end the run is asked to stop, and must have a checkpoint.
+three is removed. Every step has all rows, so that none is larger than those before. Meanwhile memory and open descriptors of the process
+are sampled: its own memory, since the system takes back pages of files when others need room. From the tenth save on it may vary by 1%,
+and descriptors may be more than at first only during a save. At the end the run is asked to stop, and must have a checkpoint.
 """
 import argparse
 import json
@@ -27,17 +28,17 @@ WARM_SAVES, SAVES_MIN, VARIES_MAX = 10, 20, 0.01
 class Soak:
     def __init__(self, args, work):
         self.args, self.work = args, work
-        self.data = storage.write_chats(work, 64)
+        self.data = storage.write_chats(work, 24)
         self.samples = []                                   # (bytes, descriptors, saves)
 
     def command(self, out, steps, save_steps):
         return list(map(str, [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
                               "--val-set-size", 8, "--eval-steps", save_steps, "--sample-prompt", "What is number 3?", "--sample-length", 48,
                               "--output", self.work / out, "--cache-dir", self.work / "cache", "--max-steps", steps, "--device", "cpu",
-                              "--save-steps", save_steps, "--save-total-limit", 2, "--per-device-train-batch-size", 8]))
+                              "--save-steps", save_steps, "--save-total-limit", 2, "--per-device-train-batch-size", 16]))
 
     def steps_between_saves(self):
-        """From the time that a step takes in a short run; several, so that the saves before the tenth have seen most sizes of batches."""
+        """From the time that a step takes in a short run."""
         subprocess.run(self.command("short", 60, 60), check=True, capture_output=True)
         lines = [json.loads(line) for line in (self.work / "short/metrics.jsonl").open()]
         return max(5, round(self.args.save_seconds / statistics.median([line["step_seconds"] for line in lines if "loss" in line])))
@@ -45,7 +46,7 @@ class Soak:
     def sample(self, pid, save_steps):
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         saved = [int(p.name.split("-")[1]) for p in (self.work / "out").glob("checkpoint-*") if p.name.split("-")[1].isdigit()]
-        self.samples.append((int(re.search(r"VmRSS:\s*(\d+) kB", status)[1]) * 1024, len(os.listdir(f"/proc/{pid}/fd")),
+        self.samples.append((int(re.search(r"RssAnon:\s*(\d+) kB", status)[1]) * 1024, len(os.listdir(f"/proc/{pid}/fd")),
                              max(saved, default=0) // save_steps))
 
     def saves(self):
