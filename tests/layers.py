@@ -56,12 +56,11 @@ OWNERS = {
     "pcre2.h": ["text/tokenizer/regex.c"],
     "utf8proc.h": ["text/tokenizer/normalize.c", "text/unicode.c"],
     "dnnl.h": ["device/gemm_onednn.c"],
-    "immintrin.h": ["device/gemm_avx512.c"],
     "sys/mman.h": ["device/cpu.c"],
     "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c"],
     "signal.h": ["cli/signals.c"],
     "pthread.h": ["cli/signals.c"],
-    "immintrin.h": ["ops/bf16_unit.c", "ops/attention_bf16.c"],
+    "immintrin.h": ["device/gemm_avx512.c", "ops/bf16_unit.c", "ops/attention_bf16.c"],
 }
 
 LINES_MAX = 600
