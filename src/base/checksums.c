@@ -7,14 +7,15 @@
 
 #define LIST_FILE "checksums.xxh128"
 
-enum { LIST_BYTES_MAX = 1 << 20, PIECE = 256 << 10, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
+enum { LIST_BYTES_MAX = 1 << 20, PIECE = 64 << 10, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
 
 void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes; at += PIECE) {
         int64_t some = bytes - at < PIECE ? bytes - at : PIECE;
         hash_add(hash, map->data + offset + at, some);
-        file_map_drop(map, offset + at, some);
+        int64_t back = at ? PIECE : 0; /* the page that this piece shares with the one before */
+        file_map_drop(map, offset + at - back, some + back);
     }
 }
 

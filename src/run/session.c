@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "base/process.h"
 
-enum { RUN_BYTES = 9 << 18 }; /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
+enum { RUN_BYTES = 7 << 18 }; /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
 
 static enum status choose_run(struct session *s, int run)
 {
