@@ -31,25 +31,30 @@ struct view {
     int64_t low, high, all_low, all_high;
 };
 
-/* 2^x to about 4e-7, and exactly 1 for 0; 0 far below, and a NaN stays one. */
+/* 2^x to about 1e-7, and exactly 1 for 0; 0 far below, and a NaN stays one. */
 AVX512 static inline __m512 exp2_of(__m512 x)
 {
     __m512 t = _mm512_max_ps(_mm512_set1_ps(-200), x), n = _mm512_roundscale_ps(t, 0), r = _mm512_sub_ps(t, n);
-    __m512 p = _mm512_set1_ps(1.11255093e-3f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.66628255e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55740047e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40223507e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93142831e-1f));
+    __m512 p = _mm512_set1_ps(1.54035304e-4f);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.33335581e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.61812911e-3f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.55041087e-2f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(2.40226507e-1f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.93147181e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
     return _mm512_scalef_ps(p, n);
 }
 
-/* Two vectors as one of pairs: the upper 8 bits of each number's mantissa, and the 8 bits after them. */
+/* Two vectors as one of pairs: the upper 8 bits of each number's mantissa, and what is left, rounded to 8 bits. Cut off, weights
+ * would be too small by 8e-6 in the mean, and sums over many queries have that in full: it doubled the error of some gradients.
+ */
 AVX512 static inline void pairs(uint32_t *upper, uint32_t *lower, __m512 x, __m512 y)
 {
-    const __m512i top = _mm512_set1_epi32((int)0xffff0000u);
+    const __m512i top = _mm512_set1_epi32((int)0xffff0000u), half = _mm512_set1_epi32(0x8000);
     __m512i x_top = _mm512_and_si512((__m512i)x, top), y_top = _mm512_and_si512((__m512i)y, top);
     __m512i x_rest = (__m512i)_mm512_sub_ps(x, (__m512)x_top), y_rest = (__m512i)_mm512_sub_ps(y, (__m512)y_top);
+    x_rest = _mm512_add_epi32(x_rest, half);
+    y_rest = _mm512_add_epi32(y_rest, half);
     _mm512_storeu_si512(upper, _mm512_or_si512(_mm512_srli_epi32(x_top, 16), y_top));
     _mm512_storeu_si512(lower, _mm512_ternarylogic_epi32(_mm512_srli_epi32(x_rest, 16), y_rest, top, 0xf8)); /* x | (y & top) */
 }
