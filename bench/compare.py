@@ -305,6 +305,7 @@ def draw(results):
 
 
 def write(folder, results):
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "speed.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (folder / "speed.md").write_text(report(results), encoding="utf-8")
     (folder / "speed.svg").write_text(draw(results), encoding="utf-8")
