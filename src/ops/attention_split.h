@@ -8,6 +8,7 @@
 #define OPS_ATTENTION_SPLIT_H
 
 #include "ops/attention_tile.h"
+#include "ops/dot_rows.h"
 
 enum { SPLIT_QUERIES = 4 };
 enum { SPLIT_Q, SPLIT_K, SPLIT_V, SPLIT_FIRST, SPLIT_LAST, SPLIT_PARTS, SPLIT_OPERANDS };
@@ -24,37 +25,6 @@ static inline int64_t split_width(const int64_t *size)
 static inline int64_t split_parts(const int64_t *size)
 {
     return divide_up(size[AT_S], SPLIT_KEYS);
-}
-
-/* score[j] = q · k[j]; four keys at a time, so that their sums overlap. */
-static ALWAYS_INLINE void split_scores(real *score, const real *q, const void *keys, int64_t at, int64_t step, int64_t count,
-                                       int64_t D, enum dtype dt)
-{
-    int64_t whole = D / LANES * LANES, last = at + (count - 1) * step;
-    for (int64_t j = 0; j < count; j += 4) { /* beyond the last key: the last once more, which is not read */
-        int64_t k0 = at + j * step;
-        int64_t k1 = min(k0 + step, last), k2 = min(k1 + step, last), k3 = min(k2 + step, last);
-        vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}, x, y;
-        for (int64_t d = 0; d < whole; d += LANES) {
-            memcpy(&y, q + d, sizeof y);
-            vec_load(&x, dt, keys, k0 + d);
-            s0 += x * y;
-            vec_load(&x, dt, keys, k1 + d);
-            s1 += x * y;
-            vec_load(&x, dt, keys, k2 + d);
-            s2 += x * y;
-            vec_load(&x, dt, keys, k3 + d);
-            s3 += x * y;
-        }
-        real sum[4] = {vec_sum(&s0), vec_sum(&s1), vec_sum(&s2), vec_sum(&s3)};
-        for (int64_t d = whole; d < D; d++) {
-            sum[0] += q[d] * load(dt, keys, k0 + d);
-            sum[1] += q[d] * load(dt, keys, k1 + d);
-            sum[2] += q[d] * load(dt, keys, k2 + d);
-            sum[3] += q[d] * load(dt, keys, k3 + d);
-        }
-        memcpy(score + j, sum, sizeof sum);
-    }
 }
 
 /* y = Σ weight[j] · v[j] */
@@ -120,7 +90,7 @@ static ALWAYS_INLINE void split_part(const struct call *c, int64_t row, enum dty
             continue;
         for (int64_t d = 0; d < D; d++)
             q[d] = load(dt, c->data[SPLIT_Q], (t * heads + head) * D + d) * (real)c->number[AT_SCALE];
-        split_scores(score, q, c->data[SPLIT_K], at, step, end - begin, D, dt);
+        dot_rows(score, q, c->data[SPLIT_K], at, step, end - begin, D, dt);
         if (c->number[AT_CAP] > 0)
             cap_scores(score, end - begin, (real)c->number[AT_CAP]);
         out[D + 1] = split_soften(score, end - begin, &out[D]);
