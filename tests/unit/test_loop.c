@@ -73,18 +73,24 @@ static void nan_in_the_base_is_named(void **state)
     buffer_free(&file);
 }
 
-/* Rows of which the sixth alone has a Z. */
-static void write_odd_rows(char path[160])
+struct chat {
+    const char *question, *answer;
+};
+
+/* Rows of the usual chat, of which number `at`, from 0, alone is the odd one. */
+static void write_rows(char path[160], const char *name, int count, struct chat usual, int at, struct chat odd)
 {
-    static char text[2048];
+    static char text[16384];
     int n = 0;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < count; i++) {
+        struct chat chat = i == at ? odd : usual;
         n += snprintf(text + n, sizeof text - (size_t)n,
-                      "{\"messages\": [{\"role\": \"user\", \"content\": \"%s?\"}, {\"role\": \"assistant\", "
-                      "\"content\": \"The edge.\"}]}\n",
-                      i == 5 ? "Z" : "Y");
-    tiny_write(&tied, "odd.jsonl", text);
-    snprintf(path, 160, "%s/odd.jsonl", tied.dir);
+                      "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}, {\"role\": \"assistant\", "
+                      "\"content\": \"%s\"}]}\n",
+                      chat.question, chat.answer);
+    }
+    tiny_write(&tied, name, text);
+    snprintf(path, 160, "%s/%s", tied.dir, name);
 }
 
 static int count_text(const char *text, const char *part)
@@ -105,7 +111,7 @@ static void a_row_that_is_not_finite_is_named_and_its_steps_are_counted(void **s
     float nan[TINY_CHANNELS];
     char path[160], metrics[160];
     struct buffer lines = {0};
-    write_odd_rows(path);
+    write_rows(path, "odd.jsonl", 8, (struct chat){"Y?", "The edge."}, 5, (struct chat){"Z?", "The edge."});
     assert_ok(directory_remove(output_dir));
     open_rig(&r, &untied, 0,
              SETTINGS("data", path, "output", output_dir, "per_device_train_batch_size", "4", "finetuning_type", "full",
@@ -210,20 +216,6 @@ static void a_validation_that_was_cut_off_is_made_after_a_resume(void **state)
     assert_ok(directory_remove(output_dir));
 }
 
-/* Rows of the same text, and far on one whose loss is higher. */
-static void write_sudden_row(char path[160])
-{
-    static char text[16384];
-    int n = 0;
-    for (int i = 0; i < 56; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      "{\"messages\": [{\"role\": \"user\", \"content\": \"?\"}, {\"role\": \"assistant\", "
-                      "\"content\": \"%s\"}]}\n",
-                      i == 52 ? "~~~~~~~~~~~~~~~~" : "The sharp edge.");
-    tiny_write(&tied, "sudden.jsonl", text);
-    snprintf(path, 160, "%s/sudden.jsonl", tied.dir);
-}
-
 /* The guard judges from the 21st step on: stopped after the 15th, a run whose checkpoint has no guard finds nothing in the 27th.
  */
 static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
@@ -231,7 +223,8 @@ static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
     (void)state;
     char path[160], told[2][sizeof warnings];
     struct guard guards[2];
-    write_sudden_row(path);
+    write_rows(path, "sudden.jsonl", 56, (struct chat){"?", "The sharp edge."}, 52, /* its loss is higher */
+               (struct chat){"?", "~~~~~~~~~~~~~~~~"});
     for (int i = 0; i < 2; i++) {
         assert_ok(directory_remove(output_dir));
         warnings[0] = 0;
