@@ -25,6 +25,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/cpu.h"
+#include "device/gemm_amx.h"
 #include "device/gemm_avx512.h"
 
 void omp_set_num_threads(int threads); /* for the calling thread; its header is not where every compiler looks */
@@ -55,7 +56,8 @@ struct piece {
 struct gemm_plan {
     struct state *state;
     struct gemm gemm;
-    bool own; /* hone's own code takes it, and what follows its plan is not used */
+    enum { ONEDNN, AMX, AVX512 } by; /* what multiplies; hone's own code uses its own plan and nothing that follows */
+    struct amx_plan amx;
     struct avx512_plan avx512;
     int64_t rows, columns, terms; /* of a piece of a tile that is not at an edge */
     int64_t count;                /* of pieces of a tile */
@@ -449,10 +451,12 @@ static void run_lane(void *context, int64_t lane, int64_t end)
 static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS])
 {
     struct run run = {.plan = plan, .address = address};
-    if (plan->own) {
+    if (plan->by == AMX)
+        gemm_amx_run(&plan->amx, &plan->gemm, address);
+    if (plan->by == AVX512)
         gemm_avx512_run(&plan->avx512, &plan->gemm, address);
+    if (plan->by != ONEDNN)
         return OK;
-    }
     parallel_for(plan->lanes, 1, run_lane, &run);
     return translate((dnnl_status_t)atomic_load(&run.code), running);
 }
@@ -477,26 +481,21 @@ static enum status warm_up(struct state *state, const struct gemm *g)
     return status;
 }
 
-/* A plan for hone's own code, where that is for such a matmul; else NULL. */
-static enum status make_own(struct state *state, const struct gemm *g, struct gemm_plan **out)
-{
-    struct avx512_plan avx512;
-    *out = NULL;
-    if (!has(dnnl_cpu_isa_avx512_core) || !gemm_avx512_plan(&avx512, g))
-        return OK;
-    struct gemm_plan *plan = memory_alloc(sizeof *plan);
-    if (!plan)
-        return ERR_MEMORY;
-    *plan = (struct gemm_plan){.state = state, .gemm = *g, .own = true, .avx512 = avx512};
-    *out = plan;
-    return OK;
-}
-
 static enum status create(void *state, const struct gemm *g, struct gemm_plan **out, int64_t *workspace)
 {
-    TRY(make_own(state, g, out));
-    if (*out) {
-        *workspace = (*out)->avx512.lanes * (*out)->avx512.lane;
+    struct gemm_plan own = {.state = state, .gemm = *g};
+    if (has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&own.amx, g)) {
+        own.by = AMX;
+        *workspace = own.amx.lanes * own.amx.lane;
+    } else if (has(dnnl_cpu_isa_avx512_core) && gemm_avx512_plan(&own.avx512, g)) {
+        own.by = AVX512;
+        *workspace = own.avx512.lanes * own.avx512.lane;
+    }
+    if (own.by != ONEDNN) {
+        *out = memory_alloc(sizeof **out);
+        if (!*out)
+            return ERR_MEMORY;
+        **out = own;
         return OK;
     }
     TRY(warm_up(state, g));

@@ -1,0 +1,566 @@
+/* C is computed in pieces, each by one thread: it packs the columns of B that the piece needs into tiles, which then stay in the
+ * second cache of its processor, and takes the rows of A in blocks, packed too, which stay in the first. 32 rows of a block times
+ * the 32 columns of a panel are four tiles of float32 sums; a step of the sum is 32 terms.
+ *
+ * A float32 number is the sum of three bfloat16 numbers, exactly. Of the nine products of two such sums the six largest are
+ * computed, in the order of their size; what is left out is below a quarter of a unit in the last place. Numbers below 2^-110
+ * lose digits, as AMX takes subnormal numbers as 0.
+ *
+ * One chain of float32 additions loses digits with its length, so chains are kept short, and their sums added one after the other.
+ */
+#include "device/gemm_amx.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <stdatomic.h>
+
+#include "base/number.h"
+#include "base/parallel.h"
+
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define AVX512_INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define AMX __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define AMX_INLINE                                                                                                               \
+    static inline __attribute__((always_inline, target("amx-tile,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+
+/* The compiler does not know what the tiles' instructions read and write. */
+#define MEMORY_IS_USED __asm__ volatile("" ::: "memory")
+
+enum { SIDE = 16, STEP = 32, PANEL = 32, BLOCK = 32 }; /* SIDE: rows of a tile, and its columns of 32 bits */
+enum { TILE = SIDE * STEP, PAIR = 2 * TILE, SUMS = SIDE * SIDE }; /* numbers: of a tile, the two of a step, a tile of sums */
+enum { SHARES_MAX = 64 };
+enum { ROWS_A_STEP = 2 }; /* of C, finished beside a step */
+enum { ROWS_MIN = 16, TERMS_MIN = 8 };
+enum { CHAIN = 640, CHAIN_SPLIT = 128, PARTS_MAX = 3 };
+enum { ROWS_MAX = 256, TERMS_MAX = 2048, TERMS_PART = 1024, PACKED_BYTES = 1 << 20 }; /* of a piece */
+enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
+
+/* The size of even parts of whole steps: an even number of them if there are several, each of `size_max` or about so. */
+static int64_t even(int64_t size, int64_t size_max, int64_t step)
+{
+    int64_t count = divide_up(size, size_max);
+    return count < 2 ? round_up(size, step) : round_up(divide_up(size, round_up(count, 2)), step);
+}
+
+/* Columns are cut by what fits into a cache, and rows where that gives too few pieces. */
+bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
+{
+    bool float32 = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
+    bool bfloat16 = g->a == DTYPE_BF16 && g->b == DTYPE_BF16 && (g->c == DTYPE_BF16 || g->c == DTYPE_F32);
+    if ((!float32 && !bfloat16) || g->m < ROWS_MIN || g->n < 1 || g->k < TERMS_MIN)
+        return false;
+    *plan = (struct amx_plan){
+        .parts = float32 ? PARTS_MAX : 1,
+        .terms = round_up(g->k > TERMS_MAX ? TERMS_PART : g->k, STEP),
+        .waits = g->k > TERMS_MAX,
+    };
+    plan->chain = float32 ? CHAIN_SPLIT : round_up(divide_up(plan->terms, divide_up(plan->terms, CHAIN)), STEP);
+    plan->panel = plan->parts * plan->terms * PANEL * 2;
+    int64_t threads = parallel_threads(), columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
+    plan->columns = even(g->n, min(columns, max(divide_up(g->n, threads), PANEL)), PANEL);
+    int64_t across = divide_up(g->n, plan->columns);
+    plan->rows = even(g->m, across < threads ? max(g->m * across / threads, BLOCK) : ROWS_MAX, BLOCK);
+    plan->block_at = plan->columns / PANEL * plan->panel;
+    plan->sums_at = plan->block_at + plan->parts * plan->terms * BLOCK * 2 + BLOCK * PANEL * 4;
+    plan->lane = plan->sums_at + (plan->waits ? plan->rows : plan->chain < g->k ? BLOCK : 0) * plan->columns * 4;
+    plan->lanes = min(min(threads, 2 * SHARES_MAX), divide_up(g->m, plan->rows) * across);
+    return true;
+}
+
+/* --- Packing. What is not there is 0. ------------------------------------------------------------------------------------- */
+
+struct source { /* rows of a matrix in memory */
+    const char *data;
+    int64_t stride, size; /* elements to the next row; bytes of an element */
+    int parts;
+    bool down; /* the sum is over rows */
+};
+
+static inline __mmask32 first_lanes(int64_t count)
+{
+    return count >= STEP ? 0xffffffffu : count <= 0 ? 0 : (1u << count) - 1;
+}
+
+/* Up to 32 numbers of a row, as sums of bfloat16 numbers. */
+AVX512_INLINE void load(const struct source *s, int parts, int64_t row, int64_t column, int64_t count, __m512i x[PARTS_MAX])
+{
+    __mmask32 mask = first_lanes(count);
+    const char *at = s->data + (row * s->stride + column) * s->size;
+    if (parts == 1) {
+        x[0] = _mm512_maskz_loadu_epi16(mask, at);
+        return;
+    }
+    __m512 low = _mm512_maskz_loadu_ps((__mmask16)mask, at), high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), at + 64);
+    for (int i = 0; i < PARTS_MAX; i++) {
+        x[i] = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+        low = _mm512_sub_ps(low, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(x[i])), 16));
+        high = _mm512_sub_ps(high, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x[i], 1)), 16));
+    }
+}
+
+/* Turns 16 rows of 16 words into columns. */
+AVX512_INLINE void turn(__m512i x[SIDE])
+{
+    __m512i y[SIDE];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + h + 2]);
+            x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + h + 2]);
+        }
+#pragma GCC unroll 2
+    for (int i = 0; i < 16; i += 8)
+#pragma GCC unroll 4
+        for (int h = 0; h < 4; h++) {
+            y[i + h] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0x88);
+            y[i + h + 4] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0xdd);
+        }
+#pragma GCC unroll 8
+    for (int h = 0; h < 8; h++) {
+        x[h] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0x88);
+        x[h + 8] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0xdd);
+    }
+}
+
+AVX512_INLINE void store(uint16_t *tile, const __m512i x[SIDE])
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < SIDE; i++)
+        _mm512_store_si512(tile + i * STEP, x[i]);
+}
+
+/* Two rows, as words of a number of each: the first 16 columns, and the others. */
+AVX512_INLINE void pair(__m512i x, __m512i y, __m512i *low, __m512i *high)
+{
+    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
+    x = _mm512_permutexvar_epi64(order, x);
+    y = _mm512_permutexvar_epi64(order, y);
+    *low = _mm512_unpacklo_epi16(x, y);
+    *high = _mm512_unpackhi_epi16(x, y);
+}
+
+/* One step of a sum, two tiles of each part, which are `part` numbers apart. lines: rows or columns of C that there are, from
+ * `line` on; terms: of the sum, from `first` on. */
+struct packing {
+    uint16_t *to;
+    int64_t part, line, lines, first, terms;
+};
+
+/* The sum is over the rows in memory. as_b: a term is a half of a word; else it is one of a row's numbers. */
+AVX512_INLINE void pack_down(const struct packing *t, const struct source *s, int parts, bool as_b)
+{
+    __m512i x[PARTS_MAX], y[PARTS_MAX], low[PARTS_MAX][SIDE], high[PARTS_MAX][SIDE];
+    for (int i = 0; i < SIDE; i++) {
+        bool has_x = 2 * i < t->terms, has_y = 2 * i + 1 < t->terms;
+        load(s, parts, t->first + (has_x ? 2 * i : 0), t->line, has_x ? t->lines : 0, x);
+        load(s, parts, t->first + (has_y ? 2 * i + 1 : 0), t->line, has_y ? t->lines : 0, y);
+        for (int p = 0; p < parts; p++)
+            pair(x[p], y[p], &low[p][i], &high[p][i]);
+    }
+    for (int p = 0; p < parts; p++) {
+        if (!as_b) {
+            turn(low[p]);
+            turn(high[p]);
+        }
+        store(t->to + p * t->part, low[p]);
+        store(t->to + p * t->part + TILE, high[p]);
+    }
+}
+
+/* The sum is along the rows in memory. */
+AVX512_INLINE void pack_along(const struct packing *t, const struct source *s, int parts, bool as_b)
+{
+    __m512i x[PARTS_MAX], all[PARTS_MAX][SIDE];
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < SIDE; i++) {
+            int64_t down = half * SIDE + i;
+            bool has = down < t->lines;
+            load(s, parts, t->line + (has ? down : 0), t->first, has ? t->terms : 0, x);
+            for (int p = 0; p < parts; p++)
+                all[p][i] = x[p];
+        }
+        for (int p = 0; p < parts; p++) {
+            if (as_b)
+                turn(all[p]);
+            store(t->to + p * t->part + half * TILE, all[p]);
+        }
+    }
+}
+
+AVX512 static void pack(const struct packing *t, const struct source *s, bool as_b)
+{
+    if (s->parts == 1 && s->down && as_b)
+        pack_down(t, s, 1, true);
+    else if (s->parts == 1 && s->down)
+        pack_down(t, s, 1, false);
+    else if (s->parts == 1 && as_b)
+        pack_along(t, s, 1, true);
+    else if (s->parts == 1)
+        pack_along(t, s, 1, false);
+    else if (s->down)
+        pack_down(t, s, PARTS_MAX, as_b);
+    else
+        pack_along(t, s, PARTS_MAX, as_b);
+}
+
+/* --- From sums to C. ------------------------------------------------------------------------------------------------------- */
+
+struct finish { /* a chain's sums of a block and a panel on their way to C, or to those of other chains; rows from `row` on are left */
+    const struct gemm *gemm;
+    const float *chain;
+    float *sums;      /* of the chains before, where there are or will be others */
+    bool add, last;   /* to the sums; to C */
+    char *c;          /* where the first row is */
+    const char *bias; /* of the panel's columns; NULL: none */
+    int64_t stride, row, rows; /* stride: bytes to C's next row */
+    __mmask32 columns;
+};
+
+AVX512_INLINE __m512 widen(__m256i x)
+{
+    return (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+}
+
+AVX512_INLINE void add32(__m512 to[2], const char *from, enum dtype dtype, __mmask32 mask)
+{
+    __m512 low, high;
+    if (dtype == DTYPE_F32) {
+        low = _mm512_maskz_loadu_ps((__mmask16)mask, from);
+        high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), from + 64);
+    } else {
+        __m512i both = _mm512_maskz_loadu_epi16(mask, from);
+        low = widen(_mm512_castsi512_si256(both));
+        high = widen(_mm512_extracti64x4_epi64(both, 1));
+    }
+    to[0] = _mm512_add_ps(to[0], low);
+    to[1] = _mm512_add_ps(to[1], high);
+}
+
+AVX512_INLINE void finish_row(struct finish *f)
+{
+    const struct gemm *g = f->gemm;
+    int64_t at = f->row / SIDE * 2 * SUMS + f->row % SIDE * SIDE;
+    __m512 y[2] = {_mm512_load_ps(f->chain + at), _mm512_load_ps(f->chain + at + SUMS)};
+    char *c = f->c + f->row++ * f->stride;
+    if (f->add) {
+        y[0] = _mm512_add_ps(y[0], _mm512_load_ps(f->sums + at));
+        y[1] = _mm512_add_ps(y[1], _mm512_load_ps(f->sums + at + SUMS));
+    }
+    if (!f->last) {
+        _mm512_store_ps(f->sums + at, y[0]);
+        _mm512_store_ps(f->sums + at + SUMS, y[1]);
+        return;
+    }
+    if (g->alpha != 1) {
+        y[0] = _mm512_mul_ps(y[0], _mm512_set1_ps((float)g->alpha));
+        y[1] = _mm512_mul_ps(y[1], _mm512_set1_ps((float)g->alpha));
+    }
+    if (f->bias)
+        add32(y, f->bias, g->b, f->columns);
+    if (g->accumulate)
+        add32(y, c, g->c, f->columns);
+    if (g->c == DTYPE_F32) {
+        _mm512_mask_storeu_ps(c, (__mmask16)f->columns, y[0]);
+        _mm512_mask_storeu_ps(c + 64, (__mmask16)(f->columns >> 16), y[1]);
+    } else {
+        _mm512_mask_storeu_epi16(c, f->columns, (__m512i)_mm512_cvtne2ps_pbh(y[1], y[0]));
+    }
+}
+
+AVX512 static void finish(struct finish *f)
+{
+    while (f->row < f->rows)
+        finish_row(f);
+}
+
+/* --- Sums. ---------------------------------------------------------------------------------------------------------------- */
+
+AMX static void tiles_begin(void)
+{
+    static const struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&shape);
+}
+
+AMX static void tiles_end(void)
+{
+    _tile_release();
+}
+
+struct block { /* rows of A as tiles: packed, or where they lie */
+    const uint16_t *a;
+    int64_t lower, step; /* numbers to the lower tile, and to those of the next step */
+    int64_t stride;      /* bytes to the next row */
+};
+
+struct product { /* of rows and columns, from the same step on */
+    struct block rows;
+    const uint16_t *b;
+    int64_t part, steps; /* numbers to the next part */
+    int parts;
+};
+
+/* tall, wide: the second rows and columns of tiles have something in them. Other sums are finished while the tiles multiply. */
+AMX_INLINE void multiply_steps(const struct product *p, const int part[2], struct finish *before, bool tall, bool wide)
+{
+    const uint16_t *a = p->rows.a + part[0] * p->part, *b = p->b + part[1] * p->part;
+    int64_t lower = p->rows.lower, step = p->rows.step, stride = p->rows.stride;
+    for (int64_t l = 0; l < p->steps; l++, a += step, b += PAIR) {
+        _tile_loadd(4, a, stride);
+        _tile_loadd(6, b, LINE);
+        _tile_dpbf16ps(0, 4, 6);
+        if (wide) {
+            _tile_loadd(7, b + TILE, LINE);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (tall) {
+            _tile_loadd(5, a + lower, stride);
+            _tile_dpbf16ps(2, 5, 6);
+            if (wide)
+                _tile_dpbf16ps(3, 5, 7);
+        }
+        for (int i = 0; i < ROWS_A_STEP && before->row < before->rows; i++)
+            finish_row(before);
+    }
+}
+
+AMX_INLINE void multiply_tiles(const struct product *p, float *sums, struct finish *before, bool tall, bool wide)
+{
+    static const int parts[][2] = {{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}};
+    enum { PRODUCTS = sizeof parts / sizeof *parts };
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int i = p->parts == 1 ? PRODUCTS - 1 : 0; i < PRODUCTS; i++)
+        multiply_steps(p, parts[i], before, tall, wide);
+    finish(before); /* its sums are where these go */
+    _tile_stored(0, sums, LINE);
+    _tile_stored(1, sums + SUMS, LINE);
+    _tile_stored(2, sums + 2 * SUMS, LINE);
+    _tile_stored(3, sums + 3 * SUMS, LINE);
+}
+
+AMX static void multiply(const struct product *p, float *sums, struct finish *before, bool tall, bool wide)
+{
+    MEMORY_IS_USED;
+    if (tall && wide)
+        multiply_tiles(p, sums, before, true, true);
+    else if (tall)
+        multiply_tiles(p, sums, before, true, false);
+    else if (wide)
+        multiply_tiles(p, sums, before, false, true);
+    else
+        multiply_tiles(p, sums, before, false, false);
+    MEMORY_IS_USED;
+}
+
+/* --- Pieces. -------------------------------------------------------------------------------------------------------------- */
+
+struct piece { /* under way; from `first` on, `terms` of the terms are packed */
+    const struct amx_plan *plan;
+    const struct gemm *gemm;
+    void *const *address;
+    uint16_t *panels, *block;
+    float *sums, *chain;
+    struct finish before; /* what was multiplied last */
+    int64_t row, rows, column, columns, first, terms;
+};
+
+/* Rows in memory are read to their ends: across the panels where they are terms, else along a panel. */
+static void pack_panels(const struct piece *p)
+{
+    const struct gemm *g = p->gemm;
+    const struct source b = {p->address[GEMM_B], g->transpose_b ? g->k : g->n, dtype_size(g->b), p->plan->parts, !g->transpose_b};
+    int64_t steps = divide_up(p->terms, STEP), panels = divide_up(p->columns, PANEL), count = steps * panels;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t step = b.down ? i / panels : i % steps, panel = b.down ? i % panels : i / steps;
+        pack(&(struct packing){.to = p->panels + panel * p->plan->panel / 2 + step * PAIR,
+                               .part = steps * PAIR,
+                               .line = p->column + panel * PANEL,
+                               .lines = min(p->columns - panel * PANEL, PANEL),
+                               .first = p->first + step * STEP,
+                               .terms = min(p->terms - step * STEP, STEP)},
+             &b, true);
+    }
+}
+
+/* Rows of A are used where they lie if they are whole tiles, each row of which is a line of the cache, of another set. */
+static struct block block(const struct piece *p, int64_t row, int64_t rows)
+{
+    const struct gemm *g = p->gemm;
+    const struct source a = {p->address[GEMM_A], g->transpose_a ? g->m : g->k, dtype_size(g->a), p->plan->parts, g->transpose_a};
+    const uint16_t *lie = (const uint16_t *)p->address[GEMM_A] + row * g->k + p->first;
+    if (a.parts == 1 && !a.down && rows == BLOCK && g->k % STEP == 0 && g->k * 2 % CACHE_SETS != 0 && (uintptr_t)lie % LINE == 0)
+        return (struct block){.a = lie, .lower = SIDE * g->k, .step = STEP, .stride = g->k * 2};
+    for (int64_t l = 0; l < p->terms; l += STEP)
+        pack(&(struct packing){.to = p->block + l / STEP * PAIR,
+                               .part = divide_up(p->terms, STEP) * PAIR,
+                               .line = row,
+                               .lines = rows,
+                               .first = p->first + l,
+                               .terms = min(p->terms - l, STEP)},
+             &a, false);
+    return (struct block){.a = p->block, .lower = TILE, .step = PAIR, .stride = LINE};
+}
+
+/* What is needed soon is fetched while the tiles multiply: the place of a panel in C, and a part of the next rows of A. */
+static void fetch_c(const struct finish *f)
+{
+    const char *c = f->c;
+    for (int64_t i = 0; i < f->rows; i++, c += f->stride) {
+        __builtin_prefetch(c, 1);
+        if (f->gemm->c == DTYPE_F32)
+            __builtin_prefetch(c + LINE, 1);
+    }
+}
+
+/* Lines of rows of a matrix that are still to be fetched. */
+struct ahead {
+    const char *row;
+    int64_t stride, line, lines, rows;
+};
+
+static struct ahead rows_ahead(const struct piece *p, int64_t row)
+{
+    const struct gemm *g = p->gemm;
+    int64_t size = dtype_size(g->a);
+    return (struct ahead){
+        .row = (const char *)p->address[GEMM_A] + (row * g->k + p->first) * size,
+        .stride = g->k * size,
+        .lines = divide_up(p->terms * size, LINE),
+        .rows = g->transpose_a ? 0 : max(min(g->m - row, BLOCK), 0),
+    };
+}
+
+static void fetch_a(struct ahead *ahead, int64_t count)
+{
+    for (int64_t i = 0; i < count && ahead->rows; i++) {
+        __builtin_prefetch(ahead->row + ahead->line * LINE, 0, 2);
+        if (++ahead->line == ahead->lines) {
+            ahead->line = 0;
+            ahead->row += ahead->stride;
+            ahead->rows--;
+        }
+    }
+}
+
+static void run_block(struct piece *p, int64_t down, int64_t rows)
+{
+    const struct amx_plan *plan = p->plan;
+    const struct gemm *g = p->gemm;
+    const struct block all = block(p, p->row + down, rows);
+    struct ahead ahead = rows_ahead(p, p->row + down + BLOCK);
+    int64_t lines = divide_up(ahead.lines * BLOCK, divide_up(p->columns, PANEL));
+    for (int64_t term = 0; term < p->terms; term += plan->chain) {
+        struct product product = {
+            .rows = all,
+            .part = divide_up(p->terms, STEP) * PAIR,
+            .steps = divide_up(min(p->terms - term, plan->chain), STEP),
+            .parts = plan->parts,
+        };
+        bool last = p->first + term + plan->chain >= g->k;
+        product.rows.a += term / STEP * all.step;
+        for (int64_t at = 0; at < p->columns; at += PANEL) {
+            int64_t columns = min(p->columns - at, PANEL), column = p->column + at;
+            const struct finish after = {
+                .gemm = g,
+                .stride = g->n * dtype_size(g->c),
+                .chain = p->chain,
+                .sums = p->sums + (plan->waits ? down * plan->columns : 0) + at * BLOCK,
+                .add = p->first + term > 0,
+                .last = last,
+                .c = (char *)p->address[GEMM_C] + ((p->row + down) * g->n + column) * dtype_size(g->c),
+                .bias = g->bias ? (char *)p->address[GEMM_BIAS] + column * dtype_size(g->b) : NULL,
+                .rows = rows,
+                .columns = first_lanes(columns),
+            };
+            product.b = p->panels + at / PANEL * plan->panel / 2 + term / STEP * PAIR;
+            if (last)
+                fetch_c(&after);
+            if (term == 0)
+                fetch_a(&ahead, lines);
+            multiply(&product, p->chain, &p->before, rows > SIDE, columns > SIDE);
+            p->before = after;
+        }
+    }
+}
+
+static void run_piece(struct piece *p, bool packed)
+{
+    for (p->first = 0; p->first < p->gemm->k; p->first += p->plan->terms) {
+        p->terms = min(p->gemm->k - p->first, p->plan->terms);
+        if (!packed || p->plan->waits)
+            pack_panels(p);
+        for (int64_t down = 0; down < p->rows; down += BLOCK)
+            run_block(p, down, min(p->rows - down, BLOCK));
+    }
+    finish(&p->before);
+}
+
+/* Two lanes share a row of pieces, column by column; one takes them from its beginning on, the other from its end, so that most
+ * that a lane takes one after the other have the same columns of B, packed once. */
+struct run {
+    const struct amx_plan *plan;
+    const struct gemm *gemm;
+    void *const *address;
+    _Atomic int64_t taken[SHARES_MAX]; /* pieces of each row of them */
+};
+
+static void run_lane(void *context, int64_t lane, int64_t end)
+{
+    struct run *run = context;
+    const struct amx_plan *plan = run->plan;
+    const struct gemm *g = run->gemm;
+    int64_t down = divide_up(g->m, plan->rows), count = divide_up(g->n, plan->columns) * down, packed = -1;
+    int64_t shares = divide_up(plan->lanes, 2), share = lane / 2, from = share * count / shares, to = (share + 1) * count / shares;
+    char *workspace = (char *)run->address[GEMM_WORKSPACE] + lane * plan->lane;
+    struct piece piece = {
+        .plan = plan,
+        .gemm = g,
+        .address = run->address,
+        .panels = (void *)workspace,
+        .block = (void *)(workspace + plan->block_at),
+        .sums = (void *)(workspace + plan->sums_at),
+        .chain = (void *)(workspace + plan->sums_at - BLOCK * PANEL * 4),
+    };
+    (void)end;
+    tiles_begin();
+    while (atomic_fetch_add(&run->taken[share], 1) < (share + 1) * count / shares - share * count / shares) {
+        int64_t i = lane % 2 ? --to : from++;
+        piece.row = i % down * plan->rows;
+        piece.rows = min(g->m - piece.row, plan->rows);
+        piece.column = i / down * plan->columns;
+        piece.columns = min(g->n - piece.column, plan->columns);
+        run_piece(&piece, packed == piece.column);
+        packed = piece.column;
+    }
+    tiles_end();
+}
+
+void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
+{
+    struct run run = {.plan = plan, .gemm = gemm, .address = address};
+    parallel_for(plan->lanes, 1, run_lane, &run);
+}
+#else
+bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *gemm)
+{
+    (void)plan, (void)gemm;
+    return false;
+}
+
+void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])
+{
+    (void)plan, (void)gemm, (void)address;
+}
+#endif
