@@ -29,10 +29,11 @@
 enum { SIDE = 16, STEP = 32, PANEL = 32, BLOCK = 32 }; /* SIDE: rows of a tile, and its columns of 32 bits */
 enum { TILE = SIDE * STEP, PAIR = 2 * TILE, SUMS = SIDE * SIDE }; /* numbers: of a tile, the two of a step, a tile of sums */
 enum { SHARES_MAX = 64 };
-enum { ROWS_A_STEP = 2 }; /* of C, finished beside a step */
+enum { ROWS_A_STEP = 2 }; /* of C, finished beside the products of a step */
 enum { ROWS_MIN = 16, TERMS_MIN = 8 };
-enum { CHAIN = 640, CHAIN_SPLIT = 128, PARTS_MAX = 3 };
-enum { ROWS_MAX = 256, TERMS_MAX = 2048, TERMS_PART = 1024, PACKED_BYTES = 1 << 20 }; /* of a piece */
+enum { CHAIN = 640, CHAIN_SPLIT = 256, PARTS_MAX = 3 };
+enum { ROWS_MAX = 256, TERMS_MAX = 2048, TERMS_PART = 1024, TERMS_MAX_SPLIT = 640, TERMS_PART_SPLIT = 512, PACKED_BYTES = 1 << 20 }; /* of a piece */
+enum { FETCH_AHEAD = 3 * STEP }; /* rows */
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
 /* The size of even parts of whole steps: an even number of them if there are several, each of `size_max` or about so. */
@@ -51,9 +52,9 @@ bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
         return false;
     *plan = (struct amx_plan){
         .parts = float32 ? PARTS_MAX : 1,
-        .terms = round_up(g->k > TERMS_MAX ? TERMS_PART : g->k, STEP),
-        .waits = g->k > TERMS_MAX,
+        .waits = g->k > (float32 ? TERMS_MAX_SPLIT : TERMS_MAX),
     };
+    plan->terms = round_up(plan->waits ? float32 ? TERMS_PART_SPLIT : TERMS_PART : g->k, STEP);
     plan->chain = float32 ? CHAIN_SPLIT : round_up(divide_up(plan->terms, divide_up(plan->terms, CHAIN)), STEP);
     plan->panel = plan->parts * plan->terms * PANEL * 2;
     int64_t threads = parallel_threads(), columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
@@ -158,6 +159,9 @@ AVX512_INLINE void pack_down(const struct packing *t, const struct source *s, in
     __m512i x[PARTS_MAX], y[PARTS_MAX], low[PARTS_MAX][SIDE], high[PARTS_MAX][SIDE];
     for (int i = 0; i < SIDE; i++) {
         bool has_x = 2 * i < t->terms, has_y = 2 * i + 1 < t->terms;
+        const char *ahead = s->data + ((t->first + 2 * i + FETCH_AHEAD) * s->stride + t->line) * s->size;
+        __builtin_prefetch(ahead);
+        __builtin_prefetch(ahead + s->stride * s->size);
         load(s, parts, t->first + (has_x ? 2 * i : 0), t->line, has_x ? t->lines : 0, x);
         load(s, parts, t->first + (has_y ? 2 * i + 1 : 0), t->line, has_y ? t->lines : 0, y);
         for (int p = 0; p < parts; p++)
@@ -309,40 +313,76 @@ struct product { /* of rows and columns, from the same step on */
     int parts;
 };
 
-/* tall, wide: the second rows and columns of tiles have something in them. Other sums are finished while the tiles multiply. */
-AMX_INLINE void multiply_steps(const struct product *p, const int part[2], struct finish *before, bool tall, bool wide)
+/* tall, wide: the second rows and columns of tiles have something in them. */
+AMX_INLINE void load_rows(const struct block *rows, const uint16_t *a, bool tall)
 {
-    const uint16_t *a = p->rows.a + part[0] * p->part, *b = p->b + part[1] * p->part;
-    int64_t lower = p->rows.lower, step = p->rows.step, stride = p->rows.stride;
-    for (int64_t l = 0; l < p->steps; l++, a += step, b += PAIR) {
-        _tile_loadd(4, a, stride);
-        _tile_loadd(6, b, LINE);
-        _tile_dpbf16ps(0, 4, 6);
-        if (wide) {
-            _tile_loadd(7, b + TILE, LINE);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (tall) {
-            _tile_loadd(5, a + lower, stride);
-            _tile_dpbf16ps(2, 5, 6);
-            if (wide)
-                _tile_dpbf16ps(3, 5, 7);
-        }
-        for (int i = 0; i < ROWS_A_STEP && before->row < before->rows; i++)
-            finish_row(before);
+    _tile_loadd(4, a, rows->stride);
+    if (tall)
+        _tile_loadd(5, a + rows->lower, rows->stride);
+}
+
+AMX_INLINE void load_columns(const uint16_t *b, bool wide)
+{
+    _tile_loadd(6, b, LINE);
+    if (wide)
+        _tile_loadd(7, b + TILE, LINE);
+}
+
+AMX_INLINE void add_products(bool tall, bool wide)
+{
+    _tile_dpbf16ps(0, 4, 6);
+    if (wide)
+        _tile_dpbf16ps(1, 4, 7);
+    if (tall)
+        _tile_dpbf16ps(2, 5, 6);
+    if (tall && wide)
+        _tile_dpbf16ps(3, 5, 7);
+}
+
+/* Other sums are finished while the tiles multiply. */
+AMX_INLINE void finish_some(struct finish *before)
+{
+    for (int i = 0; i < ROWS_A_STEP && before->row < before->rows; i++)
+        finish_row(before);
+}
+
+/* All products of the parts of numbers but that of the first parts, in an order in which each needs tiles of one before. */
+AMX_INLINE void multiply_small_parts(const struct product *p, struct finish *before, bool tall, bool wide)
+{
+    const uint16_t *a = p->rows.a, *b = p->b;
+    for (int64_t l = 0; l < p->steps; l++, a += p->rows.step, b += PAIR) {
+        load_rows(&p->rows, a + 2 * p->part, tall);
+        load_columns(b, wide);
+        add_products(tall, wide);
+        load_rows(&p->rows, a + p->part, tall);
+        add_products(tall, wide);
+        load_columns(b + p->part, wide);
+        add_products(tall, wide);
+        load_rows(&p->rows, a, tall);
+        add_products(tall, wide);
+        load_columns(b + 2 * p->part, wide);
+        add_products(tall, wide);
+        finish_some(before);
+        finish_some(before);
+        finish_some(before);
     }
 }
 
 AMX_INLINE void multiply_tiles(const struct product *p, float *sums, struct finish *before, bool tall, bool wide)
 {
-    static const int parts[][2] = {{1, 1}, {0, 2}, {2, 0}, {0, 1}, {1, 0}, {0, 0}};
-    enum { PRODUCTS = sizeof parts / sizeof *parts };
+    const uint16_t *a = p->rows.a, *b = p->b;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int i = p->parts == 1 ? PRODUCTS - 1 : 0; i < PRODUCTS; i++)
-        multiply_steps(p, parts[i], before, tall, wide);
+    if (p->parts > 1)
+        multiply_small_parts(p, before, tall, wide);
+    for (int64_t l = 0; l < p->steps; l++, a += p->rows.step, b += PAIR) {
+        load_rows(&p->rows, a, tall);
+        load_columns(b, wide);
+        add_products(tall, wide);
+        finish_some(before);
+    }
     finish(before); /* its sums are where these go */
     _tile_stored(0, sums, LINE);
     _tile_stored(1, sums + SUMS, LINE);
