@@ -255,6 +255,12 @@ static enum status gemm_query(struct device *device, const struct gemm *gemm, in
     return OK;
 }
 
+static bool gemm_joins(struct device *device, const struct gemm *gemm)
+{
+    const struct gemm_engine *engine = cpu_of(device)->engine;
+    return engine->joins && engine->joins(gemm);
+}
+
 static enum status prepare_step(struct cpu *cpu, const struct command *command, struct step *step)
 {
     step->kind = command->kind;
@@ -347,6 +353,7 @@ const struct device_class device_cpu = {
     .read_later = read_later,
     .read_wait = read_wait,
     .gemm_query = gemm_query,
+    .gemm_joins = gemm_joins,
     .prepare = prepare,
     .run = run,
     .discard = discard,

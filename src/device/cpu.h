@@ -13,6 +13,7 @@ struct gemm_engine {
     enum status (*create)(void *state, const struct gemm *gemm, struct gemm_plan **out, int64_t *workspace);
     void (*destroy)(struct gemm_plan *plan);
     enum status (*run)(struct gemm_plan *plan, void *const address[GEMM_OPERANDS]); /* NULL: an operand that it does not have */
+    bool (*joins)(const struct gemm *gemm); /* whether `create` takes this one, with its k2; NULL: it takes none */
     bool (*has_bf16)(void);
 };
 

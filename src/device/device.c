@@ -210,7 +210,7 @@ enum status device_read_wait(struct device *device, int slot, const void **data)
 
 bool device_same_gemm(const struct gemm *a, const struct gemm *b)
 {
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->k2 == b->k2 && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
            a->accumulate == b->accumulate && a->bias == b->bias && a->a == b->a && a->b == b->b && a->c == b->c &&
            a->tf32 == b->tf32 && a->alpha == b->alpha;
 }
@@ -218,6 +218,11 @@ bool device_same_gemm(const struct gemm *a, const struct gemm *b)
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)
 {
     return device->class->gemm_query(device, gemm, workspace);
+}
+
+bool device_gemm_joins(struct device *device, const struct gemm *gemm)
+{
+    return device->class->gemm_joins && device->class->gemm_joins(device, gemm);
 }
 
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)

@@ -73,13 +73,14 @@ struct launch {
  * float64) and rounded to C's type once. */
 struct gemm {
     int64_t m, n, k;
+    int64_t k2; /* terms of a second product A2 · B2 in the same sums, of matrices as A and B; 0: none (device_gemm_joins) */
     bool transpose_a, transpose_b, accumulate, bias;
     enum dtype a, b, c;
     bool tf32;    /* float32 inputs may be rounded to TF32 where that is faster */
     double alpha; /* 1 with `accumulate` or `bias` */
 };
 
-enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_OPERANDS };
+enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
 enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL };
 
@@ -152,6 +153,7 @@ struct device_class {
     enum status (*read_later)(struct device *device, int slot, struct operand from, int64_t bytes);
     enum status (*read_wait)(struct device *device, int slot, const void **data);
     enum status (*gemm_query)(struct device *device, const struct gemm *gemm, int64_t *workspace);
+    bool (*gemm_joins)(struct device *device, const struct gemm *gemm); /* NULL: none */
     enum status (*prepare)(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
     enum status (*run)(struct device *device, struct prepared *prepared);
     void (*discard)(struct device *device, struct prepared *prepared);
@@ -214,6 +216,9 @@ bool device_same_gemm(const struct gemm *a, const struct gemm *b);
 
 /* How many bytes of workspace a matmul needs; takes no memory of the device. */
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace);
+
+/* Whether the device takes this matmul, which has a second product. */
+bool device_gemm_joins(struct device *device, const struct gemm *gemm);
 
 /* All blocks must have been allocated and still hold zeros: matmuls may be run once on them. The commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);

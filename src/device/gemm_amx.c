@@ -31,6 +31,7 @@ enum { TILE = SIDE * STEP, PAIR = 2 * TILE, SUMS = SIDE * SIDE }; /* numbers: of
 enum { SHARES_MAX = 64 };
 enum { ROWS_A_STEP = 2 }; /* of C, finished beside the products of a step */
 enum { ROWS_MIN = 16, TERMS_MIN = 8 };
+enum { JOINED_MAX = 64 }; /* terms of a second product */
 enum { CHAIN = 640, CHAIN_SPLIT = 256, PARTS_MAX = 3 };
 enum { ROWS_MAX = 256, TERMS_MAX = 2048, TERMS_PART = 1024, TERMS_MAX_SPLIT = 640, TERMS_PART_SPLIT = 512, PACKED_BYTES = 1 << 20 }; /* of a piece */
 enum { FETCH_AHEAD = 3 * STEP }; /* rows */
@@ -48,7 +49,8 @@ bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
 {
     bool float32 = g->a == DTYPE_F32 && g->b == DTYPE_F32 && g->c == DTYPE_F32;
     bool bfloat16 = g->a == DTYPE_BF16 && g->b == DTYPE_BF16 && (g->c == DTYPE_BF16 || g->c == DTYPE_F32);
-    if ((!float32 && !bfloat16) || g->m < ROWS_MIN || g->n < 1 || g->k < TERMS_MIN)
+    if ((!float32 && !bfloat16) || g->m < ROWS_MIN || g->n < 1 || g->k < TERMS_MIN || g->k2 > JOINED_MAX ||
+        (g->k2 && g->transpose_a))
         return false;
     *plan = (struct amx_plan){
         .parts = float32 ? PARTS_MAX : 1,
@@ -61,8 +63,9 @@ bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
     plan->columns = even(g->n, min(columns, max(divide_up(g->n, threads), PANEL)), PANEL);
     int64_t across = divide_up(g->n, plan->columns);
     plan->rows = even(g->m, across < threads ? max(g->m * across / threads, BLOCK) : ROWS_MAX, BLOCK);
+    plan->panel += plan->parts * round_up(g->k2, STEP) * PANEL * 2;
     plan->block_at = plan->columns / PANEL * plan->panel;
-    plan->sums_at = plan->block_at + plan->parts * plan->terms * BLOCK * 2 + BLOCK * PANEL * 4;
+    plan->sums_at = plan->block_at + plan->parts * (plan->terms + round_up(g->k2, STEP)) * BLOCK * 2 + BLOCK * PANEL * 4;
     plan->lane = plan->sums_at + (plan->waits ? plan->rows : plan->chain < g->k ? BLOCK : 0) * plan->columns * 4;
     plan->lanes = min(min(threads, 2 * SHARES_MAX), divide_up(g->m, plan->rows) * across);
     return true;
@@ -310,7 +313,6 @@ struct product { /* of rows and columns, from the same step on */
     struct block rows;
     const uint16_t *b;
     int64_t part, steps; /* numbers to the next part */
-    int parts;
 };
 
 /* tall, wide: the second rows and columns of tiles have something in them. */
@@ -368,21 +370,29 @@ AMX_INLINE void multiply_small_parts(const struct product *p, struct finish *bef
     }
 }
 
-AMX_INLINE void multiply_tiles(const struct product *p, float *sums, struct finish *before, bool tall, bool wide)
+AMX_INLINE void multiply_first_parts(const struct product *p, struct finish *before, bool tall, bool wide)
 {
     const uint16_t *a = p->rows.a, *b = p->b;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    if (p->parts > 1)
-        multiply_small_parts(p, before, tall, wide);
     for (int64_t l = 0; l < p->steps; l++, a += p->rows.step, b += PAIR) {
         load_rows(&p->rows, a, tall);
         load_columns(b, wide);
         add_products(tall, wide);
         finish_some(before);
     }
+}
+
+/* One chain: the sums of one product, or of two. */
+AMX_INLINE void multiply_tiles(const struct product *p, int count, int parts, float *sums, struct finish *before, bool tall,
+                               bool wide)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int i = 0; i < count && parts > 1; i++)
+        multiply_small_parts(&p[i], before, tall, wide);
+    for (int i = 0; i < count; i++)
+        multiply_first_parts(&p[i], before, tall, wide);
     finish(before); /* its sums are where these go */
     _tile_stored(0, sums, LINE);
     _tile_stored(1, sums + SUMS, LINE);
@@ -390,17 +400,17 @@ AMX_INLINE void multiply_tiles(const struct product *p, float *sums, struct fini
     _tile_stored(3, sums + 3 * SUMS, LINE);
 }
 
-AMX static void multiply(const struct product *p, float *sums, struct finish *before, bool tall, bool wide)
+AMX static void multiply(const struct product *p, int count, int parts, float *sums, struct finish *before, bool tall, bool wide)
 {
     MEMORY_IS_USED;
     if (tall && wide)
-        multiply_tiles(p, sums, before, true, true);
+        multiply_tiles(p, count, parts, sums, before, true, true);
     else if (tall)
-        multiply_tiles(p, sums, before, true, false);
+        multiply_tiles(p, count, parts, sums, before, true, false);
     else if (wide)
-        multiply_tiles(p, sums, before, false, true);
+        multiply_tiles(p, count, parts, sums, before, false, true);
     else
-        multiply_tiles(p, sums, before, false, false);
+        multiply_tiles(p, count, parts, sums, before, false, false);
     MEMORY_IS_USED;
 }
 
@@ -416,41 +426,63 @@ struct piece { /* under way; from `first` on, `terms` of the terms are packed */
     int64_t row, rows, column, columns, first, terms;
 };
 
-/* Rows in memory are read to their ends: across the panels where they are terms, else along a panel. */
-static void pack_panels(const struct piece *p)
+/* The numbers of a panel, or of a block, that come before those of the second product. */
+static int64_t first_numbers(const struct piece *p)
+{
+    return p->plan->parts * p->plan->terms * PANEL;
+}
+
+/* Columns of B. Rows in memory are read to their ends: across the panels where they are terms, else along a panel. */
+static void pack_columns(const struct piece *p, const void *data, int64_t k, int64_t first, int64_t terms, int64_t to)
 {
     const struct gemm *g = p->gemm;
-    const struct source b = {p->address[GEMM_B], g->transpose_b ? g->k : g->n, dtype_size(g->b), p->plan->parts, !g->transpose_b};
-    int64_t steps = divide_up(p->terms, STEP), panels = divide_up(p->columns, PANEL), count = steps * panels;
+    const struct source b = {data, g->transpose_b ? k : g->n, dtype_size(g->b), p->plan->parts, !g->transpose_b};
+    int64_t steps = divide_up(terms, STEP), panels = divide_up(p->columns, PANEL), count = steps * panels;
     for (int64_t i = 0; i < count; i++) {
         int64_t step = b.down ? i / panels : i % steps, panel = b.down ? i % panels : i / steps;
-        pack(&(struct packing){.to = p->panels + panel * p->plan->panel / 2 + step * PAIR,
+        pack(&(struct packing){.to = p->panels + panel * p->plan->panel / 2 + to + step * PAIR,
                                .part = steps * PAIR,
                                .line = p->column + panel * PANEL,
                                .lines = min(p->columns - panel * PANEL, PANEL),
-                               .first = p->first + step * STEP,
-                               .terms = min(p->terms - step * STEP, STEP)},
+                               .first = first + step * STEP,
+                               .terms = min(terms - step * STEP, STEP)},
              &b, true);
     }
+}
+
+static void pack_panels(const struct piece *p)
+{
+    const struct gemm *g = p->gemm;
+    pack_columns(p, p->address[GEMM_B], g->k, p->first, p->terms, 0);
+    if (g->k2 && p->first == 0)
+        pack_columns(p, p->address[GEMM_B2], g->k2, 0, g->k2, first_numbers(p));
+}
+
+static struct block pack_rows(const struct piece *p, const void *data, int64_t k, int64_t row, int64_t rows, int64_t first,
+                              int64_t terms, uint16_t *to)
+{
+    const struct gemm *g = p->gemm;
+    const struct source a = {data, g->transpose_a ? g->m : k, dtype_size(g->a), p->plan->parts, g->transpose_a};
+    for (int64_t l = 0; l < terms; l += STEP)
+        pack(&(struct packing){.to = to + l / STEP * PAIR,
+                               .part = divide_up(terms, STEP) * PAIR,
+                               .line = row,
+                               .lines = rows,
+                               .first = first + l,
+                               .terms = min(terms - l, STEP)},
+             &a, false);
+    return (struct block){.a = to, .lower = TILE, .step = PAIR, .stride = LINE};
 }
 
 /* Rows of A are used where they lie if they are whole tiles, each row of which is a line of the cache, of another set. */
 static struct block block(const struct piece *p, int64_t row, int64_t rows)
 {
     const struct gemm *g = p->gemm;
-    const struct source a = {p->address[GEMM_A], g->transpose_a ? g->m : g->k, dtype_size(g->a), p->plan->parts, g->transpose_a};
     const uint16_t *lie = (const uint16_t *)p->address[GEMM_A] + row * g->k + p->first;
-    if (a.parts == 1 && !a.down && rows == BLOCK && g->k % STEP == 0 && g->k * 2 % CACHE_SETS != 0 && (uintptr_t)lie % LINE == 0)
+    if (p->plan->parts == 1 && !g->transpose_a && rows == BLOCK && g->k % STEP == 0 && g->k * 2 % CACHE_SETS != 0 &&
+        (uintptr_t)lie % LINE == 0)
         return (struct block){.a = lie, .lower = SIDE * g->k, .step = STEP, .stride = g->k * 2};
-    for (int64_t l = 0; l < p->terms; l += STEP)
-        pack(&(struct packing){.to = p->block + l / STEP * PAIR,
-                               .part = divide_up(p->terms, STEP) * PAIR,
-                               .line = row,
-                               .lines = rows,
-                               .first = p->first + l,
-                               .terms = min(p->terms - l, STEP)},
-             &a, false);
-    return (struct block){.a = p->block, .lower = TILE, .step = PAIR, .stride = LINE};
+    return pack_rows(p, p->address[GEMM_A], g->k, row, rows, p->first, p->terms, p->block);
 }
 
 /* What is needed soon is fetched while the tiles multiply: the place of a panel in C, and a part of the next rows of A. */
@@ -494,44 +526,63 @@ static void fetch_a(struct ahead *ahead, int64_t count)
     }
 }
 
+/* A chain of a block and all panels. */
+static void run_chain(struct piece *p, struct product product[2], int count, struct finish *after, struct ahead *ahead)
+{
+    int64_t lines = divide_up(ahead->lines * BLOCK, divide_up(p->columns, PANEL));
+    const struct product at_first[2] = {product[0], product[1]};
+    const struct finish f = *after;
+    const struct gemm *g = p->gemm;
+    for (int64_t at = 0; at < p->columns; at += PANEL) {
+        int64_t columns = min(p->columns - at, PANEL);
+        for (int i = 0; i < count; i++)
+            product[i].b = at_first[i].b + at / PANEL * p->plan->panel / 2;
+        after->sums = f.sums + at * BLOCK;
+        after->c = f.c + at * dtype_size(g->c);
+        after->bias = f.bias ? f.bias + at * dtype_size(g->b) : NULL;
+        after->columns = first_lanes(columns);
+        if (after->last)
+            fetch_c(after);
+        fetch_a(ahead, lines);
+        multiply(product, count, p->plan->parts, p->chain, &p->before, after->rows > SIDE, columns > SIDE);
+        p->before = *after;
+    }
+}
+
 static void run_block(struct piece *p, int64_t down, int64_t rows)
 {
     const struct amx_plan *plan = p->plan;
     const struct gemm *g = p->gemm;
     const struct block all = block(p, p->row + down, rows);
     struct ahead ahead = rows_ahead(p, p->row + down + BLOCK);
-    int64_t lines = divide_up(ahead.lines * BLOCK, divide_up(p->columns, PANEL));
     for (int64_t term = 0; term < p->terms; term += plan->chain) {
-        struct product product = {
+        bool first = p->first + term == 0, joined = first && g->k2;
+        struct product product[2] = {{
             .rows = all,
+            .b = p->panels + term / STEP * PAIR,
             .part = divide_up(p->terms, STEP) * PAIR,
             .steps = divide_up(min(p->terms - term, plan->chain), STEP),
-            .parts = plan->parts,
-        };
-        bool last = p->first + term + plan->chain >= g->k;
-        product.rows.a += term / STEP * all.step;
-        for (int64_t at = 0; at < p->columns; at += PANEL) {
-            int64_t columns = min(p->columns - at, PANEL), column = p->column + at;
-            const struct finish after = {
-                .gemm = g,
-                .stride = g->n * dtype_size(g->c),
-                .chain = p->chain,
-                .sums = p->sums + (plan->waits ? down * plan->columns : 0) + at * BLOCK,
-                .add = p->first + term > 0,
-                .last = last,
-                .c = (char *)p->address[GEMM_C] + ((p->row + down) * g->n + column) * dtype_size(g->c),
-                .bias = g->bias ? (char *)p->address[GEMM_BIAS] + column * dtype_size(g->b) : NULL,
-                .rows = rows,
-                .columns = first_lanes(columns),
+        }};
+        product[0].rows.a += term / STEP * all.step;
+        if (joined)
+            product[1] = (struct product){
+                .rows = pack_rows(p, p->address[GEMM_A2], g->k2, p->row + down, rows, 0, g->k2, p->block + first_numbers(p)),
+                .b = p->panels + first_numbers(p),
+                .part = divide_up(g->k2, STEP) * PAIR,
+                .steps = divide_up(g->k2, STEP),
             };
-            product.b = p->panels + at / PANEL * plan->panel / 2 + term / STEP * PAIR;
-            if (last)
-                fetch_c(&after);
-            if (term == 0)
-                fetch_a(&ahead, lines);
-            multiply(&product, p->chain, &p->before, rows > SIDE, columns > SIDE);
-            p->before = after;
-        }
+        struct finish after = {
+            .gemm = g,
+            .chain = p->chain,
+            .sums = p->sums + (plan->waits ? down * plan->columns : 0),
+            .add = !first,
+            .last = p->first + term + plan->chain >= g->k,
+            .c = (char *)p->address[GEMM_C] + ((p->row + down) * g->n + p->column) * dtype_size(g->c),
+            .bias = g->bias ? (char *)p->address[GEMM_BIAS] + p->column * dtype_size(g->b) : NULL,
+            .stride = g->n * dtype_size(g->c),
+            .rows = rows,
+        };
+        run_chain(p, product, 1 + joined, &after, &ahead);
     }
 }
 

@@ -474,7 +474,7 @@ static enum status warm_up(struct state *state, const struct gemm *g)
     char *memory = memory_alloc(3 * matrix + scratch);
     enum status status = ERR_MEMORY;
     if (memory)
-        status = run(plan, (void *[]){memory, memory + matrix, memory + 2 * matrix, NULL, memory + 3 * matrix});
+        status = run(plan, (void *[GEMM_OPERANDS]){memory, memory + matrix, memory + 2 * matrix, NULL, memory + 3 * matrix});
     memory_free(memory);
     destroy(plan);
     state->warm[g->a][g->c] = status == OK;
@@ -504,6 +504,12 @@ static enum status create(void *state, const struct gemm *g, struct gemm_plan **
     return OK;
 }
 
+static bool joins(const struct gemm *g)
+{
+    struct amx_plan plan;
+    return has(dnnl_cpu_isa_avx512_core_amx) && gemm_amx_plan(&plan, g);
+}
+
 static bool has_bf16(void)
 {
     return cpu_bf16() != CPU_BF16_NONE;
@@ -515,5 +521,6 @@ const struct gemm_engine gemm_onednn = {
     .create = create,
     .destroy = destroy,
     .run = run,
+    .joins = joins,
     .has_bf16 = has_bf16,
 };

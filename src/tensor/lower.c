@@ -66,6 +66,24 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
     *rows = value_elements(v) / *columns;
 }
 
+/* The command before this matmul if it is one of the same sums, as those of a weight and its adapter are, and the device takes
+ * both as one: C is then written once. NULL: it is not. */
+static struct lowered *joined_with(struct lowering *l, const struct gemm *g, struct value *a, struct value *c)
+{
+    struct lowered *before = l->count ? &l->list[l->count - 1] : NULL;
+    if (!before || before->command.kind != COMMAND_GEMM)
+        return NULL;
+    const struct gemm *f = &before->command.gemm;
+    struct value *to = before->value[GEMM_C];
+    struct gemm both = *g;
+    both.k2 = f->k;
+    bool same_sums = g->accumulate && f->alpha == 1 && !f->bias && !f->k2 && value_root(to) == value_root(c) &&
+                     to->base_offset == c->base_offset && value_root(a) != value_root(c);
+    bool same_form = f->m == g->m && f->n == g->n && f->transpose_a == g->transpose_a && f->transpose_b == g->transpose_b &&
+                     f->a == g->a && f->b == g->b && f->c == g->c;
+    return same_sums && same_form && device_gemm_joins(l->device, &both) ? before : NULL;
+}
+
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
                        struct lower_with with)
 {
@@ -94,6 +112,11 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         return fail(ERR_INTERNAL, "%s: a bias of another size or type than the matmul's", l->node->op->name);
     if (with.scaled && (gemm.accumulate || gemm.bias))
         return fail(ERR_INTERNAL, "%s: a matmul that multiplies by alpha and adds", l->node->op->name);
+    struct lowered *before = joined_with(l, &gemm, a, c);
+    if (before) {
+        gemm.k2 = before->command.gemm.k;
+        gemm.accumulate = before->command.gemm.accumulate;
+    }
     int64_t workspace = 0;
     TRY(device_gemm_query(l->device, &gemm, &workspace));
     struct value *scratch = NULL;
@@ -102,9 +125,13 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         if (!scratch)
             return program_status(l->program);
     }
-    struct lowered *command = add(l, COMMAND_GEMM, GEMM_OPERANDS);
+    struct lowered *command = before ? before : add(l, COMMAND_GEMM, GEMM_OPERANDS);
     if (!command)
         return ERR_MEMORY;
+    if (before) {
+        command->value[GEMM_A2] = command->value[GEMM_A];
+        command->value[GEMM_B2] = command->value[GEMM_B];
+    }
     command->command.gemm = gemm;
     command->value[GEMM_A] = a;
     command->value[GEMM_B] = b;

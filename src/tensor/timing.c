@@ -23,7 +23,7 @@ int64_t timing_bytes(const struct lowered *c)
 
 static double multiplied(const struct gemm *g)
 {
-    return 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    return 2.0 * (double)g->m * (double)g->n * (double)(g->k + g->k2);
 }
 
 static const struct value *input_named(const struct node *n, const char *name)

@@ -99,7 +99,7 @@ static inline void product_run(struct product *p, struct device *device)
     assert_ok(device_read(device, raw, command.operand[GEMM_C], bytes));
     dtype_convert(p->out, DTYPE_F32, raw, p->dtype[GEMM_C], p->count[GEMM_C]);
     memory_free(raw);
-    for (int i = 0; i < GEMM_OPERANDS; i++)
+    for (int i = 0; i <= GEMM_WORKSPACE; i++)
         if (command.operand[i].block >= 0)
             device_release(device, command.operand[i].block);
 }

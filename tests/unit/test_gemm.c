@@ -100,10 +100,77 @@ static void long_float32_sums_keep_their_digits(void **state)
     device_close(device);
 }
 
+/* A weight's matmul and its adapter's, into the same C. */
+static void check_joined(struct device *device, const int64_t size[4], enum dtype from, enum dtype to, int form)
+{
+    struct gemm g = product_form(size, from, to, form), second = g;
+    g.k2 = second.k = size[3];
+    if (!device_gemm_joins(device, &g))
+        return;
+    struct product p[2] = {product_of(&g), product_of(&second)};
+    struct command command = {.kind = COMMAND_GEMM, .gemm = g};
+    struct prepared *prepared;
+    int64_t workspace, elements = size[0] * size[1];
+    assert_ok(device_gemm_query(device, &g, &workspace));
+    product_fill(&p[0]);
+    product_fill(&p[1]);
+    for (int i = 0; i < GEMM_OPERANDS; i++) {
+        const struct product *of = &p[i > GEMM_WORKSPACE];
+        int m = i > GEMM_WORKSPACE ? i - GEMM_A2 : i;
+        int64_t bytes = i == GEMM_WORKSPACE ? workspace : of->count[m] * dtype_size(of->dtype[m]);
+        command.operand[i] = (struct operand){-1, 0};
+        if (bytes)
+            assert_ok(device_alloc(device, bytes, &command.operand[i].block));
+        if (bytes && i != GEMM_WORKSPACE)
+            assert_ok(device_write(device, command.operand[i], of->dtype[m], of->in[m], DTYPE_F32, of->count[m]));
+    }
+    assert_ok(device_prepare(device, &command, 1, &prepared));
+    assert_ok(device_run(device, prepared));
+    device_discard(device, prepared);
+    char *raw = memory_alloc(elements * dtype_size(to));
+    assert_non_null(raw);
+    assert_ok(device_read(device, raw, command.operand[GEMM_C], elements * dtype_size(to)));
+    dtype_convert(p[0].out, DTYPE_F32, raw, to, elements);
+    double error = 0, all = 0;
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t row = i / size[1], column = i % size[1];
+        double right = (g.accumulate ? (double)p[0].in[GEMM_C][i] : 0) + (g.bias ? (double)p[0].in[GEMM_BIAS][column] : 0) +
+                       product_sum(&p[0], row, column) + product_sum(&p[1], row, column);
+        error += ((double)p[0].out[i] - right) * ((double)p[0].out[i] - right);
+        all += right * right;
+    }
+    if (error > (to == DTYPE_F32 ? 1e-12 : 1e-5) * all)
+        fail_msg("%lld x %lld x (%lld + %lld), %s into %s: a normalised mean square error of %g", (long long)size[0],
+                 (long long)size[1], (long long)size[2], (long long)size[3], dtype_name(from), dtype_name(to), error / all);
+    memory_free(raw);
+    for (int i = 0; i < GEMM_OPERANDS; i++)
+        if (command.operand[i].block >= 0)
+            device_release(device, command.operand[i].block);
+    product_free(&p[0]);
+    product_free(&p[1]);
+}
+
+/* Seen to fail with the second product's columns packed over the first's, with its rows from the first on in every piece, with it in
+ * every part of long sums, with C not added, and with the upper tile's rows in place of the lower's where A is read as it lies. */
+static void matmuls_are_joined(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][4] = {{96, 70, 96, 16}, {70, 50, 40, 8}, {64, 33, 2112, 64}, {600, 300, 1536, 33}};
+    static const enum dtype types[][2] = {{DTYPE_F32, DTYPE_F32}, {DTYPE_BF16, DTYPE_BF16}, {DTYPE_BF16, DTYPE_F32}};
+    struct device *device;
+    assert_ok(device_open(&device, "cpu"));
+    for (int t = 0; t < 3; t++)
+        for (int s = 0; s < 4; s++)
+            for (int form = 0; form < 16; form += 2) /* A as it is: with nothing, C, a bias, both */
+                check_joined(device, sizes[s], types[t][0], types[t][1], form);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_float32_sums_keep_their_digits),
+        cmocka_unit_test(matmuls_are_joined),
         cmocka_unit_test(results_are_exact_and_rounded_once),
         cmocka_unit_test(the_bytes_are_the_same_for_any_number_of_threads),
     };
