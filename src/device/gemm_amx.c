@@ -6,7 +6,8 @@
  * computed, in the order of their size; what is left out is below a quarter of a unit in the last place. Numbers below 2^-110
  * lose digits, as AMX takes subnormal numbers as 0.
  *
- * One chain of float32 additions loses digits with its length, so chains are kept short, and their sums added one after the other.
+ * One chain of float32 additions loses digits with its length, so chains are kept short, and their sums added one after the
+ * other.
  */
 #include "device/gemm_amx.h"
 
@@ -16,6 +17,7 @@
 
 #include "base/number.h"
 #include "base/parallel.h"
+#include "device/amx_pack.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define AVX512_INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -26,15 +28,20 @@
 /* The compiler does not know what the tiles' instructions read and write. */
 #define MEMORY_IS_USED __asm__ volatile("" ::: "memory")
 
-enum { SIDE = 16, STEP = 32, PANEL = 32, BLOCK = 32 }; /* SIDE: rows of a tile, and its columns of 32 bits */
-enum { TILE = SIDE * STEP, PAIR = 2 * TILE, SUMS = SIDE * SIDE }; /* numbers: of a tile, the two of a step, a tile of sums */
+enum { PANEL = 32, BLOCK = 32, SUMS = SIDE * SIDE }; /* columns, rows; numbers of a tile of sums */
 enum { SHARES_MAX = 64 };
 enum { ROWS_A_STEP = 2 }; /* of C, finished beside the products of a step */
 enum { ROWS_MIN = 16, TERMS_MIN = 8 };
-enum { JOINED_MAX = 64 }; /* terms of a second product */
-enum { CHAIN = 640, CHAIN_SPLIT = 256, PARTS_MAX = 3 };
-enum { ROWS_MAX = 256, TERMS_MAX = 2048, TERMS_PART = 1024, TERMS_MAX_SPLIT = 640, TERMS_PART_SPLIT = 512, PACKED_BYTES = 1 << 20 }; /* of a piece */
-enum { FETCH_AHEAD = 3 * STEP }; /* rows */
+enum { JOINED_MAX = 64 };                /* terms of a second product */
+enum { CHAIN = 640, CHAIN_SPLIT = 256 }; /* terms; SPLIT: of float32 numbers */
+enum {
+    ROWS_MAX = 256,
+    TERMS_MAX = 2048,
+    TERMS_PART = 1024,
+    TERMS_MAX_SPLIT = 640,
+    TERMS_PART_SPLIT = 512,
+    PACKED_BYTES = 1 << 20
+};                                     /* of a piece */
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
 /* The size of even parts of whole steps: an even number of them if there are several, each of `size_max` or about so. */
@@ -71,160 +78,16 @@ bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
     return true;
 }
 
-/* --- Packing. What is not there is 0. ------------------------------------------------------------------------------------- */
-
-struct source { /* rows of a matrix in memory */
-    const char *data;
-    int64_t stride, size; /* elements to the next row; bytes of an element */
-    int parts;
-    bool down; /* the sum is over rows */
-};
-
-static inline __mmask32 first_lanes(int64_t count)
-{
-    return count >= STEP ? 0xffffffffu : count <= 0 ? 0 : (1u << count) - 1;
-}
-
-/* Up to 32 numbers of a row, as sums of bfloat16 numbers. */
-AVX512_INLINE void load(const struct source *s, int parts, int64_t row, int64_t column, int64_t count, __m512i x[PARTS_MAX])
-{
-    __mmask32 mask = first_lanes(count);
-    const char *at = s->data + (row * s->stride + column) * s->size;
-    if (parts == 1) {
-        x[0] = _mm512_maskz_loadu_epi16(mask, at);
-        return;
-    }
-    __m512 low = _mm512_maskz_loadu_ps((__mmask16)mask, at), high = _mm512_maskz_loadu_ps((__mmask16)(mask >> 16), at + 64);
-    for (int i = 0; i < PARTS_MAX; i++) {
-        x[i] = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-        low = _mm512_sub_ps(low, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(x[i])), 16));
-        high = _mm512_sub_ps(high, (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x[i], 1)), 16));
-    }
-}
-
-/* Turns 16 rows of 16 words into columns. */
-AVX512_INLINE void turn(__m512i x[SIDE])
-{
-    __m512i y[SIDE];
-#pragma GCC unroll 8
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-#pragma GCC unroll 4
-    for (int i = 0; i < 16; i += 4)
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++) {
-            x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + h + 2]);
-            x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + h + 2]);
-        }
-#pragma GCC unroll 2
-    for (int i = 0; i < 16; i += 8)
-#pragma GCC unroll 4
-        for (int h = 0; h < 4; h++) {
-            y[i + h] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0x88);
-            y[i + h + 4] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0xdd);
-        }
-#pragma GCC unroll 8
-    for (int h = 0; h < 8; h++) {
-        x[h] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0x88);
-        x[h + 8] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0xdd);
-    }
-}
-
-AVX512_INLINE void store(uint16_t *tile, const __m512i x[SIDE])
-{
-#pragma GCC unroll 16
-    for (int i = 0; i < SIDE; i++)
-        _mm512_store_si512(tile + i * STEP, x[i]);
-}
-
-/* Two rows, as words of a number of each: the first 16 columns, and the others. */
-AVX512_INLINE void pair(__m512i x, __m512i y, __m512i *low, __m512i *high)
-{
-    const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
-    x = _mm512_permutexvar_epi64(order, x);
-    y = _mm512_permutexvar_epi64(order, y);
-    *low = _mm512_unpacklo_epi16(x, y);
-    *high = _mm512_unpackhi_epi16(x, y);
-}
-
-/* One step of a sum, two tiles of each part, which are `part` numbers apart. lines: rows or columns of C that there are, from
- * `line` on; terms: of the sum, from `first` on. */
-struct packing {
-    uint16_t *to;
-    int64_t part, line, lines, first, terms;
-};
-
-/* The sum is over the rows in memory. as_b: a term is a half of a word; else it is one of a row's numbers. */
-AVX512_INLINE void pack_down(const struct packing *t, const struct source *s, int parts, bool as_b)
-{
-    __m512i x[PARTS_MAX], y[PARTS_MAX], low[PARTS_MAX][SIDE], high[PARTS_MAX][SIDE];
-    for (int i = 0; i < SIDE; i++) {
-        bool has_x = 2 * i < t->terms, has_y = 2 * i + 1 < t->terms;
-        const char *ahead = s->data + ((t->first + 2 * i + FETCH_AHEAD) * s->stride + t->line) * s->size;
-        __builtin_prefetch(ahead);
-        __builtin_prefetch(ahead + s->stride * s->size);
-        load(s, parts, t->first + (has_x ? 2 * i : 0), t->line, has_x ? t->lines : 0, x);
-        load(s, parts, t->first + (has_y ? 2 * i + 1 : 0), t->line, has_y ? t->lines : 0, y);
-        for (int p = 0; p < parts; p++)
-            pair(x[p], y[p], &low[p][i], &high[p][i]);
-    }
-    for (int p = 0; p < parts; p++) {
-        if (!as_b) {
-            turn(low[p]);
-            turn(high[p]);
-        }
-        store(t->to + p * t->part, low[p]);
-        store(t->to + p * t->part + TILE, high[p]);
-    }
-}
-
-/* The sum is along the rows in memory. */
-AVX512_INLINE void pack_along(const struct packing *t, const struct source *s, int parts, bool as_b)
-{
-    __m512i x[PARTS_MAX], all[PARTS_MAX][SIDE];
-    for (int half = 0; half < 2; half++) {
-        for (int i = 0; i < SIDE; i++) {
-            int64_t down = half * SIDE + i;
-            bool has = down < t->lines;
-            load(s, parts, t->line + (has ? down : 0), t->first, has ? t->terms : 0, x);
-            for (int p = 0; p < parts; p++)
-                all[p][i] = x[p];
-        }
-        for (int p = 0; p < parts; p++) {
-            if (as_b)
-                turn(all[p]);
-            store(t->to + p * t->part + half * TILE, all[p]);
-        }
-    }
-}
-
-AVX512 static void pack(const struct packing *t, const struct source *s, bool as_b)
-{
-    if (s->parts == 1 && s->down && as_b)
-        pack_down(t, s, 1, true);
-    else if (s->parts == 1 && s->down)
-        pack_down(t, s, 1, false);
-    else if (s->parts == 1 && as_b)
-        pack_along(t, s, 1, true);
-    else if (s->parts == 1)
-        pack_along(t, s, 1, false);
-    else if (s->down)
-        pack_down(t, s, PARTS_MAX, as_b);
-    else
-        pack_along(t, s, PARTS_MAX, as_b);
-}
-
 /* --- From sums to C. ------------------------------------------------------------------------------------------------------- */
 
-struct finish { /* a chain's sums of a block and a panel on their way to C, or to those of other chains; rows from `row` on are left */
+struct finish { /* a chain's sums of a block and a panel on their way to C, or to those of other chains; rows from `row` on are
+                   left */
     const struct gemm *gemm;
     const float *chain;
-    float *sums;      /* of the chains before, where there are or will be others */
-    bool add, last;   /* to the sums; to C */
-    char *c;          /* where the first row is */
-    const char *bias; /* of the panel's columns; NULL: none */
+    float *sums;               /* of the chains before, where there are or will be others */
+    bool add, last;            /* to the sums; to C */
+    char *c;                   /* where the first row is */
+    const char *bias;          /* of the panel's columns; NULL: none */
     int64_t stride, row, rows; /* stride: bytes to C's next row */
     __mmask32 columns;
 };
@@ -440,13 +303,13 @@ static void pack_columns(const struct piece *p, const void *data, int64_t k, int
     int64_t steps = divide_up(terms, STEP), panels = divide_up(p->columns, PANEL), count = steps * panels;
     for (int64_t i = 0; i < count; i++) {
         int64_t step = b.down ? i / panels : i % steps, panel = b.down ? i % panels : i / steps;
-        pack(&(struct packing){.to = p->panels + panel * p->plan->panel / 2 + to + step * PAIR,
-                               .part = steps * PAIR,
-                               .line = p->column + panel * PANEL,
-                               .lines = min(p->columns - panel * PANEL, PANEL),
-                               .first = first + step * STEP,
-                               .terms = min(terms - step * STEP, STEP)},
-             &b, true);
+        amx_pack(&(struct packing){.to = p->panels + panel * p->plan->panel / 2 + to + step * PAIR,
+                                   .part = steps * PAIR,
+                                   .line = p->column + panel * PANEL,
+                                   .lines = min(p->columns - panel * PANEL, PANEL),
+                                   .first = first + step * STEP,
+                                   .terms = min(terms - step * STEP, STEP)},
+                 &b, true);
     }
 }
 
@@ -464,13 +327,13 @@ static struct block pack_rows(const struct piece *p, const void *data, int64_t k
     const struct gemm *g = p->gemm;
     const struct source a = {data, g->transpose_a ? g->m : k, dtype_size(g->a), p->plan->parts, g->transpose_a};
     for (int64_t l = 0; l < terms; l += STEP)
-        pack(&(struct packing){.to = to + l / STEP * PAIR,
-                               .part = divide_up(terms, STEP) * PAIR,
-                               .line = row,
-                               .lines = rows,
-                               .first = first + l,
-                               .terms = min(terms - l, STEP)},
-             &a, false);
+        amx_pack(&(struct packing){.to = to + l / STEP * PAIR,
+                                   .part = divide_up(terms, STEP) * PAIR,
+                                   .line = row,
+                                   .lines = rows,
+                                   .first = first + l,
+                                   .terms = min(terms - l, STEP)},
+                 &a, false);
     return (struct block){.a = to, .lower = TILE, .step = PAIR, .stride = LINE};
 }
 
@@ -613,7 +476,8 @@ static void run_lane(void *context, int64_t lane, int64_t end)
     const struct amx_plan *plan = run->plan;
     const struct gemm *g = run->gemm;
     int64_t down = divide_up(g->m, plan->rows), count = divide_up(g->n, plan->columns) * down, packed = -1;
-    int64_t shares = divide_up(plan->lanes, 2), share = lane / 2, from = share * count / shares, to = (share + 1) * count / shares;
+    int64_t shares = divide_up(plan->lanes, 2), share = lane / 2, from = share * count / shares,
+            to = (share + 1) * count / shares;
     char *workspace = (char *)run->address[GEMM_WORKSPACE] + lane * plan->lane;
     struct piece piece = {
         .plan = plan,

@@ -7,7 +7,8 @@
  * from the matmul alone: each is a primitive that is made and run with one thread, and hone's threads deal the tiles among them.
  * oneDNN's own threads, OpenMP's, are never started.
  *
- * Float32 matmuls of many rows are hone's own on processors with AVX-512 (device/gemm_avx512.h), as far as oneDNN may use it.
+ * Matmuls of many rows are hone's own on processors with AMX (device/gemm_amx.h), and those of float32 with AVX-512
+ * (device/gemm_avx512.h), as far as oneDNN may use it.
  *
  * oneDNN sums over k in one chain of float32 additions, whose rounding errors grow with its length: 49,152 terms of a vocabulary
  * cost four digits. So float32 matmuls are cut along k into pieces that add to C one after the other: the first adds the bias,

@@ -3,11 +3,11 @@
 
 #ifdef BF16_UNITS
 
-#include <immintrin.h>
 #include <stddef.h>
 
 #include "base/number.h"
 #include "device/cpu.h"
+#include "device/turn.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
@@ -127,30 +127,6 @@ AVX512 static inline __m512i numbers(const struct bf16_rows *r, int64_t token, i
     int64_t left = token < r->count ? max(min(r->D - d, 32), 0) : 0;
     __mmask32 there = left == 32 ? 0xffffffffu : (1u << left) - 1;
     return _mm512_maskz_loadu_epi16(there, r->x + ((r->begin + token) * r->heads + r->head) * r->D + (left ? d : 0));
-}
-
-/* Turns 16 rows of 16 words into columns. */
-AVX512 static inline void turn(__m512i x[16])
-{
-    __m512i y[16];
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int h = 0; h < 2; h++) {
-            x[i + 2 * h] = _mm512_unpacklo_epi64(y[i + h], y[i + h + 2]);
-            x[i + 2 * h + 1] = _mm512_unpackhi_epi64(y[i + h], y[i + h + 2]);
-        }
-    for (int i = 0; i < 16; i += 8)
-        for (int h = 0; h < 4; h++) {
-            y[i + h] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0x88);
-            y[i + h + 4] = _mm512_shuffle_i32x4(x[i + h], x[i + h + 4], 0xdd);
-        }
-    for (int h = 0; h < 8; h++) {
-        x[h] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0x88);
-        x[h + 8] = _mm512_shuffle_i32x4(y[h], y[h + 8], 0xdd);
-    }
 }
 
 /* 16 tokens: x[i] has the numbers d + 2i and d + 2i + 1 of each. */
