@@ -20,13 +20,12 @@ each N-th stack, and of oneDNN's each 20 N-th.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 
-from storage import write_chats
+from storage import tied, write_chats
 
 OUT_OF_MEMORY, SECONDS_MAX, OTHER_EVERY = 5, 60, 20
 
@@ -62,11 +61,11 @@ class Command:
         shutil.rmtree(here, ignore_errors=True)
         log.unlink(missing_ok=True)
         (here / "out").mkdir(parents=True)
-        environment = {**os.environ, "LD_PRELOAD": str(self.campaign.args.shim), "ALLOCATIONS_LOG": str(log), "HOME": str(work),
-                       "XDG_CACHE_HOME": str(here / "cache"), **({"ALLOCATIONS_FAIL": fail} if fail else {})}
+        environment = {"LD_PRELOAD": self.campaign.args.shim, "ALLOCATIONS_LOG": log, "HOME": work, "XDG_CACHE_HOME": here / "cache",
+                       **({"ALLOCATIONS_FAIL": fail} if fail else {})}
         words = [self.campaign.args.hone, *(str(w).replace("HERE", str(here)) for w in self.words)]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=SECONDS_MAX, env=environment)
+            done = subprocess.run(tied(words, **environment), capture_output=True, text=True, errors="replace", timeout=SECONDS_MAX)
         except subprocess.TimeoutExpired:
             return None, Log(log), None
         return done, Log(log), self.result(here, done.stdout) if done.returncode == 0 else None
@@ -158,8 +157,7 @@ class Campaign:
         train = ["train", "--model", model, "--data", data, "--output", "HERE/out", "--cache-dir", "HERE/cache", "--max-steps", 2,
                  "--save-steps", 1, "--val-set-size", 2, "--eval-steps", 1, "--per-device-train-batch-size", 2, *threads]
         adapter = self.work / "adapter"
-        subprocess.run(list(map(str, [self.args.hone, *train, "--output", adapter, "--cache-dir", self.work / "cache"])), check=True,
-                       capture_output=True)
+        subprocess.run(tied([self.args.hone, *train, "--output", adapter, "--cache-dir", self.work / "cache"]), check=True, capture_output=True)
 
         def trained(here, said):
             return [(here / "out" / name).read_bytes() for name in ("adapter_model.safetensors", "adapter_config.json")]

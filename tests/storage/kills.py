@@ -32,9 +32,9 @@ class Kills:
         self.left, self.whole = set(), 0                    # what the run before left; seconds that one takes
 
     def command(self, out, *more):
-        return list(map(str, [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
-                              "--output", out, "--cache-dir", self.cache, "--max-steps", STEPS, "--save-steps", 4, "--device", "cpu",
-                              "--per-device-train-batch-size", 16, "--threads", 1, *more]))
+        return storage.tied([self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
+                             "--output", out, "--cache-dir", self.cache, "--max-steps", STEPS, "--save-steps", 4, "--device", "cpu",
+                             "--per-device-train-batch-size", 16, "--threads", 1, *more])
 
     def complain(self, text):
         self.bad += 1

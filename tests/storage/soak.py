@@ -32,10 +32,10 @@ class Soak:
         self.samples = []                                   # (bytes, descriptors, saves)
 
     def command(self, out, steps, save_steps):
-        return list(map(str, [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
-                              "--val-set-size", 8, "--eval-steps", save_steps, "--sample-prompt", "What is number 3?", "--sample-length", 48,
-                              "--output", self.work / out, "--cache-dir", self.work / "cache", "--max-steps", steps, "--device", "cpu",
-                              "--save-steps", save_steps, "--save-total-limit", 2, "--per-device-train-batch-size", 16]))
+        return storage.tied([self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", self.data, "--json",
+                             "--val-set-size", 8, "--eval-steps", save_steps, "--sample-prompt", "What is number 3?", "--sample-length", 48,
+                             "--output", self.work / out, "--cache-dir", self.work / "cache", "--max-steps", steps, "--device", "cpu",
+                             "--save-steps", save_steps, "--save-total-limit", 2, "--per-device-train-batch-size", 16])
 
     def steps_between_saves(self):
         """From the time that a step takes in a short run."""

@@ -20,7 +20,6 @@ import argparse
 import concurrent.futures
 import errno
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -40,6 +39,12 @@ def write_chats(folder, count):
     path = folder / "chats.jsonl"
     path.write_text("".join(json.dumps(chat(i)) + "\n" for i in range(count)))
     return path
+
+
+def tied(command, **environment):
+    """The same command, killed when this process ends, however it does. The environment is the command's alone: a layer in it must not
+    see what ties it."""
+    return list(map(str, ["setpriv", "--pdeathsig", "KILL", "env", *(f"{name}={value}" for name, value in environment.items()), *command]))
 
 
 class File:
@@ -156,7 +161,7 @@ class Campaign:
                    "--save-total-limit", 2, "--per-device-train-batch-size", 2, "--threads", 1, "--device", "cpu"]
         with self.lock:
             self.runs += 1
-        return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, env={**os.environ, **more})
+        return subprocess.run(tied(command, **more), capture_output=True, text=True, timeout=120)
 
     def complain(self, text):
         with self.lock:
@@ -167,7 +172,7 @@ class Campaign:
         return (disk / "out/adapter_model.safetensors").read_bytes()
 
     def under(self, disk, **more):
-        return self.train(disk, LD_PRELOAD=str(self.args.shim), STORAGE_ROOT=str(disk), **more)
+        return self.train(disk, LD_PRELOAD=self.args.shim, STORAGE_ROOT=disk, **more)
 
     def check_again(self, disk, want, name, least=0):
         done = self.train(disk)
@@ -229,7 +234,7 @@ def main():
         disk = campaign.work / "whole"
         (disk / "out").mkdir(parents=True)
         journal, counted = campaign.work / "journal", campaign.work / "count"
-        done = campaign.under(disk, STORAGE_JOURNAL=str(journal), STORAGE_COUNT=str(counted))
+        done = campaign.under(disk, STORAGE_JOURNAL=journal, STORAGE_COUNT=counted)
         if done.returncode:
             raise SystemExit(done.stderr)
         want, calls, count = campaign.result(disk), read_journal(journal), int(counted.read_text())
