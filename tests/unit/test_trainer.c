@@ -2,7 +2,6 @@
 #include "test.h"
 
 #include "train/loop.h"
-#include "train/trace.h"
 #include "trainer_rig.h"
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
@@ -291,14 +290,6 @@ static void gradients_are_the_slopes_of_every_loss(void **state)
 
 /* --- steps ---------------------------------------------------------------------------------------------------------------- */
 
-static void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
-{
-    int32_t count[2];
-    assert_ok(engine_download(&t->session.engine, t->optimizer.count, 0, count, sizeof count));
-    assert_int_equal(count[0], applied);
-    assert_int_equal(count[1], skipped);
-}
-
 /* A trainer that had a bad step continues like one that never had it. */
 static void a_gradient_that_is_not_finite_skips_the_step(void **state)
 {
@@ -418,40 +409,6 @@ static void the_worst_sequence_of_a_step_is_known(void **state)
     close_rig(&r);
 }
 
-/* Each alone: a loss, and a gradient whose squares overflow. Seen to fail without putting back the counts in optimizer_clear. */
-static void the_sequences_at_fault_are_found_and_nothing_is_changed(void **state)
-{
-    (void)state;
-    struct rig good, hit;
-    struct trainer_step step;
-    struct sequence list[2 * SEQUENCES];
-    enum trace_fault faults[2 * SEQUENCES];
-    float infinite[32], large[32];
-    for (int i = 0; i < 2 * SEQUENCES; i++)
-        list[i] = sequences()[i % SEQUENCES];
-    for (int i = 0; i < 32; i++)
-        infinite[i] = large[i] = 1;
-    infinite[5] = INFINITY;
-    large[5] = 3e38f;
-    open_rig(&good, &tied, 0, methods[0]);
-    open_rig(&hit, &tied, 0, methods[0]);
-    step_once(&good.t, 0.01);
-    step_once(&hit.t, 0.01);
-    list[2].weights = large;
-    list[5].weights = infinite;
-    assert_ok(trainer_queue(&hit.t, list, 2 * SEQUENCES, 0.01));
-    assert_ok(trainer_report(&hit.t, &step));
-    assert_false(step.applied);
-    assert_ok(trace_step(&hit.t, step.step, list, 2 * SEQUENCES, faults));
-    for (int i = 0; i < 2 * SEQUENCES; i++)
-        assert_int_equal(faults[i], i == 2 ? TRACE_GRADIENT : i == 5 ? TRACE_LOSS : TRACE_NONE);
-    assert_int_equal(hit.t.sums.sequences, 0);
-    assert_same_state(&good.t, &hit.t);
-    assert_count(&hit.t, 1, 1);
-    close_rig(&good);
-    close_rig(&hit);
-}
-
 static void schedules_warm_up_and_go_down(void **state)
 {
     (void)state;
@@ -483,7 +440,6 @@ int main(void)
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
         cmocka_unit_test(a_loss_that_is_not_finite_skips_the_step_though_its_gradient_is),
         cmocka_unit_test(the_worst_sequence_of_a_step_is_known),
-        cmocka_unit_test(the_sequences_at_fault_are_found_and_nothing_is_changed),
         cmocka_unit_test(schedules_warm_up_and_go_down),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -1,6 +1,8 @@
-/* train/verify: steps that are computed twice are the same steps, and one that is not computed the same is found. */
+/* train/verify and train/trace: steps that are computed twice are the same steps, one that is not computed the same is found, and
+ * so are the sequences at fault where a step is not finite. */
 #include "test.h"
 
+#include "train/trace.h"
 #include "trainer_rig.h"
 
 enum { MANY = 2 * SEQUENCES }; /* two micro-batches */
@@ -73,6 +75,7 @@ static void a_bit_that_flips_between_the_two_is_found(void **state)
     static const int moments[] = {1, 3, 4};
     for (int i = 0; i < 3 * METHODS; i++) {
         struct rig r;
+        struct trainer_step step;
         open_rig(&r, &tied, 0, join(i / 3, SETTINGS("verify_every", "3")));
         struct device_class unsound = *r.t.session.device->class;
         hit = &r.t;
@@ -81,15 +84,65 @@ static void a_bit_that_flips_between_the_two_is_found(void **state)
         queue_once(&r.t);
         r.t.session.device->class = &unsound;
         runs_before = 1;
-        queue_once(&r.t);
+        assert_ok(trainer_queue(&r.t, many(), MANY, -1)); /* and left in flight */
         assert_true(runs_before < 0);
         runs_before = moments[i % 3];
         assert_fails(trainer_queue(&r.t, many(), MANY, -1), ERR_COMPUTE, "step 3 was computed twice, and the gradient of ");
         assert_non_null(strstr(status_message(), ".weight is not the same"));
         assert_true(runs_before < 0);
         r.t.session.device->class = sound;
+        assert_ok(trainer_report(&r.t, &step));
+        assert_int_equal(step.step, 2);
         trainer_settle(&r.t);
         close_rig(&r);
+    }
+}
+
+/* --- sequences at fault -------------------------------------------------------------------------------------------------- */
+
+/* Each alone: a loss, and a gradient whose squares overflow. A later step may be in flight. Seen to fail without putting back the
+ * counts in optimizer_clear. */
+static void the_sequences_at_fault_are_found_and_nothing_is_changed(void **state)
+{
+    (void)state;
+    for (int later = 0; later < 2; later++) {
+        struct rig good, bad;
+        struct trainer_step step;
+        struct sequence list[MANY];
+        enum trace_fault faults[MANY];
+        float infinite[32], large[32];
+        memcpy(list, many(), sizeof list);
+        for (int i = 0; i < 32; i++)
+            infinite[i] = large[i] = 1;
+        infinite[5] = INFINITY;
+        large[5] = 3e38f;
+        list[2].weights = large;
+        list[5].weights = infinite;
+        open_rig(&good, &tied, 0, methods[later]); /* dropout draws by the step's number, and the later step has another one */
+        open_rig(&bad, &tied, 0, methods[later]);
+        step_once(&good.t, 0.01);
+        step_once(&bad.t, 0.01);
+        assert_ok(trainer_queue(&bad.t, list, MANY, 0.01));
+        for (int i = 0; i < later; i++) {
+            assert_ok(trainer_queue(&bad.t, many(), MANY, 0.01));
+            assert_ok(trainer_queue(&good.t, many(), MANY, 0.01));
+        }
+        assert_ok(trainer_report(&bad.t, &step));
+        assert_false(step.applied);
+        assert_ok(trace_step(&bad.t, step.step, list, MANY, faults));
+        for (int i = 0; i < MANY; i++)
+            assert_int_equal(faults[i], i == 2 ? TRACE_GRADIENT : i == 5 ? TRACE_LOSS : TRACE_NONE);
+        assert_int_equal(bad.t.sums.sequences, 0);
+        for (int i = 0; i < later; i++) {
+            struct trainer_step other;
+            assert_ok(trainer_report(&bad.t, &step));
+            assert_ok(trainer_report(&good.t, &other));
+            assert_true(step.applied && step.loss == other.loss && step.norm == other.norm);
+        }
+        assert_same_state(&good.t, &bad.t);
+        assert_count(&bad.t, 1 + later, 1);
+        close_rig(&good);
+        close_rig(&bad);
     }
 }
 
@@ -98,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_verifies_its_steps_gives_the_same_bytes),
         cmocka_unit_test(a_bit_that_flips_between_the_two_is_found),
+        cmocka_unit_test(the_sequences_at_fault_are_found_and_nothing_is_changed),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

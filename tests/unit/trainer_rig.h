@@ -3,6 +3,7 @@
 #define TESTS_UNIT_TRAINER_RIG_H
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "tiny_model.h"
 #include "train/trainer.h"
@@ -11,6 +12,13 @@ enum { ROWS = 12, SEQUENCES = 4 };
 
 static struct tiny_model tied, untied;
 static char data_path[128], output_dir[128], checkpoint_dir[128];
+
+/* Where trainers run: on the CPU, or on $HONE_RIG_DEVICE. */
+static inline const char *rig_device(void)
+{
+    const char *device = getenv("HONE_RIG_DEVICE");
+    return device ? device : "cpu";
+}
 
 /* A trainer with its options, which must outlive it. */
 struct rig {
@@ -21,8 +29,9 @@ struct rig {
 
 static inline void set_options(struct rig *r, const struct tiny_model *m, const char *const *settings)
 {
-    const char *const usual[] = {"model",  m->dir, "cache_dir",          m->dir, "device",        "cpu",  "dtype", "float32",
-                                 "lora_r", "4",    "micro_batch_tokens", "64",   "learning_rate", "0.01", NULL};
+    const char *const usual[] = {
+        "model",  m->dir, "cache_dir",          m->dir, "device",        rig_device(), "dtype", "float32",
+        "lora_r", "4",    "micro_batch_tokens", "64",   "learning_rate", "0.01",       NULL};
     const char *const *both[] = {usual, settings};
     *r = (struct rig){.arena = {0}};
     options_init(&r->options, &r->arena);
@@ -143,6 +152,15 @@ static inline void assert_same_state(struct trainer *a, struct trainer *b)
     for (int i = 0; i < o->states; i++)
         assert_same_tensor(a, o->state[i], b, p->state[i]);
     assert_same_tensor(a, o->gradients, b, p->gradients);
+}
+
+/* The optimizer's own counts of steps. */
+static inline void assert_count(struct trainer *t, int32_t applied, int32_t skipped)
+{
+    int32_t count[2];
+    assert_ok(engine_download(&t->session.engine, t->optimizer.count, 0, count, sizeof count));
+    assert_int_equal(count[0], applied);
+    assert_int_equal(count[1], skipped);
 }
 
 static inline void assert_same_step(const struct trainer_step *a, const struct trainer_step *b)
