@@ -202,8 +202,11 @@ static enum status read_guard(struct trainer_place *p, const json_t *tree, const
     TRY(json_get_real(tree, "guard_norm_variance", &norm->variance, path));
     TRY(json_get_int(tree, "guard_norm_count", &norm->count, path));
     TRY(json_get_int(tree, "warnings", &p->warnings, path));
-    bool counts = loss->count >= 0 && norm->count >= 0 && p->warnings >= 0;
-    return counts ? OK : fail(ERR_FORMAT, "%s: one of the guard's counts is out of range", path);
+    const int64_t counts[] = {loss->count, norm->count, p->warnings};
+    bool sound = loss->variance >= 0 && norm->variance >= 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        sound = sound && counts[i] >= 0 && counts[i] <= COUNT_MAX;
+    return sound ? OK : fail(ERR_FORMAT, "%s: one of the guard's numbers is out of range", path);
 }
 
 static enum status read_place(struct trainer_place *p, const json_t *tree, const char *path)
