@@ -202,7 +202,9 @@ typedef struct hone_step {
     int applied; /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
 } hone_step;
 
-/* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. */
+/* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. The options
+ * verify_every and max_bad_steps are hone_train's: here a step is computed once, and what is bad about it is the caller's to
+ * judge. */
 HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learning_rate, hone_step *step);
 
 /* The mean loss over the validation data of the options. */

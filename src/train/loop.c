@@ -148,7 +148,8 @@ static void write_step(struct run *r)
     n = put_number(line, n, "step_seconds", s->seconds);
     if (r->found)
         n += snprintf(line + n, sizeof line - (size_t)n, ", \"guard\": \"%s\"", guard_name(r->found));
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s}", s->applied ? "" : ", \"skipped\": true");
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s%s}", s->verified ? ", \"verified\": true" : "",
+                  s->applied ? "" : ", \"skipped\": true");
     write_line(r, line, n);
 }
 
@@ -482,6 +483,9 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
             "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
             "to 1e-3",
             t->options->learning_rate);
+    if (t->options->verify_every > t->steps)
+        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
+                    (long long)t->options->verify_every, (long long)t->steps);
     r.start = clock_seconds();
     tell(&r, (struct run_event){.kind = RUN_START});
     enum status status = all_steps(&r);

@@ -188,6 +188,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
         if (u->ends) {
             TRY(engine_run_lead(&s->engine));
             u->step = describe(t, rate);
+            u->step.verified = verifies;
             u->sum = t->sums.sum;
             u->weight = t->sums.weight;
             u->started = started;

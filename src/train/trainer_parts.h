@@ -34,8 +34,8 @@ struct trainer_step {
     int64_t step;
     double epoch, loss, norm, rate;
     int64_t tokens, targets;
-    double seconds; /* from its start, or the end of the previous step if that came later, to its end */
-    bool applied;
+    double seconds;         /* from its start, or the end of the previous step if that came later, to its end */
+    bool applied, verified; /* verified: it was computed twice (verify.h) */
     int64_t worst;     /* of an enqueued step: its sequence with the highest mean loss, or the first that is NaN; -1: not known */
     double worst_loss; /* of that sequence */
 };

@@ -73,6 +73,26 @@ static void nan_in_the_base_is_named(void **state)
     buffer_free(&file);
 }
 
+/* One of them verified. */
+static void a_run_says_which_steps_are_verified(void **state)
+{
+    (void)state;
+    struct run_result result;
+    char path[160];
+    struct buffer metrics = {0};
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
+    assert_ok(run_with(SETTINGS("max_steps", "3", "verify_every", "2"), &result));
+    assert_string_equal(warnings, "");
+    assert_ok(file_read(&metrics, path, 1 << 20));
+    const char *said = strstr(metrics.data, "\"verified\": true");
+    assert_non_null(said);
+    assert_true(said > strstr(metrics.data, "{\"step\": 2") && said < strstr(metrics.data, "{\"step\": 3"));
+    assert_null(strstr(said + 1, "\"verified\""));
+    buffer_free(&metrics);
+    assert_ok(run_with(SETTINGS("max_steps", "3", "verify_every", "4"), &result));
+    assert_non_null(strstr(warnings, "--verify-every 4: the run has 3 steps, and none of them will be computed twice"));
+}
+
 struct chat {
     const char *question, *answer;
 };
@@ -253,6 +273,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
+        cmocka_unit_test(a_run_says_which_steps_are_verified),
         cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
         cmocka_unit_test(a_resumed_run_finds_what_an_uninterrupted_one_does),
         cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),
