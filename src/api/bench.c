@@ -130,6 +130,8 @@ static enum status measure_counts(const struct options *values, json_t *report)
     enum status status = OK;
     if (values->graph && t.session.device->class != &device_cuda)
         status = fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda");
+    if (values->profile && values->verify_every)
+        status = fail(ERR_ARGUMENT, "--profile times steps that are computed once: leave out --verify-every");
     if (status == OK)
         status = measure_steps(&t, values->max_steps, &m);
     if (status == OK) {

@@ -70,8 +70,9 @@ static void print_profile(const json_t *profile, double tokens)
     printf("\nops         %.3f ms, each waited for\n", 1e3 * number(profile, "ops_seconds"));
     printf("step        %.3f ms, %.0f tok/s, %s GFLOP/s\n", 1e3 * step, step > 0 ? tokens / step : 0,
            rate(flops, number(profile, "flops"), step));
-    printf("bare        %.3f ms for the matmuls alone: %.1f%% of the step (medians of %lld rounds)\n",
-           1e3 * number(profile, "bare_seconds"), 100 * number(profile, "ratio"), (long long)number(profile, "rounds"));
+    printf("bare        %.3f ms for the matmuls alone: %.1f%% of the step (medians of %lld round%s)\n",
+           1e3 * number(profile, "bare_seconds"), 100 * number(profile, "ratio"), (long long)number(profile, "rounds"),
+           number(profile, "rounds") == 1 ? "" : "s");
 }
 
 static void print_graph(const json_t *report)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "ops/ops.h"
 #include "train/verify.h"
 
@@ -13,6 +14,7 @@ struct pace { /* steps that are enqueued and reported */
     struct trainer *t;
     struct sequence *sequences;
     struct hash losses;
+    int64_t skipped; /* of those that were reported */
 };
 
 static enum status queue(struct pace *p)
@@ -34,6 +36,7 @@ static enum status report(struct pace *p, int64_t ahead)
         TRY(trainer_report(p->t, &step));
         hash_add(&p->losses, &step.loss, sizeof step.loss);
         hash_add(&p->losses, &step.norm, sizeof step.norm);
+        p->skipped += !step.applied;
     }
     return OK;
 }
@@ -150,6 +153,12 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m)
     m->counters = difference(device->counters, &before);
     TRY(count_ops(e, runs, m));
     TRY(report(&p, 0));
+    if (p.skipped)
+        log_message(
+            LOG_WARNING,
+            "%lld of %lld steps were skipped, as their loss or gradient is not finite: the times are not those of steps that "
+            "train. Lower --learning-rate, or look at the weights of --model",
+            (long long)p.skipped, (long long)t->place.step);
     return count_layer(t, &m->layer_commands);
 }
 

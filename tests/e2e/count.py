@@ -11,7 +11,7 @@ attention. SmolLM2's: with --recompute full, which multiplies some things twice.
 import json
 import sys
 
-from case import SANITIZED, SMOL, TINY, Case, main
+from case import SANITIZED, SMOL, TINY, Case, main, run
 
 DEVICE = sys.argv[4]
 
@@ -82,6 +82,14 @@ class Count(Case):
         for expected in (r"(?m)^linear_lora +\d+ +[\d.]+ +[\d.]+% +[\d.]+ ", r"(?m)^attention_bwd ", r"(?m)^step +[\d.]+ ms, \d+ tok/s",
                          r"(?m)^bare +[\d.]+ ms .* \(medians of 2 rounds\)$"):
             self.assertRegex(text, expected)
+
+    def test_a_profile_of_steps_that_are_not_usual_is_refused_or_told(self):
+        short = ("bench", "--model", TINY, "--device", DEVICE, "--profile", "--max-length", 8, "--max-steps", 1)
+        self.fails(2, *short, "--verify-every", 2, says=("leave out --verify-every",))
+        told = run(*short, "--learning-rate", 1e30)
+        self.assertEqual(told.returncode, 0, told.stderr)
+        self.assertRegex(told.stderr, "hone: warning: 2 of 3 steps were skipped, as their loss or gradient is not finite")
+        self.assertRegex(told.stdout, r"\(medians of 1 round\)\n")
 
     def test_a_step_of_smollm2_stays_within_its_budget(self):
         if DEVICE != "cpu" or SANITIZED:
