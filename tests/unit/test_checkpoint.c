@@ -3,6 +3,7 @@
 
 #include "base/checksums.h"
 #include "failing.h"
+#include "processor.h"
 #include "train/checkpoint.h"
 #include "trainer_rig.h"
 
@@ -23,7 +24,8 @@ static void a_checkpoint_goes_on_as_if_nothing_had_happened(void **state)
 {
     (void)state;
     static const char *const dtypes[] = {"float32", "bfloat16"};
-    for (int i = 0; i < METHODS * 2; i++) {
+    bool bf16 = processor_has_bf16();
+    for (int i = 0; i < METHODS * 2; i += bf16 ? 1 : 2) {
         struct rig a, b, c;
         const char *settings[32] = {0}, *const *from = join(i / 2, SETTINGS("dtype", dtypes[i % 2], "data", data_path));
         for (int k = 0; from[k]; k++)
@@ -63,15 +65,23 @@ static void a_checkpoint_with_other_settings_is_refused(void **state)
 {
     (void)state;
     static const char *const other[][2] = {
-        {"finetuning_type", "full"},     {"lora_r", "8"},        {"lora_dropout", "0.2"},
-        {"rank_pattern", "q_proj=2"},    {"seed", "7"},          {"learning_rate", "0.5"},
-        {"lr_scheduler_type", "linear"}, {"max_grad_norm", "0"}, {"packing", "true"},
-        {"dtype", "bfloat16"},           {"tf32", "true"},
+        {"finetuning_type", "full"},
+        {"lora_r", "8"},
+        {"lora_dropout", "0.2"},
+        {"rank_pattern", "q_proj=2"},
+        {"seed", "7"},
+        {"learning_rate", "0.5"},
+        {"lr_scheduler_type", "linear"},
+        {"max_grad_norm", "0"},
+        {"packing", "true"},
+        {"tf32", "true"},
+        {"dtype", "bfloat16"},
     };
+    size_t others = sizeof other / sizeof other[0] - !processor_has_bf16();
     struct rig r, wrong;
     save_checkpoint(&r, SETTINGS("data", data_path));
     close_rig(&r);
-    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
+    for (size_t i = 0; i < others; i++) {
         const char *const *settings = SETTINGS("data", data_path, other[i][0], other[i][1]);
         open_rig(&wrong, &tied, 0, settings);
         assert_fails(checkpoint_load(&wrong.t, checkpoint_dir), ERR_ARGUMENT, other[i][0]);
