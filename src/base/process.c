@@ -1,11 +1,13 @@
-/* Memory of this process, from /proc, and the system's random numbers. */
+/* Memory of this process, from /proc, its stack, and the system's random numbers. */
 #include "base/process.h"
 
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
 void process_memory(int64_t *now, int64_t *peak)
 {
@@ -26,6 +28,29 @@ void process_memory(int64_t *now, int64_t *peak)
 void process_trim(void)
 {
     malloc_trim(0);
+}
+
+enum { STACK = 2 << 20 }; /* the backward pass of attention takes 1.2 MB */
+
+/* One page is enough: the system then has the addresses down to it. */
+static __attribute__((noinline)) void touch_stack(void)
+{
+    volatile char deep[STACK];
+    (void)(deep[0] = 0);
+}
+
+enum status process_grow_stack(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < (rlim_t)2 * STACK)
+        return OK;
+    void *room = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return fail(ERR_MEMORY, "out of memory: no room for a stack of %d bytes; free some, or raise the limit (ulimit -v)",
+                    STACK);
+    munmap(room, STACK);
+    touch_stack();
+    return OK;
 }
 
 enum status process_unique(uint64_t *number)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -172,7 +173,9 @@ static int run(const char *name, const struct command *command, int argc, char *
 {
     hone_options *options = NULL;
     const char *flag;
-    hone_status status = hone_options_create(&options, name);
+    hone_status status = (hone_status)process_grow_stack();
+    if (status == HONE_OK)
+        status = hone_options_create(&options, name);
     if (status == HONE_OK && argc && command->about && argv[0][0] != '-') {
         if (strcmp(argv[0], command->about) != 0)
             status = unknown_word(name, argv[0]);

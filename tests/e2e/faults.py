@@ -13,8 +13,9 @@ import shutil
 import signal
 import subprocess
 import time
+import unittest
 
-from case import HONE, TINY, main, run
+from case import HONE, SANITIZED, TINY, main, run
 from train import TrainCase, chat, checkpoints, metrics
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -227,6 +228,23 @@ class Faults(TrainCase):
         err = self.finish(process, 3)
         self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large")
         self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl"])
+
+    @unittest.skipIf(SANITIZED, "a sanitizer takes terabytes of addresses")
+    def test_too_few_addresses_are_told_at_every_limit(self):
+        """ulimit -v: just below what a run needs, the main thread's stack could not grow in a step, and SIGSEGV was the answer."""
+        def train(limit):
+            shutil.rmtree(self.dir / "out", ignore_errors=True)
+            return run(*self.command("out", "--max-steps", 1, "--threads", 1),
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+
+        too_few, enough = 1 << 20, 1 << 32
+        while enough - too_few > 1 << 18:
+            limit = (too_few + enough) // 2
+            too_few, enough = (too_few, limit) if train(limit).returncode == 0 else (limit, enough)
+        for limit in range(too_few, too_few - (6 << 20), -(1 << 18)):
+            result = train(limit)
+            self.assertEqual(result.returncode, 5, f"{limit} of {enough} bytes: {result.stderr}")
+            self.assertRegex(result.stderr.splitlines()[-1], "^hone: ")
 
 
 if __name__ == "__main__":
