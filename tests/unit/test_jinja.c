@@ -173,6 +173,20 @@ static const struct {
      "\n  1\n  \nz  1  2"},
     {" {# a #}\n\t{# b #}  x {# c #}\n", "  x "},
     {"{% if true %}\n\n  a\n  {%+ if true %}\n b{% endif %}\n{% endif +%}\n\nq", "\n  a\n   b\n\nq"},
+    {"{{ '%5s|%-5s|%.2s|%r' % ('ab','cd','efg','h') }} {{ '%05d|%-4d|%3d|%i' % (-42, 7, 8, 9) }}",
+     "   ab|cd   |ef|'h' -0042|7   |  8|9"},
+    {"{{ '%x %X %x' % (255, 255, -16) }} {{ '%f %.1f %8.3f %08.2f' % (1.5, 2.25, 3.14159, -2.5) }} {{ '%d' % 3.9 }} "
+     "{{ '%d %f' % (true, true) }} {{ '%.3f' % 2 }}",
+     "ff FF -10 1.500000 2.2    3.142 -0002.50 3 1 1.000000 2.000"},
+    {"{{ '%(a)s-%(b)d%%' % {'a':'x','b':2} }} {{ '%s' % [1] }} {{ 'no' % () }} {{ '%-6s|' % none }}{{ '%(n)5.1f' % {'n': 2.25} "
+     "}}",
+     "x-2% [1] no None  |  2.2"},
+    {"{{ '{} {{}} {}'.format(1,'b') }} {{ '{1}{0}{name}'.format('a','b',name='c') }}", "1 {} b bac"},
+    {"{{ +1 }} {{ +(-2) }} {{ 0x1F }} {{ 0o17 }} {{ 0b101 }} {{ 1_000 }} {{ True and not False }} {{ None is none }}",
+     "1 -2 31 15 5 1000 True True"},
+    {"{{ [1,[2,3]].1.0 }} {{ 1 is not odd }} {{ 2 is not odd }} {{ 4 is divisibleby 2 }} {{ 'a' is in ['a'] }} "
+     "{{ 'a' is in {'a':1} }} {{ 'x' is eq 'x' }} {{ 2.5 is eq 2.5 }}",
+     "2 False True True True True True True"},
 };
 
 static void renders_what_jinja2_renders(void **state)
@@ -454,6 +468,53 @@ static void running_out_of_memory_is_an_error(void **state)
     assert_true(f.failed > 5);
 }
 
+/* Fails if what a budget ended is not released, or is told as another error. */
+static void a_budget_may_end_anywhere(void **state)
+{
+    (void)state;
+    enum { STEPS, OUTPUT, MEMORY, BUDGETS };
+    int64_t ended = 0;
+    for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++)
+        for (int kind = 0; kind < BUDGETS; kind++) {
+            enum status status = ERR_LIMIT;
+            for (int64_t left = 0; status != OK; left += kind == MEMORY ? 8 : 1, ended++) {
+                struct jinja_budget budget = jinja_budget_default;
+                struct jinja_output out = {0};
+                *(kind == STEPS ? &budget.steps : kind == OUTPUT ? &budget.output : &budget.memory) = left;
+                status = render(SAME[i].template, CONTEXT, &budget, &out);
+                if (status == OK ? strcmp(out.text.data ? out.text.data : "", SAME[i].text) != 0
+                                 : status != ERR_LIMIT || !strstr(status_message(), "budget"))
+                    fail_msg("%s\n  with %lld left: status %d, %s", SAME[i].template, (long long)left, status, status_message());
+                jinja_output_free(&out);
+            }
+        }
+    assert_true(ended > 10000);
+}
+
+/* Fails if the parser reads on after the end of a template, or an error has no line. */
+static void a_template_may_end_or_lack_a_character_anywhere(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof SAME / sizeof *SAME; i++) {
+        size_t size = strlen(SAME[i].template);
+        for (size_t at = 0; at < 2 * size; at++) {
+            struct jinja *jinja;
+            size_t left = at < size ? at : size - 1;
+            char *text = test_malloc(left + 1); /* exact, so that sanitizers see a byte too many */
+            memcpy(text, SAME[i].template, left);
+            if (at >= size)
+                memmove(text + (at - size), SAME[i].template + (at - size) + 1, 2 * size - 1 - at);
+            text[left] = 0;
+            enum status status = jinja_parse(&jinja, text, (int64_t)left, "t");
+            if (status == OK)
+                jinja_free(jinja);
+            else if (!strstr(status_message(), "t:"))
+                fail_msg("%s: status %d, %s", text, status, status_message());
+            test_free(text);
+        }
+    }
+}
+
 /* A thousand messages joined in one variable: without appending in place this would copy half a gigabyte. */
 static void growing_a_string_copies_it_once(void **state)
 {
@@ -481,6 +542,8 @@ int main(void)
         cmocka_unit_test(a_source_is_of_a_template_s_size),
         cmocka_unit_test(errors_say_what_and_where),
         cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(a_budget_may_end_anywhere),
+        cmocka_unit_test(a_template_may_end_or_lack_a_character_anywhere),
         cmocka_unit_test(growing_a_string_copies_it_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,16 +28,19 @@ static bool is_iterable(struct value v)
     return is_sequence(v) || v.kind == VALUE_VIEW || v.kind == VALUE_GENERATOR || v.kind == VALUE_LOOP;
 }
 
-static bool is_cased(struct render *render, struct value self, callable *change, bool *out)
+static enum status is_cased(struct render *render, struct value self, callable *change, struct value *out)
 {
     static const struct args none = {0};
     struct value text, changed, upper, lower;
-    if (value_string(render, self, &text) != OK || change(render, text, &none, &changed) != OK ||
-        text_upper(render, text, &none, &upper) != OK || text_lower(render, text, &none, &lower) != OK)
-        return false;
-    bool letters;
-    return value_equal(render, text, changed, out) == OK && value_equal(render, upper, lower, &letters) == OK &&
-           (*out = *out && !letters, true);
+    bool same, letterless;
+    TRY(value_string(render, self, &text));
+    TRY(change(render, text, &none, &changed));
+    TRY(text_upper(render, text, &none, &upper));
+    TRY(text_lower(render, text, &none, &lower));
+    TRY(value_equal(render, text, changed, &same));
+    TRY(value_equal(render, upper, lower, &letterless));
+    *out = value_bool(same && !letterless);
+    return OK;
 }
 
 TEST(defined, self.kind != VALUE_UNDEFINED)
@@ -97,22 +100,14 @@ static enum status divisibleby(struct render *render, struct value self, const s
 
 static enum status lower(struct render *render, struct value self, const struct args *args, struct value *out)
 {
-    bool holds;
     TRY(args_bind(render, args, "lower", "", 0, NULL));
-    if (!is_cased(render, self, text_lower, &holds))
-        return render_fail(render, ERR_LIMIT, "the test 'lower' cannot be made");
-    *out = value_bool(holds);
-    return OK;
+    return is_cased(render, self, text_lower, out);
 }
 
 static enum status upper(struct render *render, struct value self, const struct args *args, struct value *out)
 {
-    bool holds;
     TRY(args_bind(render, args, "upper", "", 0, NULL));
-    if (!is_cased(render, self, text_upper, &holds))
-        return render_fail(render, ERR_LIMIT, "the test 'upper' cannot be made");
-    *out = value_bool(holds);
-    return OK;
+    return is_cased(render, self, text_upper, out);
 }
 
 static enum status is_in(struct render *render, struct value self, const struct args *args, struct value *out)
