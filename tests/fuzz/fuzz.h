@@ -1,7 +1,7 @@
 /* A fuzz target: one function that gives a parser arbitrary bytes and checks its promises.
  *
- * With clang the function is driven by libFuzzer (./run SECONDS); with any compiler replay.c drives it over the files of
- * corpus/NAME/, which is the test fuzz-NAME. A file that once broke a parser is added to the corpus and stays.
+ * With clang libFuzzer drives the function through libfuzzer.c (./run SECONDS); with any compiler replay.c drives it over the
+ * files of corpus/NAME/, which is the test fuzz-NAME. A file that once broke a parser is added to the corpus and stays.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+void fuzz_input(const uint8_t *data, size_t size);
 
 /* A directory of this process in memory, removed when it ends. */
 const char *fuzz_dir(void);

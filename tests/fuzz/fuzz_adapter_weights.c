@@ -26,7 +26,7 @@ static enum status load(struct session *s)
     return lora_check(&s->model, s->tuning.lora);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     static char adapter[256];
     struct fuzz_part input = {data, size}, config = fuzz_next(&input);
@@ -40,9 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct session_options options = {
         .dir = fuzz_model(), .device = "cpu", .run = RUN_AUTO, .adapter = adapter, .weights = true};
     if (session_open(&s, &options) != OK)
-        return 0;
+        return;
     if (load(&s) == OK)
         check(&s);
     session_close(&s);
-    return 0;
 }

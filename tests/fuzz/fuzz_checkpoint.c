@@ -66,7 +66,7 @@ static void train_on(void)
     PROMISE(trainer_step(&trainer, -1, &step) == OK);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     static const struct trainer_place start;
     if (!*dir)
@@ -87,10 +87,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     PROMISE(strlen(run) < sizeof run);
     if (checkpoint_load(&trainer, dir) != OK) {
         PROMISE(*status_message() && !memcmp(&before, &trainer.place, sizeof before));
-        return 0;
+        return;
     }
     PROMISE(trainer.place.step >= start.step && trainer.place.slots == before.slots);
     train_on();
     PROMISE(checkpoint_save(&trainer, again) == OK && checkpoint_load(&trainer, again) == OK);
-    return 0;
 }

@@ -4,14 +4,14 @@
 #include "format/hf_config.h"
 #include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     size_t cut = fuzz_cut(data, size);
     fuzz_put("config.json", data, cut);
     fuzz_put("generation_config.json", cut < size ? (const char *)data + cut + 1 : "{}", cut < size ? size - cut - 1 : 2);
     struct hf_config config;
     if (hf_config_open(&config, fuzz_dir()) != OK)
-        return 0;
+        return;
     PROMISE(config.model_type && config.eos_count >= 0 && config.eos_count <= HF_CONFIG_EOS_MAX);
     for (int i = 0; i < config.eos_count; i++)
         PROMISE(config.eos[i] >= 0 && config.eos[i] <= INT32_MAX);
@@ -34,5 +34,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             PROMISE(rope.high_freq_factor > rope.low_freq_factor && rope.original_max_position > 0);
     }
     hf_config_close(&config);
-    return 0;
 }

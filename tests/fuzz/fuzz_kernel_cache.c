@@ -53,7 +53,7 @@ static void check_code(const struct fuzz_part content)
     cuda_code_close(&code);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     static bool ready;
     if (!ready) {
@@ -68,5 +68,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_file(input);
     else
         check_code(input);
-    return 0;
 }

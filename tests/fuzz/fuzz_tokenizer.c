@@ -19,14 +19,14 @@ static void encode(const struct tokenizer *tokenizer, const char *text, int64_t 
     tokens_free(&tokens);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     static const char text[] =
         "<s>Hello, wor\xc3\xa9ld!  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaX 1234567\r\n\n\t <|im_end|> \xf0\x9f\x91\x8d";
     size_t cut = fuzz_cut(data, size);
     struct tokenizer *tokenizer;
     if (tokenizer_open(&tokenizer, fuzz_put("tokenizer.json", data, cut)) != OK)
-        return 0;
+        return;
     if (cut < size)
         encode(tokenizer, (const char *)data + cut + 1, (int64_t)(size - cut - 1));
     else
@@ -40,5 +40,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     buffer_free(&back);
     tokenizer_close(tokenizer);
-    return 0;
 }

@@ -24,7 +24,7 @@ static void check(const struct options *options)
     arena_free(&arena);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+void fuzz_input(const uint8_t *data, size_t size)
 {
     struct arena arena = {0};
     struct options options;
@@ -35,5 +35,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         PROMISE(!strncmp(status_message(), path, strlen(path)));
     arena_free(&arena);
-    return 0;
 }

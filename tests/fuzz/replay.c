@@ -22,7 +22,7 @@ static int replay(const char *folder)
             uint8_t *exact = malloc(bytes.size ? (size_t)bytes.size : 1); /* so that a read past the end is seen */
             PROMISE(exact != NULL);
             memcpy(exact, bytes.data, (size_t)bytes.size);
-            LLVMFuzzerTestOneInput(exact, (size_t)bytes.size);
+            fuzz_input(exact, (size_t)bytes.size);
             free(exact);
             files++;
         }
