@@ -64,8 +64,9 @@ __attribute__((destructor)) static void unwatch(void)
         json_set_alloc_funcs(allocate, release);
 }
 
-/* What a tree takes, in units of about 40 bytes: a list or an object takes some of them even if it is empty. */
-enum { LIST_UNITS = 3, OBJECT_UNITS = 6, UNITS_ALWAYS = 1 << 20, BYTES_PER_UNIT = 10 };
+/* What a tree takes, in units of about 40 bytes: a list or an object takes some of them even if it is empty, and so does a
+ * member's name. */
+enum { LIST_UNITS = 3, OBJECT_UNITS = 6, NAME_UNITS = 2, UNITS_ALWAYS = 1 << 20, BYTES_PER_UNIT = 10 };
 
 bool json_affordable(const char *text, int64_t length)
 {
@@ -77,7 +78,7 @@ bool json_affordable(const char *text, int64_t length)
             for (at++; at < end && *at != '"'; at++)
                 at += *at == '\\';
         else
-            units += *at == '{' ? OBJECT_UNITS : *at == '[' ? LIST_UNITS : *at == ',';
+            units += *at == '{' ? OBJECT_UNITS : *at == '[' ? LIST_UNITS : *at == ':' ? NAME_UNITS : *at == ',';
     }
     return units <= allowed;
 }

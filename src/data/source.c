@@ -182,9 +182,11 @@ static void pass(struct source *s, struct buffer *text, int64_t count)
 /* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
 static int64_t skip_blank_lines(struct source *s)
 {
-    int64_t first = (int64_t)strspn(s->left.data, " \t\r\n"), line = 0;
-    for (const char *end; (end = memchr(s->left.data + line, '\n', (size_t)(first - line))); s->scan.line++)
-        line = end + 1 - s->left.data;
+    int64_t first = (int64_t)strspn(s->left.data, " \t\r\n");
+    const char *last = memrchr(s->left.data, '\n', (size_t)first);
+    int64_t line = last ? last + 1 - s->left.data : 0;
+    for (int64_t i = 0; i < line; i++)
+        s->scan.line += s->left.data[i] == '\n';
     pass(s, &s->left, line);
     return first - line;
 }
@@ -218,7 +220,7 @@ static enum status open_file(struct source *s, int64_t file)
     int64_t first;
     while ((first = skip_blank_lines(s)) == s->left.size && !s->scan.last) {
         TRY(check_blank(s, s->offset + s->left.size));
-        TRY(read_more(s, &s->left, max(s->left.size, OPENING)));
+        TRY(read_more(s, &s->left, min(max(s->left.size, OPENING), ROW_BYTES_MAX + 1 - s->left.size)));
     }
     s->blank = s->offset;
     s->scan.array = first < s->left.size && s->left.data[first] == '[';

@@ -4,8 +4,8 @@
     hostile.py HONE ASSETS DATA [--large]       --large: all of them, else every third of the small ones
 
 Each run ends with a documented code and, unless the file is good after all, with a message that names a file. Above what the same
-command takes for a good file it takes at most 2 seconds of the processor and one for each 8 MB, and 4 times the file's size of
-memory and a constant.
+command takes for a good file it takes at most a second of the processor, and 4 times the file's size of memory and a constant: a
+row that is unpacked may have 64 MiB, and so may a template's values.
 """
 import collections
 import concurrent.futures
@@ -24,7 +24,7 @@ from case import CHAT, HONE, SANITIZED, TINY, Case, main
 
 CORPUS = pathlib.Path(__file__).parent.parent / "fuzz/corpus"
 CODES = (0, 2, 3, 4, 5, 7, 8, 9)            # not 1, a bug; and no signal
-SECONDS, BYTES_A_SECOND, FACTOR, CONSTANT = 2, 8e6, 4, 384e6
+SECONDS, FACTOR, CONSTANT = 1, 4, 72e6
 VERDICT = "hone: the data would stop a run: "      # of rows that nothing is wrong with, by a template that does not print them
 EVERY = 16 if SANITIZED else 1 if "--large" in sys.argv else 3      # of the small files, all of which the fuzzers' own tests replay
 
@@ -79,7 +79,7 @@ def make():
     wide = {"dtype": "F32", "shape": [2**31, 2**31], "data_offsets": [0, 8]}
     deep, empty = b"[" * 1_000_000, b"[" + b"{}," * 5_000_000 + b"{}]"
     million = 1_000_000
-    names = numbered(b"{", b'"k%d":0', b"}", 300_000)
+    names, more = (numbered(b"{", b'"k%d":0', b"}", count) for count in (300_000, 1_300_000))
     no_tensors = numbered(b"{", b'"t%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}', b"}", million)
     pairs = b"".join(gguf_text(b"k%d" % i) + struct.pack("<IB", 0, 7) for i in range(million))
     infos = b"".join(gguf_text(b"t%d" % i) + struct.pack("<IQIQ", 1, 32, 0, 128 * i) for i in range(million))
@@ -88,7 +88,7 @@ def make():
     spaces = gzip.compress(b" " * 150_000_000, 1)
     lines = gzip.compress(b"\n" * 150_000_000, 1)
     return [
-        ("config.json", "deep", deep), ("config.json", "empty-objects", empty), ("config.json", "names", names),
+        ("config.json", "deep", deep), ("config.json", "empty-objects", empty), ("config.json", "names", names), ("config.json", "more-names", more),
         *(("config.json", key, json.dumps({**config, key: 2**31 - 1}).encode())
           for key in ("num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads", "max_position_embeddings")),
         ("generation_config.json", "names", names), ("generation_config.json", "empty-objects", empty),
@@ -101,14 +101,21 @@ def make():
         ("tokenizer.json", "deep", deep), ("tokenizer.json", "names", names),
         ("tokenizer.json", "tokens", numbered(b'{"model":{"type":"BPE","merges":[],"vocab":{', b'"t%d":2147483646', b"}}}", 300_000)),
         ("tokenizer_config.json", "deep", deep), ("tokenizer_config.json", "empty-objects", empty), ("tokenizer_config.json", "names", names),
+        ("tokenizer_config.json", "more-names", more), ("tokenizer_config.json", "tokens", numbered(
+            b'{"added_tokens_decoder":{', b'"%d":{"content":"<|t|>","lstrip":false,"normalized":false,"rstrip":false,"special":true}', b"}}", 60_000)),
         ("chat_template.jinja", "deep", b"{{" + b"(" * million), ("chat_template.jinja", "blocks", b"{% if a %}" * 100_000),
         ("chat_template.jinja", "doubling", b"{% set a = 'aaaaaaaa' %}" + b"{% set a = a + a %}" * 64 + b"{{ a }}"),
         ("chat_template.jinja", "loops", b"{% for a in range(99999) %}" * 8 + b"{{ a }}" + b"{% endfor %}" * 8),
         ("chat_template.jinja", "sums", b"{{ 1" + b"+1" * million + b" }}"),
+        ("chat_template.jinja", "output", b"{% for a in range(60000) %}" + b"abcdefgh " * 112 + b"{% endfor %}"),
+        ("chat_template.jinja", "sorts", b"{% for a in range(999) %}{{ range(99999)|list|sort|length }}{% endfor %}"),
+        ("chat_template.jinja", "copies", b"{% set a = 'a' * 9999999 %}{% for b in range(99999) %}{{ (a|upper)|length }}{% endfor %}"),
         ("model.gguf", "pairs", gguf(million, 0, pairs)), ("model.gguf", "tensors", gguf(0, million, infos)),
         ("model.gguf", "many", gguf(2**60, 2**60, b"")), ("model.gguf", "array", gguf(1, 0, gguf_text(b"tokenizer.ggml.tokens") + tokens)),
         ("rows.jsonl", "deep", deep), ("rows.jsonl", "long", b'{"messages": "' + b"a" * 70_000_000),
         ("rows.jsonl", "values", b'{"messages": ' + empty + b"}"), ("rows.jsonl", "numbers", b'{"messages": [' + b"0," * 10_000_000 + b"0]}"),
+        ("rows.jsonl", "numbers-in-a-message", b'{"messages": [{"role": "user", "content": "a", "n": [' + b"0," * 900_000 + b"0]}]}"),
+        ("rows.jsonl", "messages", numbered(b'{"messages": [', b'{"role":"user","content":"%d"}', b"]}", 90_000)),
         ("rows.jsonl", "zeros-packed", zeros), ("rows.jsonl", "spaces-packed", spaces), ("rows.jsonl", "lines-packed", lines),
         ("rows.jsonl", "parts-packed", gzip.compress(b"") * 300_000), ("rows.json", "open", b"[" + b" " * 70_000_000),
         ("adapter_config.json", "deep", deep), ("adapter_config.json", "empty-objects", empty), ("adapter_config.json", "names", names),
@@ -190,9 +197,12 @@ class Hostile(Case):
             self.baseline(folder, next(iter(files)), command)
         runs = list(WORKERS.map(measure, (command for *_, command in placed)))
         largest = {"seconds": (0, ""), "memory": (0, "")}
-        for (title, files, folder, _), run in zip(placed, runs):
+        for (title, files, _, command), run in zip(placed, runs):
             good, size = self.good[next(iter(files))], sum(len(f) for f in files.values() if f)
-            more = {"seconds": run.seconds - good.seconds, "memory": run.memory - good.memory - FACTOR * size}
+            seconds = run.seconds - good.seconds
+            for _ in range(0 if SANITIZED else 2):              # a busy machine makes memory slow
+                seconds = seconds if seconds < SECONDS / 2 else min(seconds, measure(command).seconds - good.seconds)
+            more = {"seconds": seconds, "memory": run.memory - good.memory - FACTOR * size}
             largest = {key: max(was, (more[key], title)) for key, was in largest.items()}
             with self.subTest(title):
                 self.assertIn(run.code, CODES, run.err)
@@ -200,7 +210,7 @@ class Hostile(Case):
                     self.assertTrue(run.err.splitlines()[-1].startswith("hone: "), run.err)
                     self.assertTrue(str(self.dir) in run.err or VERDICT in run.err, run.err)
                 if not SANITIZED:
-                    self.assertLess(more["seconds"], SECONDS + size / BYTES_A_SECOND)
+                    self.assertLess(more["seconds"], SECONDS)
                     self.assertLess(more["memory"], CONSTANT)
         print(f"{len(runs)} files, {sum(run.code == 0 for run in runs)} of them good; the largest time {largest['seconds'][0]:.2f} s "
               f"({largest['seconds'][1]}), memory {largest['memory'][0] / 1e6:.0f} MB above {FACTOR} times the file ({largest['memory'][1]})",

@@ -436,6 +436,8 @@ static void errors_say_what_and_where(void **state)
     assert_fails(render("{{ 9223372036854775807 + 1 }}", CONTEXT, NULL, &out), ERR_UNSUPPORTED, "64 bits");
     assert_fails(render("{% for x in 5 %}{% endfor %}", CONTEXT, NULL, &out), ERR_DATA, "not iterable");
     assert_fails(render("{{ nothing|tojson }}", CONTEXT, NULL, &out), ERR_DATA, "not JSON serializable");
+    assert_fails(render("{{ a '\\n\\r' }}", CONTEXT, NULL, &out), ERR_FORMAT, "t:1: expected '}}', not '  '");
+    assert_fails(render("{{ raise_exception('a\\nb') }}", CONTEXT, NULL, &out), ERR_DATA, "the template refuses: a b");
     static const char *const broken[] = {
         "{{ 1",        "{% if 1 %}",      "{% endif %}",
         "{{ ) }}",     "{{ 'a }}",        "{# x",
@@ -515,6 +517,25 @@ static void a_template_may_end_or_lack_a_character_anywhere(void **state)
     }
 }
 
+/* What a template may write and keep by itself is little; what a row brings is granted several times over. Without that, either
+ * a row of two lines takes hundreds of MB, or a long conversation is refused. */
+static void a_long_row_brings_its_own_budget(void **state)
+{
+    (void)state;
+    enum { LONG = 4 << 20 };
+    struct jinja_output out = {0};
+    struct buffer context = {0};
+    char large[128];
+    snprintf(large, sizeof large, "{{ text }}{{ text }}{{ ([1] * %zu)|length > 9 }}", (70 << 20) / sizeof(struct value));
+    assert_fails(render("{{ 'a' * 1000000 }}", CONTEXT, NULL, &out), ERR_LIMIT, "the rendered text exceeds its budget");
+    assert_fails(render(large, CONTEXT, NULL, &out), ERR_LIMIT, "its budget of memory is used up");
+    assert_ok(buffer_format(&context, "{\"text\": \"%*s\"}", (int)LONG, "a"));
+    assert_ok(render(large, context.data, NULL, &out));
+    assert_int_equal(out.text.size, 2 * LONG + 4);
+    buffer_free(&context);
+    jinja_output_free(&out);
+}
+
 /* A thousand messages joined in one variable: without appending in place this would copy half a gigabyte. */
 static void growing_a_string_copies_it_once(void **state)
 {
@@ -544,6 +565,7 @@ int main(void)
         cmocka_unit_test(running_out_of_memory_is_an_error),
         cmocka_unit_test(a_budget_may_end_anywhere),
         cmocka_unit_test(a_template_may_end_or_lack_a_character_anywhere),
+        cmocka_unit_test(a_long_row_brings_its_own_budget),
         cmocka_unit_test(growing_a_string_copies_it_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static enum status convert(struct render *render, const json_t *json, int32_t or
     case JSON_FALSE: *out = value_bool(json_is_true(json)); break;
     case JSON_INTEGER: *out = value_int(json_integer_value(json)); break;
     case JSON_REAL: *out = value_float(json_real_value(json)); break;
-    case JSON_STRING: TRY(value_text(render, json_string_value(json), (int64_t)json_string_length(json), origin, out)); break;
+    case JSON_STRING: TRY(value_given(render, json_string_value(json), (int64_t)json_string_length(json), origin, out)); break;
     case JSON_ARRAY: TRY(convert_list(render, json, origin, out)); break;
     case JSON_OBJECT: TRY(convert_object(render, json, origin, out)); break;
     }

@@ -8,7 +8,7 @@
 /* What a render brings into the purse: far more than templates take, also those that look at every message again and again. */
 enum { STEPS_MIN = 10000, STEPS_A_BYTE = 100 };
 
-const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 64 << 20, .memory = 256 << 20};
+const struct jinja_budget jinja_budget_default = {.steps = 20000000, .depth = 1500, .output = 1 << 19, .memory = 64 << 20};
 
 enum status frame_new(struct render *render, struct frame *outer, int32_t slots, struct frame **out)
 {

@@ -18,7 +18,7 @@ struct jinja;
  *
  * A command renders many rows, so the steps of the default budget are a purse that all renders of a template share. Each brings
  * some steps into it, more for a longer text, and takes what it needs: a template that runs for long without writing much has one
- * budget for the whole command, and not one a row. */
+ * budget for the whole command, and not one a row. Output and memory of the default budget grow with the texts of the row. */
 struct jinja_budget {
     int64_t steps;  /* expressions and statements evaluated */
     int64_t depth;  /* of nested expressions, blocks and macro calls: it bounds the C stack */

@@ -35,7 +35,7 @@ static enum status keep_text(struct row_reader *r, struct json_span span, int32_
         TRY(render_alloc(r->render, span.length, 1, &copy));
         data = memcpy(copy, data, (size_t)span.length);
     }
-    return value_text(r->render, data, span.length, origin, out);
+    return value_given(r->render, data, span.length, origin, out);
 }
 
 static enum status read_text(struct row_reader *r, int32_t origin, struct value *out)
@@ -255,7 +255,8 @@ static enum status render_row(struct render *render, const struct jinja *jinja, 
     struct value messages = {0};
     const struct jinja_message *list = NULL;
     json_reader_init(&reader.json, row->text, row->length, "row");
-    enum status status = utf8_invalid(row->text, row->length) < 0 ? read_row(&reader, &messages) : decline(&reader);
+    bool plain = json_affordable(row->text, row->length) && utf8_invalid(row->text, row->length) < 0;
+    enum status status = plain ? read_row(&reader, &messages) : decline(&reader);
     json_reader_free(&reader.json);
     TRY(status);
     TRY(describe(render, messages.list, &list));

@@ -2,21 +2,31 @@
 #include "text/jinja/value.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 
-enum status render_fail(struct render *render, enum status code, const char *format, ...)
+/* A template may write a text indented, escaped or twice, and keep some copies of it on the way. */
+enum { OUTPUT_A_BYTE = 8, MEMORY_A_BYTE = 4 };
+
+enum status fail_in_template(enum status code, const char *where, int line, const char *format, va_list args)
 {
     char text[512];
+    vsnprintf(text, sizeof text, format, args);
+    for (char *at = text; (at = strpbrk(at, "\r\n"));)
+        *at = ' ';
+    return fail(code, "%s:%d: %s", where, line, text);
+}
+
+enum status render_fail(struct render *render, enum status code, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    fail_in_template(code, render->where, render->line, format, args);
     va_end(args);
-    return fail(code, "%s:%d: %s", render->where, render->line, text);
+    return code;
 }
 
 enum status render_too_long(struct render *render)
@@ -58,6 +68,15 @@ enum status value_text(struct render *render, const char *data, int64_t size, in
     text->origin = origin;
     *out = (struct value){.kind = VALUE_TEXT, .origin = NO_MESSAGE, .text = text};
     return OK;
+}
+
+enum status value_given(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out)
+{
+    if (render->granted) {
+        render->left.output += OUTPUT_A_BYTE * size;
+        render->left.memory += MEMORY_A_BYTE * size;
+    }
+    return value_text(render, data, size, origin, out);
 }
 
 enum status value_list(struct render *render, enum value_kind kind, int64_t count, struct value *out)

@@ -8,6 +8,7 @@
 #ifndef TEXT_JINJA_VALUE_H
 #define TEXT_JINJA_VALUE_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -146,7 +147,9 @@ struct methods {
 
 /* --- value.c: making and reading values --- */
 
-/* Fails with "where:line: " before the message. */
+/* Fails with "where:line: " before the message, which is one line also where it quotes a string of several. */
+enum status fail_in_template(enum status code, const char *where, int line, const char *format, va_list args)
+    __attribute__((format(printf, 4, 0)));
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum status render_too_long(struct render *render);
 enum status render_too_deep(struct render *render);
@@ -203,6 +206,10 @@ static inline struct value value_undefined(const char *name)
 }
 
 enum status value_text(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out); /* not copied */
+
+/* A text that the row brings, and with it what the default budget grants a template for it. */
+enum status value_given(struct render *render, const char *data, int64_t size, int32_t origin, struct value *out);
+
 enum status value_list(struct render *render, enum value_kind kind, int64_t count,
                        struct value *out); /* room for count; filled by the caller */
 enum status value_dict(struct render *render, enum value_kind kind, struct value *out);
