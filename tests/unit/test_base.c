@@ -21,6 +21,10 @@ static void messages_keep_their_place(void **state)
     assert_int_equal(fail_at(ERR_DATA, "%s: ", "chats.jsonl"), ERR_DATA);
     assert_string_equal(status_message(), "chats.jsonl: row 7");
     assert_string_equal(status_text(ERR_MEMORY), "out of memory");
+    fail(ERR_FORMAT, "tensor %s", "a\nhone: all is well\n"); /* a file's name must not write a line of its own */
+    assert_string_equal(status_message(), "tensor a hone: all is well ");
+    fail_at(ERR_FORMAT, "%s: ", "b\n\033[1m");
+    assert_string_equal(status_message(), "b ?[1m: tensor a hone: all is well ");
 }
 
 static void arena_survives_large_and_small(void **state)

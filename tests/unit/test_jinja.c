@@ -436,7 +436,7 @@ static void errors_say_what_and_where(void **state)
     assert_fails(render("{{ 9223372036854775807 + 1 }}", CONTEXT, NULL, &out), ERR_UNSUPPORTED, "64 bits");
     assert_fails(render("{% for x in 5 %}{% endfor %}", CONTEXT, NULL, &out), ERR_DATA, "not iterable");
     assert_fails(render("{{ nothing|tojson }}", CONTEXT, NULL, &out), ERR_DATA, "not JSON serializable");
-    assert_fails(render("{{ a '\\n\\r' }}", CONTEXT, NULL, &out), ERR_FORMAT, "t:1: expected '}}', not '  '");
+    assert_fails(render("{{ a '\\n\\r' }}", CONTEXT, NULL, &out), ERR_FORMAT, "t:1: expected '}}', not ' ?'");
     assert_fails(render("{{ raise_exception('a\\nb') }}", CONTEXT, NULL, &out), ERR_DATA, "the template refuses: a b");
     static const char *const broken[] = {
         "{{ 1",        "{% if 1 %}",      "{% endif %}",

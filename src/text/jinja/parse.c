@@ -1,5 +1,7 @@
 /* Statements: from tokens to the tree that is evaluated. A table has one parser for each tag. */
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "text/jinja/ast.h"
@@ -8,11 +10,12 @@ enum { NESTING_MAX = 200 };
 
 enum status parse_fail(const struct parser *parser, enum status code, const char *format, ...)
 {
+    char text[512];
     va_list args;
     va_start(args, format);
-    fail_in_template(code, parser->jinja->where, parser->token->line, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return code;
+    return fail(code, "%s:%d: %s", parser->jinja->where, parser->token->line, text);
 }
 
 enum status parse_node(struct parser *parser, enum node_kind kind, struct node **out)

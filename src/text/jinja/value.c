@@ -2,6 +2,7 @@
 #include "text/jinja/value.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,22 +12,14 @@
 /* A template may write a text indented, escaped or twice, and keep some copies of it on the way. */
 enum { OUTPUT_A_BYTE = 8, MEMORY_A_BYTE = 4 };
 
-enum status fail_in_template(enum status code, const char *where, int line, const char *format, va_list args)
-{
-    char text[512];
-    vsnprintf(text, sizeof text, format, args);
-    for (char *at = text; (at = strpbrk(at, "\r\n"));)
-        *at = ' ';
-    return fail(code, "%s:%d: %s", where, line, text);
-}
-
 enum status render_fail(struct render *render, enum status code, const char *format, ...)
 {
+    char text[512];
     va_list args;
     va_start(args, format);
-    fail_in_template(code, render->where, render->line, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return code;
+    return fail(code, "%s:%d: %s", render->where, render->line, text);
 }
 
 enum status render_too_long(struct render *render)

@@ -8,7 +8,6 @@
 #ifndef TEXT_JINJA_VALUE_H
 #define TEXT_JINJA_VALUE_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -147,9 +146,7 @@ struct methods {
 
 /* --- value.c: making and reading values --- */
 
-/* Fails with "where:line: " before the message, which is one line also where it quotes a string of several. */
-enum status fail_in_template(enum status code, const char *where, int line, const char *format, va_list args)
-    __attribute__((format(printf, 4, 0)));
+/* Fails with "where:line: " before the message. */
 enum status render_fail(struct render *render, enum status code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 enum status render_too_long(struct render *render);
 enum status render_too_deep(struct render *render);
