@@ -60,7 +60,7 @@ OWNERS = {
     "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c"],
     "signal.h": ["cli/signals.c"],
     "pthread.h": ["cli/signals.c"],
-    "immintrin.h": ["device/turn.h", "device/gemm_amx.c", "device/gemm_avx512.c", "ops/attention_bf16.c"],
+    "immintrin.h": ["device/turn.h", "device/gemm_amx.c", "device/gemm_avx512.c", "ops/attention_bf16.c", "ops/weight_bf16.c"],
 }
 
 LINES_MAX = 600

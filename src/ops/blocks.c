@@ -50,7 +50,7 @@ HELPER float load_f16(f16 half)
 typedef void decoder(const uint8_t *restrict block, float *restrict value);
 
 static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64_t end, decoder *decode, int block, int bytes,
-                                      enum dtype dt)
+                                      const struct weight_bf16 *bf16, enum dtype dt)
 {
     const int32_t *ids = c->data[EXPAND_IDS];
     const uint8_t *blocks = c->data[EXPAND_PARTS];
@@ -60,6 +60,10 @@ static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64
     for (int64_t r = begin; r < end; r++) {
         int64_t row = ids ? ids[r] : c->dim[EXPAND_ROW] + r;
         int64_t first = (row * c->dim[EXPAND_IN] + c->dim[EXPAND_COLUMN]) / block;
+        if (dt == DTYPE_BF16 && bf16 && weight_bf16()) {
+            bf16->expand(blocks + first * bytes, columns, (uint16_t *)w + r * columns);
+            continue;
+        }
         for (int64_t b = 0; b < columns / block; b++) {
             decode(blocks + (first + b) * bytes, value);
             INDEPENDENT
@@ -90,8 +94,8 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
     }
 }
 
-/* The elements and bytes of a block; where its float16 numbers begin, and how many there are. */
-#define BLOCKS(type, count, size, first, halves)                                                                                 \
+/* The elements and bytes of a block; where its float16 numbers begin, and how many there are; AVX-512's code for it. */
+#define BLOCKS(type, count, size, first, halves, fast)                                                                           \
     static ALWAYS_INLINE void type##_decode(const uint8_t *restrict block, float *restrict value)                                \
     {                                                                                                                            \
         for (int r = 0; r < (count) / RUN; r++) {                                                                                \
@@ -101,7 +105,7 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
     }                                                                                                                            \
     KERNEL_BODY static void type##_expand(const struct call *c, int64_t begin, int64_t end)                                      \
     {                                                                                                                            \
-        SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end, type##_decode, count, size);                                  \
+        SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end, type##_decode, count, size, fast);                            \
     }                                                                                                                            \
     KERNEL_BODY static void type##_dequantise(const void *const *parts, int64_t n, float *w)                                     \
     {                                                                                                                            \
@@ -119,19 +123,20 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
         .expand = type##_dequantise,                                                                                             \
         .kernel = {SIGNATURE_blocks_expand, .host = type##_expand, .group = 128, .rows = 1,                                      \
                    .defines = " -DTYPE=" #type " -DELEMENTS=" #count " -DBYTES=" #size},                                         \
+        .bf16 = fast,                                                                                                            \
         .fill = type##_fill,                                                                                                     \
     };
 
-BLOCKS(q4_0, 32, 18, 0, 1)
-BLOCKS(q4_1, 32, 20, 0, 2)
-BLOCKS(q5_0, 32, 22, 0, 1)
-BLOCKS(q5_1, 32, 24, 0, 2)
-BLOCKS(q8_0, 32, 34, 0, 1)
-BLOCKS(q2_k, 256, 84, 80, 2)
-BLOCKS(q3_k, 256, 110, 108, 1)
-BLOCKS(q4_k, 256, 144, 0, 2)
-BLOCKS(q5_k, 256, 176, 0, 2)
-BLOCKS(q6_k, 256, 210, 208, 1)
-BLOCKS(iq4_nl, 32, 18, 0, 1)
-BLOCKS(iq4_xs, 256, 136, 0, 1)
-BLOCKS(mxfp4, 32, 17, 0, 0)
+BLOCKS(q4_0, 32, 18, 0, 1, BF16_OF(q4_0))
+BLOCKS(q4_1, 32, 20, 0, 2, BF16_OF(q4_1))
+BLOCKS(q5_0, 32, 22, 0, 1, NULL)
+BLOCKS(q5_1, 32, 24, 0, 2, NULL)
+BLOCKS(q8_0, 32, 34, 0, 1, BF16_OF(q8_0))
+BLOCKS(q2_k, 256, 84, 80, 2, NULL)
+BLOCKS(q3_k, 256, 110, 108, 1, NULL)
+BLOCKS(q4_k, 256, 144, 0, 2, BF16_OF(q4_k))
+BLOCKS(q5_k, 256, 176, 0, 2, NULL)
+BLOCKS(q6_k, 256, 210, 208, 1, BF16_OF(q6_k))
+BLOCKS(iq4_nl, 32, 18, 0, 1, NULL)
+BLOCKS(iq4_xs, 256, 136, 0, 1, NULL)
+BLOCKS(mxfp4, 32, 17, 0, 0, NULL)

@@ -29,6 +29,19 @@ static ALWAYS_INLINE real absmax_of(const struct call *c, int64_t block, bool si
     return real_fma(map[code], scales[1 + block / NF4_GROUP], 0) + scales[0];
 }
 
+/* Whole blocks of a row. */
+static ALWAYS_INLINE void expand_blocks(const struct call *c, int64_t block, int64_t count, uint16_t *w, bool single)
+{
+    enum { TOGETHER = 64 };
+    float absmax[TOGETHER];
+    for (int64_t done = 0; done < count; done += TOGETHER) {
+        int64_t some = min(count - done, TOGETHER), first = block + done;
+        for (int64_t b = 0; b < some; b++)
+            absmax[b] = (float)absmax_of(c, first + b, single);
+        nf4_bf16((const uint8_t *)c->data[EXPAND_PARTS + PACKED] + first * (NF4_BLOCK / 2), absmax, some, w + done * NF4_BLOCK);
+    }
+}
+
 /* A row is cut where blocks end. */
 static ALWAYS_INLINE void expand_row(const struct call *c, int64_t at, int64_t end, real (*pair)[2], int64_t to, enum dtype dt,
                                      bool single)
@@ -55,14 +68,19 @@ static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64
 {
     const int32_t *ids = c->data[EXPAND_IDS];
     int64_t columns = c->dim[EXPAND_COLUMNS];
+    bool whole = c->dim[EXPAND_IN] % NF4_BLOCK == 0 && c->dim[EXPAND_COLUMN] % NF4_BLOCK == 0 && columns % NF4_BLOCK == 0;
+    bool fast = dt == DTYPE_BF16 && whole && weight_bf16();
     real pair[256][2]; /* the two values of a byte */
-    for (int byte = 0; byte < 256; byte++) {
+    for (int byte = 0; !fast && byte < 256; byte++) {
         pair[byte][0] = (real)nf4_values[byte / 16];
         pair[byte][1] = (real)nf4_values[byte % 16];
     }
     for (int64_t r = begin; r < end; r++) {
         int64_t at = (ids ? ids[r] : c->dim[EXPAND_ROW] + r) * c->dim[EXPAND_IN] + c->dim[EXPAND_COLUMN];
-        expand_row(c, at, at + columns, pair, r * columns, dt, single);
+        if (fast)
+            expand_blocks(c, at / NF4_BLOCK, columns / NF4_BLOCK, (uint16_t *)c->data[EXPAND_W] + r * columns, single);
+        else
+            expand_row(c, at, at + columns, pair, r * columns, dt, single);
     }
 }
 

@@ -120,13 +120,13 @@ static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, 
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
                           struct lower_with with)
 {
+    if (!back && !with.scaled && x->shape[0] <= FEW_ROWS && !l->device->class->compiles)
+        return lower_few_rows(l, x, w, y, with.bias, with.accumulate);
     if (!w->weight)
         return lower_gemm(l, x, false, w, !back, y, with);
     if (with.scaled || (back && with.bias))
         return fail(ERR_INTERNAL, "%s: a product with a stored weight that is scaled, or backward with a bias",
                     l->node->op->name);
-    if (!back && !with.accumulate && x->shape[0] <= FEW_ROWS && !l->device->class->compiles)
-        return lower_few_rows(l, x, w, y, with.bias);
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
     if (!kernel)
         return lower_panels(l, x, w, back, y, with);

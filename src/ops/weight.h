@@ -11,6 +11,7 @@
 #ifndef OPS_WEIGHT_H
 #define OPS_WEIGHT_H
 
+#include "ops/weight_bf16.h"
 #include "tensor/lower.h"
 
 enum { WEIGHT_PARTS = 4 };
@@ -63,6 +64,7 @@ struct weight_type {
     /* The other way round, into zeroed parts; NULL: it cannot. */
     enum status (*quantise)(const void *w, enum dtype dtype, int64_t elements, void *const *parts);
     struct kernel kernel;                                             /* the same on a device, in the run's type */
+    const struct weight_bf16 *bf16;                                   /* the same on processors, in bfloat16; NULL: none */
     const struct kernel (*fused)[2];                                  /* by product, flat and tall; NULL: none */
     void (*fill)(const char *part, int32_t *to, int64_t count);       /* of examples: words of a valid weight */
     double (*adjust)(const char *part, int64_t index, double random); /* the same for numbers; NULL: there are none */
@@ -93,9 +95,9 @@ struct value *weight_value(struct program *p, enum weight_id type, struct value 
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
                           struct lower_with with);
 
-/* The same with a weight in parts, for at most FEW_ROWS rows of x on the CPU: y = x · wᵀ + bias. */
+/* The same for at most FEW_ROWS rows of x on the CPU: y = x · wᵀ + bias, and what y held if `add`. */
 enum { FEW_ROWS = 4 };
-enum status lower_few_rows(struct lowering *l, struct value *x, struct value *w, struct value *y, struct value *bias);
+enum status lower_few_rows(struct lowering *l, struct value *x, struct value *w, struct value *y, struct value *bias, bool add);
 
 /* y1 = x · w1ᵀ, y2 = x · w2ᵀ: in one launch if both weights have one type, with a fused kernel for it. */
 enum status lower_pair(struct lowering *l, struct value *x, struct value *const w[2], struct value *const y[2]);
