@@ -43,7 +43,7 @@ struct state {
 enum { CHAIN = 128 };
 enum { FIRST, MIDDLE, LAST, PIECES }; /* the last may be shorter than the others; where there is one piece, it is the first */
 enum { ROWS_MIN = 16 };               /* below this, a matmul is as fast as B is read, and reading pieces of its rows is slow */
-enum { TILE = 256, TILE_SLOW = 64, TILE_STEP = 16 };
+enum { TILE = 256, TILE_16_BIT = 64, TILE_STEP = 16 };
 enum { WORK_MIN = 1 << 17 };  /* multiplications below which a matmul is one tile: 10 microseconds or so */
 enum { INNER, EDGE, PLACES }; /* tiles at the lower or right edge of C may be smaller */
 enum { SCRATCH_STEP = 64 };   /* bytes */
@@ -336,13 +336,12 @@ static int64_t cut(int64_t size, int64_t tile)
 }
 
 /* Tiles of 16-bit matmuls are whole rows where there are enough of them, for oneDNN's fastest code takes matrices without gaps
- * alone. It packs B for each, which costs little beside 256 rows, and beside 64 where it does not multiply by AMX. */
+ * alone. It packs B for each, which costs little beside 64 rows. */
 static void choose_tiles(struct gemm_plan *plan, bool float32)
 {
     const struct gemm *g = &plan->gemm;
-    bool amx = cpu_bf16() == CPU_BF16_TILES;
     bool small = g->m * g->n < WORK_MIN / g->k;
-    plan->rows = small ? max(g->m, 1) : cut(g->m, float32 || amx ? TILE : TILE_SLOW);
+    plan->rows = small ? max(g->m, 1) : cut(g->m, float32 ? TILE : TILE_16_BIT);
     plan->columns = small || (!float32 && plan->rows < g->m) ? max(g->n, 1) : cut(g->n, TILE);
     plan->terms = float32 && g->m >= ROWS_MIN ? min(g->k, CHAIN) : g->k;
     plan->count = divide_up(g->k, plan->terms);
