@@ -212,6 +212,45 @@ static void a_damaged_checkpoint_is_an_error(void **state)
     close_rig(&loads);
 }
 
+/* Fails if a number of the run's place is taken as it stands. */
+static void every_wrong_value_of_the_place_is_refused(void **state)
+{
+    (void)state;
+    static const char *const values[][2] = {
+        {"first_loss", "\"low\""},     {"guard_loss_mean", "[]"},   {"guard_loss_variance", "[]"},
+        {"guard_loss_count", "1.5"},   {"guard_norm_mean", "{}"},   {"guard_norm_variance", "true"},
+        {"guard_norm_count", "\"1\""}, {"warnings", "[1]"},         {"guard_loss_count", "-1"},
+        {"guard_norm_count", "-1"},    {"warnings", "-1"},          {"eval_loss", "\"\""},
+        {"first_eval_loss", "[]"},     {"eval_due", "1"},           {"skipped_steps", "-1"},
+        {"bad_in_row", "\"0\""},       {"best_step", "-2"},         {"best_step", "{}"},
+        {"tokens", "\"64\""},          {"micro_batch_tokens", "0"},
+    };
+    struct rig saved, loads;
+    struct buffer place = {0};
+    char path[160];
+    save_checkpoint(&saved, SETTINGS("lora_r", "4"));
+    close_rig(&saved);
+    open_rig(&saved, &tied, 0, SETTINGS("lora_r", "4"));
+    open_rig(&loads, &tied, 0, SETTINGS("lora_r", "4"));
+    snprintf(path, sizeof path, "%s/trainer_state.json", checkpoint_dir);
+    assert_ok(file_read(&place, path, 1 << 16));
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        json_t *tree = json_loadb(place.data, (size_t)place.size, 0, NULL);
+        assert_int_equal(json_object_set_new(tree, values[i][0], json_loads(values[i][1], JSON_DECODE_ANY, NULL)), 0);
+        char *text = json_dumps(tree, 0);
+        assert_ok(file_replace(path, text, (int64_t)strlen(text)));
+        assert_ok(checksums_write(checkpoint_dir)); /* as if it had been written so */
+        assert_refused(&loads, &saved);
+        if (!strstr(status_message(), "trainer_state.json"))
+            fail_msg("%s: %s", values[i][0], status_message());
+        free(text);
+        json_decref(tree);
+    }
+    buffer_free(&place);
+    close_rig(&saved);
+    close_rig(&loads);
+}
+
 static void write_text(struct arena *arena, const char *dir, const char *name, const char *text)
 {
     assert_ok(directory_make(dir));
@@ -445,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_with_other_settings_is_refused),
         cmocka_unit_test(a_setting_that_a_checkpoint_lacks_is_not_compared),
         cmocka_unit_test(a_damaged_checkpoint_is_an_error),
+        cmocka_unit_test(every_wrong_value_of_the_place_is_refused),
         cmocka_unit_test(a_damaged_checkpoint_costs_the_steps_since_the_one_before),
         cmocka_unit_test(a_list_of_checksums_names_each_file_once),
         cmocka_unit_test(another_base_or_other_rows_are_refused),

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "failing.h"
+#include "format/gguf_write.h"
 #include "gguf_rig.h"
 #include "text/gguf_tokenizer.h"
 
@@ -212,12 +213,94 @@ static void a_tokenizer_is_inside(void **state)
     assert_fails(gguf_tokenizer_open_file(&t, path), ERR_FORMAT, "no tokenizer");
 }
 
+static enum status fill(void *context, int64_t tensor, struct file_writer *to)
+{
+    (void)tensor;
+    return file_writer_append(to, context, 12);
+}
+
+/* A pair of each kind, and all of them once more as pairs of another file. */
+static enum status put_pairs(struct gguf_head *head, const struct gguf *from)
+{
+    for (int64_t i = 0; from && i < gguf_value_count(from); i++)
+        TRY(gguf_put_value(head, gguf_value_at(from, i)));
+    if (from)
+        return OK;
+    TRY(gguf_put_text(head, "text", "a"));
+    TRY(gguf_put_size(head, "size", UINT32_MAX));
+    TRY(gguf_put_real(head, "real", 0.5));
+    TRY(gguf_put_bool(head, "bool", true));
+    TRY(gguf_put_texts(head, "texts", (struct gguf_text[]){{"b", 1}, {"", 0}}, 2));
+    TRY(gguf_put_ints(head, "ints", (int32_t[]){-1, 7}, 2));
+    TRY(gguf_put_reals(head, "reals", (float[]){1.5f, -2}, 2));
+    return gguf_put_bools(head, "bools", (bool[]){true, false, true}, 3);
+}
+
+static enum status write_pairs(const struct gguf *from)
+{
+    struct gguf_tensor tensor = {.name = {"t", 1}, .rank = 1, .shape = {3, 1, 1, 1}, .bytes = 12};
+    float numbers[] = {1, 2, 3};
+    struct gguf_head head = {0};
+    enum status status = put_pairs(&head, from);
+    if (status == OK)
+        status = gguf_write(path, &head, &tensor, 1, fill, numbers);
+    gguf_head_free(&head);
+    return status;
+}
+
+/* Fails if a pair is written in another way than gguf.h says, or copied in part. */
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct gguf *file;
+    struct arena arena = {0};
+    struct buffer first = {0}, second = {0};
+    struct gguf_head head = {0};
+    struct gguf_text *texts;
+    float *reals;
+    int32_t *ints;
+    int64_t count, size = 0;
+    assert_ok(write_pairs(NULL));
+    assert_ok(gguf_open(&file, path));
+    assert_ok(gguf_get_int(file, "size", &size));
+    assert_true(size == UINT32_MAX);
+    assert_ok(gguf_get_texts(file, "texts", &arena, &texts, &count));
+    assert_true(count == 2 && texts[0].text[0] == 'b' && texts[1].length == 0);
+    assert_ok(gguf_get_ints(file, "ints", &arena, &ints, &count));
+    assert_true(count == 2 && ints[0] == -1 && ints[1] == 7);
+    assert_ok(gguf_get_reals(file, "reals", &arena, &reals, &count));
+    assert_true(count == 2 && reals[0] == 1.5f && reals[1] == -2);
+    const struct gguf_value *bools = gguf_value_find(file, "bools");
+    assert_true(bools->array && bools->type == GGUF_BOOL && bools->count == 3 && !memcmp(bools->data, "\1\0\1", 3));
+    assert_true(((const float *)(const void *)gguf_tensor_find(file, "t")->data)[2] == 3);
+    assert_ok(file_read(&first, path, 1 << 16));
+    assert_ok(write_pairs(file));
+    assert_ok(file_read(&second, path, 1 << 16));
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.data, second.data, (size_t)first.size);
+    for (int copied = 0; copied < 2; copied++) {
+        struct failing f = {0};
+        while (failing_next(&f)) {
+            failing_begin(&f);
+            failing_end(&f, write_pairs(copied ? file : NULL));
+        }
+        assert_true(f.failed > 1);
+    }
+    assert_fails(gguf_put_size(&head, "size", -1), ERR_ARGUMENT, "size cannot be -1");
+    assert_fails(gguf_put_size(&head, "size", (int64_t)UINT32_MAX + 1), ERR_ARGUMENT, "cannot be 4294967296");
+    gguf_close(file);
+    buffer_free(&first);
+    buffer_free(&second);
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_and_tensors_are_found),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(a_tokenizer_is_inside),
+        cmocka_unit_test(what_is_written_is_read),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }
