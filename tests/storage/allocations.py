@@ -14,11 +14,13 @@ run ends
 All else is bad: a crash, a hang, another exit code, another result, and memory that is still held at the end by a stack that holds
 less after the first run, unless the stack is oneDNN's own.
 
-A stack inside oneDNN ends with the function that calls it, and is tried in the first command that has it. --every N takes only
-each N-th stack, and of oneDNN's each 20 N-th.
+A stack is tried in the first command that has it. Those inside oneDNN end with the function that calls it, and come last.
+--every N takes only each N-th stack, and of oneDNN's each 20 N-th. Files are in memory where the system has a place for that, as
+flushing them to a disk takes longer than the run.
 """
 import argparse
 import collections
+import itertools
 import json
 import pathlib
 import shutil
@@ -27,7 +29,8 @@ import tempfile
 
 from storage import tied, write_chats
 
-OUT_OF_MEMORY, SECONDS_MAX, OTHER_EVERY = 5, 60, 20
+OUT_OF_MEMORY, SECONDS_MAX, OTHER_EVERY = 5, 600, 20
+IN_MEMORY = pathlib.Path("/dev/shm")
 
 
 class Log:
@@ -52,7 +55,6 @@ class Command:
 
     def __init__(self, campaign, name, words, result=lambda here, said: said):
         self.campaign, self.name, self.words, self.result = campaign, name, words, result
-        self.outcomes = collections.Counter()
 
     def run(self, fail=None):
         """Its outcome, log and result."""
@@ -90,31 +92,35 @@ class Command:
             numbers[log.stacks[stack] if stack >= 0 else first.stacks[first.order[number]]] += 1
         return numbers
 
-    def campaign_of(self, every):
-        done, first, self.want = self.run()
+    def start(self):
+        """The first run: which stacks there are, and the number of the first allocation of each."""
+        done, self.first, self.want = self.run()
         if done.returncode:
             raise SystemExit(f"{self.name}: {done.stderr}")
-        self.first = first
-        kept = self.held(first, first)
-        begins = {}
-        for number, stack in enumerate(first.order):
-            begins.setdefault(cut(first.stacks[stack]), number)
-        own = [stack for stack in begins if not is_onednn(stack)]
-        other = [stack for stack in begins if is_onednn(stack) and stack not in self.campaign.tried]
-        self.campaign.tried.update(other)
-        for stack in own[::every] + other[::every if every == 1 else every * OTHER_EVERY]:
-            number = begins[stack]
-            for fail in (f"{number}", f"{number}+"):
-                done, log, result = self.run(fail)
-                outcome, why = self.judge(done, log, result)
-                leaks = [s for s, n in self.held(log, first).items() if n > kept[s] and not is_onednn(s)]
-                if outcome == "told" and leaks:
-                    outcome, why = "bad", "leaks " + "; ".join(map(self.campaign.frames, leaks[:3]))
-                self.outcomes[outcome] += 1
-                if why:
-                    print(f"BAD {self.name}: allocation {fail} at {self.campaign.frames(stack)}\n    {why}", flush=True)
-        counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(self.outcomes.items()))
-        print(f"{self.name}: {len(first.order)} allocations, {len(own)} stacks and {len(other)} of oneDNN: {counts}", flush=True)
+        self.kept = self.held(self.first, self.first)
+        self.begins = {}
+        for number, stack in enumerate(self.first.order):
+            self.begins.setdefault(cut(self.first.stacks[stack]), number)
+        new = [stack for stack in self.begins if stack not in self.campaign.tried]
+        self.campaign.tried.update(new)
+        return [stack for stack in new if not is_onednn(stack)], [stack for stack in new if is_onednn(stack)]
+
+    def fail_at(self, stacks, of):
+        """Two runs for each of these stacks."""
+        outcomes = collections.Counter()
+        for stack, end in itertools.product(stacks, ("", "+")):
+            fail = f"{self.begins[stack]}{end}"
+            done, log, result = self.run(fail)
+            outcome, why = self.judge(done, log, result)
+            leaks = [s for s, n in self.held(log, self.first).items() if n > self.kept[s] and not is_onednn(s)]
+            if outcome == "told" and leaks:
+                outcome, why = "bad", "leaks " + "; ".join(map(self.campaign.frames, leaks[:3]))
+            outcomes[outcome] += 1
+            if why:
+                print(f"BAD {self.name}: allocation {fail} at {self.campaign.frames(stack)}\n    {why}", flush=True)
+        counts = ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items()))
+        print(f"{self.name}: {len(self.first.order)} allocations, {len(stacks)} new stacks of {of}: {counts}", flush=True)
+        return outcomes["bad"]
 
 
 def file_of(frame):
@@ -185,12 +191,12 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--only")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as work:
-        bad = 0
-        for command in Campaign(args, pathlib.Path(work).resolve()).commands():
-            if args.only in (None, command.name):
-                command.campaign_of(args.every)
-                bad += command.outcomes["bad"]
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as work:
+        commands = [c for c in Campaign(args, pathlib.Path(work).resolve()).commands() if args.only in (None, c.name)]
+        stacks = [command.start() for command in commands]
+        bad = sum(command.fail_at(own[::args.every], "hone") for command, (own, _) in zip(commands, stacks))
+        every = args.every if args.every == 1 else args.every * OTHER_EVERY
+        bad += sum(command.fail_at(other[::every], "oneDNN") for command, (_, other) in zip(commands, stacks))
         raise SystemExit(bad > 0)
 
 
