@@ -3,6 +3,7 @@
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 
+#include "base/number.h"
 #include "device/device.h"
 
 struct gemm_plan; /* one matmul, ready to run on any addresses */
@@ -18,6 +19,14 @@ struct gemm_engine {
 };
 
 extern const struct gemm_engine gemm_onednn;
+
+/* For engines: the size of even parts of whole steps, an even number of them if there are several, for most machines have that
+ * many processors; each of `size_max` or about so. */
+static inline int64_t gemm_even_parts(int64_t size, int64_t size_max, int64_t step)
+{
+    int64_t count = divide_up(size, size_max);
+    return count < 2 ? round_up(size, step) : round_up(divide_up(size, round_up(count, 2)), step);
+}
 
 /* What multiplies bfloat16 here: AVX-512's dot products, or AMX's tiles, which the process may use then. It is what oneDNN finds,
  * and DNNL_MAX_CPU_ISA lowers it. */

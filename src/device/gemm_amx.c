@@ -18,6 +18,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "device/amx_pack.h"
+#include "device/cpu.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define AVX512_INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
@@ -44,13 +45,6 @@ enum {
 };                                     /* of a piece */
 enum { LINE = 64, CACHE_SETS = 4096 }; /* bytes: of a line of the cache, and after which addresses share a set of the first */
 
-/* The size of even parts of whole steps: an even number of them if there are several, each of `size_max` or about so. */
-static int64_t even(int64_t size, int64_t size_max, int64_t step)
-{
-    int64_t count = divide_up(size, size_max);
-    return count < 2 ? round_up(size, step) : round_up(divide_up(size, round_up(count, 2)), step);
-}
-
 /* Columns are cut by what fits into a cache, and rows where that gives too few pieces. */
 bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
 {
@@ -67,9 +61,9 @@ bool gemm_amx_plan(struct amx_plan *plan, const struct gemm *g)
     plan->chain = float32 ? CHAIN_SPLIT : round_up(divide_up(plan->terms, divide_up(plan->terms, CHAIN)), STEP);
     plan->panel = plan->parts * plan->terms * PANEL * 2;
     int64_t threads = parallel_threads(), columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
-    plan->columns = even(g->n, min(columns, max(divide_up(g->n, threads), PANEL)), PANEL);
+    plan->columns = gemm_even_parts(g->n, min(columns, max(divide_up(g->n, threads), PANEL)), PANEL);
     int64_t across = divide_up(g->n, plan->columns);
-    plan->rows = even(g->m, across < threads ? max(g->m * across / threads, BLOCK) : ROWS_MAX, BLOCK);
+    plan->rows = gemm_even_parts(g->m, across < threads ? max(g->m * across / threads, BLOCK) : ROWS_MAX, BLOCK);
     plan->panel += plan->parts * round_up(g->k2, STEP) * PANEL * 2;
     plan->block_at = plan->columns / PANEL * plan->panel;
     plan->sums_at = plan->block_at + plan->parts * (plan->terms + round_up(g->k2, STEP)) * BLOCK * 2 + BLOCK * PANEL * 4;

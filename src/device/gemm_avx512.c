@@ -13,6 +13,7 @@
 
 #include "base/number.h"
 #include "base/parallel.h"
+#include "device/cpu.h"
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 #define AVX512_INLINE static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
@@ -25,13 +26,6 @@ enum { ROWS_MIN = 32, ROWS_MIN_COPIED = 256 }; /* below these, oneDNN is faster;
 enum { ROWS_MAX = 1024, TERMS_MAX = 2048, TERMS_PART = 512, PACKED_BYTES = 768 << 10, PIECES_MIN = 4 }; /* of a piece; pieces */
 enum { FETCH_AHEAD = 12 };                                                                              /* rows */
 enum { CACHE_SETS = 4096 }; /* bytes after which addresses share a set of the first cache */
-
-/* The size of even parts of whole steps: an even number of them if there are several, each of `size_max` or about so. */
-static int64_t even(int64_t size, int64_t size_max, int64_t step)
-{
-    int64_t count = divide_up(size, size_max);
-    return count < 2 ? round_up(size, step) : round_up(divide_up(size, round_up(count, 2)), step);
-}
 
 /* Columns are cut by what fits into a cache, and rows where that gives too few pieces. A is read where it lies, unless its rows
  * are columns or those that are read together share a set of the cache. */
@@ -47,9 +41,9 @@ bool gemm_avx512_plan(struct avx512_plan *plan, const struct gemm *g)
     };
     plan->panel = plan->terms * PANEL * 4;
     int64_t columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
-    plan->columns = even(g->n, min(columns, max(divide_up(g->n, PIECES_MIN), PANEL)), PANEL);
+    plan->columns = gemm_even_parts(g->n, min(columns, max(divide_up(g->n, PIECES_MIN), PANEL)), PANEL);
     int64_t across = divide_up(g->n, plan->columns);
-    plan->rows = even(g->m, across < PIECES_MIN ? max(g->m * across / PIECES_MIN, BLOCK) : ROWS_MAX, BLOCK);
+    plan->rows = gemm_even_parts(g->m, across < PIECES_MIN ? max(g->m * across / PIECES_MIN, BLOCK) : ROWS_MAX, BLOCK);
     plan->block_at = plan->columns / PANEL * plan->panel;
     plan->sums_at = plan->block_at + (plan->packs_a ? plan->terms * BLOCK * 4 : 0);
     plan->lane = plan->sums_at + (plan->waits ? plan->rows * plan->columns * 4 : 0);

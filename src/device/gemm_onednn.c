@@ -328,11 +328,9 @@ static dnnl_status_t create_tiles(struct gemm_plan *plan)
     return code;
 }
 
-/* The size of even parts of about `tile` or less, and of an even number of them, for most machines have that many processors. */
 static int64_t cut(int64_t size, int64_t tile)
 {
-    int64_t count = divide_up(size, tile);
-    return count < 2 ? max(size, 1) : min(size, round_up(divide_up(size, round_up(count, 2)), TILE_STEP));
+    return size <= tile ? max(size, 1) : min(size, gemm_even_parts(size, tile, TILE_STEP));
 }
 
 /* Tiles of 16-bit matmuls are whole rows where there are enough of them, for oneDNN's fastest code takes matrices without gaps
