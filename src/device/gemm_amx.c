@@ -470,8 +470,8 @@ static void run_lane(void *context, int64_t lane, int64_t end)
     const struct amx_plan *plan = run->plan;
     const struct gemm *g = run->gemm;
     int64_t down = divide_up(g->m, plan->rows), count = divide_up(g->n, plan->columns) * down, packed = -1;
-    int64_t shares = divide_up(plan->lanes, 2), share = lane / 2, from = share * count / shares,
-            to = (share + 1) * count / shares;
+    int64_t share = lane / 2, from = 2 * share * count / plan->lanes, to = min(2 * share + 2, plan->lanes) * count / plan->lanes;
+    int64_t pieces = to - from;
     char *workspace = (char *)run->address[GEMM_WORKSPACE] + lane * plan->lane;
     struct piece piece = {
         .plan = plan,
@@ -484,7 +484,7 @@ static void run_lane(void *context, int64_t lane, int64_t end)
     };
     (void)end;
     tiles_begin();
-    while (atomic_fetch_add(&run->taken[share], 1) < (share + 1) * count / shares - share * count / shares) {
+    while (atomic_fetch_add(&run->taken[share], 1) < pieces) {
         int64_t i = lane % 2 ? --to : from++;
         piece.row = i % down * plan->rows;
         piece.rows = min(g->m - piece.row, plan->rows);
