@@ -73,11 +73,11 @@ struct launch {
  * float64) and rounded to C's type once. */
 struct gemm {
     int64_t m, n, k;
-    int64_t k2; /* terms of a second product A2 · B2 in the same sums, of matrices as A and B; 0: none (device_gemm_joins) */
     bool transpose_a, transpose_b, accumulate, bias;
     enum dtype a, b, c;
     bool tf32;    /* float32 inputs may be rounded to TF32 where that is faster */
     double alpha; /* 1 with `accumulate` or `bias` */
+    int64_t k2;   /* terms of a second product A2 · B2 in the same sums, of matrices as A and B; 0: none (device_gemm_joins) */
 };
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };

@@ -66,22 +66,47 @@ static void matrix_of(const struct value *v, int64_t *rows, int64_t *columns)
     *rows = value_elements(v) / *columns;
 }
 
-/* The command before this matmul if it is one of the same sums, as those of a weight and its adapter are, and the device takes
- * both as one: C is then written once. NULL: it is not. */
-static struct lowered *joined_with(struct lowering *l, const struct gemm *g, struct value *a, struct value *c)
+/* Whether a matmul adds to what the one before it wrote, as a weight's does to its adapter's, and the device takes both as one.
+ */
+static bool joins(struct lowering *l, const struct lowered *before, const struct gemm *g, struct value *a, struct value *c)
 {
-    struct lowered *before = l->count ? &l->list[l->count - 1] : NULL;
-    if (!before || before->command.kind != COMMAND_GEMM)
-        return NULL;
     const struct gemm *f = &before->command.gemm;
     struct value *to = before->value[GEMM_C];
+    if (before->command.kind != COMMAND_GEMM)
+        return false;
     struct gemm both = *g;
     both.k2 = f->k;
     bool same_sums = g->accumulate && f->alpha == 1 && !f->bias && !f->k2 && value_root(to) == value_root(c) &&
                      to->base_offset == c->base_offset && value_root(a) != value_root(c);
     bool same_form = f->m == g->m && f->n == g->n && f->transpose_a == g->transpose_a && f->transpose_b == g->transpose_b &&
                      f->a == g->a && f->b == g->b && f->c == g->c;
-    return same_sums && same_form && device_gemm_joins(l->device, &both) ? before : NULL;
+    return same_sums && same_form && device_gemm_joins(l->device, &both);
+}
+
+/* Whether a launch has nothing to do with the matmul before it, which may then come after it. */
+static bool apart(const struct lowered *matmul, const struct lowered *launch)
+{
+    for (int i = 0; i < launch->values; i++)
+        for (int m = GEMM_A; m <= GEMM_C; m++)
+            if (launch->value[i] && value_root(launch->value[i]) == value_root(matmul->value[m]))
+                return false;
+    return launch->command.kind == COMMAND_LAUNCH;
+}
+
+/* Takes out the matmul that is to be joined with the next one: the last command, or the one before a launch that expands a
+ * weight. false: there is none. */
+static bool take_joined(struct lowering *l, const struct gemm *g, struct value *a, struct value *c, struct lowered *out)
+{
+    for (int64_t i = l->count - 1; i >= 0 && i >= l->count - 2; i--) {
+        struct lowered *last = &l->list[l->count - 1], *at = &l->list[i];
+        if (!joins(l, at, g, a, c) || (at != last && !apart(at, last)))
+            continue;
+        *out = *at;
+        *at = *last;
+        l->count--;
+        return true;
+    }
+    return false;
 }
 
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
@@ -112,10 +137,10 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         return fail(ERR_INTERNAL, "%s: a bias of another size or type than the matmul's", l->node->op->name);
     if (with.scaled && (gemm.accumulate || gemm.bias))
         return fail(ERR_INTERNAL, "%s: a matmul that multiplies by alpha and adds", l->node->op->name);
-    struct lowered *before = joined_with(l, &gemm, a, c);
-    if (before) {
-        gemm.k2 = before->command.gemm.k;
-        gemm.accumulate = before->command.gemm.accumulate;
+    struct lowered joined = {0};
+    if (take_joined(l, &gemm, a, c, &joined)) {
+        gemm.k2 = joined.command.gemm.k;
+        gemm.accumulate = joined.command.gemm.accumulate;
     }
     int64_t workspace = 0;
     TRY(device_gemm_query(l->device, &gemm, &workspace));
@@ -125,13 +150,11 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         if (!scratch)
             return program_status(l->program);
     }
-    struct lowered *command = before ? before : add(l, COMMAND_GEMM, GEMM_OPERANDS);
+    struct lowered *command = add(l, COMMAND_GEMM, GEMM_OPERANDS);
     if (!command)
         return ERR_MEMORY;
-    if (before) {
-        command->value[GEMM_A2] = command->value[GEMM_A];
-        command->value[GEMM_B2] = command->value[GEMM_B];
-    }
+    command->value[GEMM_A2] = joined.value[GEMM_A];
+    command->value[GEMM_B2] = joined.value[GEMM_B];
     command->command.gemm = gemm;
     command->value[GEMM_A] = a;
     command->value[GEMM_B] = b;
