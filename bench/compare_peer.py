@@ -95,7 +95,7 @@ def decode(job):
     import numpy as np
     model = llama_cpp.Llama(job["model"], n_ctx=512, n_threads=job["threads"], n_threads_batch=job["threads"], verbose=False)
     for token in model.tokenize(job["prompt"].encode(), special=True):
-        model.eval([token])                             # a prompt at once ends with SIGILL in the AMX code that gcc makes of Q4_1's
+        model.eval([token])                             # a prompt at once ends with SIGILL, at an instruction of AMX (Q4_1)
     begin = time.perf_counter()
     for _ in range(job["tokens"]):
         logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(model.ctx, -1), shape=(model.n_vocab(),))

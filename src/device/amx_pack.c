@@ -1,4 +1,4 @@
-/* Packing in vectors of 32 numbers. */
+/* Packing in vectors of 32 numbers, and the tiles' configuration. */
 #include "device/amx_pack.h"
 
 #if defined(__x86_64__)
@@ -101,5 +101,20 @@ AVX512 void amx_pack(const struct packing *t, const struct source *s, bool as_b)
         pack_down(t, s, PARTS_MAX, as_b);
     else
         pack_along(t, s, PARTS_MAX, as_b);
+}
+
+__attribute__((target("amx-tile"))) void amx_begin(void)
+{
+    static const struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&shape);
+}
+
+__attribute__((target("amx-tile"))) void amx_end(void)
+{
+    _tile_release();
 }
 #endif

@@ -33,6 +33,10 @@ struct packing {
     int64_t part, line, lines, first, terms;
 };
 
+/* A thread may use tiles between begin and end; all eight are whole. */
+void amx_begin(void);
+void amx_end(void);
+
 /* as_b: for B, else for A. For processors with AVX-512 BF16. */
 void amx_pack(const struct packing *t, const struct source *s, bool as_b);
 

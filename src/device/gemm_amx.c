@@ -1,9 +1,9 @@
 /* C is computed in pieces, each by one thread: it packs the columns of B that the piece needs into tiles, which then stay in the
- * second cache of its processor, and takes the rows of A in blocks, packed too, which stay in the first. 32 rows of a block times
- * the 32 columns of a panel are four tiles of float32 sums; a step of the sum is 32 terms.
+ * second cache of its processor, and takes the rows of A in blocks, packed unless they are tiles where they lie. 32 rows of a
+ * block times the 32 columns of a panel are four tiles of float32 sums; a step of the sum is 32 terms.
  *
  * A float32 number is the sum of three bfloat16 numbers, exactly. Of the nine products of two such sums the six largest are
- * computed, in the order of their size; what is left out is below a quarter of a unit in the last place. Numbers below 2^-110
+ * computed, the largest last; what is left out is below a quarter of a unit in the last place. Numbers below 2^-110
  * lose digits, as AMX takes subnormal numbers as 0.
  *
  * One chain of float32 additions loses digits with its length, so chains are kept short, and their sums added one after the
@@ -144,21 +144,6 @@ AVX512 static void finish(struct finish *f)
 }
 
 /* --- Sums. ---------------------------------------------------------------------------------------------------------------- */
-
-AMX static void tiles_begin(void)
-{
-    static const struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1, .bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    _tile_loadconfig(&shape);
-}
-
-AMX static void tiles_end(void)
-{
-    _tile_release();
-}
 
 struct block { /* rows of A as tiles: packed, or where they lie */
     const uint16_t *a;
@@ -483,7 +468,7 @@ static void run_lane(void *context, int64_t lane, int64_t end)
         .chain = (void *)(workspace + plan->sums_at - BLOCK * PANEL * 4),
     };
     (void)end;
-    tiles_begin();
+    amx_begin();
     while (atomic_fetch_add(&run->taken[share], 1) < pieces) {
         int64_t i = lane % 2 ? --to : from++;
         piece.row = i % down * plan->rows;
@@ -493,7 +478,7 @@ static void run_lane(void *context, int64_t lane, int64_t end)
         run_piece(&piece, packed == piece.column);
         packed = piece.column;
     }
-    tiles_end();
+    amx_end();
 }
 
 void gemm_amx_run(const struct amx_plan *plan, const struct gemm *gemm, void *const address[GEMM_OPERANDS])

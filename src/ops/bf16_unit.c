@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "base/number.h"
+#include "device/amx_pack.h"
 #include "device/cpu.h"
 #include "device/turn.h"
 
@@ -16,26 +17,6 @@
 
 /* The compiler does not know what the tiles' instructions read and write. */
 #define MEMORY_IS_USED __asm__ volatile("" ::: "memory")
-
-AMX static void tiles_begin(void)
-{
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shape.bytes[i] = 64;
-        shape.rows[i] = 16;
-    }
-    MEMORY_IS_USED;
-    _tile_loadconfig(&shape);
-}
-
-AMX static void tiles_end(void)
-{
-    _tile_release();
-}
 
 AMX static void tiles_multiply(const struct bf16_product *p)
 {
@@ -113,7 +94,7 @@ const struct bf16_unit *bf16_unit(void)
 {
     static const struct bf16_unit units[] = {
         [CPU_BF16_DOTS] = {nothing, nothing, dots_multiply},
-        [CPU_BF16_TILES] = {tiles_begin, tiles_end, tiles_multiply},
+        [CPU_BF16_TILES] = {amx_begin, amx_end, tiles_multiply},
     };
     enum cpu_bf16 has = cpu_bf16();
     return has == CPU_BF16_NONE ? NULL : &units[has];
