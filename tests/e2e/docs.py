@@ -1,0 +1,80 @@
+"""Every command of the pages does what a reader expects: the lines of ```sh blocks in README.md and docs/ that start hone are run.
+
+A page has a folder of its own, with smollm2 (a tiny Llama), the same in a hub's cache and as a GGUF file, and train.jsonl,
+valid.jsonl and chats.jsonl in it; its commands run in their order, so that one finds what those before it made. Other programs'
+lines are not run, and they must begin with a word of OTHERS.
+"""
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+from case import ASSETS, DATA, HONE, TINY, Case, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+OTHERS = {"sudo", "apt-get", "make", "pip", "python3", "ollama", "cmake", "ctest", "ninja", "source", "xxhsum", "cc", "cd", "git",
+          "tests/fuzz/run", "$HONE_ASSETS/venv/bin/python", "wandb", "mlflow", "tensorboard", "dpkg-buildpackage"}
+# What no test can give, with why.
+NOT_HERE = {"--device cuda": "needs a card", "hone pull": "needs the network: tests/e2e/pull.py"}
+# Pages that speak of a run which somebody has made.
+AFTER_A_RUN = {"export.md"}
+# Pages of a checklist for a card, whose commands have variables of that page.
+CHECKLISTS = {"gpu-first-run.md"}
+
+
+def commands(text):
+    """The lines of a page's shell blocks, continued lines joined, comments gone."""
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield words
+
+
+class Pages(Case):
+    def setUp(self):
+        super().setUp()
+        lines = sorted((DATA / "train.jsonl").read_text(encoding="utf-8").splitlines()[:100], key=len)
+        for name, rows in {"train": lines[:40], "chats": lines[:40], "valid": lines[40:44]}.items():
+            self.write(f"{name}.jsonl", *rows)
+        (self.dir / "smollm2").symlink_to(TINY)
+        snapshot = self.dir / "hub" / ("models--" + HUB_NAME.replace("/", "--"))
+        (snapshot / "snapshots").mkdir(parents=True)
+        (snapshot / "refs").mkdir()
+        (snapshot / "refs/main").write_text("0" * 40)
+        (snapshot / "snapshots" / ("0" * 40)).symlink_to(TINY)
+        self.ok("quantize", "--model", TINY, "--output", self.dir / "SmolLM2-135M-Instruct-Q4_1.gguf", "--type", "q8_0")
+        self.environment = {**os.environ, "HF_HUB_CACHE": str(self.dir / "hub"), "VIRTUAL_ENV": str(ASSETS / "venv")}
+
+    def try_page(self, page):
+        done = 0
+        if page.name in AFTER_A_RUN:
+            self.ok("train", "--model", TINY, "--data", self.dir / "train.jsonl", "--output", self.dir / "out", "--max-steps", 1)
+        for words in commands(page.read_text(encoding="utf-8")):
+            text = shlex.join(words)
+            if words[0] != "hone":
+                self.assertIn(words[0], OTHERS, f"{page.name}: {text}")
+            elif not any(part in " ".join(words) for part in NOT_HERE):
+                result = subprocess.run([pathlib.Path(HONE).resolve(), *words[1:]], cwd=self.dir, env=self.environment, capture_output=True, text=True,
+                                        timeout=300, check=False, stdin=subprocess.DEVNULL)
+                self.assertEqual(result.returncode, 0, f"{page.name}: {text}\n{result.stderr}")
+                done += 1
+        return done
+
+    def test_the_commands_of_every_page_work_as_they_stand(self):
+        """Fails if a page names an option, a file or a command that is not there."""
+        done = {}
+        for page in PAGES:
+            if page.name not in CHECKLISTS:
+                with self.subTest(page=page.name):
+                    self.tearDown()
+                    self.setUp()
+                    done[page.name] = self.try_page(page)
+        self.assertGreater(sum(done.values()), 30, done)
+        for name in ("README.md", "laptop.md", "export.md"):
+            self.assertGreater(done[name], 2, done)
+
+
+main(Pages, Pages)
