@@ -84,8 +84,7 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
     struct arguments rest;
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
     if (status == OK && rest.count)
-        status = fail(ERR_ARGUMENT, "unexpected argument '%s'; options start with --, and `hone %s --help` lists them",
-                      rest.text[0], options_command_name(o->command));
+        status = options_stray(o->command, rest.text[0]);
     return (hone_status)status;
 }
 

@@ -39,6 +39,9 @@ const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
 /* Whether standard error is a terminal: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);
 
+/* Whether standard input is one: somebody types. */
+bool cli_input_terminal(void);
+
 /* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
 bool cli_colour(void);
 

@@ -1,6 +1,11 @@
 /* hone generate: the answer on standard output as it is generated; its speed on standard error, if that is a terminal. */
+#include <string.h>
+
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
+
+enum { PROMPT_MAX = 16 << 20 };
 
 static int print(void *context, const char *text, size_t length)
 {
@@ -10,11 +15,49 @@ static int print(void *context, const char *text, size_t length)
     return signals_stopped();
 }
 
+/* What standard input has, without its last newline, as a shell's $(...) would give it. */
+static enum status read_input(struct buffer *text)
+{
+    char piece[4096];
+    if (cli_input_terminal())
+        fputs("type the prompt, and end it with Ctrl-D on a line of its own\n", stderr);
+    for (size_t n; (n = fread(piece, 1, sizeof piece, stdin)) > 0;) {
+        TRY(buffer_append(text, piece, (int64_t)n));
+        if (text->size > PROMPT_MAX)
+            return fail(ERR_ARGUMENT, "--prompt -: standard input has more than %d MB: give a part of it", PROMPT_MAX >> 20);
+    }
+    if (ferror(stdin))
+        return fail(ERR_IO, "--prompt -: standard input cannot be read");
+    if (text->size && text->data[text->size - 1] == '\n')
+        text->data[--text->size] = 0;
+    if (!text->size)
+        return fail(ERR_ARGUMENT, "--prompt -: standard input is empty: pipe the prompt into hone, or write --prompt TEXT");
+    if (strlen(text->data) != (size_t)text->size)
+        return fail(ERR_ARGUMENT, "--prompt -: standard input has a zero byte: a prompt is text in UTF-8");
+    return OK;
+}
+
+static hone_status read_prompt(hone_options *options)
+{
+    struct buffer text = {0};
+    const char *prompt;
+    hone_status status = hone_options_get(options, "prompt", &prompt);
+    if (status != HONE_OK || strcmp(prompt, "-") != 0)
+        return status;
+    status = (hone_status)read_input(&text);
+    if (status == HONE_OK)
+        status = hone_options_set(options, "prompt", text.data);
+    buffer_free(&text);
+    return status;
+}
+
 hone_status cli_generate(hone_options *options)
 {
     hone_model *model = NULL;
     hone_generate_result r = {.size = sizeof r};
-    hone_status status = signals_watch();
+    hone_status status = read_prompt(options); /* while signals still end the program at once */
+    if (status == HONE_OK)
+        status = signals_watch();
     if (status == HONE_OK)
         status = hone_model_open(&model, options);
     if (status == HONE_OK) {

@@ -166,7 +166,8 @@ static hone_status unknown_word(const char *name, const char *word)
     for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
         if (!strcmp(commands[i].name, name))
             known[n++] = commands[i].about;
-    return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is neither %s nor %s", name, word, known[0], known[1]);
+    return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is neither %s nor %s; hone %s --help says more", name, word, known[0],
+                             known[1], name);
 }
 
 static int run(const char *name, const struct command *command, int argc, char **argv)
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
     hone_set_log(print_message, NULL);
     signals_name_faults();
     if (argc < 2) {
-        print_help(options_overview);
+        print_help(options_start);
         return HONE_ERR_ARGUMENT;
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))

@@ -6,6 +6,11 @@
 #include "cli/cli.h"
 #include "cli/visible.h"
 
+bool cli_input_terminal(void)
+{
+    return isatty(STDIN_FILENO) != 0;
+}
+
 bool cli_terminal(void)
 {
     return isatty(STDERR_FILENO) != 0;

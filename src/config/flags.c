@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/table.h"
+#include "config/synonyms.h"
 
 static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum user_command command)
 {
     char words[WORDS_SIZE];
+    if (length == 1 && argument[1] == '-' && table_find(key, length))
+        return fail(ERR_ARGUMENT, "unknown option '--%c': a single letter has one dash, as in -%c", key[0], key[0]);
     table_suggest(key, length, command, true, words);
     int shown = (int)strcspn(argument, "=");
     return fail(ERR_ARGUMENT, "unknown option '%.*s'%s (hone %s --help lists all)", shown > 60 ? 60 : shown, argument, words,
@@ -32,32 +34,38 @@ static enum status read_option(struct options *options, enum user_command comman
     const char *argument = argv[*i];
     const char *key = argument + (argument[1] == '-' ? 2 : 1);
     int64_t length = (int64_t)strcspn(key, "=");
-    const struct option_row *row = table_find(key, length);
     bool short_form = argument[1] != '-';
-    if (!row || short_form != (length == 1))
-        return fail_unknown(argument, key, length, command);
+    struct word word;
+    synonym_find(&word, key, length, command);
     const char *flag = arena_text(options->arena, argument, key - argument + length);
     if (!flag)
         return ERR_MEMORY;
-    if (!table_has(row, command))
-        return fail_elsewhere(row, flag, command);
+    if (!word.row && word.answer)
+        return fail(ERR_ARGUMENT, "%s is not an option of hone %s: %s", flag, options_command_name(command), word.answer);
+    if (!word.row || short_form != (length == 1))
+        return fail_unknown(argument, key, length, command);
+    if (!table_has(word.row, command))
+        return fail_elsewhere(word.row, flag, command);
 
     const char *value = key[length] ? key + length + 1 : NULL;
     const char *next = *i + 1 < argc ? argv[*i + 1] : NULL;
-    if (!value && row->kind == KIND_BOOL) {
-        value = "true";
-        if (next && (strcasecmp(next, "true") == 0 || strcasecmp(next, "false") == 0))
+    if (value && word.negated)
+        return fail(ERR_ARGUMENT, "%s takes no value: leave out '=%.60s'", flag, value);
+    if (!value && (word.alone || word.negated)) {
+        if (next && synonym_follows(&word, next))
             value = argv[++*i];
     } else if (!value) {
+        const char *what = word.row->placeholder && !word.takes ? word.row->placeholder : "VALUE";
         if (!next)
-            return fail(ERR_ARGUMENT, "%s needs a value: %s %s", flag, flag, row->placeholder);
+            return fail(ERR_ARGUMENT, "%s needs a value: %s %s, %.*s", flag, flag, what, table_sentence(word.row->help),
+                        word.row->help);
         /* More likely a forgotten value than one that begins with dashes. */
         if (strncmp(next, "--", 2) == 0)
             return fail(ERR_ARGUMENT, "%s needs a value before '%.60s'; if that is the value, write %s=%.60s", flag, next, flag,
                         next);
         value = argv[++*i];
     }
-    return table_store(options, row, value, flag, false);
+    return synonym_store(options, &word, value, flag, false);
 }
 
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/table.h"
+#include "config/synonyms.h"
 
 enum { WIDTH = 100, INDENT = 26 };
 
@@ -137,6 +137,25 @@ enum status options_help(enum user_command command, struct buffer *text)
     return OK;
 }
 
+enum status options_start(struct buffer *text)
+{
+    return buffer_format(text, "hone fine-tunes language models. From a model and chats to an adapter:\n\n"
+                               "  hone plan --model DIR --data chats.jsonl\n"
+                               "  hone train --model DIR --data chats.jsonl --output out\n"
+                               "  hone generate --model DIR --adapter out --prompt \"Hello\"\n\n"
+                               "DIR is a model as Hugging Face lays it out; a line of chats.jsonl is\n\n"
+                               "  {\"messages\": [{\"role\": \"user\", \"content\": \"…\"},\n"
+                               "                {\"role\": \"assistant\", \"content\": \"…\"}]}\n\n"
+                               "  plan           what memory a run takes, before it starts\n"
+                               "  inspect data   what the model will see of the data, and what is wrong\n"
+                               "  train          make an adapter; the same command again resumes\n"
+                               "  generate       try it\n"
+                               "  eval           measure it\n"
+                               "  merge          a whole model, also as GGUF for llama.cpp and Ollama\n"
+                               "  devices        what this machine has\n\n"
+                               "hone --help lists all commands, hone COMMAND --help a command's options.\n");
+}
+
 enum status options_overview(struct buffer *text)
 {
     TRY(buffer_format(text, "Usage: hone COMMAND [options]\n\nCommands:\n"));
@@ -190,7 +209,7 @@ enum status options_markdown(struct buffer *text)
         TRY(buffer_format(text, " | %s | %s%s |\n", row->decides ? "same" : "", row->help,
                           row->flag_only ? " (command line only)" : ""));
     }
-    return OK;
+    return synonym_markdown(text);
 }
 
 /* The script's case for an option that takes a value: what may be that value, or nothing to offer. */

@@ -1,12 +1,10 @@
 /* The table of options.def: its rows, and how they are found. */
 #include "config/options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/nearest.h"
-#include "config/table.h"
+#include "config/synonyms.h"
 
 /* The words of each choice. */
 #define WORD(option, word) #word,
@@ -22,13 +20,7 @@ static const char *const words_of_optim[] = {
 #define CHOICES(option, words) _Static_assert(sizeof(enum choice_##option) == sizeof(int), "a choice is stored as an int");
 #include "config/options.def"
 
-/* The words of the table's columns `commands`, `numbers` and `allowed`. */
-enum {
-#define COMMAND(id, ...) id = 1 << COMMAND_##id,
-#include "config/options.def"
-    TRAINING = TRAIN | PLAN | BENCH,
-    ALL = (1 << COMMANDS) - 1
-};
+/* The words of the table's columns `numbers` and `allowed`. */
 enum { FREE, DECIDES };
 #define ANY .min = 0
 #define AT_LEAST(n) .min = (n), .bounded_below = true
@@ -75,7 +67,7 @@ void options_init(struct options *options, struct arena *arena)
     };
 }
 
-static bool same_key(const char *name, const char *key, int64_t length)
+bool table_same_key(const char *name, const char *key, int64_t length)
 {
     if (!name || (int64_t)strlen(name) != length)
         return false;
@@ -88,7 +80,7 @@ static bool same_key(const char *name, const char *key, int64_t length)
 const struct option_row *table_find(const char *key, int64_t length)
 {
     for (const struct option_row *row = option_table; row < option_table + OPTIONS; row++)
-        if (same_key(row->name, key, length) || same_key(row->alias, key, length))
+        if (table_same_key(row->name, key, length) || table_same_key(row->alias, key, length))
             return row;
     return NULL;
 }
@@ -103,52 +95,11 @@ bool table_has(const struct option_row *row, enum user_command command)
     return row->commands >> command & 1;
 }
 
-/* What other tools call an option of hone. */
-static const struct {
-    const char *word;
-    enum option option;
-} called[] = {
-#define CALLED(word, option) {#word, OPTION_##option},
-#include "config/options.def"
-};
-
-static const char *nearest_name(const char *key, int64_t length, enum user_command command)
-{
-    const char *best = NULL;
-    int distance = 0;
-    for (size_t i = 0; i < sizeof called / sizeof called[0]; i++)
-        if (same_key(called[i].word, key, length) && table_has(&option_table[called[i].option], command))
-            return option_table[called[i].option].name;
-    for (const struct option_row *row = option_table; row < option_table + OPTIONS; row++) {
-        const char *names[] = {row->name, row->alias};
-        for (int i = 0; i < 2 && names[i]; i++) {
-            /* At the same distance the command's own options come first. */
-            int d = 2 * nearest_distance(key, length, names[i], (int64_t)strlen(names[i])) + !table_has(row, command);
-            if (strlen(names[i]) > 1 && (!best || d < distance)) {
-                best = names[i];
-                distance = d;
-            }
-        }
-    }
-    return distance / 2 <= (length < 4 ? 1 : length < 6 ? 2 : length / 3) ? best : NULL;
-}
-
-void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE])
-{
-    const char *name = nearest_name(key, length, command);
-    words[0] = 0;
-    if (name)
-        snprintf(words, WORDS_SIZE, ": did you mean '%s%s'?", as_flag ? "--" : "", name);
-    for (char *c = words; as_flag && *c; c++)
-        if (*c == '_')
-            *c = '-';
-}
-
 int options_choice(enum option option, const char *word)
 {
     const char *const *words = option_table[option].words;
     for (int i = 0; words && words[i]; i++)
-        if (strcmp(words[i], word) == 0)
+        if (strcasecmp(words[i], word) == 0)
             return i;
     return -1;
 }
@@ -180,17 +131,21 @@ bool options_same(enum option option, const char *a, const char *b)
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
                         const char *source)
 {
-    const struct option_row *row = table_find(key, (int64_t)strlen(key));
-    if (!row) {
+    struct word word;
+    synonym_find(&word, key, (int64_t)strlen(key), command);
+    if (word.answer && !word.takes)
+        return fail(ERR_ARGUMENT, "%s: %.60s is not an option of hone %s: %s", source, key, options_command_name(command),
+                    word.answer);
+    if (!word.row || word.negated) {
         char words[WORDS_SIZE];
         table_suggest(key, (int64_t)strlen(key), command, false, words);
         return fail(ERR_ARGUMENT, "%s: unknown option '%.60s'%s", source, key, words);
     }
-    if (!table_has(row, command))
-        return fail(ERR_ARGUMENT, "%s: %s is not an option of hone %s", source, row->name, options_command_name(command));
-    if (row->flag_only)
-        return fail(ERR_ARGUMENT, "%s: %s is for the command line alone", source, row->name);
-    return table_store(options, row, value, source, false);
+    if (!table_has(word.row, command))
+        return fail(ERR_ARGUMENT, "%s: %s is not an option of hone %s", source, word.row->name, options_command_name(command));
+    if (word.row->flag_only)
+        return fail(ERR_ARGUMENT, "%s: %s is for the command line alone", source, word.row->name);
+    return synonym_store(options, &word, value, source, false);
 }
 
 enum status options_need(const struct options *options, enum user_command command, enum option option)
@@ -203,30 +158,14 @@ enum status options_need(const struct options *options, enum user_command comman
     if (text)
         return OK;
     const char *name = row->alias ? row->alias : row->name;
-    const char *end = strstr(row->help, ". "); /* what follows the first sentence is for those who read on */
-    int length = (int)(end ? (size_t)(end - row->help) : strlen(row->help));
-    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %.*s", options_command_name(command), name, row->placeholder, length,
-                row->help);
+    return fail(ERR_ARGUMENT, "hone %s needs --%s %s: %.*s", options_command_name(command), name, row->placeholder,
+                table_sentence(row->help), row->help);
 }
 
-enum status options_command(enum user_command *command, const char *name)
+int table_sentence(const char *help)
 {
-    int best = 0, distance = INT32_MAX;
-    for (int c = 0; c < COMMANDS; c++) {
-        const char *known = command_table[c].name;
-        int d = nearest_distance(name, (int64_t)strlen(name), known, (int64_t)strlen(known));
-        if (d < distance) {
-            distance = d;
-            best = c;
-        }
-    }
-    if (distance > 2)
-        return fail(ERR_ARGUMENT, "unknown command '%.60s': hone --help lists all", name);
-    if (distance != 0 || strcmp(name, command_table[best].name) != 0)
-        return fail(ERR_ARGUMENT, "unknown command '%.60s': the nearest is '%s'; hone --help lists all", name,
-                    command_table[best].name);
-    *command = (enum user_command)best;
-    return OK;
+    const char *end = strstr(help, ". ");
+    return (int)(end ? (size_t)(end - help) : strlen(help));
 }
 
 const char *options_command_name(enum user_command command)

@@ -69,15 +69,19 @@ struct arguments {
 /* Every option at its default. The arena must outlive the options. */
 void options_init(struct options *options, struct arena *arena);
 
-/* Sets one option by its name or alias, with dashes or underscores; it must be one of the command's. `source` says in
- * messages where the value comes from. */
+/* Sets one option by its name, its alias or a word of synonyms.def, with dashes or underscores; it must be one of the command's.
+ * `source` says in messages where the value comes from. */
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
                         const char *source);
 
-/* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, -h; all
- * else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file that
+/* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, --no-flag,
+ * -h; all else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file
+ * that
  * --config names. */
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
+
+/* The error of an argument that no option asked for, with what it may have been. */
+enum status options_stray(enum user_command command, const char *argument);
 
 /* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
  * are checked and then ignored, and what was set before the file stays: flags win. */
@@ -106,11 +110,12 @@ enum status options_get(const struct options *options, enum option option, struc
 /* Fails, and says how to give it, if this text option has no value. */
 enum status options_need(const struct options *options, enum user_command command, enum option option);
 
-/* The command of this name; unknown names are an error that names the nearest. */
+/* The command of this name; an unknown name is an error that says what may be meant. */
 enum status options_command(enum user_command *command, const char *name);
 const char *options_command_name(enum user_command command);
 
 /* Append text made from the table. */
+enum status options_start(struct buffer *text);                           /* hone alone: the way to a first adapter */
 enum status options_overview(struct buffer *text);                        /* hone --help: all commands */
 enum status options_help(enum user_command command, struct buffer *text); /* hone COMMAND --help */
 enum status options_markdown(struct buffer *text);                        /* docs/options.md */

@@ -21,6 +21,14 @@ struct option_row {
     double min, max;
 };
 
+/* The words of the column `commands`: a bit for each, and groups of them. */
+enum {
+#define COMMAND(id, ...) id = 1 << COMMAND_##id,
+#include "config/options.def"
+    TRAINING = TRAIN | PLAN | BENCH,
+    ALL = (1 << COMMANDS) - 1
+};
+
 struct command_row {
     const char *name, *usage, *summary;
 };
@@ -30,6 +38,7 @@ extern const struct command_row command_table[COMMANDS];
 
 /* The option of this name or alias, or NULL; '-' and '_' are the same. */
 const struct option_row *table_find(const char *key, int64_t length);
+bool table_same_key(const char *name, const char *key, int64_t length);
 
 /* Which option a row is. */
 enum option table_option(const struct option_row *row);
@@ -39,7 +48,11 @@ bool table_has(const struct option_row *row, enum user_command command);
 enum { WORDS_SIZE = 256 };
 void table_takes(const struct option_row *row, char words[static WORDS_SIZE]);
 
-/* What an unknown key may have meant, by the nearest name or alias: "did you mean 'seed'?", or as a flag '--top-p'. */
+/* The first sentence of a help text: its length. What follows is for those who read on. */
+int table_sentence(const char *help);
+
+/* What an unknown key may have meant of the command's own options: ": did you mean 'seed'?", or as a flag '--top-p'; empty if
+ * nothing is like it. */
 void table_suggest(const char *key, int64_t length, enum user_command command, bool as_flag, char words[static WORDS_SIZE]);
 
 /* The choice that is set. */
@@ -48,5 +61,8 @@ int table_choice(const struct options *options, const struct option_row *row);
 /* Checks a value and, unless `check_only`, stores it with its source. */
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
                         bool check_only);
+
+/* Says that a value is wrong: where it was given, by what name, and what is right. */
+enum status table_fail_value(const char *source, const char *name, const char *value, const char *right);
 
 #endif

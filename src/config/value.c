@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/table.h"
+#include "config/synonyms.h"
 
 void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
 {
@@ -79,6 +79,13 @@ int table_choice(const struct options *options, const struct option_row *row)
     return choice;
 }
 
+enum status table_fail_value(const char *source, const char *name, const char *value, const char *right)
+{
+    if (source[0] == '-')
+        return fail(ERR_ARGUMENT, "%s cannot be '%.100s': %s", source, value, right);
+    return fail(ERR_ARGUMENT, "%s: %s cannot be '%.100s': %s", source, name, value, right);
+}
+
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
                         bool check_only)
 {
@@ -86,6 +93,10 @@ enum status table_store(struct options *options, const struct option_row *row, c
     double real = 0;
     bool boolean = false, good = true;
     int choice = 0;
+    const char *answer = NULL;
+    value = synonym_value(row, value, &answer);
+    if (answer)
+        return table_fail_value(source, row->name, value, answer);
     switch (row->kind) {
     case KIND_TEXT: break;
     case KIND_PATH: good = *value; break;
@@ -98,11 +109,10 @@ enum status table_store(struct options *options, const struct option_row *row, c
         break;
     }
     if (!good) {
-        char takes[WORDS_SIZE];
+        char takes[WORDS_SIZE], right[WORDS_SIZE + 16];
         table_takes(row, takes);
-        if (source[0] == '-')
-            return fail(ERR_ARGUMENT, "%s cannot be '%.100s': it takes %s", source, value, takes);
-        return fail(ERR_ARGUMENT, "%s: %s cannot be '%.100s': it takes %s", source, row->name, value, takes);
+        snprintf(right, sizeof right, "it takes %s", takes);
+        return table_fail_value(source, row->name, value, right);
     }
     if (check_only)
         return OK;

@@ -5,7 +5,8 @@
 #include <yaml.h>
 
 #include "base/file.h"
-#include "config/table.h"
+#include "base/lost.h"
+#include "config/synonyms.h"
 
 enum { FILE_MAX = 1 << 20 };
 
@@ -62,7 +63,7 @@ static bool is_null(const yaml_event_t *event)
     return false;
 }
 
-static enum status read_key(const struct reader *r, enum user_command command, int lines[OPTIONS], const struct option_row **row)
+static enum status read_key(const struct reader *r, enum user_command command, int lines[OPTIONS], struct word *word)
 {
     if (r->event.type != YAML_SCALAR_EVENT && r->event.type != YAML_ALIAS_EVENT)
         return fail_here(r, "a key must be the name of an option");
@@ -70,26 +71,29 @@ static enum status read_key(const struct reader *r, enum user_command command, i
     const char *key = (const char *)r->event.data.scalar.value;
     int64_t length = (int64_t)strlen(key);
     int line = line_of(&r->event.start_mark);
-    *row = table_find(key, length);
-    if (!*row) {
+    synonym_find(word, key, length, command);
+    if (!word->row && word->answer)
+        return fail(ERR_ARGUMENT, "%s:%d: '%.60s' is not an option of hone %s: %s", r->path, line, key,
+                    options_command_name(command), word->answer);
+    if (!word->row || word->negated) {
         char words[WORDS_SIZE];
         table_suggest(key, length, command, false, words);
         return fail(ERR_ARGUMENT, "%s:%d: unknown key '%.60s'%s (hone %s --help lists all)", r->path, line, key, words,
                     options_command_name(command));
     }
-    if ((*row)->flag_only)
-        return fail(ERR_ARGUMENT, "%s:%d: '%s' can only be given on the command line", r->path, line, (*row)->name);
-    int *before = &lines[table_option(*row)];
+    if (word->row->flag_only)
+        return fail(ERR_ARGUMENT, "%s:%d: '%s' can only be given on the command line", r->path, line, word->row->name);
+    int *before = &lines[table_option(word->row)];
     if (*before)
-        return fail(ERR_ARGUMENT, "%s:%d: %s was already given in line %d: keep one of them", r->path, line, (*row)->name,
+        return fail(ERR_ARGUMENT, "%s:%d: %s was already given in line %d: keep one of them", r->path, line, word->row->name,
                     *before);
     *before = line;
     return OK;
 }
 
-static enum status read_value(const struct reader *r, struct options *options, enum user_command command,
-                              const struct option_row *row)
+static enum status read_value(const struct reader *r, struct options *options, enum user_command command, const struct word *word)
 {
+    const struct option_row *row = word->row;
     int line = line_of(&r->event.start_mark);
     bool several = row->kind == KIND_TEXT || row->kind == KIND_PATH;
     if (r->event.type == YAML_SEQUENCE_START_EVENT)
@@ -104,20 +108,20 @@ static enum status read_value(const struct reader *r, struct options *options, e
     if (!source)
         return ERR_MEMORY;
     bool check_only = !table_has(row, command) || options->source[table_option(row)];
-    return table_store(options, row, (const char *)r->event.data.scalar.value, source, check_only);
+    return synonym_store(options, word, (const char *)r->event.data.scalar.value, source, check_only);
 }
 
 static enum status read_mapping(struct reader *r, struct options *options, enum user_command command)
 {
     int lines[OPTIONS] = {0};
     for (;;) {
-        const struct option_row *row = NULL;
+        struct word word;
         TRY(next(r));
         if (r->event.type == YAML_MAPPING_END_EVENT)
             return OK;
-        TRY(read_key(r, command, lines, &row));
+        TRY(read_key(r, command, lines, &word));
         TRY(next(r));
-        TRY(read_value(r, options, command, row));
+        TRY(read_value(r, options, command, &word));
     }
 }
 
@@ -131,7 +135,9 @@ static enum status read_stream(struct reader *r, struct options *options, enum u
     if (r->event.type == YAML_MAPPING_START_EVENT)
         TRY(read_mapping(r, options, command));
     else if (!is_null(&r->event))
-        return fail_here(r, "options are needed here, as lines of \"name: value\"");
+        return fail_here(r, r->event.type == YAML_SEQUENCE_START_EVENT
+                                ? "options are needed here, as lines of \"name: value\" without dashes before them, not a list"
+                                : "options are needed here, as lines of \"name: value\"");
     TRY(next(r)); /* the document's end */
     TRY(next(r));
     return r->event.type == YAML_STREAM_END_EVENT ? OK : fail_here(r, "only one document is allowed in a file");
@@ -152,7 +158,13 @@ static enum status read_text(const struct buffer *text, struct options *options,
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path)
 {
     struct buffer text = {0};
-    enum status status = file_read(&text, path, FILE_MAX);
+    struct arena arena = {0};
+    enum status status = OK;
+    if (!file_exists(path))
+        status = fail(ERR_IO, "%s: %s; --config names a YAML file with options", path, lost_path(&arena, path, "file"));
+    arena_free(&arena);
+    if (status == OK)
+        status = file_read(&text, path, FILE_MAX);
     if (status == OK)
         status = read_text(&text, options, command, path);
     buffer_free(&text);

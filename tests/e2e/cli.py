@@ -145,6 +145,24 @@ class Tiny(Case):
         self.fails(2, "generate", "--model", TINY, says=["--prompt"])
         self.fails(2, "generate", "--model", TINY, "--prompt", "x", "--max-new-tokens", 10000, says=["window"])
 
+    def test_a_prompt_comes_from_standard_input(self):
+        """Without its last newline; other blanks stay."""
+        args = ("generate", "--model", TINY, "--max-new-tokens", 12, "--prompt")
+        for prompt, piped in (("Hi", "Hi\n"), ("Hi", "Hi"), ("Hi\n", "Hi\n\n"), (" two\nlines", " two\nlines\n")):
+            self.assertEqual(run(*args, "-", input=piped).stdout, self.ok(*args, prompt))
+        for piped, says in ((b"", "is empty"), (b"\n", "is empty"), (b"a\0b", "a zero byte"), (b"\xff", "UTF-8")):
+            result = subprocess.run([HONE, *map(str, args), "-"], input=piped, capture_output=True)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(says, result.stderr.decode())
+
+    def test_the_program_alone_shows_the_way(self):
+        result = run()
+        self.assertEqual((result.returncode, result.stderr), (2, ""))
+        for line in ("hone train --model DIR --data chats.jsonl --output out", "hone generate --model DIR --adapter out", "hone --help"):
+            self.assertIn(line, result.stdout)
+        self.assertLess(result.stdout.count("\n"), 25)
+        self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80)
+
     def test_control_characters_of_an_answer_do_not_reach_a_terminal(self):
         """A pipe gets them as they are."""
         command = [HONE, "generate", "--model", TINY, "--prompt", "Hi", "--max-new-tokens", "100", "--temperature", "5", "--seed", "1"]

@@ -1,7 +1,7 @@
-/* config: the distance between words. */
+/* base: the distance between words. */
 #include "test.h"
 
-#include "config/nearest.h"
+#include "base/nearest.h"
 
 static void words_are_compared_by_their_edits(void **state)
 {

@@ -1,5 +1,5 @@
 /* The distance between words, by the usual table over prefixes, keeping three of its rows. */
-#include "config/nearest.h"
+#include "base/nearest.h"
 
 enum { LENGTH_MAX = 63 };
 
@@ -34,4 +34,9 @@ int nearest_distance(const char *a, int64_t a_length, const char *b, int64_t b_l
         row = free_row;
     }
     return last[m];
+}
+
+int nearest_slips(int64_t length)
+{
+    return length < 5 ? 1 : length < 12 ? 2 : 3;
 }
