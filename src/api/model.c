@@ -6,12 +6,10 @@
 #include "api/answer.h"
 #include "api/handles.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/mapped.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/account.h"
-#include "format/gguf.h"
 #include "run/eval.h"
 #include "train/settings.h"
 
@@ -25,22 +23,7 @@ enum status open_session(struct session *s, const struct options *values, bool w
 enum status need_model(const struct hone_options *options)
 {
     TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
-    const char *dir = options->values.model_name_or_path;
-    struct arena arena = {0};
-    const char *config = file_join(&arena, dir, "config.json"), *adapter = file_join(&arena, dir, "adapter_config.json");
-    bool joined = config && adapter, lost = joined && !file_exists(config) && file_exists(adapter);
-    arena_free(&arena);
-    if (!joined)
-        return ERR_MEMORY;
-    if (lost)
-        return fail(ERR_ARGUMENT,
-                    "%s: an adapter, not a model: name it with --adapter, and with --model the model it was made for", dir);
-    if (file_is_directory(dir) || (gguf_is_path(dir) && file_exists(dir)))
-        return OK;
-    return fail(ERR_IO,
-                "%s: %s; --model names a folder with config.json, tokenizer.json and *.safetensors on this machine, or a file "
-                "whose name ends in .gguf",
-                dir, file_exists(dir) ? "a file, not a directory" : "no such directory");
+    return check_model(options->values.model_name_or_path);
 }
 
 hone_status hone_model_open(hone_model **out, const hone_options *options)
@@ -195,7 +178,9 @@ static enum status run_generate(struct hone_model *m, struct session *s, struct 
         return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
     TRY(data_check_ids(row->tokens.id, row->tokens.count, s->model.config.vocabulary));
     if (slots > window)
-        return fail(ERR_ARGUMENT, "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld",
+        return fail(ERR_ARGUMENT,
+                    "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld: lower "
+                    "--max-new-tokens, or shorten the prompt",
                     (long long)row->tokens.count, (long long)m->options->values.max_new_tokens, (long long)window);
     const struct options *values = &m->options->values;
     struct sampling sampling = {values->temperature, values->top_p, (uint64_t)values->seed};
@@ -220,6 +205,8 @@ hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hon
     enum status status = check_size(result->size);
     if (status == OK)
         status = options_need(values, m->options->command, OPTION_prompt);
+    if (status == OK && !*values->prompt)
+        status = fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
     if (status == OK && !m->chat)
         status = chat_open(&m->chat, values->model_name_or_path);
     process_trim(); /* a tokenizer's JSON is large, but little of it is kept */

@@ -20,7 +20,8 @@ enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045 };
 
 enum status file_fail(const char *path, const char *what)
 {
-    return fail(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+    const char *remedy = errno == EACCES ? ": it belongs to another user, or its mode forbids it (ls -ld, chmod)" : "";
+    return fail(errno == ENOMEM ? ERR_MEMORY : ERR_IO, "%s: cannot %s: %s%s", path, what, strerror(errno), remedy);
 }
 
 int file_above(int fd)
@@ -174,7 +175,7 @@ enum status file_writer_open(struct file_writer *writer, const char *path)
     writer->fd = file_above(open(writer->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (writer->fd >= 0)
         return OK;
-    enum status status = file_fail(writer->part, "create");
+    enum status status = file_fail(writer->path, "create");
     memory_free(writer->part);
     return status;
 }

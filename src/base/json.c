@@ -5,6 +5,7 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/lost.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -118,21 +119,23 @@ enum status json_load(json_t **tree, const char *text, int64_t length, size_t fl
     return lacking ? fail(ERR_MEMORY, "out of memory while parsing JSON") : *tree ? OK : ERR_FORMAT;
 }
 
-static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where)
+/* `after` ends the message of a text that is not JSON. */
+static enum status parse(json_t **tree, const char *text, int64_t length, size_t flags, const char *where, const char *after)
 {
     json_error_t error;
     *tree = NULL;
     if (!json_affordable(text, length))
         return fail(ERR_LIMIT, "%s: too many values for %lld bytes of JSON", where, (long long)length);
     enum status status = json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &error);
-    return status == ERR_MEMORY   ? fail_at(ERR_MEMORY, "%s: ", where)
-           : status == ERR_FORMAT ? fail(ERR_FORMAT, "%s: line %d, column %d: %s", where, error.line, error.column, error.text)
-                                  : OK;
+    return status == ERR_MEMORY ? fail_at(ERR_MEMORY, "%s: ", where)
+           : status == ERR_FORMAT
+               ? fail(ERR_FORMAT, "%s: line %d, column %d: %s%s", where, error.line, error.column, error.text, after)
+               : OK;
 }
 
 enum status json_parse(json_t **tree, const char *text, int64_t length, const char *where)
 {
-    return parse(tree, text, length, 0, where);
+    return parse(tree, text, length, 0, where, "");
 }
 
 static enum status parse_file(json_t **tree, const char *path, int64_t max_bytes, size_t flags)
@@ -140,7 +143,9 @@ static enum status parse_file(json_t **tree, const char *path, int64_t max_bytes
     struct buffer text = {0};
     enum status status = file_read(&text, path, max_bytes);
     if (status == OK)
-        status = parse(tree, text.data, text.size, flags, path);
+        status = lost_content(path, text.data, text.size, "JSON");
+    if (status == OK)
+        status = parse(tree, text.data, text.size, flags, path, "; if the file was downloaded, download it again");
     buffer_free(&text);
     return status;
 }

@@ -236,7 +236,7 @@ hone_status cli_train(hone_options *options)
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
-    const char *length, *model, *output;
+    const char *length, *model, *data, *output;
     signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = signals_watch();
     if (status == HONE_OK)
@@ -246,8 +246,10 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK)
         status = hone_options_get(options, "model", &model);
     if (status == HONE_OK)
+        status = hone_options_get(options, "data", &data);
+    if (status == HONE_OK)
         status = hone_options_get(options, "output", &output);
-    if (status == HONE_OK && !*output) /* the library would say so too, but after it has encoded all data */
+    if (status == HONE_OK && *model && *data && !*output) /* the library would say so too, but after it has encoded all data */
         status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
     if (status == HONE_OK) {
         run.sample_length = strtoll(length, NULL, 10);

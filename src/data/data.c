@@ -303,8 +303,10 @@ static enum status split_count(int64_t rows, double size, int64_t *count)
     double asked = size < 1 ? round(size * (double)rows) : size;
     asked = asked < 1 ? 1 : asked;
     if (asked >= (double)rows)
-        return fail(ERR_ARGUMENT, "--val-set-size %g takes all of the %lld rows: nothing is left to train on", size,
-                    (long long)rows);
+        return fail(ERR_ARGUMENT,
+                    "--val-set-size %g takes all of the %lld rows: nothing is left to train on; lower it, or name other rows "
+                    "with --eval-data",
+                    size, (long long)rows);
     *count = (int64_t)asked;
     return OK;
 }

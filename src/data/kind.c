@@ -169,7 +169,7 @@ enum status row_recognise(struct row_outline *out, const char *text, int64_t len
     if (!keys_of_text(&keys, text, length) || find_kinds(&keys, found) != 1) {
         TRY(parse_row(&out->tree, text, length));
         if (!json_is_object(out->tree))
-            return fail(ERR_DATA, "the row is %s, not a JSON object", json_kind(out->tree));
+            return fail(ERR_DATA, "the row is %s, not a JSON object as in {\"messages\": [...]}", json_kind(out->tree));
         keys = (struct keys){0};
         keys_of_tree(&keys, out->tree);
         int count = find_kinds(&keys, found);

@@ -125,8 +125,15 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
     if (error.line > 1)
         snprintf(line, sizeof line, "line %d of the row, ", error.line);
     bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1]; /* as tools that indent leave a line */
+    const char *remedy = "";
+    if (utf8_invalid(text, length) >= 0)
+        remedy = "; the text is not UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8";
+    else if (torn)
+        remedy = "; a row must stand on one line, or in an array";
+    else if (length && text[0] != '{')
+        remedy = "; a row is a JSON object, as in {\"messages\": [...]}, and plain text is one as in {\"text\": \"...\"}";
+    else if (length > 1 && text[1] == '\'')
+        remedy = "; JSON has double quotes: Python writes it with json.dumps";
     return fail(ERR_DATA, "%scolumn %d: broken JSON: %s%s%s%s", line, error.column, error.text, place ? " near " : "", near,
-                torn                       ? "; a row must stand on one line, or in an array"
-                : length && text[0] != '{' ? "; a row is a JSON object, as in {\"messages\": [...]}"
-                                           : "");
+                remedy);
 }

@@ -147,7 +147,10 @@ static enum status mark_prompt(const json_t *messages, int64_t first)
 static enum status encode_conversation(const struct chat *chat, struct content *c, struct chat_row *out)
 {
     if (!speaks(c->messages, c->first, (int64_t)json_array_size(c->messages)))
-        return fail(ERR_DATA, "the row has no %s of the assistant: no token to train", c->first ? "answer" : "message");
+        return fail(ERR_DATA,
+                    "the row has no %s of the assistant: no token to train. Add it, or leave such rows out: "
+                    "--bad-rows skip",
+                    c->first ? "answer" : "message");
     if (json_object_size(json_member(c->tree, "chat_template_kwargs")))
         return fail(ERR_DATA,
                     "\"chat_template_kwargs\" are not supported: remove the key, or write what they do into the messages");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/lost.h"
 #include "base/number.h"
 #include "base/unpack.h"
 #include "data/scan.h"
@@ -83,11 +84,10 @@ static enum status add_directory(struct source *s, const char *dir, const char *
 static enum status add_path(struct source *s, const char *path, const char *split, double weight)
 {
     if (!file_exists(path))
-        return fail(
-            ERR_IO,
-            "%s: no such file; --data names files of rows on this machine (.jsonl, .json, packed as .gz or .zst or not) or "
-            "directories with %s.jsonl, separated by commas",
-            path, split);
+        return fail(ERR_IO,
+                    "%s: %s; --%s names files of rows on this machine (.jsonl, .json, packed as .gz or .zst or not) or "
+                    "directories with %s.jsonl, separated by commas",
+                    path, lost_path(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
     return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
 }
 
@@ -120,7 +120,7 @@ static enum status add_list(struct source *s, const char *paths, const char *spl
         if (comma)
             *comma++ = 0;
         if (!*item)
-            return fail(ERR_ARGUMENT, "\"%s\": an empty name among the data files", paths);
+            return fail(ERR_ARGUMENT, "\"%s\": an empty name among the data files: leave out the comma, or name the file", paths);
         TRY(add_item(s, item, split));
     }
     return OK;
@@ -145,7 +145,7 @@ static enum status check_opening(const char *path, const char *text, int64_t len
          "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
         {"\xff\xfe", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
         {"\xfe\xff", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
-        {"PK\3\4", 4, "a zip archive; unpack it"},
+        {"PK\3\4", 4, "a zip archive; unpack it (a .docx or .xlsx file is one too: save it as text or CSV instead)"},
         {"BZh", 3, "packed by bzip2; unpack it, or pack it by gzip or zstd"},
         {"\xfd"
          "7zXZ",
@@ -156,7 +156,7 @@ static enum status check_opening(const char *path, const char *text, int64_t len
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (length >= known[i].count && memcmp(text, known[i].bytes, (size_t)known[i].count) == 0)
             return fail(ERR_UNSUPPORTED, "%s: %s", path, known[i].says);
-    return OK;
+    return lost_content(path, text, length, "rows of JSON, as in {\"text\": \"...\"}");
 }
 
 /* Adds up to `more` bytes of the open file to a text. */

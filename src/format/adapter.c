@@ -212,7 +212,7 @@ enum status adapter_config_open(struct adapter_config *config, const char *dir)
         status = fail(ERR_ARGUMENT,
                       "%s: hone reads no GGUF adapters; name the folder with adapter_config.json that it was made from", dir);
     else if (path && !file_exists(path))
-        status = fail(ERR_IO, "%s: no adapter there; name a folder with adapter_config.json and adapter_model.safetensors", dir);
+        status = adapter_lost(&config->arena, dir);
     else if (path)
         status = json_parse_file(&tree, path, FILE_MAX);
     if (status == OK)

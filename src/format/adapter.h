@@ -48,6 +48,11 @@ struct adapter_config {
     int64_t saved_count;
 };
 
+/* The error for a path that is no adapter: what it is instead. */
+enum status adapter_lost(struct arena *arena, const char *path);
+/* The same for one that has adapter_config.json alone. */
+enum status adapter_weights_lost(struct arena *arena, const char *dir);
+
 /* Reads dir/adapter_config.json. What PEFT supports and hone does not is ERR_UNSUPPORTED with the key's name; unknown keys are a
  * warning. A missing key has PEFT's default. */
 enum status adapter_config_open(struct adapter_config *config, const char *dir);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lost.h"
 #include "base/map.h"
 #include "base/name.h"
 #include "base/number.h"
@@ -46,7 +47,8 @@ struct cursor {
 
 static enum status too_short(const struct cursor *c)
 {
-    return fail(ERR_FORMAT, "%s: ends too early, at byte %lld; it is cut off or broken", c->path, (long long)c->at);
+    return fail(ERR_FORMAT, "%s: ends too early, at byte %lld; it is cut off or broken: download it again", c->path,
+                (long long)c->at);
 }
 
 static enum status read_bytes(struct cursor *c, void *out, int64_t bytes)
@@ -195,8 +197,8 @@ static enum status place_tensors(struct gguf *file, struct cursor *c, const uint
             return fail(ERR_FORMAT, "%s: tensor %.*s does not begin where the one before ended", c->path, (int)t->name.length,
                         t->name.text);
         if (base > c->size || t->bytes > c->size - base - end)
-            return fail(ERR_FORMAT, "%s: tensor %.*s ends beyond the file; it is cut off or broken", c->path, (int)t->name.length,
-                        t->name.text);
+            return fail(ERR_FORMAT, "%s: tensor %.*s ends beyond the file; it is cut off or broken: download it again", c->path,
+                        (int)t->name.length, t->name.text);
         t->data = c->data + base + end;
         end += t->bytes;
     }
@@ -211,7 +213,10 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
     TRY(read_bytes(c, &magic, 4));
     TRY(read_bytes(c, &version, 4));
     if (magic != 0x46554747) /* "GGUF" */
-        return fail(ERR_FORMAT, "%s: is not a GGUF file", c->path);
+        TRY(lost_content(c->path, c->data, c->size, "a GGUF file"));
+    if (magic != 0x46554747)
+        return fail(ERR_FORMAT, "%s: is not a GGUF file, though its name says so: download it again, or give a model's directory",
+                    c->path);
     if (version != 2 && version != 3)
         return fail(ERR_UNSUPPORTED, "%s: version %u of GGUF, or one written in the other byte order, is not supported", c->path,
                     version);

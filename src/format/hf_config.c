@@ -81,7 +81,8 @@ static enum status read_names(struct hf_config *config)
     const json_t *tree = config->root ? config->root : config->tree;
     TRY(json_get_text(config->tree, "model_type", &config->model_type, config->path));
     if (!config->model_type)
-        return fail(ERR_FORMAT, "%s: \"model_type\" is missing", config->path);
+        return fail(ERR_FORMAT, "%s: \"model_type\" is missing: is this the config.json of a language model? Download it again",
+                    config->path);
     const json_t *architectures = json_object_get(tree, "architectures");
     if (json_array_size(architectures)) {
         config->architecture = json_string_value(json_array_get(architectures, 0));
@@ -126,6 +127,8 @@ static enum status read_files(struct hf_config *config, const char *dir)
     config->path = file_join(&config->arena, dir, "config.json");
     if (!config->path)
         return ERR_MEMORY;
+    if (!file_exists(config->path))
+        return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and says what the weights are", config->path);
     TRY(read_object(&config->tree, config->path));
     TRY(enter_text(config));
     TRY(read_names(config));
@@ -208,7 +211,7 @@ enum status hf_config_size(const struct hf_config *config, const char *key, int6
 static enum status need(const json_t *object, const char *key, const char *path)
 {
     const json_t *value = json_object_get(object, key);
-    return value && !json_is_null(value) ? OK : fail(ERR_FORMAT, "%s: \"%s\" is missing", path, key);
+    return value && !json_is_null(value) ? OK : fail(ERR_FORMAT, "%s: \"%s\" is missing: download the file again", path, key);
 }
 
 enum status hf_config_need_size(const struct hf_config *config, const char *key, int64_t *out)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json_reader.h"
+#include "base/lost.h"
 #include "base/map.h"
 #include "base/number.h"
 #include "base/utf8.h"
@@ -356,6 +357,7 @@ static enum status read_header(struct safetensors *file, struct header *h)
 enum status safetensors_read_file(struct safetensors *file, struct file_map *map, const char *path)
 {
     TRY(file_map(map, path));
+    TRY(lost_content(path, map->data, map->size, "a safetensors file"));
     if (map->size < 8)
         return fail(ERR_FORMAT, "%s: %lld bytes are too few for a safetensors file", path, (long long)map->size);
     uint64_t length = 0;
@@ -387,6 +389,29 @@ enum status safetensors_alloc_maps(struct safetensors *file, int64_t count)
     return OK;
 }
 
+/* A directory without safetensors: which other weights are in it? */
+static enum status fail_no_weights(struct arena *arena, const char *dir)
+{
+    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth",
+                                         "tf_model.h5", "flax_model.msgpack"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *path = file_join(arena, dir, others[i]);
+        if (!path)
+            return ERR_MEMORY;
+        if (file_exists(path))
+            return fail(
+                ERR_IO,
+                "%s: has %s, but no model.safetensors, which hone reads: download that, or convert: python3 -c \"import sys, "
+                "transformers as t; t.AutoModelForCausalLM.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])\" DIR",
+                dir, others[i]);
+    }
+    return fail(
+        ERR_IO,
+        "%s: neither model.safetensors nor model.safetensors.index.json is there: download the weights too, with all files "
+        "of the model",
+        dir);
+}
+
 static enum status read_path(struct safetensors *file, const char *path)
 {
     const char *one = path;
@@ -398,7 +423,7 @@ static enum status read_path(struct safetensors *file, const char *path)
         if (!file_exists(one)) {
             if (file_exists(index))
                 return safetensors_read_index(file, path, index);
-            return fail(ERR_IO, "%s: neither model.safetensors nor model.safetensors.index.json is there", path);
+            return fail_no_weights(&file->arena, path);
         }
     }
     TRY(safetensors_alloc_maps(file, 1));

@@ -25,6 +25,8 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     m->adapter_path = file_join(&m->adapter.arena, dir, "adapter_model.safetensors");
     if (!m->adapter_path || !weights)
         return m->adapter_path ? OK : ERR_MEMORY;
+    if (!file_exists(m->adapter_path))
+        return adapter_weights_lost(&m->adapter.arena, dir);
     TRY(safetensors_open(&m->adapter_files, m->adapter_path));
     return weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path);
 }
@@ -181,7 +183,10 @@ static enum status check_shape(const struct model *m, const struct stored *f, in
         return fail(ERR_FORMAT,
                     "%s: tensor " ADAPTER_PREFIX "%s has shape %s, %s asks for %s: was the adapter made for another model?",
                     m->adapter_path, f->name, is, m->hf.path, want);
-    return fail(ERR_FORMAT, "%s: tensor %s has shape %s in its file, config.json asks for %s", m->hf.path, f->name, is, want);
+    return fail(ERR_FORMAT,
+                "%s: tensor %s has shape %s in its file, config.json asks for %s: are both of one "
+                "model? Download both again",
+                m->hf.path, f->name, is, want);
 }
 
 static enum status missing(const struct model *m, const char *name)

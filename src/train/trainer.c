@@ -120,8 +120,11 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
         .cache_dir = cache_directory(arena, o->cache_dir),
     };
     if (limits->max_tokens > config->window)
-        return fail(ERR_ARGUMENT, "--max-length %lld is above the model's window of %lld tokens", (long long)limits->max_tokens,
-                    (long long)config->window);
+        return fail(
+            ERR_ARGUMENT,
+            "--max-length %lld is above the model's window of %lld tokens: lower it; --excess-length says what becomes of "
+            "longer chats",
+            (long long)limits->max_tokens, (long long)config->window);
     return OK;
 }
 

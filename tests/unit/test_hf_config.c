@@ -149,7 +149,7 @@ static void broken_configs_are_refused(void **state)
         if (status != ERR_FORMAT || !strstr(status_message(), cases[i][1]))
             fail_msg("%s: status %d, message: %s", cases[i][0], status, status_message());
     }
-    assert_fails(hf_config_open(&config, "/nonexistent"), ERR_IO, "/nonexistent/config.json: cannot open");
+    assert_fails(hf_config_open(&config, "/nonexistent"), ERR_IO, "/nonexistent/config.json: no such file");
     assert_ok(
         open_texts(&config, "{\"model_type\": \"x\", \"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", NULL));
     assert_string_equal(config.quantization, "bitsandbytes");

@@ -136,6 +136,24 @@ static enum status read_config(struct chat *chat, const char *path, json_t **con
     return take_specials(chat, *config);
 }
 
+/* Older models have the parts of a tokenizer, from which transformers makes the whole. */
+static enum status fail_no_tokenizer(struct arena *arena, const char *dir, const char *path)
+{
+    static const char *const parts[] = {"tokenizer.model", "vocab.json", "tokenizer_config.json"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *part = file_join(arena, dir, parts[i]);
+        if (!part)
+            return ERR_MEMORY;
+        if (file_exists(part))
+            return fail(ERR_IO,
+                        "%s: no such file, but %s is there: download it with the model, or make it: python3 -c \"import sys, "
+                        "transformers "
+                        "as t; t.AutoTokenizer.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])\" DIR",
+                        path, parts[i]);
+    }
+    return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and text does not become tokens without it", path);
+}
+
 static enum status read_files(struct chat *chat, const char *dir, json_t **config, json_t **map)
 {
     const char *config_path = file_join(&chat->arena, dir, "tokenizer_config.json");
@@ -143,8 +161,7 @@ static enum status read_files(struct chat *chat, const char *dir, json_t **confi
     if (!path)
         return ERR_MEMORY;
     if (!file_exists(path))
-        return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and text does not become tokens without it",
-                    path);
+        return fail_no_tokenizer(&chat->arena, dir, path);
     TRY(read_config(chat, config_path, config));
     TRY(open_templates(chat, dir, *config, config_path));
     TRY(read_config(chat, file_join(&chat->arena, dir, "special_tokens_map.json"), map));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/lost.h"
 #include "base/utf8.h"
 #include "text/tokenizer/parts.h"
 
@@ -78,6 +79,7 @@ static enum status split(struct json_reader *r, struct source *s, struct arena *
 static enum status read_source(struct source *s)
 {
     TRY(file_read(&s->text, s->path, FILE_BYTES_MAX));
+    TRY(lost_content(s->path, s->text.data, s->text.size, "a tokenizer.json"));
     int64_t bad = utf8_invalid(s->text.data, s->text.size);
     if (bad >= 0)
         return fail(ERR_FORMAT, "%s: byte %lld is not UTF-8", s->path, (long long)bad);
