@@ -7,6 +7,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/name.h"
 #include "base/nearest.h"
 
 /* The name in the same directory that is nearest to the path's last one, or NULL. */
@@ -38,6 +39,11 @@ const char *lost_path(struct arena *arena, const char *path, const char *kind)
     if (access(path, F_OK) != 0 && errno == EACCES)
         said = arena_format(arena, "cannot be looked for: %s: a directory on the way to it forbids it (ls -ld, chmod)",
                             strerror(EACCES));
+    else if (strstr(path, "://"))
+        said = arena_format(arena, "no such %s: only what is on this machine is read: download it, and name the %s", kind, kind);
+    else if (strchr(path, '*'))
+        said = arena_format(
+            arena, "no such %s: a shell expands * only outside of quotes: write the names out, separated by commas", kind);
     else if (path[0] == '~')
         said = arena_format(
             arena, "no such %s: a shell expands ~ only where a word begins with it: write a blank, not =, before it", kind);
@@ -59,6 +65,16 @@ const char *lost_path(struct arena *arena, const char *path, const char *kind)
             said = arena_format(arena, "no such %s", kind);
     }
     return said ? said : "not there";
+}
+
+enum status lost_output(const char *path)
+{
+    static const char *const files[] = {".safetensors", ".bin", ".pt", ".pth", ".ggml", ".json", ".jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (name_ends_with(path, files[i]) && !file_is_directory(path))
+            return fail(ERR_ARGUMENT, "--output %s: the result is several files, and a directory is named for them, without %s",
+                        path, files[i]);
+    return OK;
 }
 
 enum status lost_content(const char *path, const void *bytes, int64_t size, const char *needed)

@@ -9,6 +9,9 @@
  */
 const char *lost_path(struct arena *arena, const char *path, const char *kind);
 
+/* ERR_ARGUMENT for a directory to be made that is named as a file is, model.safetensors for example. */
+enum status lost_output(const char *path);
+
 /* ERR_FORMAT for a file that begins as one of another kind does: a Git LFS pointer, a web page, a PDF, an image. `needed` is what
  * should be there. Else OK. */
 enum status lost_content(const char *path, const void *bytes, int64_t size, const char *needed);

@@ -166,8 +166,9 @@ static hone_status unknown_word(const char *name, const char *word)
     for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
         if (!strcmp(commands[i].name, name))
             known[n++] = commands[i].about;
-    return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is neither %s nor %s; hone %s --help says more", name, word, known[0],
-                             known[1], name);
+    return (hone_status)fail(ERR_ARGUMENT,
+                             "hone %s: '%s' is neither %s nor %s: as in hone %s %s --model DIR; hone %s --help says more", name,
+                             word, known[0], known[1], name, known[0], name);
 }
 
 static int run(const char *name, const struct command *command, int argc, char **argv)
@@ -199,6 +200,14 @@ static int run(const char *name, const struct command *command, int argc, char *
     return finish(status);
 }
 
+static int no_completion(const char *shell)
+{
+    return finish((hone_status)fail(ERR_ARGUMENT,
+                                    "hone completion: there is none for '%.60s', only for bash; zsh takes that after autoload -U "
+                                    "bashcompinit; bashcompinit",
+                                    shell));
+}
+
 int main(int argc, char **argv)
 {
     hone_set_log(print_message, NULL);
@@ -214,7 +223,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!strcmp(argv[1], "completion"))
-        return print_help(options_complete);
+        return argc < 3 || !strcmp(argv[2], "bash") ? print_help(options_complete) : no_completion(argv[2]);
     const struct command *command = find_command(argv[1], argv[2]);
     return run(argv[1], command, argc - 2, argv + 2);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lost.h"
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -251,6 +252,8 @@ hone_status cli_train(hone_options *options)
         status = hone_options_get(options, "output", &output);
     if (status == HONE_OK && *model && *data && !*output) /* the library would say so too, but after it has encoded all data */
         status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
+    if (status == HONE_OK)
+        status = (hone_status)lost_output(output);
     if (status == HONE_OK) {
         run.sample_length = strtoll(length, NULL, 10);
         status = hone_trainer_open(&run.trainer, options, run.prompt[0] ? HONE_TRAINER_SAMPLE : 0);

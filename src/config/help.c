@@ -134,7 +134,8 @@ enum status options_help(enum user_command command, struct buffer *text)
             TRY(append_option(text, lines[i].row));
         }
     }
-    return OK;
+    return buffer_format(text,
+                         "\nWords that other tools have for these are taken too, as in --lr; docs/options.md lists them.\n");
 }
 
 enum status options_start(struct buffer *text)

@@ -126,8 +126,9 @@ enum status options_stray(enum user_command command, const char *argument)
     if (known)
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': if that is the option, write --%.100s; hone %s --help lists all",
                     argument, argument, name);
-    return fail(ERR_ARGUMENT,
-                "unexpected argument '%.100s'; options start with --, a value with blanks needs quotes, and `hone %s --help` "
-                "lists them",
-                argument, name);
+    return fail(
+        ERR_ARGUMENT,
+        "unexpected argument '%.100s': options start with --, several values are separated by commas without blanks, and a "
+        "value with blanks needs quotes; hone %s --help lists all",
+        argument, name);
 }

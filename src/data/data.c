@@ -166,7 +166,8 @@ static enum status check_content(const struct data *data, const char *paths)
     if (!a->rows)
         return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", paths);
     if (!data->row_count)
-        return fail(ERR_DATA, "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them", paths,
+        return fail(ERR_DATA,
+                    "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them: raise it", paths,
                     (long long)a->rows, (long long)data->max_tokens);
     if (!data->trained)
         return fail(ERR_DATA, "%s: no token to train: no row has an assistant message with content", paths);

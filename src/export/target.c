@@ -5,6 +5,7 @@
 
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/lost.h"
 #include "base/mapped.h"
 #include "base/name.h"
 
@@ -59,12 +60,14 @@ static enum status check_output(struct target *t, const struct export_options *o
 {
     if (file_same(t->output, o->model) || (o->adapter && file_same(t->output, o->adapter)))
         return fail(ERR_ARGUMENT, "%s: --output must not be what is read", t->output);
+    if (!t->gguf)
+        TRY(lost_output(t->output));
+    if (file_exists(t->output) && !o->overwrite)
+        return refuse_existing(t->output);
     if (t->modelfile && file_exists(t->modelfile) && !o->overwrite)
         return refuse_existing(t->modelfile);
     if (!file_exists(t->output))
         return OK;
-    if (!o->overwrite)
-        return refuse_existing(t->output);
     if (file_is_directory(t->output) == t->gguf)
         return refuse_other(t->output);
     return t->gguf ? OK : check_directory(t, known);

@@ -157,6 +157,8 @@ TABLE = [
     (2, "--model x train", "a command comes first"),
     (2, "--train", "a command comes first"),
     (2, "Train", "train"),
+    (2, "completion zsh", "'zsh'", "bashcompinit"),
+    (2, "inspect {tiny}", "neither model nor data", "hone inspect model --model DIR"),
     (2, "help nonsense", "hone --help lists all"),
     (2, "inspect rows", "neither model nor data", "--help"),
     (2, "kernels compile --model {tiny}", "list", "build"),
@@ -198,6 +200,10 @@ TABLE = [
     (2, "eval " + GOOD + " --lr 1", "belongs to hone train"),
     (2, "eval " + GOOD + " --seed 1", "belongs to hone train"),
     (2, "devices --model x", "belongs to"),
+    (2, TRAIN + " --lora-target-modules q_proj v_proj", "unexpected argument 'v_proj'", "separated by commas"),
+    (2, TRAIN + " --lora-target-modules \"['q_proj']\"", "not a module's name", "q_proj,v_proj"),
+    (2, TRAIN + " --warmup-steps 0.03", "--warmup-ratio"),
+    (2, TRAIN + " --save-total-limit 0", "at least 1"),
     # Configuration files
     (3, "train --config {d}/nune.yaml", "no such file", "--config"),
     (3, "train --config {d}/lits.yaml", "no such file, but", "list.yaml"),
@@ -230,6 +236,7 @@ TABLE = [
     (3, "plan --model {d}/no/such/model", "not even", "is there"),
     (3, "plan '--model=~/model'", "a shell expands ~"),
     (3, "plan '--model=$HOME/model'", "expand $"),
+    (3, "plan --model https://huggingface.co/a/b", "no such directory", "download it"),
     (3, "plan --model '{tiny} '", "ends in a blank"),
     (2, "plan --model ''", "a path"),
     (3, "plan --model {d}/empty", "an empty directory", "config.json"),
@@ -283,6 +290,8 @@ TABLE = [
     # Data
     (3, "eval --model {tiny} --data {d}/chat.jsonl", "no such file, but", "chats.jsonl is there"),
     (3, "eval --model {tiny} --data {d}/chats", "no such file, but", "chats.jsonl is there"),
+    (3, "eval --model {tiny} --data https://example.org/a.jsonl", "only what is on this machine", "download it"),
+    (3, "eval --model {tiny} --data '{d}/*.jsonl'", "expands * only outside of quotes", "commas"),
     (3, "eval --model {tiny} --data {d}/nune.jsonl", "no such file", "--data names files"),
     (3, TRAIN + " --eval-data {d}/nune.jsonl", "no such file", "--eval-data names files"),
     (3, "eval --model {tiny} --data {d}/data", "no test.jsonl", "name the file itself"),
@@ -321,6 +330,11 @@ TABLE = [
     (2, TRAIN.replace("chats.jsonl", "one.jsonl") + " --val-set-size 0.5", "nothing is left to train on", "lower it"),
     # Training
     (2, TRAIN + " --max-length 1000000", "above the model's window", "tokens"),
+    (9, TRAIN + " --max-length 10", "the limit is 10", "--excess-length"),
+    (9, TRAIN + " --max-length 10 --excess-length drop", "left none of them", "raise it"),
+    (2, "train --model {tiny} --data {d}/chats.jsonl --output {tiny}", "the model's own directory", "name another"),
+    (2, TRAIN + ".safetensors", "several files", "a directory"),
+    (3, TRAIN + " --init-adapter {d}/nune", "no adapter there", "name a folder"),
     (2, TRAIN + " --eval-data {d}/chats.jsonl --val-set-size 1", "give only one of them"),
     (2, TRAIN + " --finetuning-type full --load-in-4bit", "--load-in-4bit is for LoRA"),
     (2, TRAIN + " --finetuning-type full --init-adapter {d}/out", "--init-adapter is for LoRA"),
@@ -351,13 +365,15 @@ TABLE = [
     (2, "generate --model {tiny} --prompt Hi -n 0", "from 1"),
     # Export
     (2, "merge --model {tiny} --adapter {d}/out --output {d}/full", "exists", "another --output"),
-    (2, "merge --model {tiny} --adapter {d}/out --output {d}/base.gguf", "exists", "--overwrite"),
+    (2, "merge --model {tiny} --adapter {d}/out --output {d}/base.gguf", "base.gguf: exists", "--overwrite"),
     (2, "merge --model {tiny} --adapter {d}/out --output {tiny} --overwrite", "--output must not be what is read"),
     (2, "merge --model {tiny} --adapter {d}/out --output {d}/merged --type q4_k_m", "name a file that ends in .gguf"),
     (2, "merge --model {tiny} --adapter {d}/out --output {new}.gguf --type q3", "q4_k_m"),
     (2, "merge --model {tiny} --adapter {d}/out --output {new}.gguf --type q6_k", "q8_0"),
     (7, "merge --model {d}/base.gguf --adapter {d}/out --output {d}/merged", "FILE.gguf"),
     (2, "export --model {tiny} --adapter {d}/out --output {new}.gguf --type q8_0", "f32, f16 or bf16"),
+    (2, "merge --model {tiny} --adapter {d}/out --output {new}.safetensors", "several files", "a directory"),
+    (2, "export --model {tiny} --adapter {d}/out --output {d}/out", "must not be what is read"),
     (2, "quantize --model {tiny} --output {new}", "FILE.gguf"),
     (3, "quantize --model {tiny} --output {d}/file/new.gguf", "file"),
     # Inspecting and the rest
@@ -411,22 +427,34 @@ class Mistakes(unittest.TestCase):
                 print(f"$ hone {line}\n{said}", end="")
 
     def test_what_may_not_be_read_is_told(self):
-        closed = self.dir / "closed"
+        """As another user, since root may read all."""
+        closed, theirs = self.dir / "closed", self.dir / "theirs"
         shutil.copytree(TINY, closed / "model")
-        for path in (self.dir, pathlib.Path(tempfile.gettempdir())):
-            path.chmod(path.stat().st_mode | 0o055)
+        shutil.copytree(TINY, self.dir / "open")
+        for path in (self.dir / "open").iterdir():
+            path.chmod(0o644)
         (closed / "model/config.json").chmod(0)
+        theirs.mkdir()
+        theirs.chmod(0o777)
+        self.dir.chmod(0o755)
         user = dict(user=65534, group=65534, extra_groups=[]) if os.geteuid() == 0 else {}
+        user["env"] = {**os.environ, "XDG_CACHE_HOME": str(theirs)}
         try:
             subprocess.run([HONE, "--version"], check=True, capture_output=True, **user)
         except (OSError, subprocess.CalledProcessError):
             self.skipTest("another user may not run this program")
-        self.assertIsNone(self.wrong(result := self.ask("plan --model {d}/closed/model", **user), 3, ["Permission denied", "chmod"]), result.stderr)
+
+        def denied(line, what):
+            result = self.ask(line, **user)
+            self.assertIsNone(self.wrong(result, 3, [what, "Permission denied", "chmod"]), result.stderr)
+
+        denied("plan --model {d}/closed/model", "config.json")
         closed.chmod(0)
-        self.assertIsNone(self.wrong(result := self.ask("plan --model {d}/closed", **user), 3, ["Permission denied", "chmod"]), result.stderr)
-        self.assertIsNone(self.wrong(result := self.ask("plan --model {d}/closed/model", **user), 3, ["Permission denied", "chmod"]), result.stderr)
-        result = self.ask("train --model {tiny} --data {d}/chats.jsonl --output {d}/closed/out", **user)
-        self.assertIsNone(self.wrong(result, 3, ["Permission denied", "chmod"]), result.stderr)
+        denied("plan --model {d}/closed", "closed")
+        denied("plan --model {d}/closed/model", "closed/model")
+        denied("train --model {d}/open --data {d}/chats.jsonl --output {d}/closed/out", "closed/out")
+        (self.dir / "one.jsonl").chmod(0)
+        denied("eval --model {d}/open --data {d}/one.jsonl", "one.jsonl")
         closed.chmod(0o755)
 
 

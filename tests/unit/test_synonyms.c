@@ -2,7 +2,9 @@
 #include "test.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "config/synonyms.h"
 #include "failing.h"
 
@@ -181,6 +183,8 @@ static const struct {
     {"many", TRAIN, "--use-4bit", "load_in_4bit", "true"},
     {"many", TRAIN, "--warmup-fraction 0.1", "warmup_ratio", "0.1"},
     {"many", TRAIN, "--eval-every 10", "eval_steps", "10"},
+    {"many", TRAIN, "--val-split 5%", "val_set_size", "0.05"},
+    {"llama.cpp", TRAIN, "-t -1", "threads", "0"},
     {"many", TRAIN, "--cpu", "device", "cpu"},
     {"many", EVAL, "--num-threads 2", "threads", "2"},
     {"many", MERGE, "--dtype bfloat16", "output_type", "bf16"},
@@ -243,6 +247,7 @@ static const struct {
     {"llama.cpp", QUANTIZE, "--type q6_k", "q8_0"},
     {"many", TRAIN, "--wandb", "metrics.jsonl"},
     {"many", TRAIN, "--warmup 100", "--warmup-steps 100"},
+    {"transformers", TRAIN, "--warmup_steps 0.1", "--warmup-ratio"},
     {"many", TRAIN, "--device mps", "cpu, opencl, cuda"},
     {"many", TRAIN, "--gpu 0", "--device cuda"},
     {"many", TRAIN, "--num-gpus 2", "one process"},
@@ -428,6 +433,35 @@ static void the_library_takes_the_same_words(void **state)
                  "did you mean 'shuffle: false'?");
 }
 
+/* A file's keys are read one after the other: a key must not be needed after the next one is read. */
+static void files_take_the_same_words(void **state)
+{
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/hone-synonyms-%ld.yaml", (long)getpid());
+    static const char good[] = "lr: 1e-3\nbf16: true\nadapter: qlora\nmask_prompt: false\nrank: 4\noptim: adamw_torch\n";
+    assert_ok(file_replace(path, good, sizeof good - 1));
+    arena_free(&arena);
+    options_init(&options, &arena);
+    assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
+    assert_true(options.learning_rate == 1e-3 && options.train_on_inputs && options.lora_r == 4);
+    assert_int_equal(options.dtype, CHOICE_dtype_bfloat16);
+    assert_int_equal(options.finetuning_type, CHOICE_finetuning_type_qlora);
+    static const struct {
+        const char *text, *says;
+    } wrong[] = {
+        {"seed: 1\nwandb_project: x\n", ".yaml:2: 'wandb_project' is not an option of hone train: every step"},
+        {"bf16: maybe\n", ".yaml:1: bf16 cannot be 'maybe'"},
+        {"lr: 1\nlearning_rate: 2\n", ".yaml:2: learning_rate was already given in line 1"},
+        {"no_shuffle: true\n", "did you mean 'shuffle: false'?"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_ok(file_replace(path, wrong[i].text, (int64_t)strlen(wrong[i].text)));
+        assert_fails(options_load_yaml(&options, COMMAND_TRAIN, path), ERR_ARGUMENT, wrong[i].says);
+    }
+    file_remove(path);
+}
+
 static void words_survive_failing_memory(void **state)
 {
     (void)state;
@@ -461,6 +495,7 @@ int main(void)
         cmocka_unit_test_teardown(commands_of_other_tools_are_answered, clean),
         cmocka_unit_test_teardown(suggestions_are_near_or_none, clean),
         cmocka_unit_test_teardown(the_library_takes_the_same_words, clean),
+        cmocka_unit_test_teardown(files_take_the_same_words, clean),
         cmocka_unit_test_teardown(words_survive_failing_memory, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
