@@ -193,6 +193,8 @@ enum status synonym_store(struct options *options, const struct word *word, cons
 const char *synonym_value(const struct option_row *row, const char *value, const char **answer)
 {
     int64_t length = (int64_t)strlen(value);
+    if (options_choice(table_option(row), value) >= 0) /* hone's own words come first */
+        return value;
     for (size_t i = 0; i < COUNT(value_answers); i++)
         if (row == &option_table[value_answers[i].option] && among(value_answers[i].words, value, length, true))
             *answer = value_answers[i].text;
