@@ -6,7 +6,7 @@ all: ; @cmake --preset $(PRESET) >/dev/null && cmake --build --preset $(PRESET)
 quick: all ; ctest --preset $(PRESET) -L quick
 test: all ; ctest --preset $(PRESET)
 # Rewrites the generated pages, which are otherwise compared.
-docs: all ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-options$$|^ops|^cuda-compile$$'
+docs: all ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-(options|foreign)$$|^ops|^cuda-compile$$'
 format: ; @python3 tests/format.py --write
 install: all ; cmake --install build/$(PRESET)
 clean: ; rm -rf build

@@ -75,6 +75,10 @@ HONE_API hone_status hone_options_set(hone_options *options, const char *key, co
 HONE_API hone_status hone_options_load(hone_options *options, const char *yaml_path);
 HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* the arguments after `hone COMMAND` */
 
+/* The options that were set, as a YAML file that hone_options_load reads as the same, with comments on where each came from. To
+ * be released with hone_text_destroy. */
+HONE_API hone_status hone_options_write(const hone_options *options, char **yaml);
+
 /* An option's value as text, "" if it has none. It belongs to the options and is valid until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
 

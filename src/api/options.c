@@ -88,6 +88,16 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
     return (hone_status)status;
 }
 
+hone_status hone_options_write(const hone_options *o, char **yaml)
+{
+    struct buffer text = {0};
+    enum status status = options_write(&o->values, &text);
+    if (status != OK)
+        buffer_free(&text);
+    *yaml = text.data;
+    return (hone_status)status;
+}
+
 hone_status hone_options_get(hone_options *o, const char *key, const char **value)
 {
     enum option which;
@@ -113,7 +123,8 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
     struct arena *arena = o->values.arena;
     o->values = from->values;
     o->values.arena = arena;
-    bool copied = true;
+    bool copied =
+        !o->values.notes || (o->values.notes = arena_text(arena, o->values.notes, (int64_t)strlen(o->values.notes))) != NULL;
     for (int i = 0; i < OPTIONS; i++)
         if (o->values.source[i])
             copied &=

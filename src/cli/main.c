@@ -27,6 +27,7 @@ static const struct command {
     {"quantize", NULL, cli_quantize},
     {"devices", NULL, cli_devices},
     {"bench", NULL, cli_bench},
+    {"config", "convert", cli_config_convert},
 };
 
 static const struct command *find_command(const char *name, const char *about)
@@ -166,6 +167,9 @@ static hone_status unknown_word(const char *name, const char *word)
     for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
         if (!strcmp(commands[i].name, name))
             known[n++] = commands[i].about;
+    if (!*known[1])
+        return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: hone %s %s; hone %s --help says more", name, word, known[0],
+                                 name, known[0], name);
     return (hone_status)fail(ERR_ARGUMENT,
                              "hone %s: '%s' is neither %s nor %s: as in hone %s %s --model DIR; hone %s --help says more", name,
                              word, known[0], known[1], name, known[0], name);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/name.h"
 #include "config/synonyms.h"
 
 static enum status fail_unknown(const char *argument, const char *key, int64_t length, enum user_command command)
@@ -68,24 +69,49 @@ static enum status read_option(struct options *options, enum user_command comman
     return synonym_store(options, &word, value, flag, false);
 }
 
+/* A file of options that stands alone. */
+static bool is_config(enum user_command command, const char *argument)
+{
+    return command == COMMAND_CONFIG || name_ends_with(argument, ".yaml") || name_ends_with(argument, ".yml");
+}
+
+/* *file is the one that stood alone so far. */
+static enum status take_argument(struct options *options, enum user_command command, const char *argument,
+                                 struct arguments *arguments, const char **file)
+{
+    const char *text = arena_text(options->arena, argument, (int64_t)strlen(argument));
+    if (!text)
+        return ERR_MEMORY;
+    if (!is_config(command, text)) {
+        arguments->text[arguments->count++] = text;
+        return OK;
+    }
+    if (*file)
+        return fail(ERR_ARGUMENT, "two files of options, '%.100s' and '%.100s': a run has one", *file, text);
+    *file = text;
+    return OK;
+}
+
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments)
 {
     *arguments = (struct arguments){arena_array(options->arena, argc + 1, (int64_t)sizeof *arguments->text), 0};
     if (!arguments->text)
         return ERR_MEMORY;
     bool options_end = false;
+    const char *file = NULL;
     for (int i = 0; i < argc; i++) {
         if (!options_end && strcmp(argv[i], "--") == 0) {
             options_end = true;
         } else if (!options_end && argv[i][0] == '-' && argv[i][1]) {
             TRY(read_option(options, command, argc, argv, &i));
         } else {
-            const char *text = arena_text(options->arena, argv[i], (int64_t)strlen(argv[i]));
-            if (!text)
-                return ERR_MEMORY;
-            arguments->text[arguments->count++] = text;
+            TRY(take_argument(options, command, argv[i], arguments, &file));
         }
     }
+    if (file && options->config)
+        return fail(ERR_ARGUMENT, "two files of options, '%.100s' and '%.100s': a run has one", options->config, file);
+    if (file)
+        TRY(table_store(options, &option_table[OPTION_config], file, "the file", false));
     if (options->config && !options->help)
         return options_load_yaml(options, command, options->config);
     return OK;

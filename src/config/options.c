@@ -31,6 +31,7 @@ enum { FREE, DECIDES };
 #define ONE_OF(option) .words = words_of_##option
 #define LIKE(option) .words = words_of_##option
 #define FLAG_ONLY .flag_only = true
+#define FLAG_ONLY_OF(option) .flag_only = true, .words = words_of_##option
 
 const struct option_row option_table[OPTIONS] = {
 #define OPTION(kind_, name_, alias_, otherwise, commands_, numbers, allowed, placeholder_, help_)                                \

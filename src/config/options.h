@@ -50,6 +50,7 @@ struct options {
 #define OPTION(kind, name, ...) FIELD_##kind(name) name;
 #include "config/options.def"
     const char *source[OPTIONS]; /* what set it: "--dtype", "run.yaml:3"; NULL while it is the default */
+    const char *notes;           /* lines on what a configuration of another tool was read as; NULL without one */
     struct arena *arena;
 };
 
@@ -76,15 +77,15 @@ enum status options_set(struct options *options, enum user_command command, cons
 
 /* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, --no-flag,
  * -h; all else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file
- * that
- * --config names. */
+ * that --config names. An argument that ends in .yaml or .yml, and any of COMMAND_CONFIG, stands for --config. */
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
 
 /* The error of an argument that no option asked for, with what it may have been. */
 enum status options_stray(enum user_command command, const char *argument);
 
 /* Loads a YAML file of at most 1 MB: one mapping from names to plain values, null for the default. Options of other commands
- * are checked and then ignored, and what was set before the file stays: flags win. */
+ * are checked and then ignored, and what was set before the file stays: flags win. The configuration of another tool is told by
+ * its keys, or by config_format, and read by config/foreign.h. */
 enum status options_load_yaml(struct options *options, enum user_command command, const char *path);
 
 /* An option's name, as in a YAML file. */
@@ -106,6 +107,10 @@ int options_choice(enum option option, const char *word);
 /* Which option a name or alias means; and appends its value as text, nothing if it has none. */
 enum status options_find(const char *key, enum option *option);
 enum status options_get(const struct options *options, enum option option, struct buffer *text);
+
+/* Appends the options that were set as a YAML file that options_load_yaml reads as the same, with comments on where each came
+ * from. */
+enum status options_write(const struct options *options, struct buffer *text);
 
 /* Fails, and says how to give it, if this text option has no value. */
 enum status options_need(const struct options *options, enum user_command command, enum option option);

@@ -25,7 +25,7 @@ struct option_row {
 enum {
 #define COMMAND(id, ...) id = 1 << COMMAND_##id,
 #include "config/options.def"
-    TRAINING = TRAIN | PLAN | BENCH,
+    TRAINING = TRAIN | PLAN | BENCH | CONFIG,
     ALL = (1 << COMMANDS) - 1
 };
 

@@ -377,6 +377,17 @@ static enum status split_rows(const struct data *data, struct data *kept, struct
                 kept->trained ? "evaluate" : "train");
 }
 
+/* Puts in place of the whole what was kept of it. */
+static void take_over(struct data *data, struct data *kept)
+{
+    kept->cache = data->cache;
+    kept->skipped = data->skipped;
+    data->cache = (struct token_cache){0};
+    data->skipped = NULL;
+    data_close(data);
+    *data = *kept;
+}
+
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed)
 {
     int64_t count = 0;
@@ -389,11 +400,44 @@ enum status data_split(struct data *data, struct data *held, double size, uint64
         data_close(held);
         return status;
     }
-    kept.cache = data->cache;
-    kept.skipped = data->skipped;
-    data->cache = (struct token_cache){0};
-    data->skipped = NULL;
-    data_close(data);
-    *data = kept;
+    take_over(data, &kept);
     return OK;
+}
+
+static int64_t file_begin(const struct data *data, int64_t file)
+{
+    return file ? data->files[file - 1].end : 0;
+}
+
+static enum status keep_first(const struct data *data, struct data *kept, struct data *rest, int64_t rows, int64_t count)
+{
+    struct table taken;
+    TRY(open_side(data, kept, count));
+    TRY(open_side(data, rest, data->row_count - count));
+    TRY(table_open(&taken, data->table_dir, data->row_count / 8 + 1, 1));
+    for (int64_t f = 0; f < data->file_count; f++)
+        for (int64_t row = file_begin(data, f) + rows; row < data->files[f].end; row++)
+            ((uint8_t *)taken.data)[row / 8] |= (uint8_t)(1 << row % 8);
+    deal_rows(data, taken.data, kept, rest);
+    table_close(&taken);
+    count_rows(kept);
+    return kept->trained ? OK : fail(ERR_DATA, "--max-samples %lld leaves no token to train", (long long)rows);
+}
+
+enum status data_head(struct data *data, int64_t rows)
+{
+    int64_t count = 0;
+    struct data kept = {0}, rest = {0};
+    rows = min(rows, data->row_count);
+    for (int64_t f = 0; f < data->file_count; f++)
+        count += min(rows, data->files[f].end - file_begin(data, f));
+    if (count == data->row_count)
+        return OK;
+    enum status status = keep_first(data, &kept, &rest, rows, count);
+    data_close(&rest);
+    if (status == OK)
+        take_over(data, &kept);
+    else
+        data_close(&kept);
+    return status;
 }

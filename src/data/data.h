@@ -90,4 +90,7 @@ const char *data_file_of(const struct data *data, int64_t row);
  * many. The seed decides which; both keep the order of the files. On an error `data` is as it was. */
 enum status data_split(struct data *data, struct data *held, double size, uint64_t seed);
 
+/* Keeps the first so many rows of each file. On an error `data` is as it was. */
+enum status data_head(struct data *data, int64_t rows);
+
 #endif

@@ -157,13 +157,17 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
         return OK;
     limits.split = "train";
     TRY(data_open(&t->data, o->dataset_path, &t->chat, &limits));
+    if (o->max_samples)
+        TRY(data_head(&t->data, o->max_samples));
     if (o->val_set_size > 0)
         return data_split(&t->data, &t->eval_data, o->val_set_size, (uint64_t)o->seed);
     if (!o->eval_dataset_path)
         TRY(has_validation(o, &own));
     limits.split = "valid";
     const char *paths = own ? o->dataset_path : o->eval_dataset_path;
-    return paths ? data_open(&t->eval_data, paths, &t->chat, &limits) : OK;
+    if (paths)
+        TRY(data_open(&t->eval_data, paths, &t->chat, &limits));
+    return paths && o->max_samples ? data_head(&t->eval_data, o->max_samples) : OK;
 }
 
 static enum status open_sampler(struct trainer *t)

@@ -202,7 +202,7 @@ class Tiny(Case):
     def test_a_command_line_is_planned_and_measured_by_changing_one_word(self):
         data = self.write("chats.jsonl", *[CHAT] * 12)
         output = self.dir / "out"
-        line = f"""--model {TINY} --data {data} --output {output} --cache-dir {self.dir / "cache"} --val-set-size 0.25 --max-length 64
+        line = f"""--model {TINY} --data {data} --output {output} --cache-dir {self.dir / "cache"} --val-set-size 0.25 --max-samples 12 --max-length 64
             --excess-length truncate --bad-rows skip --packing --shuffle false --train-on-inputs -r 4 --lora-alpha 8 --lora-dropout 0.1
             --lora-target-modules q_proj,v_proj --use-rslora --rank-pattern q_proj=2 --alpha-pattern q_proj=4 --train-norms
             --recompute selective --optim lion --learning-rate 1e-3 --lr-scheduler-type linear --warmup-ratio 0.1 --warmup-steps 1
@@ -225,7 +225,7 @@ class Tiny(Case):
         known = {row[0].strip("| `") for row in rows if row[4] == "all" or row[4].startswith("train")}
         given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
         self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
-                         {"eval_dataset_path", "init_adapter", "lora_target_parameters", "config", "help"})     # what excludes the others, and what is not a setting
+                         {"eval_dataset_path", "init_adapter", "lora_target_parameters", "config", "config_format", "help"})     # what excludes the others, and what is not a setting
 
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"

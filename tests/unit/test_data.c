@@ -399,6 +399,46 @@ static void seeds_split_differently(void **state)
     data_close(&b);
 }
 
+/* Fails if rows are counted over all files, or a file with fewer rows loses some. */
+static void a_head_keeps_the_first_rows_of_each_file(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    char paths[512], other[160];
+    struct data whole, data;
+    struct chat *chat = NULL;
+    for (int64_t r = 0; r < 5; r++)
+        add_chat(&text, r);
+    snprintf(other, sizeof other, "%s/few.jsonl", model.dir);
+    assert_ok(file_replace(other, text.data, text.size));
+    buffer_free(&text);
+    snprintf(paths, sizeof paths, "%s,%s,%s", chats, other, chats);
+    assert_ok(data_open(&whole, paths, &chat, &limits));
+    struct failing f = {0};
+    while (failing_next(&f)) {
+        assert_ok(data_open(&data, paths, &chat, &limits));
+        failing_begin(&f);
+        enum status status = data_head(&data, 8);
+        failing_end(&f, status);
+        assert_int_equal(data.row_count, status == OK ? 8 + 5 + 8 : whole.row_count);
+        int64_t tokens = 0;
+        for (int64_t r = 0; status == OK && r < data.row_count; r++) {
+            tokens += data.rows[r].count;
+            int64_t from = r < 8 ? r : r < 13 ? ROWS + r - 8 : ROWS + 5 + r - 13;
+            assert_memory_equal(&data.rows[r], &whole.rows[from], sizeof *data.rows);
+        }
+        assert_int_equal(data.tokens, status == OK ? tokens : whole.tokens);
+        data_close(&data);
+    }
+    assert_true(f.failed > 1);
+    assert_ok(data_open(&data, paths, &chat, &limits));
+    assert_ok(data_head(&data, INT64_MAX));
+    check_same(&data, &whole);
+    data_close(&data);
+    data_close(&whole);
+    chat_close(chat);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -488,6 +528,7 @@ int main(void)
         TEST(a_split_takes_each_row_once_in_order),
         TEST(a_split_of_all_or_nothing_is_refused),
         TEST(seeds_split_differently),
+        TEST(a_head_keeps_the_first_rows_of_each_file),
         TEST(a_walk_meets_each_row_once_and_loses_none),
         TEST(every_allocation_may_fail),
         TEST(the_directory_of_caches_is_found),

@@ -1,0 +1,90 @@
+/* Options as a YAML file, which hone reads as the same options. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "config/table.h"
+
+enum { COLUMN = 48 }; /* where comments begin */
+
+/* Whether a value may stand without quotes, in any reader of YAML. */
+static bool is_plain(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./,=+-";
+    bool null = !*text || strcasecmp(text, "null") == 0;
+    return !null && !text[strspn(text, letters)] && *text != ',' && *text != '=' && *text != '-';
+}
+
+static enum status append_value(struct buffer *out, const struct option_row *row, const char *text)
+{
+    bool words = row->kind == KIND_TEXT || row->kind == KIND_PATH;
+    if (!words || is_plain(text))
+        return buffer_format(out, "%s", text);
+    if (utf8_invalid(text, (int64_t)strlen(text)) >= 0)
+        return fail(ERR_ARGUMENT, "%s is not UTF-8, and cannot stand in a YAML file", row->name);
+    TRY(buffer_append(out, "\"", 1));
+    for (int n; *text; text += n) {
+        uint32_t code;
+        n = utf8_decode(text, &code);
+        if (code == '"' || code == '\\')
+            TRY(buffer_format(out, "\\%c", (char)code));
+        else if (utf8_is_hidden(code))
+            TRY(buffer_format(out, "\\U%08x", (unsigned)code));
+        else
+            TRY(buffer_append(out, text, n));
+    }
+    return buffer_append(out, "\"", 1);
+}
+
+/* A comment of one line, whatever a path has in it. */
+static enum status append_comment(struct buffer *out, const char *before, const char *text)
+{
+    int64_t begin = out->size;
+    TRY(buffer_format(out, "# %s%s", before, text));
+    utf8_clean(out->data + begin);
+    for (char *at = out->data + begin; (at = strpbrk(at, "\n\r"));)
+        *at = ' ';
+    return buffer_append(out, "\n", 1);
+}
+
+/* Of the file itself only the place: it is named at the top. */
+static enum status append_source(struct buffer *out, const struct options *options, const char *source)
+{
+    size_t n = options->config ? strlen(options->config) : 0;
+    if (!n || strncmp(source, options->config, n) != 0 || source[n] != ':')
+        return append_comment(out, "", source);
+    return source[n + 1] == ' ' ? append_comment(out, "", source + n + 2) : append_comment(out, "line ", source + n + 1);
+}
+
+static enum status write_option(struct buffer *out, const struct options *options, enum option option)
+{
+    struct buffer value = {0};
+    int64_t begin = out->size;
+    enum status status = options_get(options, option, &value);
+    if (status == OK)
+        status = buffer_format(out, "%s: ", option_table[option].name);
+    if (status == OK)
+        status = append_value(out, &option_table[option], value.data ? value.data : "");
+    buffer_free(&value);
+    int used = (int)(out->size - begin);
+    if (status == OK)
+        status = buffer_format(out, "%*s", used < COLUMN ? COLUMN - used : 1, "");
+    return status == OK ? append_source(out, options, options->source[option]) : status;
+}
+
+enum status options_write(const struct options *options, struct buffer *text)
+{
+    TRY(options->config ? append_comment(text, "from ", options->config) : buffer_append(text, "", 0));
+    for (const char *line = options->notes ? options->notes : ""; *line; line += strcspn(line, "\n") + 1) {
+        struct buffer one = {0};
+        enum status status = buffer_append(&one, line, (int64_t)strcspn(line, "\n"));
+        if (status == OK)
+            status = append_comment(text, "", one.data);
+        buffer_free(&one);
+        TRY(status);
+    }
+    for (int o = 0; o < OPTIONS; o++)
+        if (options->source[o] && !option_table[o].flag_only)
+            TRY(write_option(text, options, (enum option)o));
+    return OK;
+}
