@@ -327,7 +327,7 @@ static enum status take_own(struct foreign *f, const struct option_row *own, con
             return foreign_refuse(f, node, key, why);
         }
     }
-    return node->kind == YAML_NULL ? OK : take_value(f, table_option(own), node, key);
+    return take_value(f, table_option(own), node, key);
 }
 
 static enum status walk(struct foreign *f, const struct yaml_node *mapping, const char *prefix);
@@ -348,6 +348,8 @@ static enum status take_key(struct foreign *f, const struct yaml_node *node, con
     const struct foreign_row *row = find_row(f->tool->tool, key, !inner);
     const struct option_row *own = own_option(key);
     snprintf(inside, sizeof inside, "%s%s", key, node->kind == YAML_LIST ? "[]." : ".");
+    if (!row && !inner && node->kind == YAML_NULL)
+        return add_idle(f, key);
     if (!row && !inner)
         return own ? take_own(f, own, node, key) : refuse_unknown(f, node, key);
     if (node->kind == YAML_NULL)

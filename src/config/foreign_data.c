@@ -1,6 +1,8 @@
 /* The data sets of other tools as what --data takes: paths, joined by commas. Axolotl and TRL list them, LLaMA-Factory describes
  * them in a dataset_info.json. hone recognises rows by their keys, so a description is followed where it says the same. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -34,6 +36,25 @@ static enum status add_path(struct foreign *f, const char **paths, const char *p
     return *paths ? OK : ERR_MEMORY;
 }
 
+/* The beginning of a split: a percentage is a weight after the path, a number of rows is max_samples. */
+static enum status take_split(struct foreign *f, const struct yaml_node *split, const char **path)
+{
+    static const char begin[] = "train[:";
+    char *end = NULL;
+    bool part = strncmp(split->text, begin, sizeof begin - 1) == 0;
+    double n = part ? strtod(split->text + sizeof begin - 1, &end) : 0;
+    if (split->kind == YAML_NULL || strcmp(split->text, "train") == 0)
+        return OK;
+    if (part && n > 0 && n <= 100 && strcmp(end, "%]") == 0) {
+        TRY(foreign_say(f, "datasets[].split", split->text, "a seeded choice of as many rows, not the first"));
+        *path = arena_format(f->arena, "%s:%.15g", *path, n / 100);
+        return *path ? OK : ERR_MEMORY;
+    }
+    if (part && n >= 1 && floor(n) == n && strcmp(end, "]") == 0 && !foreign_find(f, "datasets")->first->next)
+        return foreign_set_real(f, OPTION_max_samples, n, split, "datasets[].split");
+    return foreign_refuse(f, split, "datasets[].split", "put the rows of that split into a file of their own");
+}
+
 enum status foreign_data_list(struct foreign *f, const char *key, enum option option)
 {
     const struct yaml_node *list = foreign_find(f, key);
@@ -50,10 +71,13 @@ enum status foreign_data_list(struct foreign *f, const char *key, enum option op
             TRY(foreign_joined(f, files, &text));
         else if (path && path->kind == YAML_SCALAR)
             text = path->text;
-        if (!text || !*text)
+        if (!text || !*text) {
             TRY(foreign_refuse(f, item, key, "a path is needed, of a file or a directory"));
-        else
-            TRY(add_path(f, &paths, text));
+            continue;
+        }
+        if (option == OPTION_dataset_path && yaml_member(item, "split"))
+            TRY(take_split(f, yaml_member(item, "split"), &text));
+        TRY(add_path(f, &paths, text));
     }
     return *paths ? foreign_set(f, option, paths, list, key) : OK;
 }
@@ -169,11 +193,12 @@ enum status foreign_data_info(struct foreign *f, const char *key, enum option op
     const char *path = file_join(f->arena, dir, "dataset_info.json");
     if (!path)
         return ERR_MEMORY;
-    if (file_exists(path))
-        TRY(json_parse_file(&info, path, INFO_BYTES_MAX));
-    else
+    enum status status = file_exists(path) ? json_parse_file(&info, path, INFO_BYTES_MAX) : OK;
+    if (status != OK)
+        return fail_at(status, "%s:%d (%s): ", f->path, node->line, key);
+    if (!info)
         TRY(strpbrk(names, "./") ? OK : foreign_refuse(f, node, key, "dataset_dir has no dataset_info.json (data by default)"));
-    enum status status = info || strpbrk(names, "./") ? take_sets(f, node, names, dir, info, &paths) : OK;
+    status = info || strpbrk(names, "./") ? take_sets(f, node, names, dir, info, &paths) : OK;
     json_decref(info);
     if (status != OK || !*paths)
         return status;

@@ -303,11 +303,14 @@ static enum status mlx_layers(struct foreign *f)
     const struct yaml_node *node = foreign_find(f, key), *keys = foreign_find(f, "lora_parameters.keys");
     const char *model = f->given->model_name_or_path ? f->given->model_name_or_path : foreign_text(f, "model", "");
     const char *names = "all-linear";
-    double asked = foreign_number(f, key, 16);
+    double asked = floor(foreign_number(f, key, 16));
     bool full = strcmp(foreign_text(f, "fine_tune_type", "lora"), "full") == 0;
     int64_t layers = 0;
+    enum status status = OK;
     if (asked > 0)
-        TRY(count_layers(f, model, &layers));
+        status = count_layers(f, model, &layers);
+    if (status != OK)
+        return fail_at(status, "%s:%d (%s): ", f->path, node ? node->line : 1, key);
     if (asked > 0 && !layers)
         return foreign_refuse(
             f, node ? node : f->root, key,

@@ -1,4 +1,5 @@
-/* The input is a file of options. What it sets can be written as text, and set again from that. */
+/* The input is a file of options, hone's or another tool's. What it sets can be written as text, and set again from that; written
+ * as a file, it is read as the same. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -24,15 +25,40 @@ static void check(const struct options *options)
     arena_free(&arena);
 }
 
-void fuzz_input(const uint8_t *data, size_t size)
+static void check_file(const struct options *options)
 {
     struct arena arena = {0};
-    struct options options;
-    options_init(&options, &arena);
-    const char *path = fuzz_put("options.yaml", data, size);
-    if (options_load_yaml(&options, COMMAND_TRAIN, path) == OK)
-        check(&options);
-    else
-        PROMISE(!strncmp(status_message(), path, strlen(path)));
+    struct options again;
+    struct buffer file = {0};
+    options_init(&again, &arena);
+    again.config_format = CHOICE_config_format_hone;
+    PROMISE(options_write(options, &file) == OK);
+    const char *path = fuzz_put("again.yaml", (const uint8_t *)file.data, (size_t)file.size);
+    PROMISE(options_load_yaml(&again, COMMAND_TRAIN, path) == OK);
+    for (enum option o = 0; o < OPTIONS; o++) {
+        struct buffer a = {0}, b = {0};
+        PROMISE(options_get(options, o, &a) == OK && options_get(&again, o, &b) == OK);
+        PROMISE(o == OPTION_config_format || (!a.data && !b.data) || (a.data && b.data && options_same(o, a.data, b.data)));
+        buffer_free(&a);
+        buffer_free(&b);
+    }
+    buffer_free(&file);
     arena_free(&arena);
+}
+
+void fuzz_input(const uint8_t *data, size_t size)
+{
+    const char *path = fuzz_put("options.yaml", data, size);
+    for (enum choice_config_format format = CHOICE_config_format_auto; format <= CHOICE_config_format_mlx; format++) {
+        struct arena arena = {0};
+        struct options options;
+        options_init(&options, &arena);
+        options.config_format = format;
+        if (options_load_yaml(&options, COMMAND_TRAIN, path) == OK) {
+            check(&options);
+            check_file(&options);
+        } else
+            PROMISE(!strncmp(status_message(), path, strlen(path)));
+        arena_free(&arena);
+    }
 }

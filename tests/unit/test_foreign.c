@@ -269,6 +269,7 @@ static void all_that_is_refused_is_told_together(void **state)
         load(AXOLOTL_FEW "rl: dpo\nneftune_noise_alpha: 5\ncutoff_len: 3\nwandb_project: x\n"), ERR_ARGUMENT,
         "config.yaml: hone cannot follow 3 keys of this Axolotl config: rl: dpo (line 5): hone has supervised fine-tuning; "
         "neftune_noise_alpha: 5 (line 6); cutoff_len: 3 (line 7): unknown, did you mean sequence_len? (docs/configs.md");
+    assert_ok(load(AXOLOTL_FEW "nobody_knows_it:\n"));
     assert_ok(load(AXOLOTL_FEW "rl:\nneftune_noise_alpha: 0\nlora_modules_to_save: []\nunfrozen_parameters: {}\n"));
     assert_fails(load(AXOLOTL_FEW "micro_batch: {a: b}\n"), ERR_ARGUMENT, "did you mean micro_batch_size?");
     assert_fails(load(AXOLOTL_FEW "sequence_len: [1]\n"), ERR_ARGUMENT, "sequence_len (line 5): one value is needed");
@@ -321,9 +322,17 @@ static void data_sets_become_paths(void **state)
                  ERR_ARGUMENT, "datasets[].type: metharme (line 4): hone has rows of");
     assert_non_null(strstr(status_message(), "datasets (line 4): a path is needed"));
     assert_non_null(strstr(status_message(), "datasets[].shards: 2"));
-    assert_non_null(strstr(status_message(), "datasets[].split: test"));
+    assert_non_null(strstr(status_message(), "datasets[].split: test (line 4): put the rows"));
     assert_non_null(strstr(status_message(), "recognised by their keys"));
     assert_non_null(strstr(status_message(), "hone cannot follow 5 keys"));
+
+    assert_ok(load("base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, split: 'train[:5%]'}, {path: b}]\n"));
+    assert_option(dataset_path, "a:0.05,b");
+    assert_ok(load("base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, split: 'train[:500]'}]\n"));
+    assert_option(dataset_path, "a");
+    assert_option(max_samples, "500");
+    assert_fails(load("base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, split: 'train[:5]'}, {path: b}]\n"),
+                 ERR_ARGUMENT, "datasets[].split: train[:5]");
 
     put("dataset_info.json",
         "{\"a\": {\"file_name\": \"a.json\"}, \"b\": {\"file_name\": \"b.json\", \"formatting\": \"sharegpt\", \"columns\": "
