@@ -72,7 +72,8 @@ typedef struct hone_options hone_options;
 HONE_API hone_status hone_options_create(hone_options **out, const char *command); /* all at their defaults */
 HONE_API void hone_options_destroy(hone_options *options);
 HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value);
-HONE_API hone_status hone_options_load(hone_options *options, const char *yaml_path);
+HONE_API hone_status hone_options_load(hone_options *options,
+                                       const char *yaml_path); /* hone's, or another tool's: docs/configs.md */
 HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* the arguments after `hone COMMAND` */
 
 /* The options that were set, as a YAML file that hone_options_load reads as the same, with comments on where each came from. To

@@ -73,8 +73,7 @@ static bool has_inner(unsigned tools, const char *key)
     return false;
 }
 
-/* hone's own option of a training run by its name or its short one, without the words of other tools. */
-static const struct option_row *own_option(const char *key)
+const struct option_row *foreign_own(const char *key)
 {
     for (const struct option_row *row = option_table; row < option_table + OPTIONS; row++)
         if (table_has(row, COMMAND_TRAIN) && !row->flag_only &&
@@ -89,7 +88,7 @@ enum choice_config_format foreign_format(const struct yaml_node *root)
     for (int t = 0; t < FOREIGN_TOOLS; t++) {
         int known = 0;
         for (const struct yaml_node *n = root ? root->first : NULL; n; n = n->next)
-            known += !own_option(n->key) &&
+            known += !foreign_own(n->key) &&
                      (find_row(foreign_tools[t].tool, n->key, false) || has_inner(foreign_tools[t].tool, n->key));
         best = known > score ? t + 1 : best;
         score = known > score ? known : score;
@@ -255,7 +254,7 @@ static enum status add_idle(struct foreign *f, const char *key)
 
 static enum status apply(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    const struct option_row *own = own_option(key);
+    const struct option_row *own = foreign_own(key);
     switch (row->rule) {
     case RULE_TAKE: return take_value(f, row->option, node, key);
     case RULE_TURN:
@@ -346,7 +345,7 @@ static enum status take_key(struct foreign *f, const struct yaml_node *node, con
     char inside[FOREIGN_KEY_SIZE];
     bool inner = has_inner(f->tool->tool, key);
     const struct foreign_row *row = find_row(f->tool->tool, key, !inner);
-    const struct option_row *own = own_option(key);
+    const struct option_row *own = foreign_own(key);
     snprintf(inside, sizeof inside, "%s%s", key, node->kind == YAML_LIST ? "[]." : ".");
     if (!row && !inner && node->kind == YAML_NULL)
         return add_idle(f, key);

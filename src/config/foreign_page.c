@@ -33,12 +33,19 @@ static enum status append_tools(struct buffer *text, unsigned tools)
     return OK;
 }
 
+/* The option that a row gives, or OPTIONS. */
+static enum option given_by(const struct foreign_row *row)
+{
+    const struct option_row *own = row->rule == RULE_OWN ? foreign_own(row->key) : NULL;
+    return own ? table_option(own) : row->option;
+}
+
 /* The keys of a tool that give an option, and the default where it is not hone's. */
 static enum status append_cell(struct buffer *text, enum option option, enum foreign_tool tool)
 {
     int seen = 0;
     for (int i = 0; i < foreign_row_count; i++)
-        if (foreign_rows[i].tools & tool && foreign_rows[i].option == option)
+        if (foreign_rows[i].tools & tool && given_by(&foreign_rows[i]) == option)
             TRY(buffer_format(text, "%s`%s`", seen++ ? ", " : "", foreign_rows[i].key));
     for (int i = 0; i < foreign_default_count; i++)
         if (foreign_defaults[i].tools & tool && foreign_defaults[i].option == option)
@@ -49,7 +56,7 @@ static enum status append_cell(struct buffer *text, enum option option, enum for
 static bool is_named(enum option option)
 {
     for (int i = 0; i < foreign_row_count; i++)
-        if (foreign_rows[i].option == option)
+        if (given_by(&foreign_rows[i]) == option)
             return true;
     for (int i = 0; i < foreign_default_count; i++)
         if (foreign_defaults[i].option == option)
@@ -90,7 +97,7 @@ static enum status append_rules(struct buffer *text, const char *title, const ch
                       *middle ? " |" : "", last, *middle ? "---|" : ""));
     for (int i = 0; i < foreign_row_count; i++) {
         const struct foreign_row *row = &foreign_rows[i];
-        if (!(rules >> row->rule & 1))
+        if (!(rules >> row->rule & 1) || (row->rule == RULE_OWN && given_by(row) != OPTIONS))
             continue;
         TRY(buffer_format(text, "| `%s` | ", row->key));
         TRY(append_tools(text, row->tools));

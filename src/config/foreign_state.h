@@ -9,6 +9,7 @@ enum foreign_rule { RULE_TAKE, RULE_TURN, RULE_READ, RULE_ONLY, RULE_OFF, RULE_O
 
 struct foreign;
 struct foreign_row;
+struct option_row;
 typedef enum status foreign_value(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node,
                                   const char *key);
 
@@ -66,6 +67,9 @@ double foreign_number(const struct foreign *f, const char *key, double otherwise
 /* Whether a key is there and true; whether a node is off: false, 0, none, null or empty. */
 bool foreign_is_true(const struct foreign *f, const char *key);
 bool foreign_is_off(const struct yaml_node *node);
+
+/* hone's own option of a training run by its name or its alias, without the words of other tools; NULL: none. */
+const struct option_row *foreign_own(const char *key);
 
 /* Whether a word, of any case, is one of those between commas. */
 bool foreign_in_words(const char *words, const char *word);

@@ -170,13 +170,16 @@ static enum status trl_loss(struct foreign *f)
 /* The split of a directory to validate on. */
 static enum status trl_validation(struct foreign *f)
 {
-    const char *dir = f->values[OPTION_dataset_path].text;
-    if (!dir || !file_is_directory(dir) || foreign_in_words("no", foreign_text(f, "eval_strategy", "no")))
+    const char *dir = f->values[OPTION_dataset_path].text, *strategy = foreign_text(f, "eval_strategy", "no");
+    if (!dir || foreign_in_words("no", strategy) || f->values[OPTION_val_set_size].text || f->given->eval_dataset_path)
         return OK;
     const char *path = arena_format(f->arena, "%s/%s.jsonl", dir, foreign_text(f, "dataset_test_split", "test"));
     if (!path)
         return ERR_MEMORY;
-    return file_exists(path) ? set_at(f, OPTION_eval_dataset_path, path, "eval_strategy") : OK;
+    if (file_is_directory(dir) && file_exists(path))
+        return set_at(f, OPTION_eval_dataset_path, path, "eval_strategy");
+    return foreign_say(f, "eval_strategy", strategy,
+                       "the data has no file for it: --eval-data names one, --val-set-size holds rows back");
 }
 
 enum status finish_trl(struct foreign *f)

@@ -49,6 +49,8 @@ enum status value_packing(struct foreign *f, const struct foreign_row *row, cons
 
 enum status value_method(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
+    if (f->tool->tool == MLX && foreign_in_words("full", node->text))
+        TRY(foreign_say(f, key, node->text, "the embeddings, the last norm and the head are trained too"));
     if (foreign_in_words("lora,full", node->text))
         return foreign_set(f, row->option, node->text, node, key);
     return foreign_refuse(f, node, key, "hone has lora and full");

@@ -128,7 +128,7 @@ WRONG = {
         ("tokens: ['<x>']", "tokens (line 6): hone adds no tokens"), ("cosine_min_lr_ratio: 0.1", "the cosine ends at 0"),
         ("special_token: x", "did you mean special_tokens?")],
     "llamafactory": [
-        ("pref_beta: 0.1", "pref_beta: 0.1 (line 6): unknown"), ("finetuning_type: freeze", "finetuning_type: freeze (line 6): hone has lora and full"),
+        ("pref_beta: 0.1", "pref_beta: 0.1 (line 6): hone has supervised"), ("finetuning_type: freeze", "finetuning_type: freeze (line 6): hone has lora and full"),
         ("quantization_bit: 3", "quantization_bit: 3 (line 6): hone has 4"), ("quantization_method: hqq", "hone quantises to NF4"),
         ("micro_batch_size: 4", "did you mean per_device_train_batch_size?"), ("lora_rnak: 4", "did you mean lora_rank?"),
         ("pissa_init: true", "A random, B zero"), ("use_galore: true", "use_galore: true (line 6)"),

@@ -175,6 +175,24 @@ static void memory_may_run_out_anywhere(void **state)
     hone_options_destroy(o);
 }
 
+/* Fails if an option that was set is missing in the text, or one that was not is there. */
+static void options_are_written_as_yaml(void **state)
+{
+    (void)state;
+    char *yaml = NULL;
+    hone_options *o = NULL;
+    assert_int_equal(hone_options_create(&o, "train"), HONE_OK);
+    assert_int_equal(hone_options_write(o, &yaml), HONE_OK);
+    assert_string_equal(yaml, "");
+    hone_text_destroy(yaml);
+    assert_int_equal(hone_options_set(o, "lora_r", "4"), HONE_OK);
+    assert_int_equal(hone_options_write(o, &yaml), HONE_OK);
+    assert_ptr_equal(strstr(yaml, "lora_r: 4 "), yaml);
+    assert_non_null(strstr(yaml, "# lora_r\n"));
+    hone_text_destroy(yaml);
+    hone_options_destroy(o);
+}
+
 static void reports_are_json(void **state)
 {
     (void)state;
@@ -221,6 +239,7 @@ int main(void)
         cmocka_unit_test(handles_of_two_threads_are_independent),
         cmocka_unit_test(failures_have_their_own_codes),
         cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(options_are_written_as_yaml),
         cmocka_unit_test(reports_are_json),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);

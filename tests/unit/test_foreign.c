@@ -257,6 +257,10 @@ static void what_hone_does_otherwise_is_said(void **state)
     assert_non_null(strstr(options.notes, "changed: load_in_8bit: true: the weights keep their own type"));
     assert_non_null(strstr(options.notes, "changed: chat_template: chatml: the chat template of the model's own files"));
     assert_non_null(strstr(options.notes, "not needed: wandb_project\n"));
+    assert_ok(load(TRL_FEW "eval_strategy: epoch\n"));
+    assert_non_null(strstr(options.notes, "changed: eval_strategy: epoch: the data has no file for it"));
+    assert_ok(load(TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n"));
+    assert_null(strstr(options.notes, "changed"));
     assert_ok(load(AXOLOTL_FEW "optimizer: paged_adamw_32bit\nload_in_8bit: false\nchat_template: tokenizer_default\n"));
     assert_null(strstr(options.notes, "changed"));
 }
