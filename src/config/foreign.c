@@ -110,7 +110,8 @@ const char *foreign_owner(const char *key, enum choice_config_format *format)
 
 enum status foreign_set(struct foreign *f, enum option option, const char *text, const struct yaml_node *node, const char *key)
 {
-    const char *source = arena_format(f->arena, "%s:%d (%s)", f->path, node ? node->line : 1, key);
+    const char *source = node ? arena_format(f->arena, "%s:%d (%s)", f->path, node->line, key)
+                              : arena_format(f->arena, "%s: the default of %s (%s)", f->path, f->tool->name, key);
     const char *copy = arena_text(f->arena, text, (int64_t)strlen(text));
     if (!source || !copy)
         return ERR_MEMORY;

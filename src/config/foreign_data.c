@@ -72,7 +72,7 @@ enum status foreign_data_list(struct foreign *f, const char *key, enum option op
         else if (path && path->kind == YAML_SCALAR)
             text = path->text;
         if (!text || !*text) {
-            TRY(foreign_refuse(f, item, key, "a path is needed, of a file or a directory"));
+            TRY(foreign_refuse(f, item, key, "a path is needed in it, of a file or a directory, as in - path: a.jsonl"));
             continue;
         }
         if (option == OPTION_dataset_path && yaml_member(item, "split"))

@@ -17,7 +17,7 @@ static const char intro[] =
     "that the other tool would have made:\n\n"
     "- a key means what it means there, and where it is absent the other tool's default holds\n"
     "- keys that cannot change the trained model are accepted, and listed as not needed\n"
-    "- where hone does something else, the run says so: `changed: optimizer: adamw_8bit: exact: …`\n"
+    "- where hone does something else, the run says so: `changed: optimizer: adamw_8bit: exact, …`\n"
     "- all other keys are refused together in one message, each with its line and with the nearest that hone\n"
     "  has; nothing is ignored in silence\n"
     "- flags override the file, and hone's own options (`device`, `recompute`, …) may stand in it too\n\n"

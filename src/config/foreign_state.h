@@ -55,7 +55,7 @@ struct foreign {
     int refused_count, refused_more; /* more: those that the message has no room for */
 };
 
-/* Sets an option; the later one counts. `node` and `key` say where it comes from. */
+/* Sets an option; the later one counts. `node` and `key` say where it comes from; NULL: from the tool's defaults. */
 enum status foreign_set(struct foreign *f, enum option option, const char *text, const struct yaml_node *node, const char *key);
 enum status foreign_set_real(struct foreign *f, enum option option, double x, const struct yaml_node *node, const char *key);
 

@@ -66,7 +66,7 @@ enum status value_targets(struct foreign *f, const struct foreign_row *row, cons
 }
 
 /* What is exact here is rounded there; the trained model is that of the exact one. */
-static const char exact[] = "exact: its state is not rounded to fewer bits, which takes more memory";
+static const char exact[] = "exact, its state is not rounded to fewer bits: more memory";
 static const char corrected[] = "with the bias correction that MLX-LM leaves out";
 
 enum status value_optimizer(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
