@@ -20,6 +20,12 @@ double clock_seconds(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+void clock_wait(double seconds)
+{
+    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    nanosleep(&t, NULL);
+}
+
 /* Field 22 of /proc/self/stat: the start, in ticks since boot. 0 where the system has no such file. */
 double clock_since_start(void)
 {

@@ -217,6 +217,19 @@ void file_remove(const char *path)
     unlink(path);
 }
 
+enum status file_link(const char *target, const char *path)
+{
+    struct arena arena = {0};
+    char *part = file_beside(&arena, path, ".part");
+    enum status status = part ? OK : ERR_MEMORY;
+    if (status == OK && (symlink(target, part) != 0 || rename(part, path) != 0)) {
+        status = file_fail(path, "make a link");
+        unlink(part);
+    }
+    arena_free(&arena);
+    return status;
+}
+
 enum status file_replace(const char *path, const void *bytes, int64_t count)
 {
     struct file_writer writer;
@@ -225,6 +238,19 @@ enum status file_replace(const char *path, const void *bytes, int64_t count)
     if (status == OK)
         return file_writer_commit(&writer);
     file_writer_abort(&writer);
+    return status;
+}
+
+enum status file_create(const char *path, const void *bytes, int64_t count)
+{
+    int fd;
+    int64_t size;
+    TRY(file_open(path, O_WRONLY | O_CREAT | O_EXCL, &fd, &size));
+    enum status status = write_all(fd, path, bytes, count);
+    if (close(fd) != 0 && status == OK)
+        status = file_fail(path, "write");
+    if (status != OK)
+        unlink(path);
     return status;
 }
 

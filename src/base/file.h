@@ -29,6 +29,9 @@ enum status file_read(struct buffer *buffer, const char *path, int64_t max_bytes
 /* Writes a file so that a reader, also after a crash, sees the old or the new content and never a part. */
 enum status file_replace(const char *path, const void *bytes, int64_t count);
 
+/* Writes a file that must not exist; nothing is left of it if that fails. */
+enum status file_create(const char *path, const void *bytes, int64_t count);
+
 /* The same for content that comes in pieces: open, append any number of times, then commit, or abort to leave the old
  * content. The path must live until then. Every open ends with one of the two, even after an append that failed. */
 struct file_writer {
@@ -51,6 +54,9 @@ enum status file_copy(const char *from, const char *to);
 /* Gives a complete file another name in the same directory, in place of the file that may have it. */
 enum status file_rename(const char *from, const char *to);
 void file_remove(const char *path); /* nothing there is fine */
+
+/* Makes `path` a link to `target`, in place of what may be there; a relative target is seen from the link's directory. */
+enum status file_link(const char *target, const char *path);
 
 /* Appends to a file, which is created if missing. */
 enum status file_append(const char *path, const void *bytes, int64_t count);

@@ -9,6 +9,7 @@
 
 static log_sink *current;
 static void *current_context;
+static _Thread_local bool muted;
 
 void log_set_sink(log_sink *sink, void *context)
 {
@@ -16,9 +17,14 @@ void log_set_sink(log_sink *sink, void *context)
     current_context = context;
 }
 
+void log_mute(bool mute)
+{
+    muted = mute;
+}
+
 void log_message(enum log_level level, const char *format, ...)
 {
-    if (!current)
+    if (!current || (muted && level == LOG_WARNING))
         return;
     char text[1024];
     va_list args;
