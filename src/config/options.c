@@ -24,6 +24,7 @@ static const char *const words_of_optim[] = {
 enum { FREE, DECIDES };
 #define ANY .min = 0
 #define AT_LEAST(n) .min = (n), .bounded_below = true
+#define AUTO_OR_AT_LEAST(n) .min = (n), .bounded_below = true, .or_auto = true
 #define ABOVE(n) .min = (n), .bounded_below = true, .above = true
 #define BETWEEN(a, b) .min = (a), .bounded_below = true, .max = (b), .bounded_above = true
 #define ABOVE_TO(a, b) .min = (a), .bounded_below = true, .above = true, .max = (b), .bounded_above = true

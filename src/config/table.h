@@ -18,6 +18,7 @@ struct option_row {
     bool bounded_below, bounded_above;
     bool above, below; /* the lower, the upper bound itself is not allowed */
     bool flag_only;
+    bool or_auto; /* of a REAL: also the word auto, which is stored as NaN */
     double min, max;
 };
 

@@ -25,7 +25,10 @@ void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
     case KIND_BOOL: snprintf(words, WORDS_SIZE, "true or false"); break;
     case KIND_INT:
     case KIND_REAL: {
-        int n = snprintf(words, WORDS_SIZE, row->kind == KIND_INT ? "a whole number" : "a number");
+        int n = snprintf(words, WORDS_SIZE, "%s",
+                         row->kind == KIND_INT ? "a whole number"
+                         : row->or_auto        ? "auto or a number"
+                                               : "a number");
         char *to = words + n;
         size_t room = WORDS_SIZE - (size_t)n;
         if (row->bounded_above && row->below)
@@ -101,7 +104,10 @@ enum status table_store(struct options *options, const struct option_row *row, c
     case KIND_TEXT: break;
     case KIND_PATH: good = *value; break;
     case KIND_INT: good = read_int(row, value, &integer); break;
-    case KIND_REAL: good = read_real(row, value, &real); break;
+    case KIND_REAL:
+        real = NAN;
+        good = (row->or_auto && !strcmp(value, "auto")) || read_real(row, value, &real);
+        break;
     case KIND_BOOL: good = read_bool(value, &boolean); break;
     case KIND_CHOICE:
         choice = options_choice(table_option(row), value);
@@ -139,6 +145,8 @@ enum status options_get(const struct options *options, enum option option, struc
     const char *field = (const char *)options + row->offset;
     if (row->kind == KIND_INT)
         return buffer_format(text, "%lld", (long long)*(const int64_t *)field);
+    if (row->kind == KIND_REAL && isnan(*(const double *)field))
+        return buffer_format(text, "auto");
     if (row->kind == KIND_REAL) { /* the fewest digits that give the same number back */
         char digits[32];
         int count = 15;

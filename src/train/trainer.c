@@ -101,6 +101,20 @@ static enum status choose_method(struct trainer *t)
     return OK;
 }
 
+/* What the options leave to the run becomes a number, which checkpoints and metrics have. */
+static enum status decide_rate(struct trainer *t)
+{
+    struct options *decided = isnan(t->options->learning_rate) ? arena_alloc(&t->arena, sizeof *decided) : NULL;
+    if (!isnan(t->options->learning_rate))
+        return OK;
+    if (!decided)
+        return ERR_MEMORY;
+    *decided = *t->options;
+    TRY(rate_choose(decided, t->session.model.family, &t->session.model.config, &decided->learning_rate, t->rate_words));
+    t->options = decided;
+    return OK;
+}
+
 /* --- data --------------------------------------------------------------------------------------------------------------- */
 
 enum status trainer_limits(struct data_limits *limits, const struct options *o, const struct model_config *config,
@@ -242,6 +256,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(session_open(&t->session, &options));
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
+    TRY(decide_rate(t));
     if (writes && o->output_dir)
         TRY(output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));

@@ -17,6 +17,7 @@
 #include "train/identity.h"
 #include "train/optimizer.h"
 #include "train/output.h"
+#include "train/rate.h"
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
@@ -42,6 +43,7 @@ struct trainer {
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
+    char rate_words[RATE_WORDS]; /* the rule that decided the learning rate; "": it was given */
     double loss_settings[LOSS_NUMBERS];
     struct arena arena;
     struct micro_programs micro;      /* micro.c writes it */
