@@ -272,6 +272,19 @@ HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void 
 
 HONE_API void hone_text_destroy(char *text);
 
+/* Return 0 to continue; anything else stops with HONE_ERR_STOPPED. `file` is under way; the bytes are those of all files. */
+typedef int (*hone_pull_progress)(void *context, const char *file, int64_t bytes_done, int64_t bytes);
+
+/* Downloads the model that the option model names from the Hugging Face hub, into the hub's cache or the directory of the option
+ * output; what an earlier call has left is gone on with. It is the only function that uses the network. The report says where the
+ * files are. `progress` may be NULL. */
+HONE_API hone_status hone_pull(const hone_options *options, hone_pull_progress progress, void *context, char **json);
+
+/* Writes a YAML file for `hone train` to the option output (run.yaml if it is not given), which must not exist: values for the
+ * options model and data that fit this machine, with the reasons as comments. The report has the values, and the text as "yaml".
+ */
+HONE_API hone_status hone_init(const hone_options *options, char **json);
+
 /* The memory that a run with these options will take, to the byte, from config.json alone. */
 HONE_API hone_status hone_plan(const hone_options *options, char **json);
 

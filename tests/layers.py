@@ -14,6 +14,7 @@ import sys
 MAY = {
     "base": "",
     "config": "base",
+    "hub": "base",
     "format": "base",
     "text": "base format",
     "device": "base",
@@ -24,7 +25,7 @@ MAY = {
     "run": "base text format device data tensor ops models",
     "export": "base text format device data tensor ops models run",
     "train": "base config text format device data tensor ops models run",
-    "api": "base config text format device data tensor ops models run export train hone.h",
+    "api": "base config text format device data tensor ops models run export train hub hone.h",
     "cli": "base config hone.h",                            # the program is a user of the public header
     "include": "",
 }
@@ -53,6 +54,7 @@ STANDARD = {name + ".h" for name in """ctype errno float inttypes limits math st
 # Each has one owner, or one for each of its uses.
 OWNERS = {
     "yaml.h": ["config/yaml_reader.h"],
+    "fnmatch.h": ["hub/listing.c"],
     "pcre2.h": ["text/tokenizer/regex.c"],
     "utf8proc.h": ["text/tokenizer/normalize.c", "text/unicode.c"],
     "dnnl.h": ["device/gemm_onednn.c"],

@@ -180,7 +180,7 @@ hone_status hone_bench(const hone_options *options, char **json)
 {
     struct options values = options->values;
     json_t *report = json_object();
-    enum status status = need_model(options);
+    enum status status = need_model(options, &values);
     *json = NULL;
     if (status == OK && !report)
         status = fail(ERR_MEMORY, "out of memory while writing a report");

@@ -13,8 +13,8 @@ static const int types[] = {
 
 static enum status read_options(struct export_options *o, const struct hone_options *options)
 {
-    const struct options *values = &options->values;
-    TRY(need_model(options));
+    struct options resolved, *values = &resolved;
+    TRY(need_model(options, values));
     TRY(options_need(values, options->command, OPTION_output_dir));
     if (options_has(options->command, OPTION_adapter))
         TRY(options_need(values, options->command, OPTION_adapter));

@@ -29,8 +29,10 @@ struct hone_trainer {
 /* A new handle with the same values. */
 enum status options_copy(struct hone_options **out, const struct hone_options *from);
 
-/* Fails if the options do not name a model's directory. */
-enum status need_model(const struct hone_options *options);
+/* The options' values with the model's directory or GGUF file as model_name_or_path: where they name a model of the Hugging Face
+ * hub, its place in the cache, and the name as model_id. Fails if there is no such model. New texts live as long as the options,
+ * which `values` may be those of. */
+enum status need_model(const struct hone_options *options, struct options *values);
 
 /* Whether a path is a model's directory or a GGUF file; if not, the message says what it is instead. */
 enum status check_model(const char *path);

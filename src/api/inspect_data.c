@@ -308,9 +308,10 @@ static enum status inspect(struct inspection *in, char **json)
 
 hone_status hone_inspect_data(const hone_options *options, char **json)
 {
-    struct inspection in = {.options = &options->values};
+    struct options values;
+    struct inspection in = {.options = &values};
     *json = NULL;
-    enum status status = need_model(options);
+    enum status status = need_model(options, &values);
     if (status == OK)
         status = options_need(&options->values, options->command, OPTION_dataset_path);
     if (status == OK)

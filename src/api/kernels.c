@@ -55,8 +55,8 @@ static void add_card(struct wanted *w)
 /* With dtype auto those of every type: the card decides between float32 and bfloat16, and its user may choose float16. */
 static enum status want(struct wanted *w, const struct hone_options *options)
 {
-    const struct options *values = &options->values;
-    TRY(need_model(options));
+    struct options resolved, *values = &resolved;
+    TRY(need_model(options, values));
     if (values->target)
         TRY(add_targets(w, values->target));
     if (values->dtype != CHOICE_dtype_auto)

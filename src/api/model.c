@@ -20,22 +20,15 @@ enum status open_session(struct session *s, const struct options *values, bool w
     return session_open(s, &options);
 }
 
-enum status need_model(const struct hone_options *options)
-{
-    TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
-    return check_model(options->values.model_name_or_path);
-}
-
 hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
     *out = NULL;
-    enum status status = need_model(options);
-    if (status != OK)
-        return (hone_status)status;
     struct hone_model *m = memory_alloc(sizeof *m);
     if (!m)
         return HONE_ERR_MEMORY;
-    status = options_copy(&m->options, options);
+    enum status status = options_copy(&m->options, options);
+    if (status == OK)
+        status = need_model(m->options, &m->options->values);
     if (status != OK)
         hone_model_close(m);
     else

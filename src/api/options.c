@@ -83,6 +83,10 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
 {
     struct arguments rest;
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
+    if (status == OK && rest.count == 1 && o->command == COMMAND_PULL && !o->values.model_name_or_path) {
+        status = options_set(&o->values, o->command, "model", rest.text[0], "hone pull");
+        rest.count = 0;
+    }
     if (status == OK && rest.count)
         status = options_stray(o->command, rest.text[0]);
     return (hone_status)status;

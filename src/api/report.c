@@ -197,10 +197,10 @@ static enum status plan_train(const struct options *values, char **json)
 hone_status hone_plan(const hone_options *options, char **json)
 {
     *json = NULL;
-    const struct options *values = &options->values;
-    enum status status = need_model(options);
+    struct options values;
+    enum status status = need_model(options, &values);
     if (status == OK)
-        status = values->run_kind == CHOICE_run_kind_eval ? plan_eval(values, json) : plan_train(values, json);
+        status = values.run_kind == CHOICE_run_kind_eval ? plan_eval(&values, json) : plan_train(&values, json);
     return (hone_status)status;
 }
 
@@ -281,8 +281,9 @@ static enum status inspect(const struct options *values, char **json)
 hone_status hone_inspect_model(const hone_options *options, char **json)
 {
     *json = NULL;
-    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
-    return (hone_status)(status == OK ? inspect(&options->values, json) : status);
+    struct options values;
+    enum status status = need_model(options, &values);
+    return (hone_status)(status == OK ? inspect(&values, json) : status);
 }
 
 /* The README says the same; a test compares the two. */

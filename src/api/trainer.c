@@ -18,12 +18,10 @@ enum { SEQUENCES_AT_ONCE = 64 };
 hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for)
 {
     *out = NULL;
-    enum status status = need_model(options);
-    struct hone_trainer *t = status == OK ? memory_alloc(sizeof *t) : NULL;
-    if (status == OK && !t)
-        status = ERR_MEMORY;
+    struct hone_trainer *t = memory_alloc(sizeof *t);
+    enum status status = t ? options_copy(&t->options, options) : ERR_MEMORY;
     if (status == OK)
-        status = options_copy(&t->options, options);
+        status = need_model(t->options, &t->options->values);
     if (status == OK) {
         status = trainer_open(&t->trainer, &t->options->values, ready_for & (TRAINER_SAMPLE | TRAINER_LOGITS));
         t->startup_seconds = clock_since_start();

@@ -14,6 +14,8 @@ static const struct command {
     const char *name, *about;
     cli_command *run;
 } commands[] = {
+    {"pull", NULL, cli_pull},
+    {"init", NULL, cli_init},
     {"train", NULL, cli_train},
     {"eval", NULL, cli_eval},
     {"generate", NULL, cli_generate},

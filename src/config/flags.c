@@ -19,7 +19,7 @@ static enum status fail_unknown(const char *argument, const char *key, int64_t l
 
 static enum status fail_elsewhere(const struct option_row *row, const char *flag, enum user_command command)
 {
-    char where[128] = "";
+    char where[256] = "";
     for (int c = 0, seen = 0; c < COMMANDS; c++)
         if (table_has(row, (enum user_command)c)) {
             size_t used = strlen(where);

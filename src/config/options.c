@@ -180,6 +180,11 @@ const char *options_name(enum option option)
     return option_table[option].name;
 }
 
+const char *options_model(const struct options *options)
+{
+    return options->model_id ? options->model_id : options->model_name_or_path;
+}
+
 enum status options_find(const char *key, enum option *option)
 {
     const struct option_row *row = table_find(key, (int64_t)strlen(key));

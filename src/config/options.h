@@ -51,6 +51,7 @@ struct options {
 #include "config/options.def"
     const char *source[OPTIONS]; /* what set it: "--dtype", "run.yaml:3"; NULL while it is the default */
     const char *notes;           /* lines on what a configuration of another tool was read as; NULL without one */
+    const char *model_id; /* the name org/name, where model_name_or_path was found by it in the Hugging Face cache; else NULL */
     struct arena *arena;
 };
 
@@ -103,6 +104,9 @@ bool options_same(enum option option, const char *a, const char *b);
 /* The word of a choice of this option; and which choice a word is, or -1. */
 const char *options_word(enum option option, int choice);
 int options_choice(enum option option, const char *word);
+
+/* The model as people and other programs know it: its name on the hub, else its path. */
+const char *options_model(const struct options *options);
 
 /* Which option a name or alias means; and appends its value as text, nothing if it has none. */
 enum status options_find(const char *key, enum option *option);

@@ -124,7 +124,7 @@ static enum status write_adapter(struct list *list, const char *dir)
     static const char *const norms[] = {"norm"}; /* PEFT matches the end of a module's name: all norms */
     const struct tuning *tuning = &list->trainer->session.tuning;
     struct adapter_config config = *tuning->lora;
-    config.base_model = list->trainer->options->model_name_or_path;
+    config.base_model = options_model(list->trainer->options);
     if (tuning->norms) {
         config.saved = (const char **)norms;
         config.saved_count = 1;

@@ -98,7 +98,7 @@ static json_t *header_json(const struct trainer *t)
 {
     struct header header = {
         .event = t->place.step ? "resume" : "start",
-        .model = t->options->model_name_or_path,
+        .model = options_model(t->options),
         .method = options_word(OPTION_finetuning_type, (int)t->options->finetuning_type),
         .dtype = session_dtype(&t->session),
         .device = t->session.device->class->name,

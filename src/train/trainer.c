@@ -48,7 +48,7 @@ static enum status make_lora(struct trainer *t)
     c->rank = o->lora_r;
     c->alpha = o->lora_alpha;
     c->rslora = o->use_rslora;
-    c->base_model = o->model_name_or_path;
+    c->base_model = options_model(o);
     c->nested = t->session.model.weights.nested;
     TRY(adapter_parse_targets(c, o->lora_target_modules, "--lora-target-modules"));
     TRY(adapter_parse_parameters(c, o->lora_target_parameters ? o->lora_target_parameters : "", "--lora-target-parameters"));

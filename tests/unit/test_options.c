@@ -164,7 +164,7 @@ static void flags_of_other_commands_say_whose_they_are(void **state)
 {
     (void)state;
     assert_fails(parse(GENERATE, "--data", "x"), ERR_ARGUMENT,
-                 "--data is not an option of hone generate: it belongs to hone train, hone eval, hone plan");
+                 "--data is not an option of hone generate: it belongs to hone init, hone train, hone eval, hone plan");
     assert_fails(parse(DEVICES, "--micro-batch-tokens=3"), ERR_ARGUMENT, "it belongs to hone train, hone eval, hone plan");
     assert_fails(parse(TRAIN, "--for", "eval"), ERR_ARGUMENT, "--for is not an option of hone train: it belongs to hone plan");
     assert_fails(options_set(&options, COMMAND_DEVICES, "prompt", "x", "a test"), ERR_ARGUMENT,
@@ -249,8 +249,8 @@ static void numbers_are_printed_with_the_fewest_digits_that_give_them_back(void 
     static const struct {
         char *given;
         const char *printed;
-    } cases[] = {
-        {"2e-4", "0.0002"}, {"0.1", "0.1"}, {"0.10000000000000002", "0.10000000000000002"}, {"0", "0"}, {"1e300", "1e+300"}};
+    } cases[] = {{"2e-4", "0.0002"}, {"0.1", "0.1"},      {"0.10000000000000002", "0.10000000000000002"},
+                 {"0", "0"},         {"1e300", "1e+300"}, {"auto", "auto"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer text = {0};
         assert_ok(parse(TRAIN, "--learning-rate", cases[i].given));

@@ -1,0 +1,92 @@
+/* hone.h: the model that --model names, and pulling one from the Hugging Face hub. */
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "hub/cache.h"
+#include "hub/pull.h"
+
+/* --- the model that is named -------------------------------------------------------------------------------------------- */
+
+/* A directory of this name comes before a model of the hub. */
+static enum status find_model(struct options *values)
+{
+    const char *name = values->model_name_or_path, *path, *cache;
+    if (file_exists(name) || !hub_is_name(name))
+        return OK;
+    TRY(hub_find(values->arena, name, "main", &path));
+    if (!path) {
+        TRY(hub_cache(values->arena, &cache));
+        return fail(ERR_IO,
+                    "%s: no such directory, and no such model in the Hugging Face cache (%s): `hone pull %s` downloads it", name,
+                    cache, name);
+    }
+    values->model_name_or_path = path;
+    values->model_id = name;
+    return OK;
+}
+
+enum status need_model(const struct hone_options *options, struct options *values)
+{
+    TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
+    *values = options->values;
+    TRY(find_model(values));
+    return check_model(values->model_name_or_path);
+}
+
+/* --- pulling ------------------------------------------------------------------------------------------------------------ */
+
+struct watch {
+    hone_pull_progress call;
+    void *context;
+};
+
+static bool pass_on(void *context, const char *file, int64_t done, int64_t bytes)
+{
+    const struct watch *watch = context;
+    return watch->call(watch->context, file, done, bytes) == 0;
+}
+
+static json_t *files_json(const struct hub_listing *listing)
+{
+    json_t *files = json_array();
+    for (int64_t i = 0; i < listing->count; i++)
+        if (listing->files[i].wanted)
+            json_array_append_new(
+                files, json_pack("{s:s, s:I, s:s}", "name", listing->files[i].name, "bytes", (json_int_t)listing->files[i].size,
+                                 listing->files[i].kind == SHA_1 ? "git_sha1" : "sha256", listing->files[i].hash));
+    return files;
+}
+
+static enum status pull(const struct options *values, struct watch *watch, struct arena *arena, char **json)
+{
+    struct pull_request request = {
+        .name = values->model_name_or_path,
+        .revision = values->revision,
+        .include = values->include,
+        .output = values->output_dir,
+        .progress = watch->call ? pass_on : NULL,
+        .context = watch,
+    };
+    struct pull_result result;
+    double start = clock_seconds();
+    TRY(pull_model(&request, arena, &result));
+    return json_result(json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", request.name, "revision", request.revision,
+                                 "commit", result.listing.commit, "path", result.path, "files", files_json(&result.listing),
+                                 "bytes", (json_int_t)result.bytes, "downloaded_bytes", (json_int_t)result.downloaded_bytes,
+                                 "seconds", clock_seconds() - start),
+                       json);
+}
+
+hone_status hone_pull(const hone_options *options, hone_pull_progress progress, void *context, char **json)
+{
+    struct watch watch = {progress, context};
+    struct arena arena = {0};
+    *json = NULL;
+    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    if (status == OK)
+        status = pull(&options->values, &watch, &arena, json);
+    arena_free(&arena);
+    return (hone_status)status;
+}

@@ -1,0 +1,403 @@
+/* hone.h: a first configuration. The model and the data are opened as a run opens them, plans are made until one fits, and what
+ * was chosen is written as YAML with its reason above each line. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "data/account.h"
+
+enum { COLUMNS = 98, LENGTH_STEP = 64, LENGTH_MIN = 256, STEPS_WANTED = 100, EVAL_ROWS_MAX = 500 };
+
+struct init {
+    const struct hone_options *asked;
+    struct hone_options *run; /* the run that is written, as options of hone plan */
+    const char *model, *data, *output;
+    const char *family;
+    struct model_config config;
+    int64_t rows, tokens, trained, half, most, longest, cut; /* of lengths: the median, the 95th percentile; rows that are cut */
+    int64_t steps, eval_rows;
+    bool own_validation, gguf;
+    double rate;
+    char rate_words[RATE_WORDS], kinds[128];
+    json_t *plan; /* of the run */
+    struct buffer yaml;
+};
+
+/* --- looking ------------------------------------------------------------------------------------------------------------ */
+
+static int by_size(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static enum status measure_lengths(struct init *in, const struct data *data)
+{
+    int64_t n = data->row_count;
+    int32_t *lengths = memory_alloc(n * (int64_t)sizeof *lengths);
+    if (!lengths)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        lengths[i] = data->rows[i].count;
+    qsort(lengths, (size_t)n, sizeof *lengths, by_size);
+    in->half = lengths[(n - 1) / 2];
+    in->most = lengths[(n - 1) * 95 / 100];
+    in->longest = data->account.longest;
+    in->cut = data->account.long_rows;
+    memory_free(lengths);
+    return OK;
+}
+
+static void name_kinds(struct init *in, const struct data *data)
+{
+    in->kinds[0] = 0;
+    for (int k = 0; k < ROW_KINDS; k++)
+        if (data->account.kinds[k]) {
+            size_t used = strlen(in->kinds);
+            snprintf(in->kinds + used, sizeof in->kinds - used, "%s%s", used ? ", " : "", row_kind_name((enum row_kind)k));
+        }
+}
+
+/* Opens the run as far as a plan does, and keeps what is said about it. */
+static enum status look(struct init *in)
+{
+    struct trainer t;
+    TRY(trainer_open(&t, &in->run->values, TRAINER_PLAN));
+    in->family = t.session.model.family->model_type;
+    in->config = t.session.model.config;
+    in->gguf = t.session.model.gguf;
+    in->eval_rows = t.eval_data.row_count;
+    in->own_validation = in->eval_rows && in->run->values.val_set_size == 0;
+    const struct data *held = in->own_validation ? NULL : &t.eval_data; /* rows of the same files */
+    in->rows = t.data.row_count + (held ? held->row_count : 0);
+    in->tokens = t.data.tokens + (held ? held->tokens : 0);
+    in->trained = t.data.trained + (held ? held->trained : 0);
+    in->steps = t.steps;
+    in->rate = t.options->learning_rate;
+    snprintf(in->rate_words, sizeof in->rate_words, "%s", t.rate_words);
+    name_kinds(in, &t.data);
+    enum status status = measure_lengths(in, &t.data);
+    trainer_close(&t);
+    return status;
+}
+
+static enum status plan(struct init *in)
+{
+    char *json = NULL;
+    json_decref(in->plan);
+    in->plan = NULL;
+    enum status status = (enum status)hone_plan(in->run, &json);
+    if (status == OK)
+        status = json_parse(&in->plan, json, (int64_t)strlen(json), "plan");
+    hone_text_destroy(json);
+    return status;
+}
+
+static int64_t planned(const struct init *in, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(in->plan, key));
+}
+
+static bool fits(const struct init *in)
+{
+    return json_is_true(json_object_get(in->plan, "fits")) && !json_is_true(json_object_get(in->plan, "reads_from_disk"));
+}
+
+/* --- choosing ----------------------------------------------------------------------------------------------------------- */
+
+/* Batches of 16, and smaller ones or more epochs where a run would otherwise have too few steps to learn. */
+static void choose_steps(struct init *in)
+{
+    struct options *v = &in->run->values;
+    v->num_train_epochs = in->rows < 1000 ? 3 : in->rows < 5000 ? 2 : 1;
+    v->per_device_train_batch_size = 16;
+    while (v->per_device_train_batch_size > 4 &&
+           v->num_train_epochs * (double)in->rows < STEPS_WANTED * (double)v->per_device_train_batch_size)
+        v->per_device_train_batch_size /= 2;
+    if (!in->own_validation && in->rows >= 40)
+        v->val_set_size = in->rows <= 20 * EVAL_ROWS_MAX ? 0.05 : EVAL_ROWS_MAX;
+}
+
+/* LoRA, else QLoRA, else shorter rows. */
+static enum status choose_memory(struct init *in)
+{
+    struct options *v = &in->run->values;
+    bool given = in->asked->values.source[OPTION_finetuning_type];
+    TRY(plan(in));
+    if (!fits(in) && !given && !in->gguf) {
+        v->finetuning_type = CHOICE_finetuning_type_qlora;
+        TRY(plan(in));
+    }
+    while (!fits(in) && v->max_length > LENGTH_MIN) {
+        v->max_length = max(LENGTH_MIN, round_up(v->max_length / 2, LENGTH_STEP));
+        TRY(plan(in));
+    }
+    if (!json_is_true(json_object_get(in->plan, "fits")))
+        return fail(
+            ERR_MEMORY,
+            "%s: %s with rows of %lld tokens still takes %.2f GB, and %.2f GB are free: it needs a smaller model or another "
+            "machine",
+            in->model, options_word(OPTION_finetuning_type, (int)v->finetuning_type), (long long)v->max_length,
+            1e-9 * (double)planned(in, "peak_bytes"), 1e-9 * (double)planned(in, "free_bytes"));
+    return OK;
+}
+
+static enum status choose(struct init *in)
+{
+    struct options *v = &in->run->values;
+    v->excess_length = CHOICE_excess_length_truncate; /* whatever the limit, until it is known */
+    TRY(look(in));
+    v->max_length = min(round_up(max(in->longest, LENGTH_STEP), LENGTH_STEP), in->config.window);
+    choose_steps(in);
+    TRY(choose_memory(in));
+    TRY(look(in)); /* as it will be */
+    if (!in->cut)
+        v->excess_length = CHOICE_excess_length_error;
+    int64_t often = max(in->steps / 5, 10);
+    v->eval_steps = v->save_steps = often < 100 ? often : 100;
+    return OK;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------------ */
+
+/* A comment, wrapped. */
+__attribute__((format(printf, 2, 3))) static enum status comment(struct init *in, const char *format, ...)
+{
+    struct buffer text = {0};
+    char line[2048];
+    va_list values;
+    va_start(values, format);
+    vsnprintf(line, sizeof line, format, values);
+    va_end(values);
+    enum status status = buffer_format(&text, "\n");
+    int column = COLUMNS + 1;
+    for (const char *word = line; *word && status == OK;) {
+        int n = (int)strcspn(word, " ");
+        bool wrap = column + 1 + n > COLUMNS;
+        status = buffer_format(&text, wrap ? "%s# %.*s" : "%s %.*s", wrap && text.size > 1 ? "\n" : "", n, word);
+        column = wrap ? 2 + n : column + 1 + n;
+        word += n + (word[n] == ' ');
+    }
+    if (status == OK)
+        status = buffer_format(&in->yaml, "%s\n", text.data);
+    buffer_free(&text);
+    return status;
+}
+
+/* A text that YAML reads as it is, or in quotes. */
+static enum status put_text(struct init *in, enum option option, const char *value)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./";
+    bool quoted = value[strspn(value, plain)] || strchr("-.0123456789", value[0]);
+    TRY(buffer_format(&in->yaml, "%s: %s", options_name(option), quoted ? "\"" : ""));
+    for (; *value; value++)
+        if ((unsigned char)*value < ' ')
+            TRY(buffer_format(&in->yaml, "\\x%02x", (unsigned char)*value));
+        else
+            TRY(buffer_format(&in->yaml, quoted && strchr("\"\\", *value) ? "\\%c" : "%c", *value));
+    return buffer_format(&in->yaml, "%s\n", quoted ? "\"" : "");
+}
+
+static enum status put(struct init *in, enum option option)
+{
+    TRY(buffer_format(&in->yaml, "%s: ", options_name(option)));
+    TRY(options_get(&in->run->values, option, &in->yaml));
+    return buffer_format(&in->yaml, "\n");
+}
+
+static const char *count_words(char text[static 32], double n)
+{
+    snprintf(text, 32, n < 1e9 ? "%.1f million" : "%.2f billion", n < 1e9 ? n / 1e6 : n / 1e9);
+    return text;
+}
+
+static enum status write_subjects(struct init *in)
+{
+    char parameters[32];
+    TRY(buffer_format(&in->yaml,
+                      "# Written by hone init. It trains with\n#     hone train --config %s\n"
+                      "# and every option, with its default, is listed by hone train --help.\n",
+                      in->output));
+    TRY(comment(in, "The model: %s, %s parameters, %lld layers of %lld channels, a window of %lld tokens.", in->family,
+                count_words(parameters, (double)planned(in, "parameters")), (long long)in->config.layers,
+                (long long)in->config.channels, (long long)in->config.window));
+    TRY(put_text(in, OPTION_model_name_or_path, in->model));
+    TRY(comment(in,
+                "The data: %lld rows (%s), %lld tokens, %lld of them trained. Half of the rows have at most %lld tokens, 95%% at "
+                "most %lld, the longest %lld. `hone inspect data` shows them as the model sees them.",
+                (long long)in->rows, in->kinds, (long long)in->tokens, (long long)in->trained, (long long)in->half,
+                (long long)in->most, (long long)in->longest));
+    return put_text(in, OPTION_dataset_path, in->data);
+}
+
+static enum status write_validation(struct init *in)
+{
+    const struct options *v = &in->run->values;
+    if (in->own_validation)
+        return comment(in, "The directory's own file of validation data is used: %lld rows.", (long long)in->eval_rows);
+    if (v->val_set_size == 0)
+        return comment(in, "With so few rows none are held back for validation; eval_dataset_path names a file to validate on.");
+    TRY(comment(in, "Held back to see whether the model learns or only remembers: %lld rows.", (long long)in->eval_rows));
+    TRY(put(in, OPTION_val_set_size));
+    TRY(put(in, OPTION_eval_steps));
+    return put(in, OPTION_save_steps);
+}
+
+static enum status write_length(struct init *in)
+{
+    if (!in->cut)
+        TRY(comment(in, "Room for the longest row. A longer one, in other data, is an error."));
+    else
+        TRY(comment(in,
+                    "%s. Longer rows, %lld of %lld, lose their ends; excess_length: split would keep all of them, in windows.",
+                    in->run->values.max_length == in->config.window ? "The model's window" : "What the memory has room for",
+                    (long long)in->cut, (long long)in->rows));
+    TRY(put(in, OPTION_max_length));
+    return put(in, OPTION_excess_length);
+}
+
+static enum status write_method(struct init *in)
+{
+    const struct options *v = &in->run->values;
+    const char *recompute = json_string_value(json_object_get(in->plan, "recompute"));
+    const char *dtype = json_string_value(json_object_get(in->plan, "dtype"));
+    const char *device = json_string_value(json_object_get(in->plan, "device"));
+    TRY(comment(in,
+                "Memory: %.2f GB of the %.2f GB that are free on %s. %s `recompute: auto` keeps what fits (here: %s) and "
+                "computes the rest again.",
+                1e-9 * (double)planned(in, "peak_bytes"), 1e-9 * (double)planned(in, "free_bytes"), device,
+                v->finetuning_type == CHOICE_finetuning_type_qlora && !in->asked->values.source[OPTION_finetuning_type]
+                    ? "LoRA did not fit, so the weights below the adapter are stored in 4 bits."
+                    : "",
+                recompute));
+    TRY(put(in, OPTION_finetuning_type));
+    TRY(put_text(in, OPTION_dtype, dtype));
+    TRY(put(in, OPTION_recompute));
+    if (v->finetuning_type == CHOICE_finetuning_type_full)
+        return OK;
+    TRY(comment(in, "The adapter: all linear layers, which learns more than attention alone at the same size."));
+    TRY(put(in, OPTION_lora_target_modules));
+    TRY(put(in, OPTION_lora_r));
+    return put(in, OPTION_lora_alpha);
+}
+
+static enum status write_steps(struct init *in)
+{
+    const struct options *v = &in->run->values;
+    TRY(comment(in, "The learning rate: %s. More of it, or less, is the first thing to try.", in->rate_words));
+    TRY(put(in, OPTION_learning_rate));
+    TRY(comment(in, "%lld steps.%s", (long long)in->steps,
+                v->per_device_train_batch_size < 16 ? " Batches are small, so that few rows make enough steps to learn." : ""));
+    TRY(put(in, OPTION_num_train_epochs));
+    return put(in, OPTION_per_device_train_batch_size);
+}
+
+/* The file's name without its ending, for what the run writes. */
+static enum status write_output(struct init *in)
+{
+    const char *slash = strrchr(in->output, '/'), *name = slash ? slash + 1 : in->output, *dot = strrchr(name, '.');
+    int64_t n = dot && dot > name ? dot - in->output : (int64_t)strlen(in->output);
+    char *dir = arena_format(&in->run->arena, "%.*s-out", (int)n, in->output);
+    if (!dir)
+        return ERR_MEMORY;
+    TRY(comment(in, "Where the adapter, the checkpoints and metrics.jsonl go."));
+    return put_text(in, OPTION_output_dir, dir);
+}
+
+static enum status write_yaml(struct init *in)
+{
+    TRY(write_subjects(in));
+    TRY(write_length(in));
+    TRY(write_validation(in));
+    TRY(write_method(in));
+    TRY(write_steps(in));
+    return write_output(in);
+}
+
+/* --- the report --------------------------------------------------------------------------------------------------------- */
+
+static json_t *summary_json(const struct init *in)
+{
+    const struct options *v = &in->run->values;
+    char parameters[32];
+    return json_pack("[o, o, o, o, o]",
+                     json_sprintf("model       %s, %s parameters, %lld layers of %lld channels", in->family,
+                                  count_words(parameters, (double)planned(in, "parameters")), (long long)in->config.layers,
+                                  (long long)in->config.channels),
+                     json_sprintf("data        %lld rows (%s), %lld tokens; 95%% of the rows have at most %lld",
+                                  (long long)in->rows, in->kinds, (long long)in->tokens, (long long)in->most),
+                     json_sprintf("run         %s in %s on %s, %lld steps of %lld rows, learning rate %g",
+                                  options_word(OPTION_finetuning_type, (int)v->finetuning_type),
+                                  json_string_value(json_object_get(in->plan, "dtype")),
+                                  json_string_value(json_object_get(in->plan, "device")), (long long)in->steps,
+                                  (long long)v->per_device_train_batch_size, in->rate),
+                     json_sprintf("memory      %.2f GB of %.2f GB free", 1e-9 * (double)planned(in, "peak_bytes"),
+                                  1e-9 * (double)planned(in, "free_bytes")),
+                     json_sprintf("wrote       %s, with the reasons", in->output));
+}
+
+static enum status report(struct init *in, char **json)
+{
+    const struct options *v = &in->run->values;
+    return json_result(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:O, s:o, s:s}", "output", in->output, "family",
+                                 in->family, "finetuning_type", options_word(OPTION_finetuning_type, (int)v->finetuning_type),
+                                 "max_length", (json_int_t)v->max_length, "per_device_train_batch_size",
+                                 (json_int_t)v->per_device_train_batch_size, "learning_rate", in->rate, "steps",
+                                 (json_int_t)in->steps, "eval_rows", (json_int_t)in->eval_rows, "plan", in->plan, "summary",
+                                 summary_json(in), "yaml", in->yaml.data),
+                       json);
+}
+
+static enum status prepare(struct init *in)
+{
+    const struct options *asked = &in->asked->values;
+    struct options *v = &in->run->values;
+    TRY(options_need(asked, in->asked->command, OPTION_model_name_or_path));
+    TRY(options_need(asked, in->asked->command, OPTION_dataset_path));
+    in->model = asked->model_name_or_path;
+    in->data = asked->dataset_path;
+    in->output = asked->output_dir ? asked->output_dir : "run.yaml";
+    if (file_exists(in->output))
+        return fail(ERR_ARGUMENT, "%s exists, and is not overwritten: name another file with --output, or remove it", in->output);
+    v->model_name_or_path = asked->model_name_or_path;
+    v->dataset_path = asked->dataset_path;
+    v->cache_dir = asked->cache_dir;
+    v->device = asked->device;
+    v->finetuning_type = asked->finetuning_type;
+    v->learning_rate = NAN; /* auto */
+    return need_model(in->run, v);
+}
+
+hone_status hone_init(const hone_options *options, char **json)
+{
+    struct init in = {.asked = options};
+    *json = NULL;
+    enum status status = (enum status)hone_options_create(&in.run, "plan");
+    if (status == OK)
+        status = prepare(&in);
+    if (status == OK) {
+        log_mute(true); /* of what is only tried */
+        status = choose(&in);
+        log_mute(false);
+    }
+    if (status == OK)
+        status = write_yaml(&in);
+    if (status == OK)
+        status = report(&in, json);
+    if (status == OK)
+        status = file_create(in.output, in.yaml.data, in.yaml.size);
+    if (status != OK) {
+        hone_text_destroy(*json);
+        *json = NULL;
+    }
+    json_decref(in.plan);
+    buffer_free(&in.yaml);
+    hone_options_destroy(in.run);
+    return (hone_status)status;
+}

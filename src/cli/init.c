@@ -1,0 +1,15 @@
+/* hone init: what was chosen and why, in a few lines; the whole of it stands in the file. */
+#include "cli/cli.h"
+
+static void print_report(const json_t *report)
+{
+    size_t i;
+    const json_t *row;
+    json_array_foreach(json_object_get(report, "summary"), i, row) puts(json_string_value(row));
+    printf("next        hone train --config %s\n", json_string_value(json_object_get(report, "output")));
+}
+
+hone_status cli_init(hone_options *options)
+{
+    return cli_report(options, hone_init, print_report);
+}

@@ -1,0 +1,75 @@
+/* hone pull: progress while it downloads, then where the model is and how to use it. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+
+/* The pace is that of this process: what was here before does not count. */
+struct pace {
+    double start;
+    int64_t begun; /* bytes that were done at the first report; -1 before it */
+};
+
+static int show(void *context, const char *file, int64_t done, int64_t bytes)
+{
+    struct pace *pace = context;
+    double seconds = clock_seconds() - pace->start;
+    char now[32], all[32], rate[32], left[32];
+    if (pace->begun < 0 && bytes)
+        pace->begun = done;
+    if (bytes && seconds > 1 && progress_due(seconds)) { /* of what takes no second nothing is said */
+        double speed = (double)(done - pace->begun) / seconds;
+        progress_tell("%s: %s of %s, %s/s, ETA %s", file, cli_bytes(now, (double)done), cli_bytes(all, (double)bytes),
+                      cli_bytes(rate, speed), speed > 0 ? progress_time(left, (double)(bytes - done) / speed) : "-");
+    }
+    return signals_stopped();
+}
+
+static int asked_to_stop(void *context)
+{
+    (void)context;
+    return signals_stopped();
+}
+
+static void print_report(const json_t *report, bool in_cache)
+{
+    char bytes[32], new[32];
+    const char *path = json_string_value(json_object_get(report, "path"));
+    const char *model = json_string_value(json_object_get(report, "model"));
+    bool main = !strcmp(json_string_value(json_object_get(report, "revision")), "main");
+    printf("model       %s, commit %.12s: %zu files, %s, of which %s were downloaded\n", model,
+           json_string_value(json_object_get(report, "commit")), json_array_size(json_object_get(report, "files")),
+           cli_bytes(bytes, json_number_value(json_object_get(report, "bytes"))),
+           cli_bytes(new, json_number_value(json_object_get(report, "downloaded_bytes"))));
+    printf("path        %s\n", path);
+    printf("next        hone init --model %s --data FILE\n", in_cache && main ? model : path);
+}
+
+hone_status cli_pull(hone_options *options)
+{
+    struct pace pace = {clock_seconds(), -1};
+    char *json = NULL;
+    json_t *report = NULL;
+    const char *output;
+    hone_status status = signals_watch();
+    if (status == HONE_OK)
+        status = hone_options_get(options, "output", &output);
+    if (status != HONE_OK)
+        return status;
+    signals_survive();
+    signals_stop("stopping; what was downloaded stays, and the same command goes on from there", "ended at once");
+    hone_set_stop(asked_to_stop, NULL);
+    status = hone_pull(options, show, &pace, &json);
+    progress_clear();
+    if (status == HONE_OK && cli_flag(options, "json"))
+        puts(json);
+    else if (status == HONE_OK)
+        status = (hone_status)json_parse(&report, json, (int64_t)strlen(json), "report");
+    if (report)
+        print_report(report, !*output);
+    json_decref(report);
+    hone_text_destroy(json);
+    return status;
+}

@@ -1,0 +1,150 @@
+/* The cache's paths, from the environment; and finding a model in it. */
+#include "hub/cache.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/name.h"
+#include "base/utf8.h"
+
+enum { PART_MAX = 96, REFERENCE_MAX = 256 };
+
+/* One side of org/name: letters, digits, '-', '_' and '.', none of the last three at an end, and no ".." or "--". */
+static bool is_part(const char *text, int64_t length)
+{
+    if (length < 1 || length > PART_MAX)
+        return false;
+    for (int64_t i = 0; i < length; i++) {
+        bool plain = isalnum((unsigned char)text[i]) || text[i] == '_';
+        bool mark = (text[i] == '-' || text[i] == '.') && i > 0 && i + 1 < length && !(text[i + 1] == text[i]);
+        if (!plain && !mark)
+            return false;
+    }
+    return true;
+}
+
+bool hub_is_name(const char *text)
+{
+    const char *slash = strchr(text, '/');
+    return slash && is_part(text, slash - text) && is_part(slash + 1, (int64_t)strlen(slash + 1));
+}
+
+bool hub_is_below(const char *name)
+{
+    if (utf8_invalid(name, (int64_t)strlen(name)) >= 0)
+        return false;
+    for (const char *part = name;;) {
+        size_t n = strcspn(part, "/");
+        if (!n || n > 255 || (n <= 2 && strspn(part, ".") == n))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if ((unsigned char)part[i] < ' ' || part[i] == 127 || part[i] == '\\')
+                return false;
+        if (!part[n])
+            return true;
+        part += n + 1;
+    }
+}
+
+bool hub_is_commit(const char *text)
+{
+    return strlen(text) == 40 && strspn(text, "0123456789abcdef") == 40;
+}
+
+static const char *set(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && *value ? value : NULL;
+}
+
+enum status hub_home(struct arena *arena, const char **dir)
+{
+    const char *own = set("HF_HOME"), *caches = set("XDG_CACHE_HOME"), *home = set("HOME");
+    if (!own && !caches && !home)
+        return fail(ERR_ARGUMENT, "none of HF_HOME, XDG_CACHE_HOME and HOME is set: there is no Hugging Face cache");
+    *dir = own ? own : caches ? file_join(arena, caches, "huggingface") : file_join(arena, home, ".cache/huggingface");
+    return *dir ? OK : ERR_MEMORY;
+}
+
+enum status hub_cache(struct arena *arena, const char **dir)
+{
+    *dir = set("HF_HUB_CACHE") ? set("HF_HUB_CACHE") : set("HUGGINGFACE_HUB_CACHE");
+    if (*dir)
+        return OK;
+    TRY(hub_home(arena, dir));
+    *dir = file_join(arena, *dir, "hub");
+    return *dir ? OK : ERR_MEMORY;
+}
+
+char *hub_folder(struct arena *arena, const char *cache, const char *name)
+{
+    const char *slash = strchr(name, '/');
+    return arena_format(arena, "%s/models--%.*s--%s", cache, (int)(slash - name), name, slash + 1);
+}
+
+/* The commit of a revision, by refs/REVISION; "" if there is no such file. */
+static enum status read_reference(struct arena *arena, const char *folder, const char *revision, const char **commit)
+{
+    struct buffer text = {0};
+    const char *path = arena_format(arena, "%s/refs/%s", folder, revision);
+    enum status status = path ? OK : ERR_MEMORY;
+    *commit = "";
+    if (status == OK && file_exists(path))
+        status = file_read(&text, path, REFERENCE_MAX);
+    if (status == OK && text.size) {
+        *commit = arena_text(arena, text.data, (int64_t)strcspn(text.data, " \r\n"));
+        status = *commit ? OK : ERR_MEMORY;
+    }
+    buffer_free(&text);
+    if (status == OK && **commit && !hub_is_commit(*commit))
+        return fail(ERR_FORMAT, "%s: not the hash of a commit: remove the file, and pull the model again", path);
+    return status;
+}
+
+/* The one GGUF file of a directory that has no safetensors; the first of a split one. */
+static enum status find_gguf(struct arena *arena, const char *dir, const char **path)
+{
+    const char **names, *found = NULL;
+    int64_t count, files = 0;
+    TRY(directory_list(arena, dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        if (name_ends_with(names[i], ".safetensors"))
+            return OK;
+        bool more = strstr(names[i], "-of-") && !strstr(names[i], "-00001-of-");
+        if (!name_ends_with(names[i], ".gguf") || more)
+            continue;
+        found = names[i];
+        files++;
+    }
+    if (files > 1)
+        return fail(ERR_ARGUMENT, "%s: %lld GGUF files, one is needed: name it, as in --model %s/%s", dir, (long long)files, dir,
+                    found);
+    if (found)
+        *path = file_join(arena, dir, found);
+    return *path ? OK : ERR_MEMORY;
+}
+
+enum status hub_find(struct arena *arena, const char *name, const char *revision, const char **path)
+{
+    const char *cache, *folder, *commit = revision, *snapshot;
+    *path = NULL;
+    if (!hub_is_name(name) || hub_cache(arena, &cache) != OK)
+        return OK;
+    folder = hub_folder(arena, cache, name);
+    if (!folder)
+        return ERR_MEMORY;
+    if (!hub_is_commit(revision))
+        TRY(read_reference(arena, folder, revision, &commit));
+    if (!*commit)
+        return OK;
+    snapshot = arena_format(arena, "%s/snapshots/%s", folder, commit);
+    if (!snapshot)
+        return ERR_MEMORY;
+    if (!file_is_directory(snapshot))
+        return OK;
+    *path = snapshot;
+    return find_gguf(arena, snapshot, path);
+}

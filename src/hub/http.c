@@ -1,0 +1,279 @@
+/* Requests through libcurl's easy interface. */
+#include "hub/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/library.h"
+#include "base/stop.h"
+#include "hub/curl.h"
+
+enum { REDIRECTS_MAX = 8, CONNECT_SECONDS = 20, PIECE_BYTES = 512 * 1024 };
+
+static struct {
+#define SYMBOL(result, name, arguments) result(*name) arguments;
+    CURL_SYMBOLS(SYMBOL)
+#undef SYMBOL
+} curl;
+
+struct http {
+    CURL *handle;
+    int64_t timeout;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* A request under way. */
+struct transfer {
+    const struct http_request *request;
+    struct http_reply *reply;
+    CURL *handle;
+    enum status status; /* of the sink, or a request to stop */
+};
+
+/* The functions, once for the process. */
+static enum status load(void)
+{
+    static bool loaded;
+    const char *own = getenv("HONE_CURL_LIBRARY"), *why = "";
+    const char *const names[] = {own && *own ? own : "libcurl.so.4", own && *own ? NULL : "libcurl-gnutls.so.4", NULL};
+    if (loaded)
+        return OK;
+    void *library = library_open(names, &why);
+    if (!library)
+        return fail(ERR_UNSUPPORTED,
+                    "libcurl, which hone pull needs, is not on this machine (%s): install it (Debian: libcurl4 or "
+                    "libcurl3-gnutls)",
+                    why);
+#define SYMBOL(result, name, arguments)                                                                                          \
+    *(void **)&curl.name = library_symbol(library, #name);                                                                       \
+    if (!curl.name)                                                                                                              \
+        return fail(ERR_UNSUPPORTED, "%s has no " #name ": hone pull needs libcurl 7.32 or later", names[0]);
+    CURL_SYMBOLS(SYMBOL)
+#undef SYMBOL
+    if (curl.curl_global_init(CURL_GLOBAL_ALL) != CURLE_OK)
+        return fail(ERR_UNSUPPORTED, "libcurl does not start");
+    loaded = true;
+    return OK;
+}
+
+enum status http_open(struct http **out, int64_t timeout)
+{
+    *out = NULL;
+    TRY(load());
+    struct http *http = memory_alloc(sizeof *http);
+    if (!http)
+        return ERR_MEMORY;
+    http->timeout = timeout;
+    http->handle = curl.curl_easy_init();
+    if (!http->handle) {
+        memory_free(http);
+        return fail(ERR_MEMORY, "out of memory while opening libcurl");
+    }
+    *out = http;
+    return OK;
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    curl.curl_easy_cleanup(http->handle);
+    memory_free(http);
+}
+
+/* --- addresses ---------------------------------------------------------------------------------------------------------- */
+
+static size_t origin_length(const char *url)
+{
+    const char *host = strstr(url, "://");
+    return host ? (size_t)(host - url) + 3 + strcspn(host + 3, "/?#\\") : 0;
+}
+
+bool http_same_origin(const char *a, const char *b)
+{
+    size_t n = origin_length(a);
+    return n && n == origin_length(b) && strncasecmp(a, b, n) == 0;
+}
+
+static bool is_encrypted(const char *url)
+{
+    return strncasecmp(url, "https://", 8) == 0;
+}
+
+/* The host for messages, without a name and password before it. */
+static void name_host(const char *url, char host[static 128])
+{
+    const char *begin = strstr(url, "://"), *at;
+    begin = begin ? begin + 3 : url;
+    size_t n = strcspn(begin, "/?#\\");
+    while ((at = memchr(begin, '@', n))) {
+        n -= (size_t)(at + 1 - begin);
+        begin = at + 1;
+    }
+    snprintf(host, 128, "%.*s", (int)(n > 127 ? 127 : n), begin);
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------------ */
+
+/* The value of a header of this name, or NULL; `line` ends with a zero byte. */
+static const char *header(const char *line, const char *name)
+{
+    size_t n = strlen(name);
+    if (strncasecmp(line, name, n) != 0 || line[n] != ':')
+        return NULL;
+    return line + n + 1 + strspn(line + n + 1, " \t");
+}
+
+static size_t take_header(char *bytes, size_t size, size_t count, void *context)
+{
+    struct http_reply *reply = ((struct transfer *)context)->reply;
+    char line[512];
+    const char *value;
+    snprintf(line, sizeof line, "%.*s", (int)(size * count < sizeof line ? size * count : sizeof line - 1), bytes);
+    line[strcspn(line, "\r\n")] = 0;
+    if (!strncmp(line, "HTTP/", 5)) { /* an answer begins; a proxy's own may have come before it */
+        reply->from = 0;
+        reply->received = 0;
+        reply->retry_after = 0;
+        reply->cause[0] = 0;
+    } else if ((value = header(line, "Content-Range"))) {
+        reply->from = strncasecmp(value, "bytes ", 6) ? -1 : strtoll(value + 6, NULL, 10);
+    } else if ((value = header(line, "Retry-After"))) {
+        reply->retry_after = strtod(value, NULL);
+    } else if ((value = header(line, "X-Error-Code"))) {
+        snprintf(reply->cause, sizeof reply->cause, "%.*s",
+                 (int)strspn(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"), value);
+    }
+    return size * count;
+}
+
+static size_t take_body(char *bytes, size_t size, size_t count, void *context)
+{
+    struct transfer *t = context;
+    curl.curl_easy_getinfo(t->handle, CURLINFO_RESPONSE_CODE, &t->reply->code);
+    if (t->reply->code == 200 || t->reply->code == 206)
+        t->status = t->request->sink(t->request->context, t->reply, bytes, (int64_t)(size * count));
+    t->reply->received += (int64_t)(size * count);
+    return t->status == OK ? size * count : 0;
+}
+
+/* Called about once a second, also while nothing comes. */
+static int look_up(void *context, int64_t total, int64_t now, int64_t upload_total, int64_t upload_now)
+{
+    struct transfer *t = context;
+    (void)total, (void)now, (void)upload_total, (void)upload_now;
+    if (t->status == OK)
+        t->status = stop_check();
+    return t->status != OK;
+}
+
+/* --- one request -------------------------------------------------------------------------------------------------------- */
+
+static enum status add_line(struct curl_slist **lines, const char *format, const char *value)
+{
+    struct buffer text = {0};
+    enum status status = buffer_format(&text, "%s%s", format, value);
+    struct curl_slist *more = status == OK ? curl.curl_slist_append(*lines, text.data) : NULL;
+    if (text.data)
+        memset(text.data, 0, (size_t)text.size); /* a token is not left in freed memory */
+    buffer_free(&text);
+    if (!more)
+        return status != OK ? status : fail(ERR_MEMORY, "out of memory while asking a server");
+    *lines = more;
+    return OK;
+}
+
+static void set_options(struct http *http, const char *url, const char *range, struct curl_slist *lines, struct transfer *t)
+{
+    CURL *h = http->handle;
+    curl.curl_easy_reset(h);
+    http->error[0] = 0;
+    curl.curl_easy_setopt(h, CURLOPT_URL, url);
+    curl.curl_easy_setopt(h, CURLOPT_PROTOCOLS, (long)CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    curl.curl_easy_setopt(h, CURLOPT_USERAGENT, "hone");
+    curl.curl_easy_setopt(h, CURLOPT_HTTPHEADER, lines);
+    curl.curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
+    curl.curl_easy_setopt(h, CURLOPT_BUFFERSIZE, (long)PIECE_BYTES);
+    curl.curl_easy_setopt(h, CURLOPT_ERRORBUFFER, http->error);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
+    curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, t);
+    curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
+    curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, t);
+    curl.curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, look_up);
+    curl.curl_easy_setopt(h, CURLOPT_XFERINFODATA, t);
+    curl.curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+    if (range)
+        curl.curl_easy_setopt(h, CURLOPT_RANGE, range);
+}
+
+static enum status judge(struct http *http, int code, struct transfer *t)
+{
+    struct http_reply *reply = t->reply;
+    if (t->status != OK)
+        return t->status;
+    if (code == CURLE_OK)
+        return OK;
+    if (code == CURLE_OUT_OF_MEMORY)
+        return fail(ERR_MEMORY, "out of memory while asking %s", reply->host);
+    reply->refused = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+                     code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
+    reply->broken = !reply->refused;
+    snprintf(reply->why, sizeof reply->why, "%s", http->error[0] ? http->error : curl.curl_easy_strerror(code));
+    return fail(ERR_IO, "%s: %s", reply->host, reply->why);
+}
+
+static enum status ask(struct http *http, const char *url, bool with_token, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    struct transfer t = {request, reply, http->handle, OK};
+    struct curl_slist *lines = NULL;
+    char range[32];
+    snprintf(range, sizeof range, "%lld-", (long long)request->from);
+    enum status status = add_line(&lines, "Accept-Encoding: ", "identity");
+    if (status == OK && with_token)
+        status = add_line(&lines, "Authorization: Bearer ", request->token);
+    if (status == OK) {
+        reply->code = 0;
+        name_host(url, reply->host);
+        set_options(http, url, request->from ? range : NULL, lines, &t);
+        int code = curl.curl_easy_perform(http->handle);
+        curl.curl_easy_getinfo(http->handle, CURLINFO_RESPONSE_CODE, &reply->code);
+        status = judge(http, code, &t);
+    }
+    curl.curl_slist_free_all(lines);
+    return status;
+}
+
+static enum status follow(struct http *http, const struct http_request *request, struct http_reply *reply, struct arena *arena)
+{
+    const char *url = request->url;
+    for (int i = 0; i <= REDIRECTS_MAX; i++) {
+        const char *next = NULL;
+        TRY(ask(http, url, request->token && http_same_origin(url, request->url), request, reply));
+        curl.curl_easy_getinfo(http->handle, CURLINFO_REDIRECT_URL, &next);
+        if (reply->code < 300 || reply->code > 399 || !next)
+            return OK;
+        if (is_encrypted(url) && !is_encrypted(next)) {
+            reply->refused = true;
+            return fail(ERR_IO, "%s sends on to an address without encryption: refused", reply->host);
+        }
+        url = arena_text(arena, next, (int64_t)strlen(next)); /* libcurl's own text ends with the next request */
+        if (!url)
+            return ERR_MEMORY;
+    }
+    reply->refused = true;
+    return fail(ERR_IO, "%s: more than %d redirects", reply->host, REDIRECTS_MAX);
+}
+
+enum status http_get(struct http *http, const struct http_request *request, struct http_reply *reply)
+{
+    struct arena arena = {0};
+    *reply = (struct http_reply){0};
+    enum status status = follow(http, request, reply, &arena);
+    arena_free(&arena);
+    return status;
+}

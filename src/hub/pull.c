@@ -1,0 +1,373 @@
+/* Downloading a model: the list, then file by file, then the names. */
+#include "hub/pull.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/stop.h"
+#include "hub/cache.h"
+#include "hub/endpoint.h"
+
+enum { LISTING_MAX = 64 << 20, PIECE_BYTES = 4 << 20, SPACE_LEFT = 64 << 20, WRONG_MAX = 2 };
+
+struct pull {
+    const struct pull_request *request;
+    struct pull_result *result;
+    struct endpoint endpoint;
+    struct arena *arena;
+    const char *folder; /* of the model in the cache, or the output directory */
+    const char *locks;
+    int64_t done; /* bytes of wanted files */
+};
+
+/* A file on its way. */
+struct job {
+    struct pull *pull;
+    const struct hub_file *file;
+    const char *path, *part; /* its name once it is complete, and until then */
+    int64_t have;            /* bytes of the part */
+    struct sha sha;          /* of them */
+};
+
+static enum status tell(const struct pull *p, const char *file)
+{
+    const struct pull_request *r = p->request;
+    TRY(stop_check());
+    if (r->progress && !r->progress(r->context, file, p->done, p->result->bytes))
+        return fail(ERR_STOPPED, "stopped; what was downloaded stays, and the same command goes on from there");
+    return OK;
+}
+
+/* --- the list ----------------------------------------------------------------------------------------------------------- */
+
+static enum status take_text(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
+{
+    struct buffer *text = context;
+    if (!reply->received)
+        text->size = 0;
+    if (text->size + count > LISTING_MAX)
+        return fail(ERR_FORMAT, "%s: an answer of more than %d MB; is HF_ENDPOINT a Hugging Face hub?", reply->host,
+                    LISTING_MAX >> 20);
+    return buffer_append(text, bytes, count);
+}
+
+static enum status read_listing(struct pull *p)
+{
+    const struct pull_request *r = p->request;
+    const int64_t none = 0;
+    struct buffer text = {0};
+    const char *path = arena_format(p->arena, "/api/models/%s/revision/", r->name);
+    enum status status = path ? OK : ERR_MEMORY;
+    if (status == OK)
+        status = endpoint_get(&p->endpoint, path, r->revision, "?blobs=true", take_text, &text, &none, -1);
+    if (status == OK)
+        status = listing_read(&p->result->listing, p->arena, text.data ? text.data : "", text.size, r->name);
+    buffer_free(&text);
+    return status == OK ? listing_choose(&p->result->listing, r->include, r->name) : status;
+}
+
+/* --- one file ----------------------------------------------------------------------------------------------------------- */
+
+static void start_hash(struct job *job)
+{
+    sha_init(&job->sha, job->file->kind);
+    if (job->file->kind == SHA_1) { /* a git object has its kind and its size before its bytes */
+        char head[32];
+        int n = snprintf(head, sizeof head, "blob %lld", (long long)job->file->size);
+        sha_add(&job->sha, head, n + 1);
+    }
+}
+
+static enum status hash_file(struct job *job, const char *path)
+{
+    struct file_map map;
+    enum status status = OK;
+    TRY(file_map(&map, path));
+    for (int64_t at = 0; at < map.size && status == OK; at += PIECE_BYTES) {
+        int64_t n = min(PIECE_BYTES, map.size - at);
+        sha_add(&job->sha, map.data + at, n);
+        file_map_drop(&map, at, n);
+        status = stop_check();
+    }
+    file_unmap(&map);
+    return status;
+}
+
+static bool hash_is_right(const struct job *job)
+{
+    struct sha sha = job->sha;
+    char text[SHA_TEXT];
+    sha_end(&sha, text);
+    return !strcmp(text, job->file->hash);
+}
+
+/* Forgets what there is of the file. */
+static void start_over(struct job *job)
+{
+    file_remove(job->part);
+    job->pull->done -= job->have;
+    job->have = 0;
+    start_hash(job);
+}
+
+static enum status take_piece(void *context, const struct http_reply *reply, const char *bytes, int64_t count)
+{
+    struct job *job = context;
+    if (!reply->received && reply->code == 200 && job->have) /* all of it, though a part was asked for */
+        start_over(job);
+    if (!reply->received && reply->code == 206 && reply->from != job->have)
+        return fail(ERR_FORMAT, "%s: %s sends other bytes than those that were asked for", job->file->name, reply->host);
+    if (count > job->file->size - job->have)
+        return fail(ERR_FORMAT, "%s: %s sends more than the %lld bytes that it lists", job->file->name, reply->host,
+                    (long long)job->file->size);
+    TRY(file_append(job->part, bytes, count));
+    sha_add(&job->sha, bytes, count);
+    job->have += count;
+    job->pull->done += count;
+    job->pull->result->downloaded_bytes += count;
+    return tell(job->pull, job->file->name);
+}
+
+/* What an earlier pull left of it. */
+static enum status take_up(struct job *job)
+{
+    int64_t size = file_size(job->part);
+    start_hash(job);
+    if (size > job->file->size)
+        file_remove(job->part);
+    else if (size > 0) {
+        TRY(hash_file(job, job->part));
+        job->have = size;
+        job->pull->done += size;
+    }
+    return OK;
+}
+
+static enum status download(struct job *job)
+{
+    const struct hub_file *file = job->file;
+    struct pull *p = job->pull;
+    const char *path = arena_format(p->arena, "/%s/resolve/%s/%s", p->request->name, p->result->listing.commit, file->name);
+    if (!path)
+        return ERR_MEMORY;
+    TRY(take_up(job));
+    for (int wrong = 0;;) {
+        enum status status = OK;
+        int64_t before = job->have;
+        if (job->have < file->size)
+            status = endpoint_get(&p->endpoint, path, "", "", take_piece, job, &job->have, file->size);
+        if (status != OK && status != ERR_FORMAT)
+            return status;
+        if (status == OK && job->have == file->size && hash_is_right(job))
+            return file->size ? OK : file_append(job->part, "", 0);
+        if (status == OK && job->have > before && job->have < file->size)
+            continue; /* the server ended too soon, but some came */
+        if (status == OK && job->have == file->size)
+            status = fail(ERR_FORMAT, "%s: what was downloaded has another checksum than the hub lists", file->name);
+        else if (status == OK)
+            status = fail(ERR_FORMAT, "%s: the server sends fewer than the %lld bytes that it lists", file->name,
+                          (long long)file->size);
+        start_over(job);
+        if (++wrong == WRONG_MAX)
+            return fail_at(status, "%s: twice: ", p->request->name);
+    }
+}
+
+/* Whether the file is there. In the cache a name is a checksum; elsewhere the bytes are looked at. */
+static enum status is_there(struct job *job, bool *there)
+{
+    *there = file_size(job->path) == job->file->size && !file_is_directory(job->path);
+    if (!*there || !job->pull->request->output)
+        return OK;
+    start_hash(job);
+    TRY(hash_file(job, job->path));
+    *there = hash_is_right(job);
+    return OK;
+}
+
+static enum status complete(struct job *job)
+{
+    bool there;
+    TRY(is_there(job, &there));
+    if (there) {
+        job->pull->done += job->file->size;
+        return tell(job->pull, job->file->name);
+    }
+    TRY(download(job));
+    TRY(file_sync(job->part));
+    return file_rename(job->part, job->path);
+}
+
+/* Waits until no other process downloads this file. Where the file system has no locks, the checksum is what is left. */
+static enum status take_lock(struct lock *lock, const char *path, const char *name)
+{
+    for (bool taken = false, said = false;; said = true) {
+        enum status status = lock_take(lock, path, LOCK_ALONE, false, &taken);
+        if (taken || status == ERR_UNSUPPORTED)
+            return OK;
+        TRY(status);
+        if (!said)
+            log_message(LOG_INFO, "waiting for another process that downloads %s", name);
+        TRY(stop_check());
+        clock_wait(0.2);
+    }
+}
+
+static enum status make_parent(struct arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *dir = arena_text(arena, path, slash - path);
+    return dir ? directory_make(dir) : ERR_MEMORY;
+}
+
+static enum status name_job(struct job *job)
+{
+    struct pull *p = job->pull;
+    const struct hub_file *file = job->file;
+    job->path = p->request->output ? file_join(p->arena, p->folder, file->name)
+                                   : arena_format(p->arena, "%s/blobs/%s", p->folder, file->hash);
+    job->part = job->path ? arena_format(p->arena, "%s.incomplete", job->path) : NULL;
+    return job->part ? OK : ERR_MEMORY;
+}
+
+static enum status get_file(struct pull *p, const struct hub_file *file)
+{
+    struct job job = {.pull = p, .file = file};
+    struct lock lock = {-1};
+    TRY(name_job(&job));
+    TRY(make_parent(p->arena, job.path));
+    const char *lock_path = arena_format(p->arena, "%s/%s.lock", p->locks, file->hash);
+    if (!lock_path)
+        return ERR_MEMORY;
+    TRY(take_lock(&lock, lock_path, file->name));
+    enum status status = complete(&job);
+    if (p->request->output)
+        file_remove(lock_path);
+    lock_release(&lock);
+    return status;
+}
+
+/* The wanted files; the index of weights first, for it names others. */
+static enum status get_index(struct pull *p)
+{
+    struct hub_file *index = listing_find(&p->result->listing, HUB_INDEX);
+    struct job job = {.pull = p, .file = index};
+    struct buffer text = {0};
+    if (!index || !index->wanted || p->request->include)
+        return OK;
+    TRY(get_file(p, index));
+    TRY(name_job(&job));
+    enum status status = file_read(&text, job.path, LISTING_MAX);
+    if (status == OK)
+        status = listing_add(&p->result->listing, text.data, text.size, HUB_INDEX);
+    buffer_free(&text);
+    p->done = 0;
+    return status;
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------------- */
+
+static enum status count(struct pull *p)
+{
+    struct pull_result *r = p->result;
+    int64_t missing = 0, room = directory_room(p->folder);
+    for (int64_t i = 0; i < r->listing.count; i++) {
+        struct job job = {.pull = p, .file = &r->listing.files[i]};
+        if (!job.file->wanted)
+            continue;
+        TRY(name_job(&job));
+        r->files++;
+        if (__builtin_add_overflow(r->bytes, job.file->size, &r->bytes))
+            return fail(ERR_FORMAT, "%s: sizes in the server's list that cannot be", p->request->name);
+        if (file_size(job.path) != job.file->size)
+            missing += max(job.file->size - max(file_size(job.part), 0), 0);
+    }
+    if (missing && room >= 0 && missing > room - SPACE_LEFT)
+        return fail(ERR_IO, "%s: %.2f GB are to be downloaded, and %s has %.2f GB left: free some, or name another disk with %s",
+                    p->request->name, 1e-9 * (double)missing, p->folder, 1e-9 * (double)room,
+                    p->request->output ? "--output" : "HF_HUB_CACHE or --output");
+    return OK;
+}
+
+/* The commit's directory, with a link for each file, and then the branch's name. */
+static enum status publish(struct pull *p)
+{
+    const struct hub_listing *listing = &p->result->listing;
+    for (int64_t i = 0; i < listing->count; i++) {
+        const struct hub_file *file = &listing->files[i];
+        char up[3 * 64] = "";
+        if (!file->wanted)
+            continue;
+        for (const char *slash = strchr(file->name, '/'); slash; slash = strchr(slash + 1, '/'))
+            if (strlen(up) + 4 > sizeof up)
+                return fail(ERR_FORMAT, "%s: a path with too many directories: %.100s", p->request->name, file->name);
+            else
+                strcat(up, "../");
+        const char *path = arena_format(p->arena, "%s/%s", p->result->path, file->name);
+        const char *blob = arena_format(p->arena, "%s../../blobs/%s", up, file->hash);
+        if (!path || !blob)
+            return ERR_MEMORY;
+        TRY(make_parent(p->arena, path));
+        TRY(file_link(blob, path));
+    }
+    if (hub_is_commit(p->request->revision))
+        return OK;
+    const char *reference = arena_format(p->arena, "%s/refs/%s", p->folder, p->request->revision);
+    if (!reference)
+        return ERR_MEMORY;
+    TRY(make_parent(p->arena, reference));
+    return file_replace(reference, listing->commit, (int64_t)strlen(listing->commit));
+}
+
+static enum status open_folders(struct pull *p)
+{
+    const struct pull_request *r = p->request;
+    const char *cache = "";
+    if (r->output) {
+        p->folder = p->locks = p->result->path = r->output;
+        return directory_make(r->output);
+    }
+    TRY(hub_cache(p->arena, &cache));
+    p->folder = hub_folder(p->arena, cache, r->name);
+    p->locks = p->folder ? arena_format(p->arena, "%s/.locks%s", cache, p->folder + strlen(cache)) : NULL;
+    p->result->path = p->locks ? arena_format(p->arena, "%s/snapshots/%s", p->folder, p->result->listing.commit) : NULL;
+    if (!p->result->path)
+        return ERR_MEMORY;
+    TRY(directory_make(p->folder));
+    return directory_make(p->locks);
+}
+
+static enum status pull_all(struct pull *p)
+{
+    struct pull_result *r = p->result;
+    TRY(read_listing(p));
+    TRY(open_folders(p));
+    TRY(get_index(p));
+    TRY(count(p));
+    for (int64_t i = 0; i < r->listing.count; i++)
+        if (r->listing.files[i].wanted)
+            TRY(get_file(p, &r->listing.files[i]));
+    return p->request->output ? OK : publish(p);
+}
+
+enum status pull_model(const struct pull_request *request, struct arena *arena, struct pull_result *result)
+{
+    struct pull p = {.request = request, .result = result, .arena = arena};
+    *result = (struct pull_result){0};
+    if (!hub_is_name(request->name))
+        return fail(ERR_ARGUMENT, "'%.100s' is not the name of a model: it looks like HuggingFaceTB/SmolLM2-135M-Instruct",
+                    request->name);
+    if (!hub_is_below(request->revision))
+        return fail(ERR_ARGUMENT, "--revision '%.100s' is not a branch, a tag or a commit", request->revision);
+    enum status status = endpoint_open(&p.endpoint, arena, request->name, request->revision);
+    if (status == OK)
+        status = pull_all(&p);
+    endpoint_close(&p.endpoint);
+    return status;
+}
