@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "config/foreign_state.h"
-#include "config/nearest.h"
+#include "base/nearest.h"
 #include "config/table.h"
 
 enum { REFUSED_BYTES_MAX = 3400 }; /* of a message, which has 4096 */
