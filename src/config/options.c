@@ -8,9 +8,11 @@
 
 /* The words of each choice. */
 #define WORD(option, word) #word,
+#define SPELT(option, name, word) word,
 #define CHOICES(option, words) static const char *const words_of_##option[] = {words NULL};
 #include "config/options.def"
 #undef WORD
+#undef SPELT
 static const char *const words_of_optim[] = {
 #define OPTIMIZER(name, ...) #name,
 #include "config/optimizers.def"

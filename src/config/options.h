@@ -30,9 +30,11 @@ enum option {
 /* The words of a choice as numbers from 0: enum choice_dtype { CHOICE_dtype_float32, ... }. Their texts are for people and files,
  * and known only in config. */
 #define WORD(option, word) CHOICE_##option##_##word,
+#define SPELT(option, name, word) CHOICE_##option##_##name,
 #define CHOICES(option, words) enum choice_##option{words};
 #include "config/options.def"
 #undef WORD
+#undef SPELT
 enum choice_optim {
 #define OPTIMIZER(name, ...) CHOICE_optim_##name,
 #include "config/optimizers.def"

@@ -1,4 +1,7 @@
-/* The learning rate of each step: linear warmup, then constant, or a linear or cosine decay to 0. */
+/* The learning rate of each step: a warm-up, then what the schedule says, by the names and the formulas of transformers
+ * (get_scheduler). Its first step has a rate of 0 and changes nothing; hone's warm-up begins one step further, so the first step
+ * has 1/warmup of the rate. After the warm-up both have the same rate in the same step.
+ */
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
 
@@ -8,9 +11,19 @@ struct schedule {
     enum choice_lr_scheduler_type kind;
     double rate;           /* the highest */
     int64_t warmup, steps; /* warmup is a part of steps */
+    double cycles; /* of a cosine: waves, 0.5 from the highest rate to the lowest; with restarts: how often it goes down */
+    double lowest; /* what the schedule ends with, as a fraction of the rate */
+    double power;  /* of polynomial */
+    int64_t stable, decay; /* steps of warmup_stable_decay after the warm-up */
+    enum choice_warmup_type rise;
+    enum choice_decay_type fall;
 };
 
-/* The learning rate of a step, counted from 1. Up to `steps` it is 0 only if `rate` is. */
+/* The schedule that the options ask for, of a run of so many steps; 0: not known. ERR_ARGUMENT if an option was given that this
+ * schedule does not have, or if they contradict each other. */
+enum status schedule_init(struct schedule *schedule, const struct options *options, int64_t steps);
+
+/* The learning rate of a step, counted from 1. */
 double schedule_rate(const struct schedule *s, int64_t step);
 
 #endif

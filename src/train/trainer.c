@@ -203,14 +203,6 @@ static enum status open_sampler(struct trainer *t)
     return OK;
 }
 
-static void make_schedule(struct trainer *t)
-{
-    const struct options *o = t->options;
-    double warmup = o->warmup_steps ? (double)o->warmup_steps : ceil(o->warmup_ratio * (double)t->steps - 1e-9);
-    t->schedule =
-        (struct schedule){.kind = o->lr_scheduler_type, .rate = o->learning_rate, .warmup = (int64_t)warmup, .steps = t->steps};
-}
-
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
 
 /* Programs for training, validation, sampling and a caller's own loss. Launches choose their kernels by the number of rows. */
@@ -262,7 +254,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(identity_draw(&t->identity));
     TRY(open_data(t, ready_for));
     TRY(open_sampler(t));
-    make_schedule(t);
+    TRY(schedule_init(&t->schedule, o, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)
         TRY(checkpoint_find(t));
     TRY(micro_size(t));

@@ -415,26 +415,6 @@ static void the_worst_sequence_of_a_step_is_known(void **state)
     close_rig(&r);
 }
 
-static void schedules_warm_up_and_go_down(void **state)
-{
-    (void)state;
-    const double half = sqrt(0.5);
-    static const double up[] = {0.5, 1.0, 1.5, 2.0};
-    const double after[][5] = {{2, 2, 2, 2, 2}, {2, 1.5, 1, 0.5, 0}, {2, 1 + half, 1, 1 - half, 0}};
-    for (int kind = CHOICE_lr_scheduler_type_constant; kind <= CHOICE_lr_scheduler_type_cosine; kind++) {
-        struct schedule s = {(enum choice_lr_scheduler_type)kind, 2, 4, 8};
-        for (int i = 0; i < 4; i++)
-            assert_true(fabs(schedule_rate(&s, 1 + i) - up[i]) < 1e-12);
-        for (int i = 0; i < 5; i++) /* the last one is after the end of the run */
-            assert_true(fabs(schedule_rate(&s, 5 + i) - after[kind][i]) < 1e-12);
-        assert_true(fabs(schedule_rate(&s, 1000) - after[kind][4]) < 1e-12);
-        s = (struct schedule){(enum choice_lr_scheduler_type)kind, 2, 0, 4};
-        assert_true(schedule_rate(&s, 1) == 2);
-        s.steps = 0; /* a trainer without data */
-        assert_true(schedule_rate(&s, 1) == 2 && schedule_rate(&s, 99) == 2);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,7 +426,6 @@ int main(void)
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_the_step),
         cmocka_unit_test(a_loss_that_is_not_finite_skips_the_step_though_its_gradient_is),
         cmocka_unit_test(the_worst_sequence_of_a_step_is_known),
-        cmocka_unit_test(schedules_warm_up_and_go_down),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
