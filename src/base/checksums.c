@@ -19,6 +19,11 @@ void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset
     }
 }
 
+bool checksums_is_list(const char *name)
+{
+    return !strcmp(name, LIST_FILE);
+}
+
 static enum status hash_file(const char *path, char text[HASH_TEXT])
 {
     struct file_map map;
@@ -41,7 +46,7 @@ static enum status list_files(struct arena *arena, const char *dir, struct buffe
         const char *path = file_join(arena, dir, names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (!strcmp(names[i], LIST_FILE))
+        if (checksums_is_list(names[i]))
             continue;
         TRY(hash_file(path, text));
         TRY(buffer_format(list, "%s  %s\n", text, names[i]));

@@ -19,7 +19,8 @@ enum status checksums_write(const char *dir);
  * later do not matter. */
 enum status checksums_check(const char *dir);
 
-/* Whether the directory has such a list. */
+/* Whether a file of this name is such a list; and whether the directory has one. */
+bool checksums_is_list(const char *name);
 bool checksums_there(const char *dir);
 
 /* Adds bytes of a mapped file to a hash, and releases their pages as they have been read. */

@@ -26,6 +26,11 @@ void clock_wait(double seconds)
     nanosleep(&t, NULL);
 }
 
+double clock_wall(void)
+{
+    return read_clock(CLOCK_REALTIME);
+}
+
 /* Field 22 of /proc/self/stat: the start, in ticks since boot. 0 where the system has no such file. */
 double clock_since_start(void)
 {

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 double clock_seconds(void);     /* monotonic; differences count */
+double clock_wall(void);        /* since 1970; may jump when somebody sets the clock */
 double clock_since_start(void); /* seconds since this process was started by the system */
 
 void clock_wait(double seconds); /* less if a signal comes */

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/process.h"
 
-enum { HOST_SIZE = 256, LOCK_TEXT = HOST_SIZE + 32 };
+enum { LOCK_TEXT = PROCESS_HOST + 32 };
 
 /* Whether the path still leads to the file that was locked. */
 static bool still_there(int fd, const char *path)
@@ -47,10 +48,9 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
 
 enum status lock_sign(const struct lock *lock, const char *path)
 {
-    char text[LOCK_TEXT], host[HOST_SIZE] = "";
-    if (gethostname(host, sizeof host - 1) != 0 || !*host)
-        snprintf(host, sizeof host, "?");
-    int n = snprintf(text, sizeof text, "%ld %s\n", (long)getpid(), host);
+    char text[LOCK_TEXT], host[PROCESS_HOST];
+    process_host(host);
+    int n = snprintf(text, sizeof text, "%lld %s\n", (long long)process_id(), host);
     return ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, text, (size_t)n, 0) == n ? OK : file_fail(path, "write");
 }
 

@@ -1,13 +1,19 @@
-/* Memory of this process, from /proc, its stack, and the system's random numbers. */
+/* Memory of this process, from /proc, its stack, its name, the system's random numbers, and commands of the shell. */
 #include "base/process.h"
 
 #include <errno.h>
 #include <malloc.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
 
 void process_memory(int64_t *now, int64_t *peak)
 {
@@ -50,6 +56,91 @@ enum status process_grow_stack(void)
                     STACK);
     munmap(room, STACK);
     touch_stack();
+    return OK;
+}
+
+int64_t process_id(void)
+{
+    return getpid();
+}
+
+void process_host(char host[static PROCESS_HOST])
+{
+    memset(host, 0, PROCESS_HOST);
+    if (gethostname(host, PROCESS_HOST - 1) != 0 || !*host)
+        snprintf(host, PROCESS_HOST, "?");
+}
+
+/* --- other programs ------------------------------------------------------------------------------------------------------- */
+
+static bool is_replaced(const char *variable, const char *const *by)
+{
+    size_t name = strcspn(variable, "=") + 1;
+    for (; *by; by++)
+        if (!strncmp(variable, *by, name))
+            return true;
+    return false;
+}
+
+static char **join_environment(struct arena *arena, const char *const *variables)
+{
+    int64_t count = 0, n = 0;
+    for (char **old = environ; *old; old++)
+        count++;
+    for (const char *const *more = variables; *more; more++)
+        count++;
+    char **all = arena_array(arena, count + 1, sizeof *all);
+    for (char **old = environ; all && *old; old++)
+        if (!is_replaced(*old, variables))
+            all[n++] = *old;
+    for (; all && *variables; variables++)
+        all[n++] = (char *)*variables;
+    return all;
+}
+
+/* Signals are as the system has them at first: none is blocked or ignored because this process does so. */
+static int start_shell(const char *command, char **environment, pid_t *child)
+{
+    char *const words[] = {"sh", "-c", (char *)command, NULL};
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_t files;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int error = posix_spawnattr_init(&attributes);
+    if (error)
+        return error;
+    error = posix_spawn_file_actions_init(&files);
+    if (!error) {
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setsigmask(&attributes, &none);
+        posix_spawnattr_setsigdefault(&attributes, &all);
+        error = posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+        if (!error)
+            error = posix_spawn(child, "/bin/sh", &files, &attributes, words, environment);
+        posix_spawn_file_actions_destroy(&files);
+    }
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+enum status process_shell(const char *command, const char *const *variables, int *code)
+{
+    struct arena arena = {0};
+    pid_t child, ended;
+    int how = 0;
+    *code = -1;
+    char **environment = join_environment(&arena, variables);
+    int error = environment ? start_shell(command, environment, &child) : ENOMEM;
+    arena_free(&arena);
+    if (error)
+        return fail(error == ENOMEM ? ERR_MEMORY : ERR_IO, "the shell cannot be started: %s", strerror(error));
+    do
+        ended = waitpid(child, &how, 0);
+    while (ended < 0 && errno == EINTR);
+    if (ended < 0)
+        return fail(ERR_IO, "the end of the command is not known: %s", strerror(errno));
+    *code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
     return OK;
 }
 

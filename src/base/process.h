@@ -1,4 +1,4 @@
-/* What the system says about this process. */
+/* What the system says about this process, and others that it starts. */
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -16,6 +16,15 @@ void process_trim(void);
  * then has no room (ulimit -v) it can only end the process; here it is an error. A smaller limit of the stack itself (ulimit -s)
  * stays. */
 enum status process_grow_stack(void);
+
+/* This process's number, and the machine's name, "?" where it has none. */
+enum { PROCESS_HOST = 256 };
+int64_t process_id(void);
+void process_host(char host[static PROCESS_HOST]);
+
+/* Runs a command of the shell, with these variables ("NAME=value", NULL after the last) in its environment, and waits for it. It
+ * prints where standard error goes. *code is its exit code, or 128 and the number of the signal that ended it. */
+enum status process_shell(const char *command, const char *const *variables, int *code);
 
 /* A number that no other process draws. */
 enum status process_unique(uint64_t *number);

@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 
-static _Thread_local char message[4096];
+static _Thread_local char message[STATUS_MESSAGE_SIZE];
 
 /* A message is one line, also where it quotes a name of several. */
 static void clean(void)

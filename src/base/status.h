@@ -19,7 +19,8 @@ enum status fail(enum status code, const char *format, ...) __attribute__((forma
 /* Puts the place ("chats.jsonl:12: ") before the message that is set, and returns the code. */
 enum status fail_at(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The message of the thread's last failure; never NULL. */
+/* The message of the thread's last failure; never NULL, and with its zero byte never longer than this. */
+enum { STATUS_MESSAGE_SIZE = 2048 };
 const char *status_message(void);
 
 /* What a code means in general. */
