@@ -139,7 +139,8 @@ enum {
     HONE_TRAINER_LOGITS = 2, /* hone_trainer_forward_backward_with */
 };
 
-/* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. All programs are planned
+/* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. With sample_prompt or
+ * sample_prompts it is also ready for HONE_TRAINER_SAMPLE. All programs are planned
  * and prepared, all memory is allocated, and with the option resume the state is that of the checkpoint: afterwards a step
  * allocates nothing. The options data and output may be missing if hone_train is not used. */
 HONE_API hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for);
@@ -232,7 +233,8 @@ typedef enum hone_event_kind {
     HONE_EVENT_STEP,  /* after every step: `step` */
     HONE_EVENT_EVAL,  /* after every validation: `eval_loss`, `best` */
     HONE_EVENT_SAVE,  /* after every checkpoint: `path` */
-    HONE_EVENT_WAIT,  /* between the batches of a validation, so that the run can be ended there too */
+    HONE_EVENT_WAIT,  /* between the batches of a validation and the tokens of a sample, so that the run can be ended there too */
+    HONE_EVENT_SAMPLE, /* after every sample: `prompt`, `answer`, `new_tokens` */
 } hone_event_kind;
 
 typedef struct hone_event {
@@ -246,6 +248,8 @@ typedef struct hone_event {
     int best; /* the lowest validation loss so far */
     const char *path;
     int64_t under_way; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
+    const char *prompt, *answer;
+    int64_t new_tokens; /* of the answer */
 } hone_event;
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
@@ -262,10 +266,15 @@ typedef struct hone_train_result {
     int64_t tokens, trained_tokens; /* of this process */
     int64_t skipped_steps;
     char output[4096], checkpoint[4096], best_checkpoint[4096]; /* paths; "" if there is none */
+    int64_t best_step;  /* of the lowest validation loss; 0: none was below that of the model as it was */
+    int64_t saved_step; /* whose weights are the adapter or model in `output`: `steps`, or with the option load_best_model_at_end
+                         * `best_step`; 0: there is no result yet */
+    int stopped_early;  /* 1: by the option early_stopping_patience */
 } hone_train_result;
 
-/* The whole run: steps, validation, metrics.jsonl, checkpoints, and at the end the adapter or model in the option output.
- * `events` may be NULL. */
+/* The whole run: steps, validation, samples, metrics.jsonl, checkpoints, and at the end the adapter or model in the option
+ * output. With the option load_best_model_at_end these are the best checkpoint's files; the trainer keeps the weights of the last
+ * step. `events` may be NULL. */
 HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */

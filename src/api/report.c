@@ -184,8 +184,7 @@ static enum status plan_eval(const struct options *values, char **json)
 static enum status plan_train(const struct options *values, char **json)
 {
     struct trainer t;
-    bool sample = values->sample_prompt && values->sample_prompt[0];
-    TRY(trainer_open(&t, values, sample ? TRAINER_PLAN | TRAINER_SAMPLE : TRAINER_PLAN));
+    TRY(trainer_open(&t, values, TRAINER_PLAN));
     enum status status =
         report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
                     recompute_name(t.session.tuning.recompute),

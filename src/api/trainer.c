@@ -223,6 +223,51 @@ hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max
     return (hone_status)status;
 }
 
+/* The samples of a run. */
+struct answering {
+    struct sample *sample;
+    sample_wait *wait;
+    void *context;
+    enum status status;
+};
+
+static int keep_answer(void *context, const char *text, size_t length)
+{
+    struct answering *a = context;
+    a->status = buffer_append(&a->sample->answer, text, (int64_t)length);
+    return a->status != OK || !a->wait(a->context);
+}
+
+static enum status answer_sample(void *maker, struct sample *s, sample_wait *wait, void *context)
+{
+    struct chat_row row = {0};
+    struct answering answering = {s, wait, context, OK};
+    struct stream stream = {.sink = keep_answer, .context = &answering};
+    hone_generate_result result = {0};
+    enum status status = sample(maker, s->prompt, INT64_MAX, &stream, &row, &result);
+    s->new_tokens = result.new_tokens;
+    s->ended = result.ended;
+    stream_free(&stream);
+    chat_row_free(&row);
+    return answering.status != OK ? answering.status : status;
+}
+
+/* Before the first step: whether each prompt can be answered. */
+static enum status check_samples(struct trainer *t)
+{
+    for (int64_t i = 0; i < t->samples.count; i++) {
+        struct chat_row row = {0};
+        enum status status = answer_encode(t->chat, NULL, t->samples.prompt[i], false, &row);
+        if (status == OK && row.tokens.count >= t->generator.slots)
+            status =
+                fail(ERR_ARGUMENT, "the prompt \"%.60s\" has %lld tokens, and --sample-length %lld leaves none for an answer",
+                     t->samples.prompt[i], (long long)row.tokens.count, (long long)t->generator.slots);
+        chat_row_free(&row);
+        TRY(status);
+    }
+    return OK;
+}
+
 /* --- files -------------------------------------------------------------------------------------------------------------- */
 
 hone_status hone_trainer_save(hone_trainer *t, const char *dir)
@@ -250,11 +295,9 @@ struct listener {
 
 static bool pass_on(void *context, const struct run_event *e)
 {
-    static const hone_event_kind kinds[] = {[RUN_START] = HONE_EVENT_START,
-                                            [RUN_STEP] = HONE_EVENT_STEP,
-                                            [RUN_EVAL] = HONE_EVENT_EVAL,
-                                            [RUN_SAVE] = HONE_EVENT_SAVE,
-                                            [RUN_WAIT] = HONE_EVENT_WAIT};
+    static const hone_event_kind kinds[] = {
+        [RUN_START] = HONE_EVENT_START, [RUN_STEP] = HONE_EVENT_STEP, [RUN_EVAL] = HONE_EVENT_EVAL,
+        [RUN_SAVE] = HONE_EVENT_SAVE,   [RUN_WAIT] = HONE_EVENT_WAIT, [RUN_SAMPLE] = HONE_EVENT_SAMPLE};
     const struct listener *l = context;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
     hone_event event = {
@@ -269,6 +312,9 @@ static bool pass_on(void *context, const struct run_event *e)
         .best = e->best,
         .path = e->path,
         .under_way = e->under_way,
+        .prompt = e->sample ? e->sample->prompt : NULL,
+        .answer = e->sample ? e->sample->answer.data : NULL,
+        .new_tokens = e->sample ? e->sample->new_tokens : 0,
     };
     return l->call(l->context, &event) == 0;
 }
@@ -291,8 +337,12 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     enum status status = check_size(result->size);
     if (status == OK)
         status = check_run(handle);
+    if (status == OK)
+        status = check_samples(t);
     if (status != OK)
         return (hone_status)status;
+    t->samples.make = answer_sample;
+    t->samples.maker = t;
     status = run_all(t, events ? pass_on : NULL, &listener, &r);
     struct arena arena = {0};
     const struct trainer_place *place = &t->place;
@@ -306,6 +356,9 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
         .tokens = r.tokens,
         .trained_tokens = r.targets,
         .skipped_steps = place->skipped,
+        .best_step = place->best_step,
+        .saved_step = r.saved_step,
+        .stopped_early = r.stopped_early,
     };
     snprintf(filled.output, sizeof filled.output, "%s", t->options->output_dir);
     snprintf(filled.checkpoint, sizeof filled.checkpoint, "%s", r.checkpoint ? r.checkpoint : "");

@@ -20,7 +20,7 @@ enum status fail(enum status code, const char *format, ...) __attribute__((forma
 enum status fail_at(enum status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The message of the thread's last failure; never NULL, and with its zero byte never longer than this. */
-enum { STATUS_MESSAGE_SIZE = 2048 };
+enum { STATUS_MESSAGE_SIZE = 4096 };
 const char *status_message(void);
 
 /* What a code means in general. */

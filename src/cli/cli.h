@@ -23,6 +23,9 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
 typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_account(const char *name, const json_t *report, cli_say *say);
 
+/* Runs the command of --on-finish, if there is one, after a run that ended with this status; returns the status. */
+hone_status cli_finish(hone_options *options, hone_status status, const hone_train_result *result);
+
 /* Prints a JSON object on a line of standard output, and releases it. */
 hone_status cli_print_json(json_t *object);
 

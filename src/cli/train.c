@@ -1,7 +1,6 @@
 /* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
  * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/lost.h"
@@ -14,9 +13,7 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
-    json_t *data;       /* the library's account of it */
-    const char *prompt; /* answered at every validation; "" for none */
-    int64_t sample_length;
+    json_t *data;           /* the library's account of it */
     int64_t first;          /* steps done before this process began */
     double smoothed, share; /* the loss averaged over about ten steps, and the weight of the average so far */
     double pace, paced;     /* the same for a step's seconds, without validations */
@@ -54,32 +51,19 @@ static void show_step(struct run *run, const hone_event *e)
                   progress_time(passed, e->seconds), progress_time(left, run->pace / run->paced * (double)(e->steps - e->step)));
 }
 
-/* A piece of the answer, its lines indented; the context says whether one begins. */
-static int print_sample(void *context, const char *text, size_t length)
+/* The answer's lines are indented. */
+static void show_sample(const hone_event *e)
 {
-    bool *begins = context;
-    for (size_t n; length; text += n, length -= n) {
-        const char *end = memchr(text, '\n', length);
-        n = end ? (size_t)(end - text) + 1 : length;
-        fputs(*begins ? "    " : "", stderr);
-        cli_answer(stderr, text, n);
-        *begins = end;
-    }
-    return signals_stopped();
-}
-
-static void show_sample(const struct run *run, int64_t step)
-{
-    bool begins = true;
-    hone_generate_result r = {.size = sizeof r};
-    progress_say("step %lld: the answer to \"%s\" is", (long long)step, run->prompt);
+    progress_say("step %lld: the answer to \"%s\" is", (long long)e->step, e->prompt);
     progress_clear();
-    hone_status status = hone_trainer_sample(run->trainer, run->prompt, run->sample_length, print_sample, &begins, &r);
-    if (!begins)
+    for (const char *line = e->answer; line;) {
+        const char *end = strchr(line, '\n');
+        fputs("    ", stderr);
+        cli_answer(stderr, line, end ? (size_t)(end - line) : strlen(line));
         fputs("\n", stderr);
+        line = end ? end + 1 : NULL;
+    }
     progress_again();
-    if (status != HONE_OK && status != HONE_ERR_STOPPED)
-        progress_say("hone: warning: --sample-prompt cannot be answered: %s", hone_error());
 }
 
 static void print_start(const hone_trainer_info *i, const json_t *data)
@@ -112,10 +96,9 @@ static int show(void *context, const hone_event *e)
             run->first_eval = e->eval_loss;
         progress_say("step %lld: validation loss %.4f%s", (long long)e->step, e->eval_loss,
                      e->best && run->evals > 1 ? ", the lowest so far" : "");
-        if (run->prompt[0])
-            show_sample(run, e->step);
         break;
     case HONE_EVENT_WAIT: break;
+    case HONE_EVENT_SAMPLE: show_sample(e); break;
     case HONE_EVENT_SAVE: progress_say("step %lld: saved %s", (long long)e->step, e->path); break;
     }
     return go_on(e);
@@ -127,6 +110,7 @@ struct outcome {
     hone_trainer_info info;
     double first_eval_loss, tokens_per_second;
     int64_t resumed_step;
+    bool stopped_early;
 };
 
 static const struct record_field outcome_fields[] = {
@@ -143,6 +127,9 @@ static const struct record_field outcome_fields[] = {
     RECORD_CHARS("output", struct outcome, result.output),
     RECORD_CHARS("checkpoint", struct outcome, result.checkpoint),
     RECORD_CHARS("best_checkpoint", struct outcome, result.best_checkpoint),
+    RECORD_AS("best_step", struct outcome, result.best_step),
+    RECORD_AS("saved_step", struct outcome, result.saved_step),
+    RECORD(struct outcome, stopped_early),
     RECORD_CHARS("method", struct outcome, info.method),
     RECORD_CHARS("recompute", struct outcome, info.recompute),
     RECORD_CHARS("dtype", struct outcome, info.dtype),
@@ -169,7 +156,8 @@ static hone_status print_json(const struct run *run, const hone_trainer_info *i,
                               .info = *i,
                               .first_eval_loss = run->first_eval,
                               .tokens_per_second = r->seconds > 0 ? (double)r->tokens / r->seconds : 0,
-                              .resumed_step = run->first};
+                              .resumed_step = run->first,
+                              .stopped_early = r->stopped_early};
     json_t *out = record_json(outcome_fields, &outcome);
     json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
     json_object_set(out, "data", run->data);
@@ -201,7 +189,10 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
     printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
     printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
-    printf("%-11s %s\n", full ? "model" : "adapter", r->output);
+    printf("%-11s %s", full ? "model" : "adapter", r->output);
+    if (r->saved_step != r->steps)
+        printf(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
+    puts("");
     const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
     printf("try it      hone generate --model %s%s%s", q, named, q);
     if (!full)
@@ -237,13 +228,9 @@ hone_status cli_train(hone_options *options)
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
-    const char *length, *model, *data, *output;
+    const char *model, *data, *output;
     signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = signals_watch();
-    if (status == HONE_OK)
-        status = hone_options_get(options, "sample_prompt", &run.prompt);
-    if (status == HONE_OK)
-        status = hone_options_get(options, "sample_length", &length);
     if (status == HONE_OK)
         status = hone_options_get(options, "model", &model);
     if (status == HONE_OK)
@@ -254,10 +241,8 @@ hone_status cli_train(hone_options *options)
         status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
     if (status == HONE_OK)
         status = (hone_status)lost_output(output);
-    if (status == HONE_OK) {
-        run.sample_length = strtoll(length, NULL, 10);
-        status = hone_trainer_open(&run.trainer, options, run.prompt[0] ? HONE_TRAINER_SAMPLE : 0);
-    }
+    if (status == HONE_OK)
+        status = hone_trainer_open(&run.trainer, options, 0);
     if (status == HONE_OK)
         status = hone_trainer_get_info(run.trainer, &info);
     if (status == HONE_OK)
@@ -284,5 +269,5 @@ hone_status cli_train(hone_options *options)
         print_text(&run, model, &info, &result);
     json_decref(run.data);
     hone_trainer_close(run.trainer);
-    return status;
+    return cli_finish(options, status, &result);
 }

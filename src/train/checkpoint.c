@@ -98,6 +98,7 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
         RECORD_AS("guard_norm_count", struct trainer_place, guard.norm.count),
         RECORD(struct trainer_place, warnings),
         RECORD(struct trainer_place, best_step),
+        RECORD(struct trainer_place, stale_evals),
         RECORD(struct trainer_place, best_loss),
         RECORD(struct trainer_place, eval_loss),
         RECORD(struct trainer_place, first_eval_loss),
@@ -181,6 +182,34 @@ enum status checkpoint_save(struct trainer *t, const char *dir)
     return status;
 }
 
+/* --- as a result ---------------------------------------------------------------------------------------------------------- */
+
+static enum status copy_result(struct arena *arena, const char *dir, const char *output)
+{
+    const char **names;
+    int64_t count;
+    TRY(checksums_check(dir));
+    TRY(directory_list(arena, dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        if (!strcmp(names[i], STATE_FILE) || !strcmp(names[i], PLACE_FILE) || checksums_is_list(names[i]))
+            continue;
+        const char *from = file_join(arena, dir, names[i]), *to = file_join(arena, output, names[i]);
+        if (!from || !to)
+            return ERR_MEMORY;
+        if (!file_is_directory(from)) /* somebody else's */
+            TRY(file_copy(from, to));
+    }
+    return OK;
+}
+
+enum status checkpoint_copy_result(const char *dir, const char *output)
+{
+    struct arena arena = {0};
+    enum status status = copy_result(&arena, dir, output);
+    arena_free(&arena);
+    return status;
+}
+
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
 static enum status read_double(const json_t *tree, const char *key, double *out, const char *path)
@@ -224,11 +253,13 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     TRY(read_double(tree, "first_loss", &p->first_loss, path));
     TRY(read_guard(p, tree, path));
     TRY(json_get_int(tree, "best_step", &p->best_step, path));
+    p->stale_evals = 0; /* which the checkpoint of an older hone lacks */
+    TRY(json_get_int(tree, "stale_evals", &p->stale_evals, path));
     TRY(read_double(tree, "best_loss", &p->best_loss, path));
     TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
     TRY(read_double(tree, "first_eval_loss", &p->first_eval_loss, path));
     TRY(json_get_bool(tree, "eval_due", &p->eval_due, path));
-    const int64_t counts[] = {p->step, p->tokens, p->skipped, p->bad_in_row, p->best_step};
+    const int64_t counts[] = {p->step, p->tokens, p->skipped, p->bad_in_row, p->best_step, p->stale_evals};
     bool sound = p->slots >= 1 && p->slots <= INT32_MAX;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         sound = sound && counts[i] >= 0 && counts[i] <= COUNT_MAX;

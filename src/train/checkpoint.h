@@ -20,6 +20,10 @@
 
 enum status checkpoint_save(struct trainer *t, const char *dir);
 
+/* Copies the adapter or the model in it to an output directory: the bytes that trainer_save wrote when it was saved. Checks it
+ * before. */
+enum status checkpoint_copy_result(const char *dir, const char *output);
+
 /* Checks it and sets the place and the run's id from it. ERR_FORMAT: it is damaged. */
 enum status checkpoint_open(struct trainer *t, const char *dir);
 
@@ -47,7 +51,7 @@ enum status checkpoint_count(const struct trainer *t, const char *output, int64_
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 
 /* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0
- * the metrics of another run. */
-enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *metrics);
+ * what else another run left under these names (NULL after the last). */
+enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others);
 
 #endif

@@ -154,29 +154,33 @@ enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t
     return status;
 }
 
-static enum status set_aside(const struct trainer *t, struct entries *list, const char *output, const char *metrics)
+static enum status set_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others)
 {
-    const char **names = arena_array(&list->arena, list->count + 1, sizeof *names);
-    int64_t count = 0;
+    int64_t count = 0, more = 0;
+    while (others[more])
+        more++;
+    const char **names = arena_array(&list->arena, list->count + more, sizeof *names);
     if (!names)
         return ERR_MEMORY;
     for (int64_t i = 0; i < list->count; i++)
         if (list->entry[i].step > t->place.step || !is_own(t, &list->entry[i]))
             names[count++] = list->entry[i].name;
-    const char *path = file_join(&list->arena, output, metrics);
-    if (!path)
-        return ERR_MEMORY;
-    if (t->place.step == 0 && file_size(path) > 0)
-        names[count++] = metrics;
+    for (; t->place.step == 0 && *others; others++) {
+        const char *path = file_join(&list->arena, output, *others);
+        if (!path)
+            return ERR_MEMORY;
+        if (file_size(path) > 0)
+            names[count++] = *others;
+    }
     return output_set_aside(output, names, count);
 }
 
-enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *metrics)
+enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others)
 {
     struct entries list = {0};
     enum status status = list_entries(&list, output);
     if (status == OK)
-        status = set_aside(t, &list, output, metrics);
+        status = set_aside(t, &list, output, others);
     arena_free(&list.arena);
     return status;
 }

@@ -7,18 +7,18 @@
 
 #include "base/clock.h"
 #include "base/directory.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/record.h"
+#include "base/number.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 #include "train/space.h"
 #include "train/trace.h"
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
 
-enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10, METRICS_BYTES_MAX = 1 << 30, LINE_SIZE = 1024 };
-
-#define METRICS_FILE "metrics.jsonl"
+enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10 };
 
 struct run {
     struct trainer *t;
@@ -27,7 +27,7 @@ struct run {
     struct run_result *result;
     struct sequence *sequences; /* of a step */
     enum trace_fault *faults;   /* of these */
-    const char *metrics;        /* path */
+    struct metrics metrics;
     double start;
     struct trainer_step last;
     double seconds[RATE_STEPS]; /* of the last steps, and their tokens */
@@ -35,160 +35,8 @@ struct run {
     int64_t steps_here;
     enum guard_finding found; /* in the last step */
     double deviations;
-    int64_t lines_lost; /* of the metrics */
     bool stopped;
 };
-
-/* --- metrics ------------------------------------------------------------------------------------------------------------ */
-
-/* Appends to a line. Numbers that JSON cannot express are null. */
-static int put_number(char *line, int at, const char *key, double x)
-{
-    size_t left = (size_t)(LINE_SIZE - at);
-    return at +
-           (isfinite(x) ? snprintf(line + at, left, ", \"%s\": %.9g", key, x) : snprintf(line + at, left, ", \"%s\": null", key));
-}
-
-/* A line that cannot be written is lost, and what was written of it is cut off again; the run goes on. */
-static void write_line(struct run *r, char *line, int length)
-{
-    int64_t before = file_size(r->metrics);
-    line[length] = '\n';
-    bool written = file_append(r->metrics, line, length + 1) == OK;
-    if (!written && !r->lines_lost++)
-        log_message(LOG_WARNING, "%s; the run goes on, and this line is missing there, as are others until it can be written",
-                    status_message());
-    if (!written && before >= 0)
-        file_cut(r->metrics, before);
-}
-
-/* The first line that a process writes to the metrics. */
-struct header {
-    const char *event, *model, *method, *dtype, *device, *recompute, *resumed_from;
-    int64_t from_step, steps, steps_per_epoch, rows, data_tokens, data_trained_tokens, longest_row, eval_rows;
-    int64_t parameters, trainable_parameters, micro_batch_tokens;
-    double learning_rate, startup_seconds;
-};
-
-static const struct record_field header_fields[] = {
-    RECORD(struct header, event),
-    RECORD(struct header, model),
-    RECORD(struct header, method),
-    RECORD(struct header, dtype),
-    RECORD(struct header, device),
-    RECORD(struct header, recompute),
-    RECORD(struct header, from_step),
-    RECORD(struct header, steps),
-    RECORD(struct header, steps_per_epoch),
-    RECORD(struct header, rows),
-    RECORD(struct header, data_tokens),
-    RECORD(struct header, data_trained_tokens),
-    RECORD(struct header, longest_row),
-    RECORD(struct header, eval_rows),
-    RECORD(struct header, parameters),
-    RECORD(struct header, trainable_parameters),
-    RECORD(struct header, micro_batch_tokens),
-    RECORD(struct header, learning_rate),
-    RECORD(struct header, startup_seconds),
-    RECORD(struct header, resumed_from),
-    {0},
-};
-
-static json_t *header_json(const struct trainer *t)
-{
-    struct header header = {
-        .event = t->place.step ? "resume" : "start",
-        .model = options_model(t->options),
-        .method = options_word(OPTION_finetuning_type, (int)t->options->finetuning_type),
-        .dtype = session_dtype(&t->session),
-        .device = t->session.device->class->name,
-        .recompute = recompute_name(t->session.tuning.recompute),
-        .resumed_from = t->resume,
-        .from_step = t->place.step,
-        .steps = t->steps,
-        .steps_per_epoch = t->steps_per_epoch,
-        .rows = t->data.row_count,
-        .data_tokens = t->data.tokens,
-        .data_trained_tokens = t->data.trained,
-        .longest_row = t->data.longest,
-        .eval_rows = t->eval_data.row_count,
-        .parameters = t->session.model.parameters,
-        .trainable_parameters = t->optimizer.parameters,
-        .micro_batch_tokens = t->place.slots,
-        .learning_rate = t->options->learning_rate,
-        .startup_seconds = clock_since_start(),
-    };
-    return record_json(header_fields, &header);
-}
-
-static enum status write_header(const struct run *r)
-{
-    json_t *header = header_json(r->t);
-    char *text = json_write(header, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    struct buffer line = {0};
-    enum status status = text ? buffer_format(&line, "%s\n", text) : ERR_MEMORY;
-    if (status == OK)
-        status = file_append(r->metrics, line.data, line.size);
-    buffer_free(&line);
-    free(text);
-    json_decref(header);
-    return status;
-}
-
-static void write_step(struct run *r)
-{
-    const struct trainer_step *s = &r->last;
-    char line[LINE_SIZE];
-    int n = snprintf(line, sizeof line, "{\"step\": %lld", (long long)s->step);
-    n = put_number(line, n, "epoch", s->epoch);
-    n = put_number(line, n, "loss", s->loss);
-    n = put_number(line, n, "grad_norm", s->norm);
-    n = put_number(line, n, "learning_rate", s->rate);
-    n += snprintf(line + n, sizeof line - (size_t)n, ", \"tokens\": %lld, \"trained_tokens\": %lld", (long long)s->tokens,
-                  (long long)s->targets);
-    n = put_number(line, n, "tokens_per_second", (double)s->tokens / s->seconds);
-    n = put_number(line, n, "step_seconds", s->seconds);
-    if (r->found)
-        n += snprintf(line + n, sizeof line - (size_t)n, ", \"guard\": \"%s\"", guard_name(r->found));
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s%s}", s->verified ? ", \"verified\": true" : "",
-                  s->applied ? "" : ", \"skipped\": true");
-    write_line(r, line, n);
-}
-
-static void write_eval(struct run *r, double loss, double seconds)
-{
-    char line[LINE_SIZE];
-    int n = snprintf(line, sizeof line, "{\"event\": \"eval\", \"step\": %lld", (long long)r->t->place.step);
-    n = put_number(line, n, "eval_loss", loss);
-    n = put_number(line, n, "eval_seconds", seconds);
-    n += snprintf(line + n, sizeof line - (size_t)n, "}");
-    write_line(r, line, n);
-}
-
-/* Keeps an earlier file's lines up to the step that the run is at; at step 0 the file starts empty. */
-static enum status cut_metrics(const struct run *r)
-{
-    struct buffer old = {0}, kept = {0};
-    enum status status = OK;
-    if (r->t->place.step && file_exists(r->metrics))
-        status = file_read(&old, r->metrics, METRICS_BYTES_MAX);
-    for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
-        end = strchr(line, '\n');
-        if (!end) /* cut off by a crash */
-            break;
-        json_t *tree = NULL;
-        int64_t step = 0;
-        bool good = json_parse(&tree, line, end - line, r->metrics) == OK && json_get_int(tree, "step", &step, r->metrics) == OK;
-        if (good && step <= r->t->place.step)
-            status = buffer_append(&kept, line, end - line + 1);
-        json_decref(tree);
-    }
-    if (status == OK)
-        status = file_replace(r->metrics, kept.data ? kept.data : "", kept.size);
-    buffer_free(&old);
-    buffer_free(&kept);
-    return status;
-}
 
 /* --- events ------------------------------------------------------------------------------------------------------------- */
 
@@ -225,12 +73,38 @@ static enum status save(struct run *r)
     return OK;
 }
 
-static bool wait(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
+static bool wait(void *context)
 {
     struct run *r = context;
-    (void)done, (void)batches, (void)tokens, (void)seconds;
     tell(r, (struct run_event){.kind = RUN_WAIT});
     return !r->stopped;
+}
+
+static bool wait_for_batch(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
+{
+    (void)done, (void)batches, (void)tokens, (void)seconds;
+    return wait(context);
+}
+
+/* --- validations and samples ---------------------------------------------------------------------------------------------- */
+
+/* Whether enough validations in a row brought nothing. */
+static bool is_stale(const struct trainer *t)
+{
+    return t->options->early_stopping_patience && t->place.stale_evals >= t->options->early_stopping_patience;
+}
+
+static bool has_ended(const struct trainer *t)
+{
+    return t->place.step >= t->steps || is_stale(t);
+}
+
+/* As transformers' EarlyStoppingCallback: the loss must be lower than the lowest before it by more than the threshold. */
+static void count_stale(struct trainer *t, double loss)
+{
+    struct trainer_place *p = &t->place;
+    bool better = isnan(p->best_loss) || p->best_loss - loss > t->options->early_stopping_threshold;
+    p->stale_evals = better ? 0 : p->stale_evals + 1;
 }
 
 /* Sets *best if the loss is the lowest so far and a step was taken. A validation that is stopped has no result, and stays due. */
@@ -241,7 +115,7 @@ static enum status validate(struct run *r, bool *best)
     t->place.eval_due = true;
     if (r->stopped)
         return OK;
-    enum status status = eval_run(&t->evaluation, &t->session, wait, r, &loss);
+    enum status status = eval_run(&t->evaluation, &t->session, wait_for_batch, r, &loss);
     if (r->stopped)
         return OK;
     TRY(status);
@@ -249,13 +123,45 @@ static enum status validate(struct run *r, bool *best)
     t->place.eval_loss = loss;
     if (isnan(t->place.first_eval_loss))
         t->place.first_eval_loss = loss;
+    count_stale(t, loss);
     *best = t->place.step > 0 && !(loss >= t->place.best_loss);
     if (*best || t->place.step == 0) {
         t->place.best_loss = loss;
         t->place.best_step = t->place.step;
     }
-    write_eval(r, loss, clock_seconds() - start);
+    metrics_eval(&r->metrics, loss, clock_seconds() - start);
     tell(r, (struct run_event){.kind = RUN_EVAL, .eval_loss = loss, .best = *best});
+    return OK;
+}
+
+static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
+{
+    struct samples *s = &r->t->samples;
+    sample->prompt = s->prompt[i];
+    TRY(buffer_append(&sample->answer, "", 0)); /* which may have no token */
+    enum status status = s->make(s->maker, sample, wait, r);
+    if (status == ERR_STOPPED || status == ERR_MEMORY)
+        return status == ERR_STOPPED && r->stopped ? OK : status;
+    if (status != OK) {
+        log_message(LOG_WARNING, "step %lld: the prompt \"%.60s\" cannot be answered: %s", (long long)r->t->place.step,
+                    sample->prompt, status_message());
+        return OK;
+    }
+    metrics_sample(&r->metrics, i + 1, sample);
+    tell(r, (struct run_event){.kind = RUN_SAMPLE, .sample = sample});
+    return OK;
+}
+
+/* An answer that is stopped has no result. */
+static enum status answer_prompts(struct run *r)
+{
+    struct samples *s = &r->t->samples;
+    for (int64_t i = 0; s->make && i < s->count && !r->stopped; i++) {
+        struct sample sample = {0};
+        enum status status = make_sample(r, i, &sample);
+        buffer_free(&sample.answer);
+        TRY(status);
+    }
     return OK;
 }
 
@@ -381,7 +287,7 @@ static enum status look(struct run *r)
     struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
     r->found = guard_look(&t->place.guard, &seen, &r->deviations);
     t->place.bad_in_row = guard_is_bad(r->found) ? t->place.bad_in_row + 1 : 0;
-    write_step(r);
+    metrics_step(&r->metrics, s, guard_name(r->found));
     if (!r->found)
         return OK;
     if (r->found == GUARD_NOT_FINITE && t->place.bad_in_row == 1)
@@ -444,24 +350,125 @@ static enum status all_steps(struct run *r)
     const struct options *o = t->options;
     bool best = false;
     bool begins = t->place.step == 0, resumes_due = !begins && t->place.eval_due;
-    if (t->eval_data.row_count && ((begins && o->eval_on_start) || resumes_due))
+    bool looks = (begins && o->eval_on_start) || resumes_due;
+    if (t->eval_data.row_count && looks)
         TRY(validate(r, &best));
+    if (looks)
+        TRY(answer_prompts(r));
     if (resumes_due && !t->place.eval_due) /* the checkpoint gets the result too */
         TRY(save(r));
-    while (t->place.step < t->steps && !r->stopped) {
+    while (!has_ended(t) && !r->stopped) {
         best = false;
         TRY(queue_step(r));
         int64_t step = t->place.step + t->queue.ahead;
-        bool validates = t->eval_data.row_count && due(step, o->eval_steps, t->steps);
+        bool looks_now = (t->eval_data.row_count || t->samples.count) && due(step, o->eval_steps, t->steps);
         bool saves = due(step, o->save_steps, t->steps);
-        while (t->queue.ahead > (!validates && !saves && may_wait(r)))
+        while (t->queue.ahead > (!looks_now && !saves && may_wait(r)))
             TRY(report_step(r));
-        if (validates)
+        if (looks_now && t->eval_data.row_count)
             TRY(validate(r, &best));
-        if (best || r->stopped || saves)
+        if (looks_now)
+            TRY(answer_prompts(r));
+        if (best || r->stopped || saves || has_ended(t))
             TRY(save(r));
     }
     return OK;
+}
+
+/* --- the whole run -------------------------------------------------------------------------------------------------------- */
+
+/* The weights of the last step, or those of the best checkpoint, byte by byte. */
+static enum status save_result(struct run *r)
+{
+    struct trainer *t = r->t;
+    const struct trainer_place *p = &t->place;
+    const char *output = t->options->output_dir;
+    bool other = t->options->load_best_model_at_end && p->best_step && p->best_step != p->step;
+    r->result->saved_step = other ? p->best_step : p->step;
+    if (t->options->load_best_model_at_end && !p->best_step)
+        log_message(
+            LOG_WARNING,
+            "--load-best-model-at-end: no validation loss was below %.4f, that of the model as it was: the result is that "
+            "of the last step. Lower --learning-rate, or look at the data",
+            p->best_loss);
+    if (!other)
+        return trainer_save(t, output);
+    const char *path = checkpoint_path(&t->arena, output, p->best_step);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_is_directory(path))
+        return fail(ERR_IO,
+                    "%s, which has the lowest validation loss, is gone: without --load-best-model-at-end the same command makes "
+                    "the last step the result",
+                    path);
+    return checkpoint_copy_result(path, output);
+}
+
+/* What the options ask for that this run cannot give, or gives at a price. */
+static void warn_of_options(const struct trainer *t)
+{
+    const struct options *o = t->options;
+    int64_t evals = o->eval_steps ? divide_up(t->steps, o->eval_steps) : 1;
+    if (t->rate_words[0])
+        log_message(LOG_INFO, "learning rate %s", t->rate_words);
+    if (o->learning_rate > RATE_USUAL_MAX)
+        log_message(
+            LOG_WARNING,
+            "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
+            "to 1e-3",
+            o->learning_rate);
+    if (o->verify_every > t->steps)
+        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
+                    (long long)o->verify_every, (long long)t->steps);
+    if (o->early_stopping_patience >= evals)
+        log_message(LOG_WARNING,
+                    "--early-stopping-patience %lld: the run validates %lld times after its start and cannot end early: lower "
+                    "--eval-steps or the patience",
+                    (long long)o->early_stopping_patience, (long long)evals);
+}
+
+static enum status finish(struct run *r)
+{
+    struct trainer *t = r->t;
+    if (r->stopped && (!has_ended(t) || t->place.eval_due))
+        return fail(ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->place.step, (long long)t->steps,
+                    t->place.eval_due ? ", before its validation" : "");
+    r->result->stopped_early = t->place.step < t->steps;
+    if (r->result->stopped_early)
+        log_message(LOG_INFO,
+                    "early stopping after step %lld of %lld: the last %lld validations brought no loss below %.4f, that of step "
+                    "%lld",
+                    (long long)t->place.step, (long long)t->steps, (long long)t->place.stale_evals, t->place.best_loss,
+                    (long long)t->place.best_step);
+    if (t->place.bad_in_row)
+        log_message(LOG_WARNING,
+                    "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",
+                    (long long)t->place.bad_in_row);
+    return save_result(r);
+}
+
+static enum status run_steps(struct run *r)
+{
+    struct trainer *t = r->t;
+    TRY(metrics_open(&r->metrics, t));
+    warn_of_options(t);
+    r->start = clock_seconds();
+    tell(r, (struct run_event){.kind = RUN_START});
+    enum status status = all_steps(r);
+    if (status != OK)
+        trainer_settle(t);
+    r->result->seconds = clock_seconds() - r->start;
+    if (status == OK)
+        status = finish(r);
+    char message[STATUS_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", status_message());
+    metrics_end(&r->metrics,
+                status == ERR_STOPPED      ? "stopped"
+                : status != OK             ? "failed"
+                : r->result->stopped_early ? "early_stopping"
+                                           : "finished",
+                status == OK ? r->result->saved_step : 0, r->result->seconds, status == OK ? NULL : message);
+    return status == OK ? OK : fail(status, "%s", message);
 }
 
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)
@@ -470,40 +477,13 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     const char *output = t->options->output_dir;
     *result = (struct run_result){.loss = NAN};
     TRY(directory_make(output));
-    r.metrics = file_join(&t->arena, output, METRICS_FILE);
     r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
     r.faults = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.faults);
-    if (!r.metrics || !r.sequences || !r.faults)
+    if (!r.sequences || !r.faults)
         return ERR_MEMORY;
-    TRY(checkpoint_make_room(t, output, METRICS_FILE));
+    TRY(checkpoint_make_room(t, output, metrics_names));
     TRY(space_check(t));
-    TRY(cut_metrics(&r));
-    TRY(write_header(&r));
-    if (t->rate_words[0])
-        log_message(LOG_INFO, "learning rate %s", t->rate_words);
-    if (t->options->learning_rate > RATE_USUAL_MAX)
-        log_message(
-            LOG_WARNING,
-            "--learning-rate %g is very high: a step moves every weight by about that much, and usual rates are from 1e-5 "
-            "to 1e-3",
-            t->options->learning_rate);
-    if (t->options->verify_every > t->steps)
-        log_message(LOG_WARNING, "--verify-every %lld: the run has %lld steps, and none of them will be computed twice",
-                    (long long)t->options->verify_every, (long long)t->steps);
-    r.start = clock_seconds();
-    tell(&r, (struct run_event){.kind = RUN_START});
-    enum status status = all_steps(&r);
-    if (status != OK) {
-        trainer_settle(t);
-        return status;
-    }
-    result->seconds = clock_seconds() - r.start;
-    if (r.stopped && (t->place.step < t->steps || t->place.eval_due))
-        return fail(ERR_STOPPED, "stopped after step %lld of %lld%s", (long long)t->place.step, (long long)t->steps,
-                    t->place.eval_due ? ", before its validation" : "");
-    if (t->place.bad_in_row)
-        log_message(LOG_WARNING,
-                    "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",
-                    (long long)t->place.bad_in_row);
-    return trainer_save(t, output);
+    enum status status = run_steps(&r);
+    metrics_close(&r.metrics);
+    return status;
 }

@@ -1,14 +1,10 @@
-/* A whole run: steps over the data, validation, metrics, checkpoints, and the final save.
- *
- * metrics.jsonl in the output directory has one JSON object a line: a header, then a line for each step and each validation. A
- * run that resumes from a checkpoint keeps the lines up to it, so the file reads as if the run had not been interrupted.
- */
+/* A whole run: steps over the data, validation, samples, metrics (metrics.h), checkpoints, and the final save. */
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 
 #include "train/trainer.h"
 
-enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE, RUN_WAIT };
+enum run_event_kind { RUN_START, RUN_STEP, RUN_EVAL, RUN_SAVE, RUN_WAIT, RUN_SAMPLE };
 
 struct run_event {
     enum run_event_kind kind;
@@ -18,7 +14,8 @@ struct run_event {
     double eval_loss;
     bool best;
     const char *path;
-    int64_t under_way; /* steps enqueued after the last one reported */
+    int64_t under_way;           /* steps enqueued after the last one reported */
+    const struct sample *sample; /* of RUN_SAMPLE */
 };
 
 /* False ends the run after the current step: it is saved, and run_all returns ERR_STOPPED. */
@@ -29,6 +26,8 @@ struct run_result {
     double seconds;
     int64_t tokens, targets; /* of this process */
     const char *checkpoint;  /* the last one, or NULL; in the trainer's arena */
+    int64_t saved_step;      /* whose weights are the result; 0: there is none yet */
+    bool stopped_early;      /* by --early-stopping-patience */
 };
 
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result);

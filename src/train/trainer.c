@@ -12,6 +12,7 @@
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/measure.h"
+#include "train/metrics.h"
 #include "train/micro.h"
 #include "train/settings.h"
 #include "train/step.h"
@@ -184,6 +185,16 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     return paths && o->max_samples ? data_head(&t->eval_data, o->max_samples) : OK;
 }
 
+/* What needs validations says so before the first step. */
+static enum status check_validation(const struct trainer *t)
+{
+    const struct options *o = t->options;
+    if (t->eval_data.row_count || !t->data.row_count || (!o->early_stopping_patience && !o->load_best_model_at_end))
+        return OK;
+    return fail(ERR_ARGUMENT, "%s needs validations: give --eval-data FILE, or --val-set-size to hold back some of the data",
+                o->early_stopping_patience ? "--early-stopping-patience" : "--load-best-model-at-end");
+}
+
 static enum status open_sampler(struct trainer *t)
 {
     const struct options *o = t->options;
@@ -242,8 +253,14 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
-    bool planning = ready_for & TRAINER_PLAN, writes = !(ready_for & (TRAINER_PLAN | TRAINER_MEASURE | TRAINER_KERNELS));
+    bool planning = ready_for & TRAINER_PLAN, runs = !(ready_for & (TRAINER_MEASURE | TRAINER_KERNELS));
+    bool writes = runs && !planning;
     struct session_options options = settings_session(o, o->init_adapter, !planning);
+    if (runs) {
+        TRY(metrics_check(o));
+        TRY(samples_read(&t->samples, o, &t->arena));
+        ready_for |= t->samples.count ? TRAINER_SAMPLE : 0;
+    }
     parallel_set_threads((int)o->threads);
     TRY(session_open(&t->session, &options));
     t->session.tuning.loss = loss;
@@ -253,6 +270,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));
     TRY(open_data(t, ready_for));
+    if (runs)
+        TRY(check_validation(t));
     TRY(open_sampler(t));
     TRY(schedule_init(&t->schedule, o, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)

@@ -18,6 +18,7 @@
 #include "train/optimizer.h"
 #include "train/output.h"
 #include "train/rate.h"
+#include "train/samples.h"
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
@@ -44,6 +45,7 @@ struct trainer {
     struct generator generator; /* session NULL: not ready to sample */
     struct schedule schedule;
     char rate_words[RATE_WORDS]; /* the rule that decided the learning rate; "": it was given */
+    struct samples samples; /* count 0: none */
     double loss_settings[LOSS_NUMBERS];
     struct arena arena;
     struct micro_programs micro;      /* micro.c writes it */

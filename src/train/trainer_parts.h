@@ -89,6 +89,7 @@ struct trainer_place {
     int64_t warnings;   /* about steps, so far */
     /* loop.c, after a validation */
     int64_t best_step;                            /* of the lowest validation loss; 0: none yet */
+    int64_t stale_evals;                          /* the last validations, which were not lower as --early-stopping-* ask */
     double best_loss, eval_loss, first_eval_loss; /* NAN: none yet */
     bool eval_due;                                /* the step's validation was not made, or cut off */
 };

@@ -201,6 +201,7 @@ class Tiny(Case):
 
     def test_a_command_line_is_planned_and_measured_by_changing_one_word(self):
         data = self.write("chats.jsonl", *[CHAT] * 12)
+        prompts = self.write("prompts.txt", "Why?")
         output = self.dir / "out"
         line = f"""--model {TINY} --data {data} --output {output} --cache-dir {self.dir / "cache"} --val-set-size 0.25 --max-samples 12 --max-length 64
             --excess-length truncate --bad-rows skip --packing --shuffle false --train-on-inputs -r 4 --lora-alpha 8 --lora-dropout 0.1
@@ -210,6 +211,7 @@ class Tiny(Case):
             --weight-decay 0.01 --adam-beta1 0.8 --adam-beta2 0.99 --adam-epsilon 1e-7 --max-grad-norm 0.5 --verify-every 2
             --per-device-train-batch-size 2 --gradient-accumulation-steps 2 --num-train-epochs 2 --max-steps 4 --eval-steps 2
             --eval-on-start false --save-steps 2 --save-total-limit 1 --max-bad-steps 5 --resume auto --sample-prompt Hi --sample-length 64
+            --sample-prompts {prompts} --early-stopping-patience 9 --early-stopping-threshold 0.1 --load-best-model-at-end --report-to all --on-finish true
             --dtype float32 --device cpu --tf32 --cuda-graph off --cuda-code ptx --micro-batch-tokens 128 --seed 7 --threads 2
             --finetuning-type lora --load-in-4bit --bnb-4bit-use-double-quant --json""".split()
         plan = json.loads(self.ok("plan", *line))

@@ -74,6 +74,16 @@ class TrainCase(Case):
         for x, y in zip(a, b):
             self.assertAlmostEqual(x, y, delta=relative * abs(y))
 
+    def interrupt(self, number, out, *args):
+        """Sends the signal once step 7 is in the metrics."""
+        process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        path = self.dir / out / "metrics.jsonl"
+        while process.poll() is None and not (path.exists() and re.search(r'"step": ?7\b', path.read_text())):
+            time.sleep(0.001)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=600)
+        return process.returncode, err
+
 
 class Tiny(TrainCase):
     def test_a_run_writes_an_adapter_metrics_and_checkpoints(self):
@@ -161,16 +171,6 @@ class Tiny(TrainCase):
         self.train("yaml", "--config", config)
         self.train("flags", "-r", 8, "--lora-target-modules", "q_proj,v_proj", "--rank-pattern", "q_proj=4", "--lr-scheduler-type", "linear")
         self.assertEqual(self.result("yaml"), self.result("flags"))
-
-    def interrupt(self, number, out, *args):
-        """Sends the signal once step 7 is in the metrics."""
-        process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        path = self.dir / out / "metrics.jsonl"
-        while process.poll() is None and not (path.exists() and re.search(r'"step": ?7\b', path.read_text())):
-            time.sleep(0.001)
-        process.send_signal(number)
-        _, err = process.communicate(timeout=600)
-        return process.returncode, err
 
     def goes_on_after(self, number, method):
         self.data = self.write("long.jsonl", *(chat(i, 24) for i in range(64)))

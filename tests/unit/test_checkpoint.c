@@ -394,14 +394,14 @@ static void a_run_that_starts_moves_those_of_others_aside(void **state)
     write_text(&arena, output_dir, "metrics.jsonl", "{}\n");
     assert_ok(directory_make(checkpoint_path(&arena, output_dir, 9)));
     r.t.place.step = 4; /* resumed from there: its own later ones are no longer true either */
-    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
     assert_entries(output_dir,
                    ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "earlier-1", "metrics.jsonl"));
     assert_entries(file_join(&arena, output_dir, "earlier-1"), ENTRIES("checkpoint-5", "checkpoint-6", "checkpoint-9"));
-    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
     assert_ok(identity_draw(&r.t.identity));
     r.t.place.step = 0;
-    assert_ok(checkpoint_make_room(&r.t, output_dir, "metrics.jsonl"));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, SETTINGS("metrics.jsonl", "metrics.csv")));
     assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2"));
     assert_entries(file_join(&arena, output_dir, "earlier-2"),
                    ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "checkpoint-4", "metrics.jsonl"));

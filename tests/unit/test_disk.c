@@ -78,10 +78,11 @@ static void a_lost_line_of_the_metrics_does_not_end_a_run(void **state)
         assert_non_null(end);
         assert_ok(json_parse(&tree, line, end - line, metrics));
         assert_ok(json_get_int(tree, "step", &step, metrics));
+        if (step)
+            seen = 10 * seen + step;
         json_decref(tree);
-        seen = 10 * seen + step;
     }
-    assert_int_equal(seen, 1256); /* the header has no step */
+    assert_int_equal(seen, 1256); /* the header and the end have none */
     buffer_free(&text);
     close_rig(&r);
 }

@@ -161,9 +161,9 @@ struct watch {
     int64_t stop_step;           /* after this step; 0: never */
     const struct trainer *trainer;
     int evals;
-    int64_t step[8];
-    double loss[8];
-    bool best[8];
+    int64_t step[16];
+    double loss[16];
+    bool best[16];
 };
 
 static bool listen(void *context, const struct run_event *e)
@@ -268,6 +268,127 @@ static void a_resumed_run_finds_what_an_uninterrupted_one_does(void **state)
     assert_memory_equal(&guards[0], &guards[1], sizeof guards[0]);
 }
 
+/* --- how a run ends ------------------------------------------------------------------------------------------------------- */
+
+static void read_adapter(struct buffer *bytes, const char *dir)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    bytes->size = 0;
+    assert_ok(file_read(bytes, path, 1 << 24));
+}
+
+/* Validations every 2 steps, on rows that the training data contradicts, so that their loss goes up again. */
+static enum status run_to_the_end(const char *const *more, struct run_result *result, struct trainer_place *place,
+                                  int64_t stop_step)
+{
+    struct rig r;
+    char valid[160];
+    const char *settings[40] = {"eval_data",  valid, "eval_steps",    "2",   "max_steps", "24",
+                                "save_steps", "4",   "learning_rate", "0.05"};
+    int n = 10;
+    write_rows(valid, "against.jsonl", 4, (struct chat){"What is this?", "Something else entirely."}, -1, (struct chat){0});
+    for (; *more; more++)
+        settings[n++] = *more;
+    open_run(&r, settings);
+    struct watch w = {.trainer = &r.t, .stop_at = RUN_STEP, .stop_step = stop_step};
+    enum status status = run_all(&r.t, listen, &w, result);
+    *place = r.t.place;
+    close_rig(&r);
+    return status;
+}
+
+/* A threshold that no validation reaches: the one before the first step is the best, and two more end the run. Without the count
+ * in the checkpoint the second command would go on, and a third would end elsewhere. */
+static void a_run_that_brings_nothing_ends_early(void **state)
+{
+    (void)state;
+    struct run_result result;
+    struct trainer_place place;
+    struct buffer whole = {0}, cut = {0};
+    const char *const *stale = SETTINGS("early_stopping_patience", "2", "early_stopping_threshold", "100");
+    assert_ok(directory_remove(output_dir));
+    assert_ok(run_to_the_end(stale, &result, &place, 0));
+    assert_true(result.stopped_early && place.step == 4 && place.stale_evals == 2 && result.saved_step == 4);
+    read_adapter(&whole, output_dir);
+    assert_ok(run_to_the_end(stale, &result, &place, 0)); /* nothing is left to do */
+    assert_true(result.stopped_early && place.step == 4 && isnan(result.loss));
+    read_adapter(&cut, output_dir);
+    assert_int_equal(whole.size, cut.size);
+    assert_memory_equal(whole.data, cut.data, (size_t)whole.size);
+    const char *const *longer = SETTINGS("early_stopping_patience", "4", "early_stopping_threshold", "100");
+    assert_ok(run_to_the_end(longer, &result, &place, 0)); /* goes on from there */
+    assert_true(result.stopped_early && place.step == 8);
+    read_adapter(&cut, output_dir);
+    assert_ok(directory_remove(output_dir));
+    assert_int_equal(run_to_the_end(longer, &result, &place, 3), ERR_STOPPED);
+    assert_ok(run_to_the_end(longer, &result, &place, 0));
+    assert_true(result.stopped_early && place.step == 8);
+    read_adapter(&whole, output_dir);
+    assert_memory_equal(whole.data, cut.data, (size_t)whole.size);
+    buffer_free(&whole);
+    buffer_free(&cut);
+}
+
+/* The bytes are those of the checkpoint, after a resume too, and the option decides when the same command is given again. */
+static void the_result_is_the_best_checkpoint_if_asked_for(void **state)
+{
+    (void)state;
+    struct run_result result;
+    struct trainer_place place;
+    struct buffer last = {0}, best = {0}, got = {0};
+    char checkpoint[200];
+    assert_ok(directory_remove(output_dir));
+    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "false"), &result, &place, 0));
+    assert_true(result.saved_step == 24 && place.best_step > 0 && place.best_step < 24);
+    snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%lld", output_dir, (long long)place.best_step);
+    read_adapter(&last, output_dir);
+    read_adapter(&best, checkpoint);
+    assert_true(last.size == best.size && memcmp(last.data, best.data, (size_t)best.size) != 0);
+    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0));
+    read_adapter(&got, output_dir);
+    assert_memory_equal(got.data, best.data, (size_t)best.size);
+    assert_true(result.saved_step == place.best_step && place.step == 24);
+    assert_ok(directory_remove(output_dir));
+    assert_int_equal(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 17), ERR_STOPPED);
+    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0));
+    read_adapter(&got, output_dir);
+    assert_memory_equal(got.data, best.data, (size_t)best.size);
+    struct buffer file = {0};
+    char path[256];
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", checkpoint);
+    assert_ok(file_read(&file, path, 1 << 24));
+    file.data[file.size - 1] ^= 1;
+    assert_ok(file_replace(path, file.data, file.size));
+    assert_fails(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0), ERR_FORMAT, "adapter_model");
+    assert_ok(directory_remove(checkpoint));
+    assert_fails(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0), ERR_IO, "is gone");
+    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "false"), &result, &place, 0));
+    read_adapter(&got, output_dir);
+    assert_memory_equal(got.data, last.data, (size_t)last.size);
+    buffer_free(&file);
+    buffer_free(&last);
+    buffer_free(&best);
+    buffer_free(&got);
+}
+
+static void what_needs_validations_says_so(void **state)
+{
+    (void)state;
+    static const char *const options[][2] = {{"early_stopping_patience", "2"}, {"load_best_model_at_end", "true"}};
+    struct rig r;
+    struct run_result result;
+    for (int i = 0; i < 2; i++) {
+        set_options(&r, &tied, SETTINGS("data", data_path, options[i][0], options[i][1]));
+        assert_fails(trainer_open(&r.t, &r.options, 0), ERR_ARGUMENT, "needs validations: give --eval-data FILE");
+        arena_free(&r.arena);
+    }
+    assert_ok(
+        run_with(SETTINGS("eval_data", data_path, "early_stopping_patience", "3", "max_steps", "6", "eval_steps", "2"), &result));
+    assert_non_null(
+        strstr(warnings, "--early-stopping-patience 3: the run validates 3 times after its start and cannot end early"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +398,9 @@ int main(void)
         cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
         cmocka_unit_test(a_resumed_run_finds_what_an_uninterrupted_one_does),
         cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),
+        cmocka_unit_test(a_run_that_brings_nothing_ends_early),
+        cmocka_unit_test(the_result_is_the_best_checkpoint_if_asked_for),
+        cmocka_unit_test(what_needs_validations_says_so),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }

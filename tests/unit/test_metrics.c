@@ -1,0 +1,181 @@
+/* train/metrics: the forms of a row, what is kept of an earlier process, and memory that runs out. */
+#include "test.h"
+
+#include <math.h>
+
+#include "base/log.h"
+#include "failing.h"
+#include "train/metrics.h"
+#include "trainer_rig.h"
+
+static const struct metrics_row a_step = {.step = 7,
+                                          .epoch = 0.25,
+                                          .loss = NAN,
+                                          .grad_norm = 1.5,
+                                          .learning_rate = 2e-4,
+                                          .tokens = 100,
+                                          .trained_tokens = 50,
+                                          .tokens_per_second = 1.0 / 3,
+                                          .step_seconds = 0.5};
+static const struct metrics_row a_validation = {.validation = true, .step = 7, .eval_loss = 3.25, .eval_seconds = 0.125};
+
+#define STEP_JSON                                                                                                                \
+    "{\"step\": 7, \"epoch\": 0.25, \"loss\": null, \"grad_norm\": 1.5, \"learning_rate\": 0.0002, \"tokens\": 100, "            \
+    "\"trained_tokens\": 50, \"tokens_per_second\": 0.333333333, \"step_seconds\": 0.5"
+#define STEP_CSV "7,0.25,,1.5,0.0002,100,50,0.333333333,0.5,,\n"
+#define HEADER_CSV                                                                                                               \
+    "step,epoch,loss,grad_norm,learning_rate,tokens,trained_tokens,tokens_per_second,step_seconds,eval_loss,eval_seconds\n"
+
+static void assert_text(struct buffer *text, const char *want)
+{
+    assert_string_equal(text->data, want);
+    text->size = 0;
+}
+
+static void a_row_has_the_same_numbers_in_every_form(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    assert_ok(metrics_row_json(&a_step, &text));
+    assert_text(&text, STEP_JSON);
+    assert_ok(metrics_row_csv(&a_step, &text));
+    assert_text(&text, STEP_CSV);
+    assert_ok(metrics_row_json(&a_validation, &text));
+    assert_text(&text, "{\"event\": \"eval\", \"step\": 7, \"eval_loss\": 3.25, \"eval_seconds\": 0.125");
+    assert_ok(metrics_row_csv(&a_validation, &text));
+    assert_text(&text, "7,,,,,,,,,3.25,0.125\n");
+    assert_ok(metrics_csv_header(&text));
+    assert_text(&text, HEADER_CSV);
+    buffer_free(&text);
+}
+
+/* The CSV of a line that was read is that of the line when it was written. */
+static void a_line_is_read_as_the_row_it_was(void **state)
+{
+    (void)state;
+    struct buffer text = {0};
+    struct metrics_row row;
+    json_t *tree;
+    assert_ok(json_parse(&tree, STEP_JSON "}", sizeof STEP_JSON, "test"));
+    assert_true(metrics_row_read(&row, tree));
+    json_decref(tree);
+    assert_ok(metrics_row_csv(&row, &text));
+    assert_text(&text, STEP_CSV);
+    static const char *const others[] = {"{\"event\": \"start\", \"steps\": 3}", "{\"event\": \"sample\", \"step\": 3}", "[]",
+                                         "7"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        json_error_t error;
+        tree = json_loads(others[i], JSON_DECODE_ANY, &error);
+        assert_non_null(tree);
+        assert_false(metrics_row_read(&row, tree));
+        json_decref(tree);
+    }
+    buffer_free(&text);
+}
+
+static void words_that_report_to_does_not_know_are_refused(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"none", "tensorboard", "csv", "all", "tensorboard,csv", ""};
+    static const char *const bad[] = {"wandb", "tensorboard,mlflow", "csv ", "tensor", "tensorboards"};
+    struct arena arena = {0};
+    struct options o;
+    for (size_t i = 0; i < sizeof good / sizeof good[0] + sizeof bad / sizeof bad[0]; i++) {
+        bool is_good = i < sizeof good / sizeof good[0];
+        options_init(&o, &arena);
+        o.report_to = is_good ? good[i] : bad[i - sizeof good / sizeof good[0]];
+        if (is_good)
+            assert_ok(metrics_check(&o));
+        else
+            assert_fails(metrics_check(&o), ERR_ARGUMENT, "docs/metrics.md");
+    }
+    arena_free(&arena);
+}
+
+static void write_output(const char *name, const char *text)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", output_dir, name);
+    assert_ok(file_replace(path, text, (int64_t)strlen(text)));
+}
+
+static void read_output(struct buffer *text, const char *name)
+{
+    char path[192];
+    snprintf(path, sizeof path, "%s/%s", output_dir, name);
+    text->size = 0;
+    assert_ok(file_read(text, path, 1 << 20));
+}
+
+/* Up to the step of the checkpoint; without the end of the process before, and without a line that a crash cut off. */
+static void what_was_true_at_the_checkpoint_is_kept(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct metrics m;
+    struct buffer text = {0};
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
+    r.t.place.step = 2;
+    write_output("metrics.jsonl", "{\"event\":\"start\"}\n{\"step\": 1, \"loss\": 3}\n{\"step\": 2, \"loss\": 2}\n"
+                                  "{\"event\": \"eval\", \"step\": 2, \"eval_loss\": 5}\n{\"step\": 3, \"loss\": 1}\nnonsense\n"
+                                  "{\"event\": \"end\", \"steps\": 2}\n{\"step\": 2, \"lo");
+    assert_ok(metrics_open(&m, &r.t));
+    read_output(&text, "metrics.csv");
+    assert_string_equal(text.data, HEADER_CSV "1,,3,,,0,0,,,,\n2,,2,,,0,0,,,,\n2,,,,,,,,,5,\n");
+    read_output(&text, "metrics.jsonl");
+    assert_non_null(strstr(text.data, "\"eval_loss\": 5}\n{\"event\":\"resume\""));
+    assert_null(strstr(text.data, "\"step\": 3"));
+    assert_null(strstr(text.data, "\"end\""));
+    metrics_eval(&m, 4, 1);
+    metrics_end(&m, "failed", 0, 1, "why");
+    read_output(&text, "metrics.jsonl");
+    assert_non_null(strstr(text.data, "\"eval_loss\": 4"));
+    assert_non_null(strstr(text.data,
+                           "{\"event\": \"end\", \"how\": \"failed\", \"steps\": 2, \"result_step\": 0, \"seconds\": 1.0, "
+                           "\"message\": \"why\"}\n"));
+    metrics_close(&m);
+    buffer_free(&text);
+    close_rig(&r);
+}
+
+static void each_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct failing f = {0};
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "all"));
+    r.t.place.step = 1;
+    while (failing_next(&f)) {
+        struct metrics m;
+        struct trainer_step step = {.step = 2, .seconds = 1, .applied = true};
+        struct sample sample = {.prompt = "Why?"};
+        assert_ok(buffer_append(&sample.answer, "So.", 3));
+        write_output("metrics.jsonl", "{\"step\": 1, \"loss\": 3}\n");
+        failing_begin(&f);
+        enum status status = metrics_open(&m, &r.t);
+        if (status == OK) {
+            metrics_step(&m, &step, NULL);
+            metrics_sample(&m, 1, &sample); /* a line that is lost is no failure */
+            metrics_end(&m, "finished", 2, 1, NULL);
+        }
+        failing_end(&f, status);
+        metrics_close(&m);
+        buffer_free(&sample.answer);
+    }
+    assert_true(f.failed > 0);
+    close_rig(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_has_the_same_numbers_in_every_form),
+        cmocka_unit_test(a_line_is_read_as_the_row_it_was),
+        cmocka_unit_test(words_that_report_to_does_not_know_are_refused),
+        cmocka_unit_test(what_was_true_at_the_checkpoint_is_kept),
+        cmocka_unit_test(each_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_models);
+}
