@@ -233,7 +233,7 @@ typedef enum hone_event_kind {
     HONE_EVENT_STEP,  /* after every step: `step` */
     HONE_EVENT_EVAL,  /* after every validation: `eval_loss`, `best` */
     HONE_EVENT_SAVE,  /* after every checkpoint: `path` */
-    HONE_EVENT_WAIT,  /* between the batches of a validation and the tokens of a sample, so that the run can be ended there too */
+    HONE_EVENT_WAIT,  /* while no step is made: `activity`, `done`, `total`; the run can be ended there too */
     HONE_EVENT_SAMPLE, /* after every sample: `prompt`, `answer`, `new_tokens` */
 } hone_event_kind;
 
@@ -250,6 +250,10 @@ typedef struct hone_event {
     int64_t under_way; /* steps beyond `step` that a GPU has begun: at most one, and only at HONE_EVENT_STEP */
     const char *prompt, *answer;
     int64_t new_tokens; /* of the answer */
+    /* At HONE_EVENT_WAIT "validating", before the first batch and after each, "sampling", between tokens, or "saving", before a
+     * checkpoint; else NULL. How many batches of the validation are done. */
+    const char *activity;
+    int64_t done, total;
 } hone_event;
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.

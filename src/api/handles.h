@@ -2,6 +2,7 @@
 #ifndef API_HANDLES_H
 #define API_HANDLES_H
 
+#include "base/json.h"
 #include "config/options.h"
 #include "hone.h"
 #include "text/chat/chat.h"
@@ -24,6 +25,8 @@ struct hone_trainer {
     struct hone_options *options;
     struct trainer trainer;
     double startup_seconds;
+    json_t *run_file; /* the tree of run.json while hone_train runs, else NULL */
+    bool run_file_lost;
 };
 
 /* A new handle with the same values. */
@@ -43,6 +46,9 @@ enum status open_session(struct session *s, const struct options *values, bool w
 /* Structs of the caller begin with their size: ERR_ARGUMENT if it is not set, and filled as far as the caller's version goes. */
 enum status check_size(size_t size);
 void hand_over(void *result, size_t size, const void *filled, size_t filled_size);
+
+/* The memory of a session by blocks, as rows {"block", "bytes"}. */
+json_t *plan_rows(const struct session *s, const struct device_costs *costs, int64_t process_bytes);
 
 /* A JSON object as text for the caller; takes the tree. */
 enum status json_result(json_t *tree, char **out);

@@ -52,22 +52,26 @@ struct plan {
     bool fits;
 };
 
+json_t *plan_rows(const struct session *s, const struct device_costs *costs, int64_t process_bytes)
+{
+    int64_t bytes[LIFE_COUNT], mapped;
+    session_bytes(s, bytes, &mapped);
+    json_t *rows = json_array();
+    for (int life = 0; life < LIFE_COUNT; life++)
+        add_row(rows, lifetime_name((enum lifetime)life), bytes[life], &s->model.weights_in[life]);
+    add_row(rows, "weights in mapped files", mapped, &s->model.weights_mapped);
+    add_row(rows, "context (estimate)", costs->context, NULL);
+    add_row(rows, "kernels (estimate)", costs->modules, NULL);
+    add_row(rows, "workspace of matmuls", costs->workspace, NULL);
+    add_row(rows, "graphs (estimate)", costs->graphs, NULL);
+    add_row(rows, "the process itself", process_bytes, NULL);
+    return rows;
+}
+
 static json_t *blocks_json(const void *record)
 {
     const struct plan *plan = record;
-    const struct model *model = &plan->session->model;
-    int64_t bytes[LIFE_COUNT], mapped;
-    session_bytes(plan->session, bytes, &mapped);
-    json_t *rows = json_array();
-    for (int life = 0; life < LIFE_COUNT; life++)
-        add_row(rows, lifetime_name((enum lifetime)life), bytes[life], &model->weights_in[life]);
-    add_row(rows, "weights in mapped files", mapped, &model->weights_mapped);
-    add_row(rows, "context (estimate)", plan->costs.context, NULL);
-    add_row(rows, "kernels (estimate)", plan->costs.modules, NULL);
-    add_row(rows, "workspace of matmuls", plan->costs.workspace, NULL);
-    add_row(rows, "graphs (estimate)", plan->costs.graphs, NULL);
-    add_row(rows, "the process itself", plan->process_bytes, NULL);
-    return rows;
+    return plan_rows(plan->session, &plan->costs, plan->process_bytes);
 }
 
 static json_t *plan_json(const struct plan *plan)

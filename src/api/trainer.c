@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/answer.h"
-#include "api/handles.h"
+#include "api/run_file.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -40,6 +40,7 @@ void hone_trainer_close(hone_trainer *t)
     if (!t)
         return;
     trainer_close(&t->trainer);
+    json_decref(t->run_file);
     hone_options_destroy(t->options);
     memory_free(t);
 }
@@ -208,16 +209,35 @@ static enum status sample(struct trainer *t, const char *prompt, int64_t max_new
     return answer_prompt(g, t->chat, &greedy, min(max_new_tokens, left), stream, row, result);
 }
 
+/* Passes an answer on, and keeps it. */
+struct tee {
+    hone_text_sink sink;
+    void *context;
+    struct buffer text;
+    bool whole;
+};
+
+static int keep(void *context, const char *text, size_t length)
+{
+    struct tee *tee = context;
+    tee->whole &= buffer_append(&tee->text, text, (int64_t)length) == OK;
+    return tee->sink ? tee->sink(tee->context, text, length) : 0;
+}
+
 hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max_new_tokens, hone_text_sink sink, void *context,
                                 hone_generate_result *result)
 {
     struct chat_row row = {0};
-    struct stream stream = {.sink = sink, .context = context};
+    struct tee tee = {.sink = sink, .context = context, .whole = true};
+    struct stream stream = {.sink = keep, .context = &tee};
     hone_generate_result filled = {0};
     enum status status = check_size(result->size);
     if (status == OK)
         status = sample(&t->trainer, prompt, max_new_tokens, &stream, &row, &filled);
+    if (status == OK && t->run_file && tee.whole)
+        run_file_sample(t, prompt, &tee.text);
     stream_free(&stream);
+    buffer_free(&tee.text);
     chat_row_free(&row);
     hand_over(result, result->size, &filled, sizeof filled);
     return (hone_status)status;
@@ -290,7 +310,7 @@ hone_status hone_trainer_load_state(hone_trainer *t, const char *dir)
 struct listener {
     hone_events call;
     void *context;
-    const struct trainer *trainer;
+    struct hone_trainer *handle;
 };
 
 static bool pass_on(void *context, const struct run_event *e)
@@ -299,12 +319,19 @@ static bool pass_on(void *context, const struct run_event *e)
         [RUN_START] = HONE_EVENT_START, [RUN_STEP] = HONE_EVENT_STEP, [RUN_EVAL] = HONE_EVENT_EVAL,
         [RUN_SAVE] = HONE_EVENT_SAVE,   [RUN_WAIT] = HONE_EVENT_WAIT, [RUN_SAMPLE] = HONE_EVENT_SAMPLE};
     const struct listener *l = context;
+    const struct trainer *t = &l->handle->trainer;
+    if (e->kind == RUN_START)
+        run_file_begin(l->handle);
+    if (e->kind == RUN_SAVE)
+        run_file_digests(l->handle);
+    if (!l->call)
+        return true;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
     hone_event event = {
         .size = sizeof event,
         .kind = kinds[e->kind],
-        .step = l->trainer->place.step,
-        .steps = l->trainer->steps,
+        .step = t->place.step,
+        .steps = t->steps,
         .seconds = e->seconds,
         .tokens_per_second = e->tokens_per_second,
         .last = e->last ? &last : NULL,
@@ -315,6 +342,9 @@ static bool pass_on(void *context, const struct run_event *e)
         .prompt = e->sample ? e->sample->prompt : NULL,
         .answer = e->sample ? e->sample->answer.data : NULL,
         .new_tokens = e->sample ? e->sample->new_tokens : 0,
+        .activity = e->activity,
+        .done = e->done,
+        .total = e->total,
     };
     return l->call(l->context, &event) == 0;
 }
@@ -332,7 +362,7 @@ static enum status check_run(const struct hone_trainer *t)
 hone_status hone_train(hone_trainer *handle, hone_events events, void *context, hone_train_result *result)
 {
     struct trainer *t = &handle->trainer;
-    struct listener listener = {events, context, t};
+    struct listener listener = {events, context, handle};
     struct run_result r = {.loss = NAN};
     enum status status = check_size(result->size);
     if (status == OK)
@@ -343,7 +373,8 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
         return (hone_status)status;
     t->samples.make = answer_sample;
     t->samples.maker = t;
-    status = run_all(t, events ? pass_on : NULL, &listener, &r);
+    status = run_all(t, pass_on, &listener, &r);
+    run_file_end(handle, status, r.seconds);
     struct arena arena = {0};
     const struct trainer_place *place = &t->place;
     const char *best = place->best_step ? checkpoint_path(&arena, t->options->output_dir, place->best_step) : NULL;

@@ -46,6 +46,19 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
     return status;
 }
 
+enum status lock_is_held(const char *path, bool *held)
+{
+    *held = false;
+    int fd = file_above(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (fd < 0)
+        return errno == ENOENT ? OK : file_fail(path, "open");
+    *held = flock(fd, LOCK_SH | LOCK_NB) != 0;
+    enum status status = *held && errno != EWOULDBLOCK ? cannot_lock(path) : OK;
+    *held = *held && status == OK;
+    close(fd);
+    return status;
+}
+
 enum status lock_sign(const struct lock *lock, const char *path)
 {
     char text[LOCK_TEXT], host[PROCESS_HOST];

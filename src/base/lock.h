@@ -20,6 +20,9 @@ enum lock_kind { LOCK_ALONE, LOCK_SHARED };
  * ERR_UNSUPPORTED: the file system has no locks. */
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken);
 
+/* Whether another process holds it alone; neither takes nor creates it. ERR_UNSUPPORTED as above. */
+enum status lock_is_held(const char *path, bool *held);
+
 /* Writes "PID HOST" into the file: the exclusive holder's. */
 enum status lock_sign(const struct lock *lock, const char *path);
 

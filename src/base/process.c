@@ -144,6 +144,12 @@ enum status process_shell(const char *command, const char *const *variables, int
     return OK;
 }
 
+void process_program(char path[PROCESS_PATH])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PROCESS_PATH - 1);
+    path[n > 0 ? n : 0] = 0;
+}
+
 enum status process_unique(uint64_t *number)
 {
     ssize_t got;

@@ -26,6 +26,10 @@ void process_host(char host[static PROCESS_HOST]);
  * prints where standard error goes. *code is its exit code, or 128 and the number of the signal that ended it. */
 enum status process_shell(const char *command, const char *const *variables, int *code);
 
+/* The path of the program that runs; "" where the system does not tell. */
+enum { PROCESS_PATH = 4096 };
+void process_program(char path[PROCESS_PATH]);
+
 /* A number that no other process draws. */
 enum status process_unique(uint64_t *number);
 

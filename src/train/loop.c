@@ -66,6 +66,7 @@ static enum status save(struct run *r)
     const char *path = checkpoint_path(&t->arena, t->options->output_dir, t->place.step);
     if (!path)
         return ERR_MEMORY;
+    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
     TRY(checkpoint_save(t, path));
     r->result->checkpoint = path;
     TRY(checkpoint_thin(t, t->options->output_dir, t->options->save_total_limit));
@@ -73,17 +74,19 @@ static enum status save(struct run *r)
     return OK;
 }
 
-static bool wait(void *context)
+static bool wait_for_token(void *context)
 {
     struct run *r = context;
-    tell(r, (struct run_event){.kind = RUN_WAIT});
+    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "sampling"});
     return !r->stopped;
 }
 
 static bool wait_for_batch(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
-    (void)done, (void)batches, (void)tokens, (void)seconds;
-    return wait(context);
+    struct run *r = context;
+    (void)tokens, (void)seconds;
+    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "validating", .done = done, .total = batches});
+    return !r->stopped;
 }
 
 /* --- validations and samples ---------------------------------------------------------------------------------------------- */
@@ -115,6 +118,8 @@ static enum status validate(struct run *r, bool *best)
     t->place.eval_due = true;
     if (r->stopped)
         return OK;
+    if (!wait_for_batch(r, 0, t->evaluation.count, 0, 0))
+        return OK;
     enum status status = eval_run(&t->evaluation, &t->session, wait_for_batch, r, &loss);
     if (r->stopped)
         return OK;
@@ -139,7 +144,7 @@ static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
     struct samples *s = &r->t->samples;
     sample->prompt = s->prompt[i];
     TRY(buffer_append(&sample->answer, "", 0)); /* which may have no token */
-    enum status status = s->make(s->maker, sample, wait, r);
+    enum status status = s->make(s->maker, sample, wait_for_token, r);
     if (status == ERR_STOPPED || status == ERR_MEMORY)
         return status == ERR_STOPPED && r->stopped ? OK : status;
     if (status != OK) {

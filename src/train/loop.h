@@ -16,6 +16,8 @@ struct run_event {
     const char *path;
     int64_t under_way;           /* steps enqueued after the last one reported */
     const struct sample *sample; /* of RUN_SAMPLE */
+    const char *activity;        /* of RUN_WAIT: "validating", and how many batches are done; "sampling"; or "saving" */
+    int64_t done, total;
 };
 
 /* False ends the run after the current step: it is saved, and run_all returns ERR_STOPPED. */

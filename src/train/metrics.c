@@ -22,7 +22,7 @@ enum { FILE_BYTES_MAX = 1 << 30, LINE_USUAL = 4096 };
 #define EVENTS_DIR "tensorboard"
 #define EVENTS_START "events.out.tfevents."
 
-const char *const metrics_names[] = {METRICS_FILE, CSV_FILE, EVENTS_DIR, NULL};
+const char *const metrics_names[] = {METRICS_FILE, CSV_FILE, EVENTS_DIR, RUN_FILE, NULL};
 
 /* --- where to ----------------------------------------------------------------------------------------------------------------
  */

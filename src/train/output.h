@@ -1,7 +1,9 @@
 /* The directory that a run writes into: it belongs to one run at a time.
  *
  *     output/run.lock       while a run is open: "PID HOST" of its process
- *     output/earlier-K/     checkpoints and metrics of runs that are not this one's, moved out of its way: nothing is deleted
+ *     output/run.json       what the run is made from, and how it went (api/run_file.h)
+ *     output/earlier-K/     checkpoints, metrics and run.json of runs that are not this one's, moved out of its way: nothing is
+ * deleted
  */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
@@ -10,6 +12,8 @@
 
 #include "base/lock.h"
 #include "base/memory.h"
+
+#define RUN_FILE "run.json"
 
 struct output {
     const char *dir, *lock_path; /* NULL: none is taken */

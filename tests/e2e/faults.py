@@ -227,7 +227,7 @@ class Faults(TrainCase):
         process = self.start("out", "--save-steps", 3, limit=100_000)
         err = self.finish(process, 3)
         self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large")
-        self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl"])
+        self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl", "run.json"])
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes terabytes of addresses")
     def test_too_few_addresses_are_told_at_every_limit(self):

@@ -1,0 +1,204 @@
+/* Making run.json. The tree stays with the handle, and the file is replaced as a whole whenever the tree grows. */
+#include "api/run_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "base/process.h"
+#include "base/record.h"
+#include "data/account.h"
+
+enum { FILE_BYTES_MAX = 1 << 24, DATE_SIZE = 64, MESSAGE_SIZE = 2048 };
+
+#define DATE_PATTERN "%Y-%m-%d %H:%M:%S %z"
+
+/* --- what it is made from ------------------------------------------------------------------------------------------------- */
+
+static json_t *program_json(void)
+{
+    char path[PROCESS_PATH], digest[HASH_TEXT] = "";
+    struct file_map map;
+    process_program(path);
+    if (*path && file_map(&map, path) == OK) {
+        digest_text(hash_of(map.data, map.size), digest);
+        file_unmap(&map);
+    }
+    return json_pack("{s:s, s:s}", "path", path, "xxh128", digest);
+}
+
+static enum status add_option(json_t *all, json_t *given, struct hash *hash, const struct options *values, enum option o)
+{
+    struct buffer text = {0};
+    const char *name = options_name(o);
+    enum status status = options_get(values, o, &text);
+    if (status == OK && text.size) {
+        json_object_set_new(all, name, json_string(text.data));
+        if (values->source[o])
+            json_object_set_new(given, name, json_string(values->source[o]));
+    }
+    if (status == OK && options_decides(o)) {
+        hash_add(hash, name, (int64_t)strlen(name) + 1);
+        hash_add(hash, text.data ? text.data : "", text.size + 1);
+    }
+    buffer_free(&text);
+    return status;
+}
+
+static void add_options(json_t *tree, const struct hone_options *options)
+{
+    char digest[HASH_TEXT];
+    struct hash hash;
+    json_t *all = json_object(), *given = json_object();
+    hash_init(&hash);
+    for (enum option o = 0; o < OPTIONS; o++)
+        if (options_has(options->command, o))
+            (void)add_option(all, given, &hash, &options->values, o);
+    digest_text(hash_end(&hash), digest);
+    json_object_set_new(tree, "options", all);
+    json_object_set_new(tree, "given", given);
+    json_object_set_new(tree, "digests", json_pack("{s:s}", "options", digest));
+}
+
+static json_t *plan_json(const struct session *s)
+{
+    static const struct device_costs none = {0};
+    int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
+    return json_pack("{s:I, s:I, s:I, s:o}", "peak_bytes", (json_int_t)(total + s->process_bytes), "memory_bytes",
+                     (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "table",
+                     plan_rows(s, &none, s->process_bytes));
+}
+
+/* --- pieces --------------------------------------------------------------------------------------------------------------- */
+
+static json_t *piece_json(const struct trainer *t)
+{
+    char date[DATE_SIZE] = "", host[PROCESS_HOST];
+    clock_date(date, sizeof date, DATE_PATTERN);
+    process_host(host);
+    return json_pack("{s:s, s:s, s:I, s:s, s:i}", "began", date, "host", host, "from_step", (json_int_t)t->place.step, "hone",
+                     hone_version(), "threads", parallel_threads());
+}
+
+/* Those of the file that is there, if it is of the same run. */
+static json_t *earlier_pieces(const struct trainer *t, const char *path)
+{
+    json_t *old = NULL, *pieces = NULL;
+    if (t->place.step && file_exists(path) && json_parse_file(&old, path, FILE_BYTES_MAX) == OK) {
+        const char *run = json_string_value(json_object_get(old, "run"));
+        if (run && !strcmp(run, t->identity.run) && json_is_array(json_object_get(old, "pieces")))
+            pieces = json_incref(json_object_get(old, "pieces"));
+    }
+    json_decref(old);
+    return pieces ? pieces : json_array();
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------------------- */
+
+static void write_file(struct hone_trainer *t)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, t->trainer.options->output_dir, RUN_FILE);
+    enum status status = path ? json_replace_file(path, t->run_file) : ERR_MEMORY;
+    if (status != OK && !t->run_file_lost)
+        log_message(LOG_WARNING, "%s; the run goes on, and hone report will know less of it", status_message());
+    t->run_file_lost = status != OK;
+    arena_free(&arena);
+}
+
+static json_t *make(const struct hone_trainer *handle, const char *path)
+{
+    const struct trainer *t = &handle->trainer;
+    const struct session *s = &t->session;
+    json_t *pieces = earlier_pieces(t, path);
+    json_array_append_new(pieces, piece_json(t));
+    json_t *tree = json_pack("{s:s, s:s, s:o, s:s?, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "run",
+                             t->identity.run, "hone", hone_version(), "program", program_json(), "model",
+                             t->options->model_name_or_path, "family", s->model.family->model_type, "parameters",
+                             (json_int_t)s->model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
+                             "method", options_word(OPTION_finetuning_type, (int)t->options->finetuning_type), "dtype",
+                             session_dtype(s), "device", s->device->class->name, "device_name", s->info.name, "recompute",
+                             recompute_name(s->tuning.recompute), "micro_batch_tokens", (json_int_t)t->place.slots, "steps",
+                             (json_int_t)t->steps, "steps_per_epoch", (json_int_t)t->steps_per_epoch, "plan", plan_json(s),
+                             "data", account_run_json(&t->data, &t->sampler, &t->eval_data), "pieces", pieces);
+    if (tree)
+        add_options(tree, handle->options);
+    return tree;
+}
+
+void run_file_begin(struct hone_trainer *t)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, t->trainer.options->output_dir, RUN_FILE);
+    json_decref(t->run_file);
+    t->run_file = path ? make(t, path) : NULL;
+    t->run_file_lost = false;
+    arena_free(&arena);
+    write_file(t);
+    run_file_digests(t); /* of a run that resumes they may be known */
+}
+
+void run_file_digests(struct hone_trainer *t)
+{
+    const struct identity *i = &t->trainer.identity;
+    json_t *digests = json_object_get(t->run_file, "digests");
+    if (!i->hashed || !digests || json_object_get(digests, "base"))
+        return;
+    json_object_set_new(digests, "base", json_string(i->base));
+    json_object_set_new(digests, "data", json_string(i->data));
+    if (t->trainer.eval_data.row_count)
+        json_object_set_new(digests, "eval_data", json_string(i->eval_data));
+    write_file(t);
+}
+
+void run_file_end(struct hone_trainer *t, enum status status, double seconds)
+{
+    const json_t *pieces = json_object_get(t->run_file, "pieces");
+    json_t *piece = json_array_get(pieces, json_array_size(pieces) - 1);
+    char date[DATE_SIZE] = "", message[MESSAGE_SIZE];
+    int64_t now, peak;
+    if (!piece)
+        return;
+    snprintf(message, sizeof message, "%s", status_message());
+    clock_date(date, sizeof date, DATE_PATTERN);
+    process_memory(&now, &peak);
+    json_t *end = json_pack("{s:s, s:s, s:i, s:I, s:f, s:I}", "ended", date, "how",
+                            status == OK            ? "finished"
+                            : status == ERR_STOPPED ? "stopped"
+                                                    : "failed",
+                            "status", (int)status, "step", (json_int_t)t->trainer.place.step, "seconds", seconds,
+                            "peak_rss_bytes", (json_int_t)peak);
+    if (end && status != OK)
+        json_object_set_new(end, "why", json_string(message));
+    if (end)
+        json_object_update(piece, end);
+    json_decref(end);
+    write_file(t);
+    json_decref(t->run_file);
+    t->run_file = NULL;
+    if (status != OK)
+        fail(status, "%s", message); /* the run's, whatever became of the file */
+}
+
+void run_file_sample(const struct hone_trainer *t, const char *prompt, const struct buffer *text)
+{
+    struct arena arena = {0};
+    struct buffer line = {0};
+    const char *path = file_join(&arena, t->trainer.options->output_dir, "metrics.jsonl");
+    json_t *tree = json_pack("{s:s, s:I, s:s, s:s}", "event", "sample", "step", (json_int_t)t->trainer.place.step, "prompt",
+                             prompt, "text", text->data ? text->data : "");
+    char *written = json_write(tree, JSON_COMPACT);
+    enum status status = path && written ? buffer_format(&line, "%s\n", written) : ERR_MEMORY;
+    if (status == OK)
+        status = file_append(path, line.data, line.size);
+    if (status != OK)
+        log_message(LOG_WARNING, "%s; the run goes on, and this answer is missing in its metrics", status_message());
+    json_decref(tree);
+    free(written);
+    buffer_free(&line);
+    arena_free(&arena);
+}
