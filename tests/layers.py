@@ -59,6 +59,7 @@ OWNERS = {
     "utf8proc.h": ["text/tokenizer/normalize.c", "text/unicode.c"],
     "dnnl.h": ["device/gemm_onednn.c"],
     "sys/mman.h": ["device/cpu.c"],
+    "sys/ioctl.h": ["cli/terminal.c"],
     "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c"],
     "signal.h": ["cli/signals.c"],
     "pthread.h": ["cli/signals.c"],

@@ -83,9 +83,11 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
 {
     struct arguments rest;
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
-    if (status == OK && rest.count == 1 && o->command == COMMAND_PULL && !o->values.model_name_or_path) {
-        status = options_set(&o->values, o->command, "model", rest.text[0], "hone pull");
-        rest.count = 0;
+    enum option unnamed = o->command == COMMAND_PULL ? OPTION_model_name_or_path : OPTION_run_dir; /* the one that needs no name */
+    if (status == OK && rest.count && options_has(o->command, unnamed) && !o->values.source[unnamed]) {
+        status = options_set(&o->values, o->command, options_name(unnamed), rest.text[0], rest.text[0]);
+        rest.text++;
+        rest.count--;
     }
     if (status == OK && rest.count)
         status = options_stray(o->command, rest.text[0]);

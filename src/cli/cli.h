@@ -11,7 +11,8 @@
 typedef hone_status cli_command(hone_options *options);
 
 cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list, cli_kernels_build;
-cli_command cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize, cli_config_convert;
+cli_command cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize, cli_config_convert, cli_report_run;
+cli_command cli_watch;
 
 bool cli_flag(hone_options *options, const char *key);
 
@@ -35,18 +36,32 @@ const char *cli_bytes(char text[static 32], double bytes);
 /* "512", "45.1 thousand", "134.5 million", "1.24 billion". */
 const char *cli_count(char text[static 32], double n);
 
+/* What follows the last slash of a path. */
+const char *cli_base_name(const char *path);
+
+/* Whether a shell would not take a word as it is. */
+bool cli_needs_quotes(const char *word);
+
 /* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
 enum { CLI_MEMORY_SIZE = 320 };
 const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
 
-/* Whether standard error is a terminal: progress is overwritten there, and plain lines elsewhere. */
+/* Whether standard error is a terminal that can move its cursor: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);
 
 /* Whether standard input is one: somebody types. */
 bool cli_input_terminal(void);
 
-/* Whether standard output takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
-bool cli_colour(void);
+/* Whether a stream takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
+bool cli_colour(FILE *to);
+
+/* Whether the locale's characters are UTF-8. */
+bool cli_unicode(void);
+
+/* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
+int cli_columns(int *rows);
+
+void cli_sleep(double seconds);
 
 /* A piece of a model's answer, in whole characters. A model may write anything: on a terminal its control characters become
  * signs, except newlines and tabs; into a file or a pipe it goes as it is. */

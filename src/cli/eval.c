@@ -1,4 +1,5 @@
 /* hone eval: progress to the terminal while it runs, then the figures. */
+#include <math.h>
 #include <string.h>
 
 #include "base/record.h"
@@ -8,13 +9,19 @@
 
 static int show(void *context, int64_t done, int64_t batches, int64_t tokens, double seconds)
 {
-    char left[32];
+    struct screen screen = {.what = "batch",
+                            .done = done,
+                            .total = batches,
+                            .epoch = NAN,
+                            .loss = NAN,
+                            .eval_loss = NAN,
+                            .tokens_per_second = seconds > 0 ? (double)tokens / seconds : 0,
+                            .seconds = seconds,
+                            .left = seconds / (double)done * (double)(batches - done)};
     if (done == 1) /* the options and files are fine */
         cli_account("data", context, progress_say);
     if (done < batches && progress_due(seconds))
-        progress_tell("eval %lld/%lld batches, %.0f tok/s, ETA %s", (long long)done, (long long)batches,
-                      seconds > 0 ? (double)tokens / seconds : 0,
-                      progress_time(left, seconds / (double)done * (double)(batches - done)));
+        progress_tell(&screen);
     return signals_stopped();
 }
 

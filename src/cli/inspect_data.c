@@ -31,13 +31,6 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "";
 }
 
-/* The last part of a path: the reader knows the folder. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static const char *painted(bool colour, const char *code)
 {
     return colour ? code : "";
@@ -114,7 +107,7 @@ static void print_row(const json_t *row, bool colour, bool alone)
     const json_t *tokens = json_object_get(row, "tokens"), *found = json_object_get(row, "found"), *name;
     size_t i;
     printf("\n%srow %lld%s  %s:%lld  %s, %lld tokens, %lld trained", painted(colour, "\033[1m"), number(row, "row"),
-           painted(colour, RESET), base_name(text(row, "file")), number(row, "line"), text(row, "kind"), number(row, "count"),
+           painted(colour, RESET), cli_base_name(text(row, "file")), number(row, "line"), text(row, "kind"), number(row, "count"),
            number(row, "trained_tokens"));
     json_array_foreach(found, i, name)
         printf(", %s%s%s", painted(colour, "\033[33m"), json_string_value(name), painted(colour, RESET));
@@ -192,7 +185,7 @@ static void print_checks(const json_t *report, bool colour)
         const json_t *first = json_object_get(check, "first");
         long long rows = number(check, "rows");
         printf("%s%lld row%s, the first is row %lld (%s:%lld)\n", is(check, "exact") ? "" : "about ", rows, rows == 1 ? "" : "s",
-               number(first, "row"), base_name(text(first, "file")), number(first, "line"));
+               number(first, "row"), cli_base_name(text(first, "file")), number(first, "line"));
         print_wrapped(text(check, "advice"), 15);
     }
 }
@@ -207,7 +200,7 @@ static void print_bad(const json_t *report, bool colour)
             printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - BAD_MAX);
             return;
         }
-        printf("%-12s%s%s:%lld%s: %s\n", i ? "" : "bad rows", painted(colour, "\033[31m"), base_name(text(row, "file")),
+        printf("%-12s%s%s:%lld%s: %s\n", i ? "" : "bad rows", painted(colour, "\033[31m"), cli_base_name(text(row, "file")),
                number(row, "line"), painted(colour, RESET), text(row, "error"));
     }
 }
@@ -265,9 +258,9 @@ hone_status cli_inspect_data(hone_options *options)
         puts(json);
     enum status done = json_parse(&report, json, (int64_t)strlen(json), "report");
     if (done == OK && !cli_flag(options, "json"))
-        print_report(report, cli_colour(), strcmp(row, "0") != 0);
+        print_report(report, cli_colour(stdout), strcmp(row, "0") != 0);
     if (done == OK && *page)
-        done = inspect_page_write(report, base_name(model), page);
+        done = inspect_page_write(report, cli_base_name(model), page);
     if (done == OK)
         done = verdict(report);
     json_decref(report);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/page.h"
 #include "cli/visible.h"
 
 enum { BAD_MAX = 200 };
@@ -46,68 +47,22 @@ static const char HEAD[] =
     ".tokens i { opacity: .5; font-style: normal; } .legend span { padding: 2px 8px; margin-right: .4rem; font-size: .85rem; }\n"
     "</style>\n<main>\n";
 
-/* --- text ---------------------------------------------------------------------------------------------------------------- */
-
-static enum status put_escaped(struct buffer *page, const char *text, int64_t length)
-{
-    for (int64_t i = 0; i < length; i++) {
-        const char *name = text[i] == '&'   ? "&amp;"
-                           : text[i] == '<' ? "&lt;"
-                           : text[i] == '>' ? "&gt;"
-                           : text[i] == '"' ? "&quot;"
-                                            : NULL;
-        TRY(name ? buffer_append(page, name, (int64_t)strlen(name)) : buffer_append(page, text + i, 1));
-    }
-    return OK;
-}
-
-static enum status put(struct buffer *page, const char *before, const char *text, const char *after)
-{
-    TRY(buffer_append(page, before, (int64_t)strlen(before)));
-    TRY(put_escaped(page, text, (int64_t)strlen(text)));
-    return buffer_append(page, after, (int64_t)strlen(after));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    return value ? value : "";
-}
-
-static long long number_of(const json_t *object, const char *key)
-{
-    return (long long)json_integer_value(json_object_get(object, key));
-}
-
 /* "train.jsonl:12" */
 static enum status put_place(struct buffer *page, const json_t *place)
 {
-    const char *file = text_of(place, "file"), *slash = strrchr(file, '/');
-    TRY(put(page, "<code>", slash ? slash + 1 : file, ""));
-    return buffer_format(page, ":%lld</code>", number_of(place, "line"));
+    const char *file = page_text(place, "file"), *slash = strrchr(file, '/');
+    TRY(page_put(page, "<code>", slash ? slash + 1 : file, ""));
+    return buffer_format(page, ":%lld</code>", page_number(place, "line"));
 }
 
 /* --- parts --------------------------------------------------------------------------------------------------------------- */
 
-/* 1234567 as 1,234,567. */
-static enum status put_count(struct buffer *page, long long value)
-{
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%lld", value);
-    for (int i = 0; i < n; i++) {
-        TRY(buffer_append(page, digits + i, 1));
-        if (i + 1 < n && (n - i) % 3 == 1)
-            TRY(buffer_append(page, ",", 1));
-    }
-    return OK;
-}
-
 static enum status put_card(struct buffer *page, long long value, const char *says)
 {
     TRY(buffer_format(page, "<div class=\"card\"><b>"));
-    TRY(put_count(page, value));
+    TRY(page_count(page, value));
     TRY(buffer_format(page, "</b>"));
-    return put(page, "<span>", says, "</span></div>\n");
+    return page_put(page, "<span>", says, "</span></div>\n");
 }
 
 static enum status put_head(struct buffer *page, const json_t *report, const char *model)
@@ -115,11 +70,11 @@ static enum status put_head(struct buffer *page, const json_t *report, const cha
     size_t i;
     json_t *file;
     TRY(buffer_append(page, HEAD, (int64_t)sizeof HEAD - 1));
-    TRY(put(page, "<h1>Data as ", *model ? model : "the model", " will see it</h1>\n<p class=\"sub\">"));
+    TRY(page_put(page, "<h1>Data as ", *model ? model : "the model", " will see it</h1>\n<p class=\"sub\">"));
     json_array_foreach(json_object_get(report, "files"), i, file)
     {
         double weight = json_real_value(json_object_get(file, "weight"));
-        TRY(put(page, i ? ", " : "", text_of(file, "path"), ""));
+        TRY(page_put(page, i ? ", " : "", page_text(file, "path"), ""));
         if (weight != 1)
             TRY(buffer_format(page, " (times %g)", weight));
     }
@@ -130,20 +85,20 @@ static enum status put_sums(struct buffer *page, const json_t *report)
 {
     const char *kind;
     json_t *value;
-    long long tokens = number_of(report, "tokens"), trained = number_of(report, "trained_tokens");
+    long long tokens = page_number(report, "tokens"), trained = page_number(report, "trained_tokens");
     TRY(buffer_format(page, "<div class=\"sums\">\n"));
-    TRY(put_card(page, number_of(report, "rows"), "rows"));
+    TRY(put_card(page, page_number(report, "rows"), "rows"));
     TRY(put_card(page, tokens, "tokens"));
     char says[64];
     snprintf(says, sizeof says, "trained tokens (%.1f%%)", tokens ? 100.0 * (double)trained / (double)tokens : 0);
     TRY(put_card(page, trained, says));
-    TRY(put_card(page, number_of(json_object_get(report, "longest"), "tokens"), "tokens in the longest row"));
+    TRY(put_card(page, page_number(json_object_get(report, "longest"), "tokens"), "tokens in the longest row"));
     TRY(buffer_format(page, "</div>\n<p class=\"note\">"));
     bool first = true;
     json_object_foreach(json_object_get(report, "kinds"), kind, value)
     {
         TRY(buffer_format(page, "%s%lld ", first ? "Rows by kind: " : ", ", (long long)json_integer_value(value)));
-        TRY(put(page, "", kind, ""));
+        TRY(page_put(page, "", kind, ""));
         first = false;
     }
     if (json_object_get(json_object_get(report, "kinds"), "preference"))
@@ -153,11 +108,11 @@ static enum status put_sums(struct buffer *page, const json_t *report)
 
 static enum status put_verdict(struct buffer *page, const json_t *report)
 {
-    if (number_of(report, "bad_rows"))
+    if (page_number(report, "bad_rows"))
         return buffer_format(page, "<p class=\"verdict bad\">%lld of %lld rows cannot be used</p>\n",
-                             number_of(report, "bad_rows"), number_of(report, "rows"));
+                             page_number(report, "bad_rows"), page_number(report, "rows"));
     if (json_object_get(report, "stops"))
-        return put(page, "<p class=\"verdict bad\">A run would stop: ", text_of(report, "stops"), "</p>\n");
+        return page_put(page, "<p class=\"verdict bad\">A run would stop: ", page_text(report, "stops"), "</p>\n");
     return buffer_format(page, "<p class=\"verdict good\">Every row can be used</p>\n");
 }
 
@@ -168,7 +123,7 @@ static enum status put_checks(struct buffer *page, const json_t *report)
     TRY(buffer_format(page, "<h2>Checks</h2>\n<ul class=\"card\">\n"));
     json_array_foreach(json_object_get(report, "checks"), i, check)
     {
-        const char *level = text_of(check, "level");
+        const char *level = page_text(check, "level");
         bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
         TRY(buffer_format(page, "<li><span class=\"mark %s\">%s</span>",
                           fine    ? "good"
@@ -177,18 +132,18 @@ static enum status put_checks(struct buffer *page, const json_t *report)
                           fine    ? "\u2713"
                           : error ? "\u2717"
                                   : "!"));
-        TRY(put(page, "", text_of(check, "check"), ""));
+        TRY(page_put(page, "", page_text(check, "check"), ""));
         if (fine) {
             TRY(buffer_format(page, "<span class=\"count\">none</span></li>\n"));
             continue;
         }
         const json_t *first = json_object_get(check, "first");
-        long long rows = number_of(check, "rows");
+        long long rows = page_number(check, "rows");
         TRY(buffer_format(page, "<span class=\"count\">%s%lld row%s, first row %lld ",
                           json_is_true(json_object_get(check, "exact")) ? "" : "about ", rows, rows == 1 ? "" : "s",
-                          number_of(first, "row")));
+                          page_number(first, "row")));
         TRY(put_place(page, first));
-        TRY(put(page, "</span><p class=\"note\">", text_of(check, "advice"), "</p></li>\n"));
+        TRY(page_put(page, "</span><p class=\"note\">", page_text(check, "advice"), "</p></li>\n"));
     }
     return buffer_format(page, "</ul>\n");
 }
@@ -207,10 +162,10 @@ static enum status put_bad(struct buffer *page, const json_t *report)
             break;
         TRY(buffer_format(page, "<li><span class=\"bad\">"));
         TRY(put_place(page, row));
-        TRY(put(page, "</span> ", text_of(row, "error"), "</li>\n"));
+        TRY(page_put(page, "</span> ", page_text(row, "error"), "</li>\n"));
     }
-    if (number_of(report, "bad_rows") > BAD_MAX)
-        TRY(buffer_format(page, "<li>and %lld more</li>\n", number_of(report, "bad_rows") - BAD_MAX));
+    if (page_number(report, "bad_rows") > BAD_MAX)
+        TRY(buffer_format(page, "<li>and %lld more</li>\n", page_number(report, "bad_rows") - BAD_MAX));
     return buffer_format(page, "</ul>\n");
 }
 
@@ -220,7 +175,7 @@ static enum status put_piece(void *context, const char *piece, int64_t length)
     bool sign = length == 3 && !memcmp(piece, "\u23ce", 3);
     if (sign)
         return buffer_format(page, "<i>\u23ce</i>");
-    return put_escaped(page, piece, length);
+    return page_escaped(page, piece, length);
 }
 
 static enum status put_row(struct buffer *page, const json_t *row)
@@ -228,24 +183,24 @@ static enum status put_row(struct buffer *page, const json_t *row)
     size_t i;
     json_t *token, *name;
     const json_t *tokens = json_object_get(row, "tokens");
-    TRY(buffer_format(page, "<section class=\"card row\"><header><strong>Row %lld</strong> <span>", number_of(row, "row")));
+    TRY(buffer_format(page, "<section class=\"card row\"><header><strong>Row %lld</strong> <span>", page_number(row, "row")));
     TRY(put_place(page, row));
-    TRY(put(page, " ", text_of(row, "kind"), ""));
-    TRY(buffer_format(page, ", %lld tokens, %lld trained</span>", number_of(row, "count"), number_of(row, "trained_tokens")));
+    TRY(page_put(page, " ", page_text(row, "kind"), ""));
+    TRY(buffer_format(page, ", %lld tokens, %lld trained</span>", page_number(row, "count"), page_number(row, "trained_tokens")));
     json_array_foreach(json_object_get(row, "found"), i, name)
-        TRY(put(page, " <span class=\"warn\">", json_string_value(name), "</span>"));
+        TRY(page_put(page, " <span class=\"warn\">", json_string_value(name), "</span>"));
     TRY(buffer_format(page, "</header>\n<div class=\"tokens\">"));
     json_array_foreach(tokens, i, token)
     {
         bool trained = json_is_true(json_object_get(token, "trained")), special = json_is_true(json_object_get(token, "special"));
         const char *class = trained ? special ? " class=\"t s\"" : " class=\"t\"" : special ? " class=\"s\"" : "";
-        TRY(buffer_format(page, "<span%s title=\"token %zu, id %lld%s\">", class, i, number_of(token, "id"),
+        TRY(buffer_format(page, "<span%s title=\"token %zu, id %lld%s\">", class, i, page_number(token, "id"),
                           trained ? ", trained" : ""));
         TRY(visible_token(token, put_piece, page));
         TRY(buffer_format(page, "</span>"));
     }
     TRY(buffer_format(page, "</div>"));
-    long long more = number_of(row, "count") - (long long)json_array_size(tokens);
+    long long more = page_number(row, "count") - (long long)json_array_size(tokens);
     if (more)
         TRY(buffer_format(page, "<p class=\"note\">... and %lld tokens more</p>", more));
     return buffer_format(page, "</section>\n");

@@ -27,6 +27,8 @@ static const struct command {
     {"merge", NULL, cli_merge},
     {"export", NULL, cli_export},
     {"quantize", NULL, cli_quantize},
+    {"report", NULL, cli_report_run},
+    {"watch", NULL, cli_watch},
     {"devices", NULL, cli_devices},
     {"bench", NULL, cli_bench},
     {"config", "convert", cli_config_convert},
@@ -89,16 +91,6 @@ hone_status cli_print_json(json_t *object)
     return text ? HONE_OK : HONE_ERR_MEMORY;
 }
 
-const char *cli_bytes(char text[static 32], double bytes)
-{
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    int unit = 0;
-    for (; bytes >= 1000 && unit < 4; unit++)
-        bytes /= 1000;
-    snprintf(text, 32, "%.*f %s", unit ? 2 : 0, bytes, units[unit]);
-    return text;
-}
-
 const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report)
 {
     const char *limit = json_string_value(json_object_get(report, "limit"));
@@ -111,20 +103,6 @@ const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report)
                  limited ? limit : "");
     else
         snprintf(text, CLI_MEMORY_SIZE, "%s, and does not say how much of it is free", total);
-    return text;
-}
-
-const char *cli_count(char text[static 32], double n)
-{
-    static const struct {
-        double unit;
-        int digits;
-        const char *name;
-    } sizes[] = {{1e3, 1, "thousand"}, {1e6, 1, "million"}, {1e9, 2, "billion"}};
-    snprintf(text, 32, "%.0f", n);
-    for (int i = 0; i < 3; i++)
-        if (n >= 0.99995 * sizes[i].unit) /* what would be printed as 1000.0 of the smaller unit */
-            snprintf(text, 32, "%.*f %s", sizes[i].digits, n / sizes[i].unit, sizes[i].name);
     return text;
 }
 

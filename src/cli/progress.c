@@ -1,12 +1,20 @@
-/* There is one standard error, so the text of its last line is kept here. */
+/* There is one standard error, so its last report is kept here. The lock of its stream guards the report as well. */
 #include "cli/progress.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "cli/cli.h"
 
-static char line[256];     /* the last progress */
+enum { LABEL = 12, HANGING = 4 }; /* columns before the text of a labelled line; before what continues another line */
+
+static struct screen last; /* the last report */
+static bool known;         /* there is one */
+static double known_at;
 static atomic_bool shown;  /* it is on the terminal, and the next one replaces it */
 static double told = -1e9; /* when, in seconds of the work */
 
@@ -20,9 +28,11 @@ bool progress_due(double seconds)
 
 void progress_clear(void)
 {
+    flockfile(stderr);
     if (shown)
-        fputs("\r\033[K", stderr);
+        fputs(PROGRESS_CLEAR, stderr);
     shown = false;
+    funlockfile(stderr);
 }
 
 bool progress_shown(void)
@@ -30,45 +40,109 @@ bool progress_shown(void)
     return shown;
 }
 
-void progress_again(void)
+/* In one call, so that no other output comes between. Lines that are too long must not wrap: the size may change meanwhile. */
+static void draw(void)
 {
-    /* A line that is too long must not wrap: only its last row could be overwritten. */
-    shown = cli_terminal() && line[0];
-    if (shown)
-        fprintf(stderr, "\r\033[?7l%s\033[K\033[?7h", line);
+    char lines[SCREEN_SIZE], text[SCREEN_SIZE + 128];
+    struct screen now = last;
+    struct look look = {.colour = cli_colour(stderr), .unicode = cli_unicode()};
+    double passed = clock_seconds() - known_at;
+    now.seconds += passed;
+    now.left = fmax(now.left - passed, isnan(now.left) ? NAN : 0);
+    look.columns = cli_columns(&look.rows);
+    int count = screen_draw(&now, look, lines);
+    char *second = strchr(lines, '\n');
+    if (second)
+        *second++ = 0;
+    int n = snprintf(text, sizeof text, "\r\033[?7l%s\033[K%s%s\033[J%s\r\033[?7h", lines, second ? "\n" : "",
+                     second ? second : "", count > 1 ? "\033[A" : "");
+    fwrite(text, 1, (size_t)n, stderr);
+    shown = true;
 }
 
-void progress_tell(const char *format, ...)
+void progress_again(void)
 {
-    va_list values;
-    va_start(values, format);
-    vsnprintf(line, sizeof line, format, values);
-    va_end(values);
-    if (cli_terminal())
+    flockfile(stderr);
+    if (cli_terminal() && known)
+        draw();
+    funlockfile(stderr);
+}
+
+void progress_tick(void)
+{
+    if (ftrylockfile(stderr) != 0) /* something is being written there already */
+        return;
+    if (shown)
+        draw();
+    funlockfile(stderr);
+}
+
+void progress_tell(const struct screen *screen)
+{
+    char line[SCREEN_SIZE];
+    flockfile(stderr);
+    last = *screen;
+    known = true;
+    known_at = clock_seconds();
+    funlockfile(stderr);
+    if (cli_terminal()) {
         progress_again();
-    else
+    } else {
+        screen_line(screen, line);
         fprintf(stderr, "%s\n", line);
+    }
+}
+
+/* The columns that a text takes, if each of its characters takes one. */
+static int columns_of(const char *text, size_t length)
+{
+    int count = 0;
+    for (size_t i = 0; i < length; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* Breaks a line at blanks. What continues a line with a label ("model       134.5 million...") stands below its text. */
+static void print_wrapped(const char *text, int columns)
+{
+    size_t label = strspn(text, " ");
+    label += strcspn(text + label, " ");
+    label += strspn(text + label, " ");
+    int indent = label == LABEL && columns > 2 * LABEL ? LABEL : HANGING, at = 0;
+    while (*text) {
+        size_t blanks = strspn(text, " "), word = strcspn(text + blanks, " ");
+        int width = columns_of(text, blanks + word);
+        if (at > indent && at + width > columns) {
+            fprintf(stderr, "\n%*s", indent, "");
+            at = indent;
+            width -= (int)blanks;
+            text += blanks;
+            blanks = 0;
+        }
+        fwrite(text, 1, blanks + word, stderr);
+        at += width;
+        text += blanks + word;
+    }
 }
 
 void progress_say(const char *format, ...)
 {
+    char *text = NULL;
     va_list values;
+    va_start(values, format);
+    int n = vasprintf(&text, format, values);
+    va_end(values);
+    flockfile(stderr);
     bool again = shown;
     progress_clear();
-    va_start(values, format);
-    vfprintf(stderr, format, values);
-    va_end(values);
+    if (n >= 0 && cli_terminal())
+        print_wrapped(text, cli_columns(NULL));
+    else if (n >= 0)
+        fputs(text, stderr);
     fputs("\n", stderr);
     if (again)
         progress_again();
-}
-
-const char *progress_time(char text[static 32], double seconds)
-{
-    long long all = seconds > 0 && seconds < 1e15 ? (long long)(seconds + 0.5) : 0;
-    if (all < 3600)
-        snprintf(text, 32, "%lld:%02lld", all / 60, all % 60);
-    else
-        snprintf(text, 32, "%lld:%02lld:%02lld", all / 3600, all / 60 % 60, all % 60);
-    return text;
+    funlockfile(stderr);
+    if (n >= 0)
+        free(text);
 }

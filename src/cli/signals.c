@@ -1,6 +1,7 @@
 /* Requests to stop are blocked in all threads but one, which waits for them: it answers at once, though a step may take minutes,
  * and no handler runs on a thread that computes: oneDNN's compiled kernels keep data below the end of the stack, which a
- * handler's frame would overwrite. */
+ * handler's frame would overwrite. The same thread draws the progress again, every second and when the terminal's size changes.
+ */
 #include "cli/signals.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include "base/inside.h"
 #include "base/mapped.h"
 #include "base/status.h"
+#include "cli/cli.h"
 #include "cli/progress.h"
 
 /* `twice`: a second one ends the program. The others come from machines, which may repeat them: both the kernel and the shell say
@@ -65,13 +67,16 @@ static void *wait_for_requests(void *unused)
 {
     (void)unused;
     for (bool by_hand = false;;) {
-        int number;
-        if (sigwait(&caught, &number) != 0)
+        static const struct timespec tick = {.tv_sec = 1};
+        int number = sigtimedwait(&caught, NULL, cli_terminal() ? &tick : NULL);
+        if (number < 0 || number == SIGWINCH) {
+            progress_tick();
             continue;
+        }
         const struct request *r = requests;
         while (r->number != number)
             r++;
-        const char *start = progress_shown() ? "\r\033[K" : isatty(STDERR_FILENO) ? "\n" : "", *first = first_text;
+        const char *start = progress_shown() ? PROGRESS_CLEAR : isatty(STDERR_FILENO) ? "\n" : "", *first = first_text;
         if (first && r->twice && by_hand)
             write_line((const char *const[]){start, "hone: ", r->name, " again: ", second_text, NULL});
         if (!first || (r->twice && by_hand))
@@ -80,6 +85,7 @@ static void *wait_for_requests(void *unused)
             write_line((const char *const[]){start, "hone: ", r->name, ": ", first, NULL});
         by_hand |= r->twice;
         asked = 1;
+        progress_tick();
     }
     return NULL;
 }
@@ -98,6 +104,7 @@ hone_status signals_watch(void)
     for (int i = 0; i < REQUESTS; i++)
         if (!is_ignored(requests[i].number))
             sigaddset(&caught, requests[i].number);
+    sigaddset(&caught, SIGWINCH);
     pthread_sigmask(SIG_BLOCK, &caught, NULL);
     if (pthread_create(&thread, NULL, wait_for_requests, NULL) != 0)
         return (hone_status)fail(ERR_MEMORY, "out of memory: the system has no thread left to wait for signals");
@@ -138,7 +145,7 @@ static void end_with(const char *what, const char *how, hone_status code)
 {
     while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
         pause();
-    write_line((const char *const[]){progress_shown() ? "\r\033[K" : "", "hone: ", what, how, NULL});
+    write_line((const char *const[]){progress_shown() ? PROGRESS_CLEAR : "", "hone: ", what, how, NULL});
     _exit((int)code);
 }
 

@@ -1,25 +1,59 @@
-/* The program and the terminal. */
+/* The program and the terminal: what standard error or output is, how wide, and what may be written to it. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/visible.h"
+
+enum { COLUMNS_USUAL = 80, ROWS_USUAL = 24 };
 
 bool cli_input_terminal(void)
 {
     return isatty(STDIN_FILENO) != 0;
 }
 
-bool cli_terminal(void)
+static bool is_dumb(void)
 {
-    return isatty(STDERR_FILENO) != 0;
+    const char *term = getenv("TERM");
+    return term && !strcmp(term, "dumb");
 }
 
-bool cli_colour(void)
+bool cli_terminal(void)
 {
-    const char *never = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !(never && *never) && !(term && !strcmp(term, "dumb"));
+    return isatty(STDERR_FILENO) && !is_dumb();
+}
+
+bool cli_colour(FILE *to)
+{
+    const char *never = getenv("NO_COLOR");
+    return isatty(fileno(to)) && !(never && *never) && !is_dumb();
+}
+
+bool cli_unicode(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *locale = getenv(names[i]);
+        if (locale && *locale)
+            return strcasestr(locale, "utf-8") || strcasestr(locale, "utf8");
+    }
+    return false;
+}
+
+int cli_columns(int *rows)
+{
+    struct winsize size = {0};
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0;
+    if (rows)
+        *rows = known && size.ws_row ? size.ws_row : ROWS_USUAL;
+    return known && size.ws_col ? size.ws_col : COLUMNS_USUAL;
+}
+
+void cli_sleep(double seconds)
+{
+    usleep((useconds_t)(1e6 * seconds));
 }
 
 static enum status to_file(void *file, const char *text, int64_t length)

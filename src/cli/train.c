@@ -1,9 +1,12 @@
 /* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
  * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/lost.h"
+#include "base/process.h"
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
@@ -13,12 +16,14 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
-    json_t *data;           /* the library's account of it */
-    int64_t first;          /* steps done before this process began */
-    double smoothed, share; /* the loss averaged over about ten steps, and the weight of the average so far */
-    double pace, paced;     /* the same for a step's seconds, without validations */
-    double first_eval;      /* of the run, also before a resume; NaN before the first one */
-    int evals;              /* 2 are as good as more */
+    json_t *data;  /* the library's account of it */
+    int64_t first; /* steps done before this process began */
+    struct screen screen;
+    struct mean loss;
+    struct pace pace;
+    double start, since; /* of the run, and of what is under way besides steps: by the clock */
+    double first_eval;   /* of the run, also before a resume; NaN before the first one */
+    int evals;           /* 2 are as good as more */
 };
 
 /* Ends a run at the next event once a signal has asked for it. */
@@ -33,27 +38,58 @@ static int go_on(const hone_event *e)
     return 1;
 }
 
+/* Brings the screen up to now, and shows it if that is due or `must` be. */
+static void show_screen(struct run *run, bool must)
+{
+    struct screen *s = &run->screen;
+    const hone_trainer_info *i = run->info;
+    int64_t peak;
+    s->seconds = clock_seconds() - run->start;
+    if (!progress_due(s->seconds) && !must)
+        return;
+    s->left = pace_left(&run->pace, s->done, s->total, s->tokens_per_second);
+    if (s->activity && s->parts) /* the validation under way, of which the rest is left */
+        s->left += pace_eval_seconds(&run->pace, s->tokens_per_second) * (1 - (double)s->part / (double)s->parts);
+    if (strcmp(i->device, "cpu") != 0)
+        s->memory_bytes = i->allocated_bytes;
+    else
+        process_memory(&s->memory_bytes, &peak);
+    progress_tell(s);
+}
+
 static void show_step(struct run *run, const hone_event *e)
 {
     const hone_step *last = e->last;
+    struct screen *s = &run->screen;
     if (isfinite(last->loss)) {
-        run->smoothed = 0.9 * run->smoothed + 0.1 * last->loss;
-        run->share = 0.9 * run->share + 0.1;
+        mean_add(&run->loss, last->loss);
+        curve_add(&s->losses, mean_value(&run->loss));
     }
-    run->pace = 0.9 * run->pace + 0.1 * last->seconds;
-    run->paced = 0.9 * run->paced + 0.1;
-    bool due = progress_due(e->seconds), end = e->step == run->first + 1 || e->step == e->steps;
-    if (!due && !end)
-        return;
-    char passed[32], left[32];
-    progress_tell("step %lld/%lld, epoch %.2f, loss %.4f, %.0f tok/s, %s, ETA %s", (long long)e->step, (long long)e->steps,
-                  last->epoch, run->share > 0 ? run->smoothed / run->share : last->loss, e->tokens_per_second,
-                  progress_time(passed, e->seconds), progress_time(left, run->pace / run->paced * (double)(e->steps - e->step)));
+    mean_add(&run->pace.step, last->seconds);
+    s->done = e->step;
+    s->epoch = last->epoch;
+    s->loss = run->loss.share > 0 ? mean_value(&run->loss) : last->loss;
+    s->tokens_per_second = e->tokens_per_second;
+    show_screen(run, e->step == run->first + 1 || e->step == e->steps);
+}
+
+/* What is done besides steps. On a terminal it is shown as soon as it begins. */
+static void show_activity(struct run *run, const char *activity, int64_t part, int64_t parts)
+{
+    struct screen *s = &run->screen;
+    bool begins = activity != s->activity;
+    if (begins && activity)
+        run->since = clock_seconds();
+    s->activity = activity;
+    s->part = part;
+    s->parts = parts;
+    show_screen(run, begins && cli_terminal());
 }
 
 /* The answer's lines are indented. */
-static void show_sample(const hone_event *e)
+static void show_sample(struct run *run, const hone_event *e)
 {
+    pace_sample(&run->pace, clock_seconds() - run->since, e->step);
     progress_say("step %lld: the answer to \"%s\" is", (long long)e->step, e->prompt);
     progress_clear();
     for (const char *line = e->answer; line;) {
@@ -64,6 +100,25 @@ static void show_sample(const hone_event *e)
         line = end ? end + 1 : NULL;
     }
     progress_again();
+    show_activity(run, NULL, 0, 0);
+}
+
+static void show_eval(struct run *run, const hone_event *e)
+{
+    if (!run->evals++)
+        run->first_eval = e->eval_loss;
+    run->screen.eval_loss = e->eval_loss;
+    progress_say("step %lld: validation loss %.4f%s", (long long)e->step, e->eval_loss,
+                 e->best && run->evals > 1 ? ", the lowest so far" : "");
+    pace_eval(&run->pace, clock_seconds() - run->since, e->step, e->best);
+    show_activity(run, NULL, 0, 0);
+}
+
+static void show_save(struct run *run, const hone_event *e)
+{
+    mean_add(&run->pace.save, clock_seconds() - run->since);
+    progress_say("step %lld: saved %s", (long long)e->step, e->path);
+    show_activity(run, NULL, 0, 0);
 }
 
 static void print_start(const hone_trainer_info *i, const json_t *data)
@@ -78,6 +133,7 @@ static void print_start(const hone_trainer_info *i, const json_t *data)
     progress_say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
     if (i->resumed_from[0])
         progress_say("resumed     from %s, after %lld of %lld steps", i->resumed_from, (long long)i->step, (long long)i->steps);
+    progress_say("progress    its loss is a mean of about %d steps; metrics.jsonl has that of each", MEAN_STEPS);
     progress_say("started after %.2f s", i->startup_seconds);
 }
 
@@ -87,19 +143,15 @@ static int show(void *context, const hone_event *e)
     switch (e->kind) {
     case HONE_EVENT_START: /* the options and files are fine */
         print_start(run->info, run->data);
+        run->start = clock_seconds();
         if (cli_terminal())
-            progress_tell("step %lld/%lld", (long long)e->step, (long long)e->steps);
+            show_screen(run, true);
         break;
     case HONE_EVENT_STEP: show_step(run, e); break;
-    case HONE_EVENT_EVAL:
-        if (!run->evals++)
-            run->first_eval = e->eval_loss;
-        progress_say("step %lld: validation loss %.4f%s", (long long)e->step, e->eval_loss,
-                     e->best && run->evals > 1 ? ", the lowest so far" : "");
-        break;
-    case HONE_EVENT_WAIT: break;
-    case HONE_EVENT_SAMPLE: show_sample(e); break;
-    case HONE_EVENT_SAVE: progress_say("step %lld: saved %s", (long long)e->step, e->path); break;
+    case HONE_EVENT_EVAL: show_eval(run, e); break;
+    case HONE_EVENT_WAIT: show_activity(run, e->activity, e->done, e->total); break;
+    case HONE_EVENT_SAMPLE: show_sample(run, e); break;
+    case HONE_EVENT_SAVE: show_save(run, e); break;
     }
     return go_on(e);
 }
@@ -167,8 +219,7 @@ static hone_status print_json(const struct run *run, const hone_trainer_info *i,
 /* The quotes that keep a word whole in a shell. */
 static const char *quote(const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:@%=";
-    return word[strspn(word, plain)] ? "'" : "";
+    return cli_needs_quotes(word) ? "'" : "";
 }
 
 static void print_text(const struct run *run, const char *model, const hone_trainer_info *i, const hone_train_result *r)
@@ -186,7 +237,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
         printf("validation  %.4f\n", r->eval_loss);
     if (r->skipped_steps)
         printf("skipped     %lld steps, whose losses or gradients were not finite\n", (long long)r->skipped_steps);
-    printf("time        %s, %.0f tok/s\n", progress_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
+    printf("time        %s, %.0f tok/s\n", screen_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
     printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
     printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
     printf("%-11s %s", full ? "model" : "adapter", r->output);
@@ -223,6 +274,28 @@ static hone_status read_account(struct run *run)
     return status;
 }
 
+/* A number among the options. */
+static hone_status read_number(hone_options *options, const char *key, int64_t *number)
+{
+    const char *text;
+    hone_status status = hone_options_get(options, key, &text);
+    if (status == HONE_OK)
+        *number = strtoll(text, NULL, 10);
+    return status;
+}
+
+/* What the progress starts from. */
+static void begin(struct run *run, const hone_trainer_info *info)
+{
+    run->info = info;
+    run->first = info->step;
+    run->first_eval = info->first_eval_loss;
+    run->evals = !isnan(run->first_eval);
+    run->pace.eval_tokens = json_integer_value(json_object_get(json_object_get(run->data, "eval"), "tokens"));
+    run->screen = (struct screen){
+        .what = "step", .done = info->step, .total = info->steps, .epoch = NAN, .loss = NAN, .eval_loss = NAN, .left = NAN};
+}
+
 hone_status cli_train(hone_options *options)
 {
     struct run run = {.first_eval = NAN};
@@ -231,6 +304,10 @@ hone_status cli_train(hone_options *options)
     const char *model, *data, *output;
     signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = signals_watch();
+    if (status == HONE_OK)
+        status = read_number(options, "eval_steps", &run.pace.eval_steps);
+    if (status == HONE_OK)
+        status = read_number(options, "save_steps", &run.pace.save_steps);
     if (status == HONE_OK)
         status = hone_options_get(options, "model", &model);
     if (status == HONE_OK)
@@ -248,10 +325,7 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK)
         status = read_account(&run);
     if (status == HONE_OK) {
-        run.info = &info;
-        run.first = info.step;
-        run.first_eval = info.first_eval_loss;
-        run.evals = !isnan(run.first_eval);
+        begin(&run, &info);
         /* until here nothing is lost if the program ends at once */
         signals_stop(
             "the step under way is finished and the state saved; a second Ctrl-C or SIGTERM ends at once, without saving",

@@ -1,0 +1,22 @@
+/* Pages for a browser: one file each, without scripts and without anything from elsewhere. Text that comes from a file is
+ * escaped by these functions, and is written by no others. */
+#ifndef CLI_PAGE_H
+#define CLI_PAGE_H
+
+#include "base/json.h"
+#include "base/memory.h"
+
+/* Text with &, <, > and quotes as entities. */
+enum status page_escaped(struct buffer *page, const char *text, int64_t length);
+
+/* HTML, a text that is escaped, and HTML. */
+enum status page_put(struct buffer *page, const char *before, const char *text, const char *after);
+
+/* 1234567 as 1,234,567. */
+enum status page_count(struct buffer *page, long long value);
+
+/* A member of an object: "" or 0 where it is missing or of another type. */
+const char *page_text(const json_t *object, const char *key);
+long long page_number(const json_t *object, const char *key);
+
+#endif

@@ -1,0 +1,162 @@
+/* What determines a run: program, base, data and options, each with its digest; and the processes that worked on it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "cli/cli.h"
+#include "cli/page.h"
+#include "cli/report_parts.h"
+
+enum { RESULT_BYTES_MAX = 1 << 30, CHECKPOINTS_MAX = 50 };
+
+static enum status put_row(struct buffer *page, const char *name, const char *value, const char *digest)
+{
+    if (!*value && !*digest)
+        return OK;
+    TRY(page_put(page, "<tr><th>", name, "</th><td>"));
+    TRY(page_put(page, "", value, "</td>"));
+    return page_put(page, "<td><code>", digest, "</code></td></tr>\n");
+}
+
+/* The adapter as it lies there now. */
+static enum status put_result(struct buffer *page, const struct history *h)
+{
+    struct arena arena = {0};
+    struct file_map map;
+    char digest[HASH_TEXT], size[32];
+    const char *path = file_join(&arena, h->dir, "adapter_model.safetensors");
+    enum status status = path ? OK : ERR_MEMORY;
+    if (status == OK && file_size(path) > 0 && file_size(path) < RESULT_BYTES_MAX && file_map(&map, path) == OK) {
+        digest_text(hash_of(map.data, map.size), digest);
+        snprintf(size, sizeof size, "%lld bytes", (long long)map.size);
+        file_unmap(&map);
+        status = put_row(page, "adapter_model.safetensors", size, digest);
+    }
+    arena_free(&arena);
+    return status;
+}
+
+static enum status put_digests(struct buffer *page, const struct history *h)
+{
+    const json_t *program = json_object_get(h->run, "program"), *digests = json_object_get(h->run, "digests");
+    const json_t *options = json_object_get(h->run, "options");
+    char text[256];
+    TRY(buffer_format(page, "<h2>What determines this run</h2>\n<div class=\"card\"><table>"
+                            "<tr><th></th><th></th><th>xxh128</th></tr>\n"));
+    snprintf(text, sizeof text, "hone %.32s", page_text(h->run, "hone"));
+    TRY(put_row(page, "program", page_text(h->run, "hone")[0] ? text : "", page_text(program, "xxh128")));
+    TRY(put_row(page, "base", history_text(h, "model"), page_text(digests, "base")));
+    TRY(put_row(page, "training data", page_text(options, "dataset_path"), page_text(digests, "data")));
+    TRY(put_row(page, "validation data", page_text(options, "eval_dataset_path"), page_text(digests, "eval_data")));
+    TRY(put_row(page, "options that decide", "", page_text(digests, "options")));
+    snprintf(text, sizeof text, "%.100s: %.100s", history_text(h, "device"), page_text(h->run, "device_name"));
+    TRY(put_row(page, "device", page_text(h->run, "device_name")[0] ? text : history_text(h, "device"), ""));
+    TRY(put_row(page, "type", history_text(h, "dtype"), ""));
+    TRY(put_row(page, "run", page_text(h->run, "run"), ""));
+    TRY(put_result(page, h));
+    TRY(buffer_format(page, "</table>\n"));
+    if (digests && !json_object_get(digests, "base"))
+        TRY(buffer_format(page,
+                          "<p class=\"soft\">The digests of base and data are made with the first checkpoint, which this run "
+                          "has not reached.</p>\n"));
+    return buffer_format(page, "</div>\n");
+}
+
+/* A word that a shell takes as it is, between quotes where it must be. */
+static enum status put_word(struct buffer *page, const char *word)
+{
+    bool quoted = cli_needs_quotes(word);
+    TRY(buffer_format(page, "%s", quoted ? "&#39;" : ""));
+    for (const char *at = word; *at; at++)
+        TRY(*at == '\'' ? buffer_format(page, "&#39;\\&#39;&#39;") : page_escaped(page, at, 1));
+    return buffer_format(page, "%s", quoted ? "&#39;" : "");
+}
+
+static enum status put_command(struct buffer *page, const json_t *options, const json_t *given)
+{
+    const char *name;
+    json_t *source;
+    TRY(buffer_format(page, "<pre>hone train"));
+    json_object_foreach((json_t *)given, name, source)
+    {
+        TRY(buffer_format(page, " --"));
+        for (const char *at = name; *at; at++)
+            TRY(page_escaped(page, *at == '_' ? "-" : at, 1));
+        TRY(buffer_format(page, " "));
+        TRY(put_word(page, page_text(options, name)));
+    }
+    return buffer_format(page, "</pre>\n");
+}
+
+static enum status put_options(struct buffer *page, const struct history *h)
+{
+    json_t *options = json_object_get(h->run, "options"), *given = json_object_get(h->run, "given"), *value;
+    const char *name;
+    if (!json_object_size(options))
+        return OK;
+    TRY(buffer_format(page, "<h2>Options</h2>\n<div class=\"card\">"));
+    TRY(put_command(page, options, given));
+    TRY(buffer_format(page, "<details><summary>All %zu options, %zu of them given</summary><table>\n", json_object_size(options),
+                      json_object_size(given)));
+    json_object_foreach(options, name, value)
+    {
+        const char *source = page_text(given, name);
+        TRY(page_put(page, *source ? "<tr class=\"given\"><th>" : "<tr><th>", name, "</th><td>"));
+        TRY(page_put(page, "", json_is_string(value) ? json_string_value(value) : "", "</td>"));
+        TRY(page_put(page, "<td class=\"soft\">", *source ? source : "default", "</td></tr>\n"));
+    }
+    return buffer_format(page, "</table></details></div>\n");
+}
+
+static enum status put_pieces(struct buffer *page, const struct history *h)
+{
+    const json_t *pieces = json_object_get(h->run, "pieces"), *piece;
+    size_t i, count = json_array_size(pieces);
+    if (!count)
+        return OK;
+    TRY(buffer_format(page,
+                      "<h2>Processes</h2>\n<div class=\"card wide\"><table><tr><th>began</th><th>from step</th><th>ended</th>"
+                      "<th>at step</th><th>how</th><th>on</th><th>threads</th><th>hone</th></tr>\n"));
+    json_array_foreach(pieces, i, piece)
+    {
+        const char *how = page_text(piece, "how");
+        TRY(page_put(page, "<tr><td>", page_text(piece, "began"), "</td>"));
+        TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "from_step")));
+        TRY(page_put(page, "<td>", page_text(piece, "ended"), "</td>"));
+        if (*how)
+            TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "step")));
+        else
+            TRY(buffer_format(page, "<td></td>"));
+        TRY(page_put(page, "<td>", *how ? how : i + 1 == count && h->state == HISTORY_RUNNING ? "under way" : "killed", "</td>"));
+        TRY(page_put(page, "<td>", page_text(piece, "host"), "</td>"));
+        TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "threads")));
+        TRY(page_put(page, "<td>", page_text(piece, "hone"), "</td></tr>\n"));
+    }
+    return buffer_format(page, "</table></div>\n");
+}
+
+static enum status list_checkpoints(struct buffer *page, const struct history *h, struct arena *arena)
+{
+    const char **names;
+    int64_t count, shown = 0;
+    TRY(directory_list(arena, h->dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        if (strncmp(names[i], "checkpoint-", 11) != 0 || strchr(names[i], '.') || shown++ >= CHECKPOINTS_MAX)
+            continue;
+        TRY(page_put(page, shown == 1 ? "<p class=\"soft\">Checkpoints: <code>" : ", <code>", names[i], "</code>"));
+    }
+    return buffer_format(page, "%s", shown ? "</p>\n" : "");
+}
+
+enum status report_origin(struct buffer *page, const struct history *h)
+{
+    struct arena arena = {0};
+    TRY(put_digests(page, h));
+    TRY(put_options(page, h));
+    TRY(put_pieces(page, h));
+    enum status status = list_checkpoints(page, h, &arena);
+    arena_free(&arena);
+    return status;
+}

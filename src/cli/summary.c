@@ -1,0 +1,195 @@
+/* The means, the pace and the course of a run are made again from its lines, as the run itself made them. */
+#include "cli/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/record.h"
+
+static int64_t option_of(const struct history *h, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(h->run, "options"), key));
+    int64_t n = text ? strtoll(text, NULL, 10) : 0;
+    return n > 0 ? n : 0;
+}
+
+static int64_t last_step(const struct history *h)
+{
+    return h->step_count ? h->steps[h->step_count - 1].step : 0;
+}
+
+static void add_evals(const struct history *h, struct pace *pace)
+{
+    double best = INFINITY;
+    for (int64_t i = 0; i < h->eval_count; i++) {
+        const struct history_eval *e = &h->evals[i];
+        if (isfinite(e->seconds))
+            pace_eval(pace, e->seconds, e->step, e->loss < best);
+        best = fmin(best, e->loss);
+    }
+}
+
+/* Whether the run is at a step whose validation is due and not written yet. */
+static bool validates(const struct history *h, const struct pace *pace)
+{
+    int64_t step = last_step(h), evaluated = h->eval_count ? h->evals[h->eval_count - 1].step : -1;
+    const char *on_start = json_string_value(json_object_get(json_object_get(h->run, "options"), "eval_on_start"));
+    if (!pace->eval_tokens || evaluated >= step)
+        return false;
+    if (!step)
+        return on_start && !strcmp(on_start, "true");
+    return step == h->total || (pace->eval_steps && step % pace->eval_steps == 0);
+}
+
+/* Seconds of the steps and validations of this process, and those since its last line. */
+static double passed(const struct history *h)
+{
+    int64_t from = (int64_t)json_integer_value(json_object_get(h->header, "from_step"));
+    double seconds = 0;
+    for (int64_t i = 0; i < h->step_count; i++)
+        if (h->steps[i].step > from && isfinite(h->steps[i].seconds))
+            seconds += h->steps[i].seconds;
+    for (int64_t i = 0; i < h->eval_count; i++)
+        if (h->evals[i].step >= from && isfinite(h->evals[i].seconds))
+            seconds += h->evals[i].seconds;
+    return seconds + (h->state == HISTORY_RUNNING ? file_age(h->metrics) : 0);
+}
+
+void summary_screen(const struct history *h, struct screen *s)
+{
+    struct pace pace = {.eval_steps = option_of(h, "eval_steps"), .save_steps = option_of(h, "save_steps")};
+    struct mean loss = {0}, rate = {0};
+    const json_t *data = json_object_get(h->run, "data"), *plan = json_object_get(h->run, "plan");
+    *s = (struct screen){.what = "step", .done = last_step(h), .total = h->total, .epoch = NAN, .loss = NAN, .eval_loss = NAN};
+    pace.eval_tokens = json_integer_value(json_object_get(json_object_get(data, "eval"), "tokens"));
+    for (int64_t i = 0; i < h->step_count; i++) {
+        const struct history_step *step = &h->steps[i];
+        if (isfinite(step->loss)) {
+            mean_add(&loss, step->loss);
+            curve_add(&s->losses, mean_value(&loss));
+        }
+        if (isfinite(step->seconds))
+            mean_add(&pace.step, step->seconds);
+        if (isfinite(step->tokens_per_second))
+            mean_add(&rate, step->tokens_per_second);
+        s->epoch = step->epoch;
+    }
+    add_evals(h, &pace);
+    s->loss = mean_value(&loss);
+    s->eval_loss = h->eval_count ? h->evals[h->eval_count - 1].loss : NAN;
+    s->tokens_per_second = rate.share > 0 ? mean_value(&rate) : 0;
+    s->memory_bytes = json_integer_value(json_object_get(plan, "peak_bytes"));
+    s->seconds = passed(h);
+    s->left = pace_left(&pace, s->done, s->total, s->tokens_per_second);
+    if (h->state != HISTORY_RUNNING)
+        return;
+    double age = file_age(h->metrics);
+    if (!h->header)
+        s->activity = "starting";
+    else if (validates(h, &pace)) {
+        s->activity = "validating";
+        s->left += pace_eval_seconds(&pace, s->tokens_per_second);
+    } else if (s->done && s->done == s->total)
+        s->activity = "saving";
+    s->left = fmax(s->left - age, isnan(s->left) ? NAN : 0);
+}
+
+static json_t *best_json(const struct history *h)
+{
+    const struct history_eval *best = history_best(h);
+    return best ? json_pack("{s:I, s:f}", "step", (json_int_t)best->step, "eval_loss", best->loss) : json_null();
+}
+
+struct stand {
+    const char *run, *state, *why, *model, *method, *smoothing, *activity;
+    int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes;
+    double epoch, loss, last_loss, eval_loss, tokens_per_second, seconds, seconds_left;
+};
+
+json_t *summary_json(const struct history *h)
+{
+    static const struct record_field fields[] = {
+        RECORD(struct stand, run),
+        RECORD(struct stand, state),
+        RECORD(struct stand, why),
+        RECORD(struct stand, pid),
+        RECORD(struct stand, model),
+        RECORD(struct stand, method),
+        RECORD(struct stand, step),
+        RECORD(struct stand, steps),
+        RECORD(struct stand, epoch),
+        RECORD(struct stand, loss),
+        RECORD(struct stand, smoothing),
+        RECORD(struct stand, last_loss),
+        RECORD(struct stand, eval_loss),
+        RECORD(struct stand, activity),
+        RECORD(struct stand, tokens_per_second),
+        RECORD(struct stand, seconds),
+        RECORD(struct stand, seconds_left),
+        RECORD(struct stand, planned_bytes),
+        RECORD(struct stand, resumes),
+        RECORD(struct stand, skipped_steps),
+        RECORD(struct stand, unreadable_lines),
+        {0},
+    };
+    struct screen s;
+    summary_screen(h, &s);
+    struct stand stand = {
+        .run = h->dir,
+        .state = history_state_name(h->state),
+        .why = h->why,
+        .pid = h->pid,
+        .model = history_text(h, "model"),
+        .method = history_text(h, "method"),
+        .step = s.done,
+        .steps = s.total,
+        .epoch = s.epoch,
+        .loss = s.loss,
+        .smoothing = "exponential mean of about 10 steps",
+        .last_loss = h->step_count ? h->steps[h->step_count - 1].loss : NAN,
+        .eval_loss = s.eval_loss,
+        .activity = s.activity,
+        .tokens_per_second = s.tokens_per_second,
+        .seconds = s.seconds,
+        .seconds_left = h->state == HISTORY_RUNNING ? s.left : NAN,
+        .planned_bytes = s.memory_bytes,
+        .resumes = h->resumes,
+        .skipped_steps = h->skipped,
+        .unreadable_lines = h->bad_lines,
+    };
+    json_t *tree = record_json(fields, &stand);
+    if (tree)
+        json_object_set_new(tree, "best", best_json(h));
+    return tree;
+}
+
+enum status summary_verdict(const struct history *h)
+{
+    long long step = (long long)last_step(h), steps = (long long)h->total;
+    int code = (int)json_integer_value(json_object_get(history_piece(h), "status"));
+    switch (h->state) {
+    case HISTORY_RUNNING:
+    case HISTORY_FINISHED: break;
+    case HISTORY_STOPPED:
+        return fail(ERR_STOPPED, "%s: the run was stopped after step %lld of %lld; the same hone train command resumes it",
+                    h->dir, step, steps);
+    case HISTORY_FAILED:
+        return fail(code > 0 && code <= (int)ERR_COMPUTE ? (enum status)code : ERR_INTERNAL,
+                    "%s: the run failed after step %lld of %lld: %s", h->dir, step, steps,
+                    h->why ? h->why : "it did not say why");
+    case HISTORY_KILLED:
+        return fail(
+            ERR_STOPPED,
+            "%s: the run's process ended without a word after step %lld of %lld: it was killed, or ran out of memory. The "
+            "same hone train command resumes it from its last checkpoint",
+            h->dir, step, steps);
+    case HISTORY_UNKNOWN:
+        return fail(ERR_UNSUPPORTED,
+                    "%s: this file system has no locks, so it cannot be told whether the run is alive; its last "
+                    "step is %lld of %lld",
+                    h->dir, step, steps);
+    }
+    return OK;
+}
