@@ -1,4 +1,5 @@
 /* hone pull: progress while it downloads, then where the model is and how to use it. */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -6,23 +7,33 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 
-/* The pace is that of this process: what was here before does not count. */
-struct pace {
+enum { MEGABYTE = 1000000 };
+
+/* The speed is that of this process: what was here before does not count. */
+struct download {
     double start;
     int64_t begun; /* bytes that were done at the first report; -1 before it */
 };
 
 static int show(void *context, const char *file, int64_t done, int64_t bytes)
 {
-    struct pace *pace = context;
-    double seconds = clock_seconds() - pace->start;
-    char now[32], all[32], rate[32], left[32];
-    if (pace->begun < 0 && bytes)
-        pace->begun = done;
+    struct download *d = context;
+    (void)file;
+    double seconds = clock_seconds() - d->start;
+    if (d->begun < 0 && bytes)
+        d->begun = done;
     if (bytes && seconds > 1 && progress_due(seconds)) { /* of what takes no second nothing is said */
-        double speed = (double)(done - pace->begun) / seconds;
-        progress_tell("%s: %s of %s, %s/s, ETA %s", file, cli_bytes(now, (double)done), cli_bytes(all, (double)bytes),
-                      cli_bytes(rate, speed), speed > 0 ? progress_time(left, (double)(bytes - done) / speed) : "-");
+        double speed = (double)(done - d->begun) / seconds;
+        struct screen screen = {.what = "MB",
+                                .done = done / MEGABYTE,
+                                .total = bytes / MEGABYTE,
+                                .epoch = NAN,
+                                .loss = NAN,
+                                .eval_loss = NAN,
+                                .seconds = seconds,
+                                .left = speed > 0 ? (double)(bytes - done) / speed : NAN,
+                                .activity = "downloading"};
+        progress_tell(&screen);
     }
     return signals_stopped();
 }
@@ -49,7 +60,7 @@ static void print_report(const json_t *report, bool in_cache)
 
 hone_status cli_pull(hone_options *options)
 {
-    struct pace pace = {clock_seconds(), -1};
+    struct download download = {clock_seconds(), -1};
     char *json = NULL;
     json_t *report = NULL;
     const char *output;
@@ -61,7 +72,7 @@ hone_status cli_pull(hone_options *options)
     signals_survive();
     signals_stop("stopping; what was downloaded stays, and the same command goes on from there", "ended at once");
     hone_set_stop(asked_to_stop, NULL);
-    status = hone_pull(options, show, &pace, &json);
+    status = hone_pull(options, show, &download, &json);
     progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
         puts(json);

@@ -27,14 +27,14 @@ struct curve {
 void curve_add(struct curve *curve, double x);
 
 struct screen {
-    const char *what; /* "step" or "batch" */
+    const char *what; /* "step", "batch" or "MB" */
     int64_t done, total;
     double epoch, loss, eval_loss; /* NAN: not known. loss: the mean */
     struct curve losses;
     double tokens_per_second; /* 0: not known */
     double seconds, left;     /* since the beginning, and to the end; NAN: not known */
     int64_t memory_bytes;     /* 0: not known */
-    const char *activity;     /* "validating", "sampling", "saving"; NULL: none, or so much of it: */
+    const char *activity;     /* "validating", "sampling", "saving", "downloading"; NULL: none, or so much of it: */
     int64_t part, parts;      /* parts 0: not known */
 };
 
