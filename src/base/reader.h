@@ -9,11 +9,14 @@
 struct reader {
     const char *path; /* the caller's; lives as long as the reader */
     int fd;
+    int64_t size; /* when it was opened */
 };
 
 /* Only regular files: a pipe can be read only once, and reading it may block. */
 enum status reader_open(struct reader *reader, const char *path);
 enum status reader_read(struct reader *reader, void *bytes, int64_t max_bytes, int64_t *got); /* less than `max_bytes`: the end */
+/* All of these bytes, wherever reader_read stands. Fewer are an error: the caller knows the size. */
+enum status reader_read_at(const struct reader *reader, int64_t offset, void *bytes, int64_t count);
 void reader_close(struct reader *reader);
 
 #endif

@@ -119,6 +119,11 @@ void unpack_close(struct unpack *u)
     memory_free(u);
 }
 
+bool unpack_packed(const struct unpack *u)
+{
+    return u->packing != PLAIN;
+}
+
 static enum status step_gzip(struct unpack *u, char *bytes, int64_t max_bytes, int64_t *got)
 {
     if (!u->inside) {

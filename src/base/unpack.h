@@ -14,6 +14,9 @@ struct unpack;
 enum status unpack_open(struct unpack **out, const char *path);
 void unpack_close(struct unpack *unpack); /* NULL is fine */
 
+/* Whether the file is packed. */
+bool unpack_packed(const struct unpack *unpack);
+
 /* The next bytes of the content; less than `max_bytes`: the end. */
 enum status unpack_read(struct unpack *unpack, void *bytes, int64_t max_bytes, int64_t *got);
 

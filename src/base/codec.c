@@ -1,0 +1,79 @@
+/* gzip through zlib, zstd through libzstd, and Snappy through the C interface of libsnappy, if it is there. */
+#include "base/codec.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "base/library.h"
+
+static enum status broken(const char *name, const char *what)
+{
+    return fail(ERR_FORMAT, "the %s block is broken: %s", name, what);
+}
+
+static enum status unpack_zstd(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+{
+    size_t got = ZSTD_decompress(bytes, (size_t)size, packed, (size_t)packed_size);
+    if (ZSTD_isError(got) && ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
+        return fail(ERR_MEMORY, "out of memory for unpacking");
+    if (ZSTD_isError(got))
+        return broken("zstd", ZSTD_getErrorName(got));
+    return got == (size_t)size ? OK : broken("zstd", "it has another size");
+}
+
+static enum status unpack_gzip(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+{
+    z_stream z = {.next_in = (Bytef *)packed, .avail_in = (uInt)packed_size, .next_out = bytes, .avail_out = (uInt)size};
+    if (inflateInit2(&z, 15 + 32) != Z_OK) /* 32: gzip's header or zlib's */
+        return fail(ERR_MEMORY, "out of memory for unpacking");
+    int code = inflate(&z, Z_FINISH);
+    bool whole = code == Z_STREAM_END && z.avail_out == 0;
+    inflateEnd(&z);
+    if (code == Z_MEM_ERROR)
+        return fail(ERR_MEMORY, "out of memory for unpacking");
+    return whole ? OK : broken("gzip", code == Z_DATA_ERROR ? "no gzip" : "it has another size");
+}
+
+/* The loader counts how often a library is opened: opening it for each block costs microseconds, and needs no state. */
+static enum status unpack_snappy(const void *packed, int64_t packed_size, void *bytes, int64_t size)
+{
+    const char *own = getenv("HONE_SNAPPY_LIBRARY"), *why = "";
+    const char *const names[] = {own ? own : "libsnappy.so.1", NULL};
+    void *library = library_open(names, &why);
+    if (!library)
+        return fail(
+            ERR_UNSUPPORTED,
+            "it is packed by Snappy, and the library for it cannot be opened (%s); install it: apt-get install libsnappy1v5",
+            why);
+    int (*unpack)(const char *, size_t, char *, size_t *);
+    *(void **)&unpack = library_symbol(library, "snappy_uncompress");
+    if (!unpack)
+        return fail(ERR_UNSUPPORTED, "%s: it has no snappy_uncompress", names[0]);
+    size_t got = (size_t)size;
+    return unpack(packed, (size_t)packed_size, bytes, &got) == 0 && got == (size_t)size
+               ? OK
+               : broken("Snappy", "no Snappy, or of another size");
+}
+
+enum status codec_unpack(enum codec codec, const void *packed, int64_t packed_size, void *bytes, int64_t size)
+{
+    switch (codec) {
+    case CODEC_SNAPPY: return unpack_snappy(packed, packed_size, bytes, size);
+    case CODEC_GZIP: return unpack_gzip(packed, packed_size, bytes, size);
+    case CODEC_ZSTD: return unpack_zstd(packed, packed_size, bytes, size);
+    case CODEC_NONE: break;
+    }
+    if (packed_size != size)
+        return broken("unpacked", "it has another size");
+    memcpy(bytes, packed, (size_t)size);
+    return OK;
+}
+
+uint32_t codec_crc32(const void *bytes, int64_t count)
+{
+    return (uint32_t)crc32_z(0, bytes, (z_size_t)count);
+}

@@ -1,0 +1,34 @@
+/* Texts as JSON strings. */
+#include "base/json_quote.h"
+
+#include <string.h>
+
+/* The length of what needs no escape. */
+static int64_t plain_length(const char *text, int64_t count)
+{
+    int64_t n = 0;
+    while (n < count && (uint8_t)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
+        n++;
+    return n;
+}
+
+static enum status escape(struct buffer *out, uint8_t c)
+{
+    static const char hex[] = "0123456789abcdef", known[] = "\"\"\\\\\nn\rr\tt\bb\ff"; /* a character, then its letter */
+    const char *letter = c ? strchr(known, c) : NULL;
+    const char text[6] = {'\\', letter ? letter[1] : 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    return buffer_append(out, text, letter ? 2 : 6);
+}
+
+enum status json_quote(struct buffer *out, const char *text, int64_t count)
+{
+    TRY(buffer_append(out, "\"", 1));
+    for (int64_t at = 0; at < count; at++) {
+        int64_t plain = plain_length(text + at, count - at);
+        TRY(buffer_append(out, text + at, plain));
+        at += plain;
+        if (at < count)
+            TRY(escape(out, (uint8_t)text[at]));
+    }
+    return buffer_append(out, "\"", 1);
+}

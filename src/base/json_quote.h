@@ -1,0 +1,11 @@
+/* Writing JSON piece by piece. */
+#ifndef BASE_JSON_QUOTE_H
+#define BASE_JSON_QUOTE_H
+
+#include "base/memory.h"
+
+/* Appends a text as a JSON string, in quotes, with escapes where JSON needs them. Bytes that are not UTF-8 stay as they are: who
+ * reads the string says so. */
+enum status json_quote(struct buffer *out, const char *text, int64_t count);
+
+#endif
