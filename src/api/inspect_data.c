@@ -299,7 +299,7 @@ static enum status inspect(struct inspection *in, char **json)
     in->told = json_array();
     if (!in->shown || !in->told)
         return fail(ERR_MEMORY, "out of memory while writing a report");
-    TRY(source_open(&in->source, in->options->dataset_path, "train"));
+    TRY(source_open(&in->source, in->options->dataset_path, "train", in->options->column_mapping));
     TRY(chat_open(&in->chat, in->options->model_name_or_path));
     TRY(checker_open(&in->checker, in->chat));
     TRY(walk(in));

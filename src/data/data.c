@@ -63,7 +63,7 @@ static enum status encode_without_cache(struct data *data, struct source *source
 static enum status open_tokens(struct data *data, struct source *source, struct chat **chat, const struct data_limits *limits,
                                struct buffer *skipped)
 {
-    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary};
+    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary, limits->columns};
     if (!limits->cache_dir)
         return encode_without_cache(data, source, chat, limits, skipped);
     enum status status = token_cache_open(&data->cache, source, limits->cache_dir, &key);
@@ -249,7 +249,7 @@ enum status data_open(struct data *data, const char *paths, struct chat **chat, 
 {
     struct source *source;
     *data = (struct data){0};
-    TRY(source_open(&source, paths, limits->split ? limits->split : "train"));
+    TRY(source_open(&source, paths, limits->split ? limits->split : "train", limits->columns));
     enum status status = open_all(data, source, paths, chat, limits);
     source_close(source);
     if (status != OK)

@@ -59,7 +59,8 @@ struct data_limits {
     bool skip_bad;           /* rows that cannot be used are skipped, not an error */
     int64_t vocabulary;      /* the model's; an id beyond it is an error */
     bool all_tokens;         /* every token is a target, not the assistants' alone */
-    const char *split;       /* which file of a directory: "train", "valid" or "test" */
+    const char *split;       /* which files of a directory: "train", "valid" or "test" */
+    const char *columns;     /* which columns are which keys (data/columns.h); NULL: those that are called so */
     const char *model_dir;   /* for its tokenizer and template; may be NULL if a chat is given and there is no cache */
     const char *cache_dir;   /* NULL: no cache, the files are temporary */
 };

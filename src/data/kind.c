@@ -22,6 +22,26 @@ static const struct {
     [ROW_PREFERENCE] = {"preference", {"chosen", "rejected"}},
 };
 
+/* Keys that some kinds have besides. */
+static const char *const MORE[] = {"system", "tools", "input", "history", "chat_template_kwargs"};
+
+const char *row_key_name(int number)
+{
+    for (int k = 0; k < ROW_KINDS; k++)
+        for (int i = 0; i < KEYS && KINDS[k].key[i]; i++)
+            if (number-- == 0)
+                return KINDS[k].key[i];
+    return number < (int)(sizeof MORE / sizeof *MORE) ? MORE[number] : NULL;
+}
+
+bool row_key_known(const char *name, int64_t length)
+{
+    for (int i = 0; row_key_name(i); i++)
+        if ((int64_t)strlen(row_key_name(i)) == length && memcmp(row_key_name(i), name, (size_t)length) == 0)
+            return true;
+    return false;
+}
+
 const char *row_kind_name(enum row_kind kind)
 {
     return KINDS[kind].name;
@@ -122,6 +142,19 @@ static enum status list_kinds(struct buffer *text)
     return OK;
 }
 
+#define MAPPING "--column-mapping takes other names, as in prompt=question,completion=answer"
+
+enum status row_no_kind(const char *path, const char *columns)
+{
+    struct buffer known = {0};
+    enum status status = list_kinds(&known);
+    if (status == OK)
+        status = fail(ERR_DATA, "%s: its columns are of no known kind of row: they are %s; known are %s; " MAPPING, path, columns,
+                      known.data);
+    buffer_free(&known);
+    return status;
+}
+
 static enum status no_kind(const json_t *tree, const struct keys *keys)
 {
     struct buffer found = {0}, half = {0}, known = {0};
@@ -131,8 +164,8 @@ static enum status no_kind(const json_t *tree, const struct keys *keys)
     if (status == OK)
         status = list_kinds(&known);
     if (status == OK)
-        status =
-            fail(ERR_DATA, "the row is of no known kind: %sits keys are %s; known are %s", half.data, found.data, known.data);
+        status = fail(ERR_DATA, "the row is of no known kind: %sits keys are %s; known are %s; " MAPPING, half.data, found.data,
+                      known.data);
     buffer_free(&found);
     buffer_free(&half);
     buffer_free(&known);
@@ -159,6 +192,16 @@ static int find_kinds(const struct keys *keys, int found[static 2])
             count++;
         }
     return count;
+}
+
+bool row_kind_possible(const char *const *names, int64_t count)
+{
+    struct keys keys = {0};
+    int found[2];
+    for (int64_t i = 0; i < count; i++)
+        if (names[i])
+            add_key(&keys, names[i], (int64_t)strlen(names[i]));
+    return find_kinds(&keys, found) > 0;
 }
 
 enum status row_recognise(struct row_outline *out, const char *text, int64_t length)

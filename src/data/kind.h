@@ -12,6 +12,15 @@ const char *row_kind_name(enum row_kind kind);
 /* The kinds that have rows, by name. */
 json_t *row_kinds_json(const int64_t rows[ROW_KINDS]);
 
+/* The keys that rows of any kind may have, those that are not needed among them; NULL after the last. */
+const char *row_key_name(int number);
+bool row_key_known(const char *name, int64_t length);
+
+/* Whether a row with these keys, of which some may be NULL, can be of a kind. ERR_DATA for a file whose columns, as a text, are
+ * none. */
+bool row_kind_possible(const char *const *keys, int64_t count);
+enum status row_no_kind(const char *path, const char *columns);
+
 struct row_outline {
     enum row_kind kind;
     bool alone;   /* it has no keys but those of its kind */

@@ -12,8 +12,11 @@
 #include "base/file.h"
 #include "base/lost.h"
 #include "base/number.h"
-#include "base/unpack.h"
+#include "base/reader.h"
+#include "data/columns.h"
 #include "data/scan.h"
+#include "data/split.h"
+#include "data/stream.h"
 
 #define ROW_BYTES_MAX ((int64_t)64 << 20) /* bytes of one row */
 enum { FILES_MAX = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
@@ -21,6 +24,7 @@ enum { FILES_MAX = 4096, HASH_CHUNK = 256 * 1024, OPENING = 4096 };
 struct source_file {
     const char *path;
     double weight;
+    enum stream_form form;
     bool hashed;
     struct digest digest; /* if hashed */
 };
@@ -29,7 +33,8 @@ struct source {
     struct arena arena;
     struct source_file *files;
     int64_t count, capacity;
-    struct unpack *open; /* the file that is being read, or NULL */
+    struct columns *columns; /* NULL: by their names */
+    struct stream *open;     /* the file that is being read, or NULL */
     int64_t file;
     struct buffer left; /* read, and not yet in a block */
     int64_t offset;     /* of left's first byte in the file's text */
@@ -42,6 +47,7 @@ void source_block_free(struct source_block *block)
 {
     memory_free(block->rows);
     buffer_free(&block->text);
+    buffer_free(&block->renamed);
     *block = (struct source_block){0};
 }
 
@@ -57,36 +63,24 @@ static enum status add_file(struct source *s, const char *path, double weight)
     return OK;
 }
 
-/* The file of a directory for this split, whatever its ending. */
 static enum status add_directory(struct source *s, const char *dir, const char *split, double weight)
 {
-    static const char *const endings[] = {".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst"};
-    const char *found = NULL;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        const char *name = arena_format(&s->arena, "%s%s", split, endings[i]);
-        const char *path = name ? file_join(&s->arena, dir, name) : NULL;
-        if (!path)
-            return ERR_MEMORY;
-        if (!file_exists(path))
-            continue;
-        if (found)
-            return fail(ERR_ARGUMENT, "both %s and %s exist; name the one that is meant", found, path);
-        found = path;
-    }
-    if (!found)
-        return fail(ERR_IO,
-                    "%s: there is no %s.jsonl in this directory (nor %s.json, nor either packed as .gz or .zst); name the file "
-                    "itself if it has another name",
-                    dir, split, split);
-    return add_file(s, found, weight);
+    const char **paths;
+    int64_t count;
+    TRY(split_find(&s->arena, dir, split, &paths, &count));
+    if (!count)
+        return split_missing(dir, split);
+    for (int64_t i = 0; i < count; i++)
+        TRY(add_file(s, paths[i], weight));
+    return OK;
 }
 
 static enum status add_path(struct source *s, const char *path, const char *split, double weight)
 {
     if (!file_exists(path))
         return fail(ERR_IO,
-                    "%s: %s; --%s names files of rows on this machine (.jsonl, .json, packed as .gz or .zst or not) or "
-                    "directories with %s.jsonl, separated by commas",
+                    "%s: %s; --%s names files of rows on this machine (.jsonl, .json, .csv, .tsv, packed as .gz or .zst or not, or "
+                    ".parquet) or directories with %s.jsonl or the like, separated by commas",
                     path, lost_path(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
     return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
 }
@@ -126,45 +120,12 @@ static enum status add_list(struct source *s, const char *paths, const char *spl
     return OK;
 }
 
-/* The first bytes of other files that a user may pass to --data. */
-static enum status check_opening(const char *path, const char *text, int64_t length)
-{
-    static const struct {
-        const char *bytes;
-        int64_t count;
-        const char *says;
-    } known[] = {
-        {"PAR1", 4,
-         "a Parquet file, which hone does not read; convert it: python3 -c \"import pandas, sys; "
-         "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl"},
-        {"ARROW1", 6,
-         "an Arrow file, which hone does not read; convert it: python3 -c \"import datasets, sys; "
-         "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
-        {"\xff\xff\xff\xff", 4,
-         "an Arrow stream, which hone does not read; convert it: python3 -c \"import datasets, sys; "
-         "datasets.Dataset.from_file(sys.argv[1]).to_json(sys.argv[2])\" IN.arrow OUT.jsonl"},
-        {"\xff\xfe", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
-        {"\xfe\xff", 2, "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"},
-        {"PK\3\4", 4, "a zip archive; unpack it (a .docx or .xlsx file is one too: save it as text or CSV instead)"},
-        {"BZh", 3, "packed by bzip2; unpack it, or pack it by gzip or zstd"},
-        {"\xfd"
-         "7zXZ",
-         5, "packed by xz; unpack it, or pack it by gzip or zstd"},
-        {"\x28\xb5\x2f\xfd", 4, "packed twice; unpack it once"},
-        {"\x1f\x8b", 2, "packed twice; unpack it once"},
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (length >= known[i].count && memcmp(text, known[i].bytes, (size_t)known[i].count) == 0)
-            return fail(ERR_UNSUPPORTED, "%s: %s", path, known[i].says);
-    return lost_content(path, text, length, "rows of JSON, as in {\"text\": \"...\"}");
-}
-
 /* Adds up to `more` bytes of the open file to a text. */
 static enum status read_more(struct source *s, struct buffer *text, int64_t more)
 {
     int64_t got;
     TRY(buffer_reserve(text, more));
-    TRY(unpack_read(s->open, text->data + text->size, more, &got));
+    TRY(stream_read(s->open, text->data + text->size, more, &got));
     text->size += got;
     text->data[text->size] = 0;
     s->scan.last = got < more;
@@ -204,7 +165,7 @@ static enum status check_blank(const struct source *s, int64_t bytes)
 static enum status open_file(struct source *s, int64_t file)
 {
     static const char mark[] = "\xef\xbb\xbf";
-    unpack_close(s->open);
+    stream_close(s->open);
     s->open = NULL;
     s->file = file;
     s->left.size = s->offset = 0;
@@ -212,9 +173,9 @@ static enum status open_file(struct source *s, int64_t file)
     s->scan = (struct scan){.line = 1};
     if (file == s->count)
         return OK;
-    TRY(unpack_open(&s->open, s->files[file].path));
+    TRY(stream_open(&s->open, s->files[file].path, s->columns));
+    s->files[file].form = stream_form(s->open);
     TRY(read_more(s, &s->left, OPENING));
-    TRY(check_opening(s->files[file].path, s->left.data, s->left.size));
     if (s->left.size >= 3 && !memcmp(s->left.data, mark, 3))
         pass(s, &s->left, 3);
     int64_t first;
@@ -227,13 +188,15 @@ static enum status open_file(struct source *s, int64_t file)
     return OK;
 }
 
-enum status source_open(struct source **out, const char *paths, const char *split)
+enum status source_open(struct source **out, const char *paths, const char *split, const char *columns)
 {
     *out = NULL;
     struct source *s = memory_alloc((int64_t)sizeof *s);
     if (!s)
         return ERR_MEMORY;
-    enum status status = add_list(s, paths, split);
+    enum status status = columns_open(&s->columns, columns);
+    if (status == OK)
+        status = add_list(s, paths, split);
     for (int64_t i = s->count - 1; i >= 0 && status == OK; i--) /* files that cannot be read are reported before work begins */
         status = open_file(s, i);
     if (status == OK)
@@ -247,7 +210,8 @@ void source_close(struct source *s)
 {
     if (!s)
         return;
-    unpack_close(s->open);
+    stream_close(s->open);
+    columns_close(s->columns);
     buffer_free(&s->left);
     memory_free(s->files);
     arena_free(&s->arena);
@@ -262,6 +226,11 @@ int64_t source_files(const struct source *s)
 const char *source_path(const struct source *s, int64_t file)
 {
     return s->files[file].path;
+}
+
+int source_form(const struct source *s, int64_t file)
+{
+    return (int)s->files[file].form;
 }
 
 double source_weight(const struct source *s, int64_t file)
@@ -301,7 +270,11 @@ enum status source_digest(struct source *s, int64_t file, struct digest *digest)
 static enum status check_digest(const struct source *s)
 {
     const struct source_file *f = &s->files[s->file];
-    if (!f->hashed || digest_equal(f->digest, unpack_digest(s->open)))
+    struct digest now;
+    if (!f->hashed)
+        return OK;
+    TRY(stream_digest(s->open, &now));
+    if (digest_equal(f->digest, now))
         return OK;
     return fail(ERR_IO, "%s: the file was changed while it was read; start again once nothing writes to it, or use a copy of it",
                 f->path);
@@ -401,6 +374,22 @@ static enum status keep_rest(struct source *s, const struct source_block *block)
     return OK;
 }
 
+/* Gives the rows of a block the keys that --column-mapping says. */
+static enum status rename_rows(const struct source *s, struct source_block *block)
+{
+    struct buffer *out = &block->renamed;
+    out->size = 0;
+    for (int64_t i = 0; i < block->count; i++) {
+        int64_t before = out->size;
+        TRY(columns_rename(s->columns, block->rows[i].text, block->rows[i].length, out));
+        block->rows[i].length = out->size - before;
+    }
+    const char *text = out->data; /* only now it stays where it is */
+    for (int64_t i = 0; i < block->count; text += block->rows[i++].length)
+        block->rows[i].text = text;
+    return OK;
+}
+
 enum status source_read(struct source *s, struct source_block *block, int64_t bytes)
 {
     block->count = 0;
@@ -411,7 +400,7 @@ enum status source_read(struct source *s, struct source_block *block, int64_t by
             block->file = s->file;
             TRY(keep_rest(s, block));
             block->next = (struct source_position){s->file, s->offset, s->scan.line, hash_end(&s->before)};
-            return OK;
+            return s->columns && s->files[s->file].form == STREAM_JSON ? rename_rows(s, block) : OK;
         }
         TRY(check_digest(s));
         TRY(open_file(s, s->file + 1));

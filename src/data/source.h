@@ -3,7 +3,7 @@
  * The idea: files are read in pieces and never mapped, so that memory does not grow with them; what a block holds is whole
  * rows, not yet parsed. A file is one JSON object per line, or one JSON array of objects, told apart by its first byte; its
  * bytes may be packed by gzip or zstd, told by the first bytes. Blank lines, a byte order mark, CRLF and a missing last
- * newline are fine.
+ * newline are fine. Tables (CSV, TSV, Parquet) come as lines of JSON (data/stream.h).
  */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H
@@ -32,7 +32,8 @@ struct source_row {
 struct source_block {
     struct source_row *rows;
     int64_t count, capacity;
-    struct buffer text;          /* what rows point into */
+    struct buffer text;          /* what rows point into, */
+    struct buffer renamed;       /* or this, if their keys were changed */
     int64_t file;                /* all rows of a block are of one file */
     struct source_position next; /* where the block after this one begins */
 };
@@ -40,14 +41,16 @@ struct source_block {
 void source_block_free(struct source_block *block);
 
 /* `paths` is what --data says: files and directories, separated by commas, each with ":weight" after it or without. A directory
- * stands for its file `split` ("train", "valid" or "test") with one of the endings that files may have. Anything else
- * is an error that says what was expected. A path that exists as written is taken as one path, whatever commas and colons it has.
+ * stands for its files of `split` ("train", "valid" or "test"; data/split.h). Anything else is an error that says what was
+ * expected. A path that exists as written is taken as one path, whatever commas and colons it has. `columns` is what
+ * --column-mapping says (data/columns.h), or NULL.
  */
-enum status source_open(struct source **out, const char *paths, const char *split);
+enum status source_open(struct source **out, const char *paths, const char *split, const char *columns);
 void source_close(struct source *source); /* NULL is fine */
 
 int64_t source_files(const struct source *source);
 const char *source_path(const struct source *source, int64_t file);
+int source_form(const struct source *source, int64_t file); /* what it was read as: the same bytes may be two things */
 
 /* How often a row of this file is taken in an epoch: its whole part, and once more for the seeded choice of rows that is the
  * rest. 1 by default; 0.5 takes half of the rows, 2 takes each twice, 2.5 each twice and half of them a third time. */

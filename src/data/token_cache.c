@@ -24,9 +24,13 @@ static enum status make_key(struct token_cache *c, struct source *source, const 
     hash_add(&hash, token_digest, (int64_t)strlen(token_digest));
     hash_add(&hash, jansson_version_str(), (int64_t)strlen(jansson_version_str()));
     hash_add(&hash, numbers, (int64_t)sizeof numbers);
+    if (key->columns)
+        hash_add(&hash, key->columns, (int64_t)strlen(key->columns) + 1);
     for (int64_t f = 0; f < source_files(source); f++) {
         struct digest digest;
+        int form = source_form(source, f);
         TRY(source_digest(source, f, &digest));
+        hash_add(&hash, &form, (int64_t)sizeof form);
         hash_add(&hash, &digest, (int64_t)sizeof digest);
     }
     TRY(chat_fingerprint(key->model_dir, &hash, &c->chat));

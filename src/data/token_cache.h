@@ -88,6 +88,7 @@ struct token_key {
     const char *model_dir;
     bool all_tokens;
     int64_t vocabulary;
+    const char *columns; /* NULL: by their names */
 };
 
 /* Finds the cache of a source's files. If it is complete its files are mapped; else it is locked, after waiting for another

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "data/split.h"
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/measure.h"
@@ -131,6 +132,7 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
         .skip_bad = o->bad_rows == CHOICE_bad_rows_skip,
         .vocabulary = config->vocabulary,
         .all_tokens = o->train_on_inputs,
+        .columns = o->column_mapping,
         .model_dir = o->model_name_or_path,
         .cache_dir = cache_directory(arena, o->cache_dir),
     };
@@ -143,18 +145,15 @@ enum status trainer_limits(struct data_limits *limits, const struct options *o, 
     return OK;
 }
 
-/* A directory may have its own file of validation data. */
-static enum status has_validation(const struct options *o, bool *has)
+/* A directory may have its own files of validation data. */
+static enum status has_validation(const struct options *o, struct arena *arena, bool *has)
 {
-    struct source *source;
-    *has = false;
-    if (!file_is_directory(o->dataset_path))
-        return OK;
-    enum status status = source_open(&source, o->dataset_path, "valid");
-    *has = status == OK;
-    if (status == OK)
-        source_close(source);
-    return status == ERR_MEMORY ? status : OK;
+    const char **paths;
+    int64_t count = 0;
+    if (file_is_directory(o->dataset_path))
+        TRY(split_find(arena, o->dataset_path, "valid", &paths, &count));
+    *has = count > 0;
+    return OK;
 }
 
 static enum status open_data(struct trainer *t, unsigned ready_for)
@@ -177,7 +176,7 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     if (o->val_set_size > 0)
         return data_split(&t->data, &t->eval_data, o->val_set_size, (uint64_t)o->seed);
     if (!o->eval_dataset_path)
-        TRY(has_validation(o, &own));
+        TRY(has_validation(o, &t->arena, &own));
     limits.split = "valid";
     const char *paths = own ? o->dataset_path : o->eval_dataset_path;
     if (paths)

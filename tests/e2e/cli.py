@@ -205,6 +205,7 @@ class Tiny(Case):
         output = self.dir / "out"
         line = f"""--model {TINY} --data {data} --output {output} --cache-dir {self.dir / "cache"} --val-set-size 0.25 --max-samples 12 --max-length 64
             --excess-length truncate --bad-rows skip --packing --shuffle false --train-on-inputs -r 4 --lora-alpha 8 --lora-dropout 0.1
+            --column-mapping messages
             --lora-target-modules q_proj,v_proj --use-rslora --rank-pattern q_proj=2 --alpha-pattern q_proj=4 --train-norms
             --recompute selective --optim lion --learning-rate 1e-3 --lr-scheduler-type warmup_stable_decay --warmup-ratio 0.1
             --warmup-steps 1 --num-cycles 0.5 --min-lr-rate 0.1 --num-decay-steps 1 --num-stable-steps 2 --warmup-type cosine --decay-type 1-sqrt

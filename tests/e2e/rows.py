@@ -210,7 +210,7 @@ class Rows(Case):
         (self.dir / "g.jsonl.gz").write_bytes(gzip.compress(plain)[:-9])
         self.fails(4, "inspect", "data", "--model", TINY, "--data", self.dir / "g.jsonl.gz", says=["g.jsonl.gz", "breaks off"])
         (self.dir / "h.parquet").write_bytes(b"PAR1" + bytes(100))
-        self.fails(7, "inspect", "data", "--model", TINY, "--data", self.dir / "h.parquet", says=["Parquet", "to_json"])
+        self.fails(4, "inspect", "data", "--model", TINY, "--data", self.dir / "h.parquet", says=["h.parquet: ", "Parquet", "cut off"])
         self.fails(3, "inspect", "data", "--model", TINY, "--data", self.dir / "none", says=["no such file"])
 
     def test_checks(self):

@@ -92,7 +92,7 @@ static enum status walk(const char *path, int64_t bytes, bool seek, struct hash 
     struct chat_row made = {0};
     bool same;
     hash_init(hash);
-    TRY(source_open(&source, path, "train"));
+    TRY(source_open(&source, path, "train", NULL));
     enum status status;
     while ((status = source_read(source, &block, bytes)) == OK && block.count) {
         for (int64_t i = 0; i < block.count; i++) {

@@ -110,7 +110,7 @@ int main(int argc, char **argv)
         return 2;
     enum status status = chat_open(&chat, argv[1]);
     if (status == OK)
-        status = source_open(&source, argv[2], "train");
+        status = source_open(&source, argv[2], "train", NULL);
     if (status == OK)
         status = argc > 3 ? time_rows(source, chat) : print_rows(source, chat);
     if (status != OK)
