@@ -12,10 +12,17 @@ static int64_t plain_length(const char *text, int64_t count)
     return n;
 }
 
+/* Where the letter of a character's short escape stands, or NULL. */
+static const char *short_escape(uint8_t c)
+{
+    static const char known[] = "\"\"\\\\\nn\rr\tt\bb\ff"; /* a character, then its letter */
+    return c ? strchr(known, c) : NULL;
+}
+
 static enum status escape(struct buffer *out, uint8_t c)
 {
-    static const char hex[] = "0123456789abcdef", known[] = "\"\"\\\\\nn\rr\tt\bb\ff"; /* a character, then its letter */
-    const char *letter = c ? strchr(known, c) : NULL;
+    static const char hex[] = "0123456789abcdef";
+    const char *letter = short_escape(c);
     const char text[6] = {'\\', letter ? letter[1] : 'u', '0', '0', hex[c >> 4], hex[c & 15]};
     return buffer_append(out, text, letter ? 2 : 6);
 }
@@ -31,4 +38,15 @@ enum status json_quote(struct buffer *out, const char *text, int64_t count)
             TRY(escape(out, (uint8_t)text[at]));
     }
     return buffer_append(out, "\"", 1);
+}
+
+int64_t json_quoted_size(const char *text, int64_t count)
+{
+    int64_t size = count + 2;
+    for (int64_t at = 0; at < count; at++) {
+        at += plain_length(text + at, count - at);
+        if (at < count)
+            size += short_escape((uint8_t)text[at]) ? 1 : 5;
+    }
+    return size;
 }

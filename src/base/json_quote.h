@@ -8,4 +8,7 @@
  * reads the string says so. */
 enum status json_quote(struct buffer *out, const char *text, int64_t count);
 
+/* How many bytes that takes: up to six times the text. */
+int64_t json_quoted_size(const char *text, int64_t count);
+
 #endif

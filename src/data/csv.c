@@ -326,9 +326,9 @@ static enum status write_record(struct csv *c, struct buffer *text)
         TRY(json_quote(text, c->keys[i], (int64_t)strlen(c->keys[i])));
         TRY(buffer_append(text, ": ", 2));
         TRY(field_value(c, field, &value, &count));
-        TRY(count || field->quoted ? json_quote(text, value, count) : buffer_append(text, "null", 4));
-        if (text->size - begin > RECORD_BYTES_MAX)
+        if (text->size - begin + json_quoted_size(value, count) > RECORD_BYTES_MAX)
             return too_long(c);
+        TRY(count || field->quoted ? json_quote(text, value, count) : buffer_append(text, "null", 4));
     }
     return buffer_append(text, "}", 1);
 }

@@ -55,6 +55,56 @@ def safetensors(content):
     return struct.pack("<Q", len(header)) + header + data
 
 
+def parquet(content):
+    """As fuzz_parquet.c."""
+    if content[:1] != b"F" or len(content) < 3:
+        return content
+    pages = struct.unpack("<H", content[1:3])[0]
+    return parquet_file(content[3:3 + pages], content[3 + pages:])
+
+
+def parquet_file(pages, footer):
+    return b"PAR1" + pages + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def thrift(*fields):
+    """A struct of Thrift's compact protocol: (number, value) each; an int is an i64, a list has structs."""
+    def varint(n):
+        return bytes([n & 127 | 128]) + varint(n >> 7) if n > 127 else bytes([n])
+    out = b""
+    for number, value in fields:
+        kind, body = (6, varint(value << 1)) if isinstance(value, int) else (8, varint(len(value[0])) + value[0]) if isinstance(value, tuple) else \
+            (9, b"\xfc" + varint(len(value)) + b"".join(value)) if isinstance(value, list) else (12, value)
+        out += bytes([kind]) + varint(number << 1) + body
+    return out + b"\0"
+
+
+def parquet_page(body, values, levels=b"\2\1", packed=True, **header):
+    """A data page of version 2, of one column of strings."""
+    data = gzip.compress(body, 1) if packed else body
+    size = header.get("size", len(body)) + len(levels)
+    return thrift((1, 3), (2, size), (3, len(data) + len(levels)), (8, thrift((1, values), (4, header.get("encoding", 0)), (5, len(levels)), (6, 0)))) \
+        + levels + data
+
+
+def parquet_text(pages, values, rows, groups=1, columns=1):
+    """A file with columns that all lie in the same place, in row groups that do."""
+    element = lambda name, *more: thrift((3, 1), (4, (name,)), *more)
+    chunk = thrift((3, thrift((1, 6), (4, 2), (5, values), (7, len(pages)), (9, 4))))
+    names = [b"text", b"prompt", b"completion", b"system", b"input"][:columns]
+    schema = [element(b"schema", (5, columns)), *(thrift((1, 6), (3, 1), (4, (name,)), (6, 0)) for name in names)]
+    group = thrift((1, [chunk] * columns), (3, rows))
+    return parquet_file(pages, thrift((1, 2), (2, schema), (3, rows * groups), (4, [group] * groups)))
+
+
+def run_of(count, level=1):
+    """Levels: one, so many times."""
+    out, n = b"", count << 1
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n, level])
+
+
 def tensors(header, data=b""):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -87,7 +137,27 @@ def make():
     zeros = gzip.compress(b"\0" * 150_000_000, 1)
     spaces = gzip.compress(b" " * 150_000_000, 1)
     lines = gzip.compress(b"\n" * 150_000_000, 1)
-    return [
+    megabytes = parquet_page(struct.pack("<I", 30_000_000) + b"a" * 30_000_000, 1)
+    words = gzip.compress(struct.pack("<I", 20_000) + b"a" * 20_000)
+    words = thrift((1, 2), (2, 20_004), (3, len(words)), (7, thrift((1, 1), (2, 0)))) + words
+    tables = [
+        ("rows.csv", "open", b'text\n"' + b"a" * 70_000_000), ("rows.csv", "fields", b"a," * 20_000_000), ("rows.csv", "lines-packed", lines),
+        ("rows.csv", "spaces-packed", spaces), ("rows.csv", "quotes", b"text\n" + b'""' * 20_000_000),
+        ("rows.csv", "quotes-packed", gzip.compress(b'text\n"' + b'""' * 70_000_000 + b'"', 1)),
+        ("rows.csv", "zeros-packed", gzip.compress(b'text\n"' + b"\0" * 15_000_000 + b'"', 1)),
+        ("rows.parquet", "nulls", parquet_text(parquet_page(b"", 2**31 - 1, run_of(2**31 - 1, 0)), 2**31 - 1, 2**31 - 1)),
+        ("rows.parquet", "a-large-page", parquet_text(megabytes, 1, 1)), ("rows.parquet", "large-pages", parquet_text(megabytes, 1, 1, columns=5)),
+        ("rows.parquet", "large-pages-again", parquet_text(megabytes, 1, 1, groups=20_000)),
+        ("rows.parquet", "a-size-that-lies", parquet_text(parquet_page(b"", 1, size=2**31 - 100), 1, 1)),
+        ("rows.parquet", "one-value-many-times", parquet_text(words + parquet_page(b"\1" + run_of(9_999, 0), 9_999, run_of(9_999), encoding=8), 9_999, 9_999)),
+        ("rows.parquet", "groups", parquet_text(b"\0" * 9, 0, 0, groups=900_000)),
+        ("rows.parquet", "pages", parquet_text(parquet_page(b"", 0, b"", packed=False) * 900_000, 1, 1)),
+        ("rows.parquet", "a-deep-header", parquet_text(b"\x1c" * 3_000_000, 1, 1)),
+        ("rows.parquet", "a-deep-footer", parquet_file(b"", b"\x1c" * 3_000_000)),
+        ("rows.parquet", "a-wide-schema", parquet_file(b"", thrift((1, 2), (2, [thrift((4, (b"a",)), (5, 2_000_000))] * 900_000)))),
+        ("rows.parquet", "a-long-footer", parquet_file(b"", thrift((1, 2), (5, [thrift()] * 9_000_000)))),
+    ]
+    return tables + [
         ("config.json", "deep", deep), ("config.json", "empty-objects", empty), ("config.json", "names", names), ("config.json", "more-names", more),
         *(("config.json", key, json.dumps({**config, key: 2**31 - 1}).encode())
           for key in ("num_hidden_layers", "hidden_size", "vocab_size", "num_attention_heads", "max_position_embeddings")),
@@ -180,7 +250,8 @@ class Hostile(Case):
     def baseline(self, folder, name, command):
         """What the command takes for good files."""
         if name not in self.good:
-            like = {"rows.jsonl": self.chats, "rows.json": self.chats}.get(name)
+            like = {"rows.jsonl": self.chats, "rows.json": self.chats, "rows.parquet": CORPUS / "parquet/messages",
+                    "rows.csv": self.write("good.csv", "text", "A text.")}.get(name)
             files = {name: like.read_bytes()} if like else {name: b"seed: 1\n"} if name == "options.yaml" else None
             if files is None and name != "model.gguf":
                 files = {name: path.read_bytes() for path in (TINY / name, self.adapter / name, self.out / "checkpoint-1" / name)
@@ -234,9 +305,10 @@ class Hostile(Case):
             for path in self.corpus(target):
                 cut = [content or None if i else content for i, content in enumerate(parts(path.read_bytes(), len(files) + 1)[:len(files)])]
                 cases.append((f"{target}/{path.name}", dict(zip(files, cut))))
-        for target, file in (("safetensors", "model.safetensors"), ("gguf", "model.gguf"), ("row", "rows.jsonl"), ("rows", "rows.jsonl")):
-            cases += [(f"{target}/{path.name}", {file: safetensors(path.read_bytes()) if target == "safetensors" else path.read_bytes()})
-                      for path in self.corpus(target)]
+        for target, file in (("safetensors", "model.safetensors"), ("gguf", "model.gguf"), ("row", "rows.jsonl"), ("rows", "rows.jsonl"),
+                             ("parquet", "rows.parquet"), ("csv", "rows.csv")):
+            take = {"safetensors": safetensors, "parquet": parquet, "csv": lambda content: parts(content, 2)[1]}.get(target, bytes)
+            cases += [(f"{target}/{path.name}", {file: take(path.read_bytes())}) for path in self.corpus(target)]
         for target, one, other in (("model", "config.json", "model.safetensors"),
                                    ("adapter_weights", "adapter_config.json", "adapter_model.safetensors")):
             for path in self.corpus(target):

@@ -8,9 +8,9 @@
 #include "base/number.h"
 #include "format/parquet/inside.h"
 
-#define HELD_MAX ((int64_t)40 << 20)   /* bytes of pages in memory, and twice the file */
-#define SPENT_MAX ((int64_t)128 << 20) /* bytes of work, and a thousand times the file */
-enum { HEADER_USUAL = 4096, HEADER_MAX = 16 << 20, SPENT_FACTOR = 1000 };
+#define SPENT_MAX ((int64_t)8 << 20) /* bytes of work that every file may take */
+#define HELD_MAX ((int64_t)40 << 20) /* bytes of pages in memory, and twice the file */
+enum { HEADER_USUAL = 4096, HEADER_MAX = 16 << 20 };
 enum page_type { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_2 };
 
 struct page_header {
@@ -37,13 +37,16 @@ enum status parquet_refuse(const struct parquet *p, const struct leaf *leaf, con
         p->path, leaf->column, what, name);
 }
 
+enum status parquet_too_much(const struct parquet *p)
+{
+    return fail(ERR_LIMIT, "%s: its rows are more than %d times as large as the file; a file like this is made to do harm",
+                p->path, PARQUET_FACTOR);
+}
+
 enum status parquet_spend(struct parquet *p, int64_t bytes)
 {
     p->spent += bytes;
-    if (p->spent / SPENT_FACTOR <= p->reader.size + SPENT_MAX / SPENT_FACTOR)
-        return OK;
-    return fail(ERR_LIMIT, "%s: its rows are more than %d times as large as the file; a file like this is made to do harm",
-                p->path, SPENT_FACTOR);
+    return p->spent <= SPENT_MAX || p->spent / PARQUET_FACTOR <= p->reader.size ? OK : parquet_too_much(p);
 }
 
 void parquet_release(struct parquet *p, struct block *block)

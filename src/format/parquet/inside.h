@@ -95,6 +95,8 @@ enum status parquet_read_schema(struct parquet *p, struct thrift *t, int64_t cou
 /* column.c */
 enum status parquet_broken(const struct parquet *p, const struct leaf *leaf, const char *what);
 enum status parquet_refuse(const struct parquet *p, const struct leaf *leaf, const char *what, const char *name);
+enum { PARQUET_FACTOR = 1000 }; /* of rows, and of bytes that are read, unpacked and written, for a byte of the file */
+enum status parquet_too_much(const struct parquet *p);
 enum status parquet_spend(struct parquet *p, int64_t bytes);
 enum status parquet_hold(struct parquet *p, struct block *block, int64_t size); /* what it held is lost */
 void parquet_release(struct parquet *p, struct block *block);

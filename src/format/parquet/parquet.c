@@ -6,7 +6,7 @@
 
 #include "base/number.h"
 
-enum { TAIL = 8, HASH_CHUNK = 256 * 1024, GROUPS_MAX = 1 << 20 };
+enum { TAIL = 8, HASH_CHUNK = 256 * 1024, GROUPS_MAX = 1 << 20, ROWS_MAX = 100000 }; /* ROWS_MAX: that every file may have */
 
 bool parquet_begins(const void *bytes, int64_t count)
 {
@@ -68,6 +68,8 @@ static enum status walk_footer(struct parquet *p)
     }
     if (t.broken || !p->columns || !p->groups.at || p->rows < 0)
         return footer_broken(p, "its footer is broken");
+    if (p->rows > ROWS_MAX && p->rows / PARQUET_FACTOR > p->reader.size)
+        return parquet_too_much(p);
     return p->groups_left <= GROUPS_MAX ? OK : footer_broken(p, "it has more than a million row groups");
 }
 

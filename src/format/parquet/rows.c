@@ -50,6 +50,16 @@ static enum status write_real(struct buffer *out, double x, int digits)
     return strpbrk(text, ".e") ? OK : buffer_append(out, ".0", 2);
 }
 
+/* Whether so many bytes more fit into the row. */
+static enum status check_row(struct parquet *p, const struct buffer *out, int64_t more)
+{
+    int64_t limit = min(ROW_BYTES_MAX + p->reader.size / 2, (int64_t)64 << 20);
+    if (out->size - p->row_begin + more <= limit)
+        return OK;
+    return fail(ERR_LIMIT, "%s:%lld: the row that begins here is longer than %lld MB", p->path, (long long)p->row + 1,
+                (long long)(limit >> 20));
+}
+
 static enum status write_value(struct parquet *p, struct leaf *leaf, struct buffer *out)
 {
     const uint8_t *bytes;
@@ -69,16 +79,10 @@ static enum status write_value(struct parquet *p, struct leaf *leaf, struct buff
                                  : buffer_format(out, "%lld", (long long)wide);
     case P_FLOAT: memcpy(&single, bytes, sizeof single); return write_real(out, (double)single, 17);
     case P_DOUBLE: memcpy(&real, bytes, sizeof real); return write_real(out, real, 17);
-    default: return json_quote(out, (const char *)bytes, count);
+    default:
+        TRY(check_row(p, out, json_quoted_size((const char *)bytes, count)));
+        return json_quote(out, (const char *)bytes, count);
     }
-}
-
-static enum status check_row(struct parquet *p, const struct buffer *out)
-{
-    int64_t limit = min(ROW_BYTES_MAX + p->reader.size / 2, (int64_t)64 << 20);
-    return out->size - p->row_begin <= limit ? OK
-                                             : fail(ERR_LIMIT, "%s:%lld: the row that begins here is longer than %lld MB",
-                                                    p->path, (long long)p->row + 1, (long long)(limit >> 20));
 }
 
 /* The elements, as long as the first leaf goes on at this level. */
@@ -115,7 +119,7 @@ static enum status write_node(struct parquet *p, const struct node *node, int re
 {
     struct leaf *leaf = &p->leaves[node->leaf];
     TRY(column_peek(p, leaf));
-    TRY(check_row(p, out));
+    TRY(check_row(p, out, 0));
     if (leaf->peek_def < node->def) {
         TRY(take_nothing(p, node, rep, node->def));
         return buffer_append(out, "null", 4);
