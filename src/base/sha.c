@@ -57,24 +57,34 @@ static void add_block_256(uint32_t *state, const uint8_t *block)
         0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
         0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
         0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-    uint32_t w[64], s[8];
+    uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
     for (int t = 0; t < 16; t++)
-        w[t] = big_endian(block + 4 * t);
+        w[t] = big_endian(block + (ptrdiff_t)4 * t);
     for (int t = 16; t < 64; t++) {
         uint32_t x = w[t - 15], y = w[t - 2];
         w[t] = (right(y, 17) ^ right(y, 19) ^ y >> 10) + w[t - 7] + (right(x, 7) ^ right(x, 18) ^ x >> 3) + w[t - 16];
     }
-    memcpy(s, state, sizeof s);
     for (int t = 0; t < 64; t++) {
-        uint32_t choose = (s[4] & s[5]) ^ (~s[4] & s[6]), majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        uint32_t first = s[7] + (right(s[4], 6) ^ right(s[4], 11) ^ right(s[4], 25)) + choose + constants[t] + w[t];
-        uint32_t second = (right(s[0], 2) ^ right(s[0], 13) ^ right(s[0], 22)) + majority;
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += first;
-        s[0] = first + second;
+        uint32_t first = h + (right(e, 6) ^ right(e, 11) ^ right(e, 25)) + (g ^ (e & (f ^ g))) + constants[t] + w[t];
+        uint32_t second = (right(a, 2) ^ right(a, 13) ^ right(a, 22)) + ((a & b) | (c & (a | b)));
+        h = g;
+        g = f;
+        f = e;
+        e = d + first;
+        d = c;
+        c = b;
+        b = a;
+        a = first + second;
     }
-    for (int i = 0; i < 8; i++)
-        state[i] += s[i];
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+    state[5] += f;
+    state[6] += g;
+    state[7] += h;
 }
 
 static void add_block(struct sha *sha, const uint8_t *block)
