@@ -117,12 +117,14 @@ enum status options_command(enum user_command *command, const char *name)
 
 enum status options_stray(enum user_command command, const char *argument)
 {
-    const char *name = options_command_name(command), *equals = strchr(argument, '=');
+    const char *name = options_command_name(command), *equals = strchr(argument, '='), *key = argument;
+    for (const char *c = argument; equals && c < equals; c++) /* model.lora_rank=8 */
+        key = *c == '.' ? c + 1 : key;
     struct word word;
-    synonym_find(&word, argument, (int64_t)strcspn(argument, "="), command);
+    synonym_find(&word, key, (int64_t)strcspn(key, "="), command);
     bool known = word.row && table_has(word.row, command);
     if (known && equals)
-        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%.100s", argument, argument);
+        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%.100s", argument, key);
     if (known)
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': if that is the option, write --%.100s; hone %s --help lists all",
                     argument, argument, name);

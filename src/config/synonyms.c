@@ -59,8 +59,8 @@ static char letter(char c, bool any_case)
     return c == '-' ? '_' : any_case && c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Where the word stands among these, or NULL. */
-static const char *among(const char *words, const char *key, int64_t length, bool any_case)
+/* Where the word stands among these, or NULL; with `stars`, a word that ends in a star is the beginning of many. */
+static const char *among_these(const char *words, const char *key, int64_t length, bool any_case, bool stars)
 {
     for (; *words; words += strcspn(words, " "), words += *words == ' ') {
         int64_t i = 0;
@@ -68,8 +68,15 @@ static const char *among(const char *words, const char *key, int64_t length, boo
             i++;
         if (i > 0 && i == length && (!words[i] || words[i] == ' '))
             return words;
+        if (stars && i > 0 && words[i] == '*')
+            return words;
     }
     return NULL;
+}
+
+static const char *among(const char *words, const char *key, int64_t length, bool any_case)
+{
+    return among_these(words, key, length, any_case, false);
 }
 
 static const struct option_row *find_same(const char *key, int64_t length, enum user_command command, bool anywhere)
@@ -91,10 +98,10 @@ static const struct taken *find_taken(const struct word *word, enum user_command
     return NULL;
 }
 
-static const char *find_answer(const char *key, int64_t length, enum user_command command)
+static const char *find_answer(const char *key, int64_t length, enum user_command command, bool stars)
 {
     for (size_t i = 0; i < COUNT(answers); i++)
-        if (answers[i].commands >> command & 1 && among(answers[i].words, key, length, false))
+        if (answers[i].commands >> command & 1 && among_these(answers[i].words, key, length, false, stars))
             return answers[i].text;
     return NULL;
 }
@@ -136,14 +143,18 @@ static bool find_negated(struct word *word, enum user_command command)
 void synonym_find(struct word *word, const char *key, int64_t length, enum user_command command)
 {
     *word = (struct word){.key = key, .length = length};
-    const char *answer = find_answer(key, length, command);
+    const char *answer = find_answer(key, length, command, false);
     const struct option_row *own = table_find(key, length);
     if (find_row(word, command, false) && (!answer || word->takes || word->row == own)) {
         word->answer = word->takes ? answer : NULL; /* to a value that it does not take */
         return;
     }
     *word = (struct word){.key = key, .length = length, .answer = answer};
-    if (!answer && !find_negated(word, command))
+    if (answer || find_negated(word, command))
+        return;
+    if (!own)
+        word->answer = find_answer(key, length, command, true);
+    if (!word->answer)
         find_row(word, command, true);
 }
 

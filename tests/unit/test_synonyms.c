@@ -171,6 +171,12 @@ static const struct {
     {"llama.cpp", QUANTIZE, "--type F16", "output_type", "f16"},
     {"llama.cpp", TRAIN, "--val-split 0.05", "val_set_size", "0.05"},
     {"Ollama", GENERATE, "--num-predict 20", "max_new_tokens", "20"},
+    {"Axolotl", TRAIN, "--excess-length-strategy raise", "excess_length", "error"},
+    {"Axolotl", TRAIN, "--excess-length-strategy drop", "excess_length", "drop"},
+    {"LLaMA-Factory", TRAIN, "--neat_packing", "packing", "true"},
+    {"LLaMA-Factory", TRAIN, "--disable_gradient_checkpointing", "recompute", "none"},
+    {"LLaMA-Factory", GENERATE, "--infer_dtype float32", "dtype", "float32"},
+    {"TRL", TRAIN, "--shuffle_dataset", "shuffle", "true"},
     {"many", TRAIN, "--wd 0.1", "weight_decay", "0.1"},
     {"many", TRAIN, "--grad-accum 4", "gradient_accumulation_steps", "4"},
     {"many", TRAIN, "--rank 8", "lora_r", "8"},
@@ -234,7 +240,21 @@ static const struct {
     {"Unsloth", TRAIN, "--save_method merged_16bit", "hone merge"},
     {"torchtune", TRAIN, "--max_steps_per_epoch 10", "--max-steps"},
     {"torchtune", TRAIN, "batch_size=4", "write --batch_size=4"},
+    {"torchtune", TRAIN, "model.lora_rank=8", "write --lora_rank=8"},
+    {"torchtune", TRAIN, "optimizer.lr=1e-4", "write --lr=1e-4"},
     {"torchtune", TRAIN, "--compile", "leave it out"},
+    {"transformers", TRAIN, "--ddp_timeout 1", "one process"},
+    {"transformers", TRAIN, "--hub_token x", "huggingface-cli"},
+    {"transformers", TRAIN, "--dataloader_drop_last", "leave it out"},
+    {"transformers", TRAIN, "--full_determinism", "the same bytes"},
+    {"transformers", TRAIN, "--eval_accumulation_steps 2", "validation"},
+    {"Axolotl", TRAIN, "--rl dpo", "supervised"},
+    {"Axolotl", TRAIN, "--adam_beta3 0.9", "--optim adamw or lion"},
+    {"Axolotl", TRAIN, "--relora true", "--optim adamw or lion"},
+    {"LLaMA-Factory", TRAIN, "--use_galore", "--optim adamw or lion"},
+    {"LLaMA-Factory", TRAIN, "--pure_bf16", "--dtype bfloat16"},
+    {"LLaMA-Factory", TRAIN, "--image_max_pixels 1", "text"},
+    {"MLX-LM", GENERATE, "--draft-model x", "leave it out"},
     {"llama.cpp", GENERATE, "-ngl 99", "--device"},
     {"llama.cpp", GENERATE, "-c 4096", "--max-new-tokens"},
     {"llama.cpp", GENERATE, "-f prompt.txt", "--prompt -"},
@@ -320,8 +340,8 @@ static void every_word_is_found(void **state)
         struct word word;
 #define LOOK(has, list, right)                                                                                                   \
     for (const char *w = (has) ? (list) : ""; *w; w += strcspn(w, " "), w += *w == ' ') {                                        \
-        const struct option_row *own = table_find(w, (int64_t)strcspn(w, " "));                                                  \
-        synonym_find(&word, w, (int64_t)strcspn(w, " "), (enum user_command)c);                                                  \
+        const struct option_row *own = table_find(w, (int64_t)strcspn(w, " *"));                                                 \
+        synonym_find(&word, w, (int64_t)strcspn(w, " *"), (enum user_command)c);                                                 \
         if (own && table_has(own, (enum user_command)c) ? word.row != own : !(right))                                            \
             fail_msg("hone %s: %.*s", options_command_name((enum user_command)c), (int)strcspn(w, " "), w);                      \
     }
