@@ -57,7 +57,7 @@ static enum status add_field(struct csv *c, struct field field)
 /* The end of a field that begins with a quote, at `at`; -1: more text is needed. */
 static int64_t quoted_end(const struct csv *c, int64_t at, struct field *field)
 {
-    for (int64_t i = at + 1; i < c->raw.size; i++) {
+    for (int64_t i = at + 1; i < c->raw.size;) {
         const char *quote = memchr(c->raw.data + i, '"', (size_t)(c->raw.size - i));
         if (!quote)
             return -1;
@@ -70,7 +70,7 @@ static int64_t quoted_end(const struct csv *c, int64_t at, struct field *field)
             return i + 1;
         }
         field->doubled = true;
-        i++;
+        i += 2;
     }
     return -1;
 }

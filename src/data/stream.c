@@ -118,6 +118,8 @@ static enum status open_stream(struct stream *s, const char *path, const struct 
         return open_parquet(s, path, columns);
     }
     TRY(check_opening(path, s->text.data, got));
+    if (name_ends_with(path, ".parquet"))
+        return fail(ERR_FORMAT, "%s: it does not begin as Parquet files do; download it again", path);
     s->form = is_called(path, ".csv") ? STREAM_CSV : is_called(path, ".tsv") ? STREAM_TSV : STREAM_JSON;
     return s->form == STREAM_JSON ? OK : open_csv(s, path, columns);
 }

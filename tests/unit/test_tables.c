@@ -7,6 +7,7 @@
 #include "base/directory.h"
 #include "data/source.h"
 #include "failing.h"
+#include "parquet_rig.h"
 
 static char dir[] = "/tmp/hone-tables-XXXXXX", path[512];
 
@@ -211,6 +212,50 @@ static void mappings_of_json(void **state)
     gives("a.json", mapping, "1 {\"prompt\": \"a\", \"completion\": [\"b\"]}\n2 {\"prompt\": 1}\n");
 }
 
+/* Of a Parquet file a line is a row. Fails if seeking does not read it from its beginning. */
+static void parquet_files(void **state)
+{
+    (void)state;
+    struct recipe r = {
+        .element = {{"schema", -1, 0, 2, -1, 0}, {"question", 6, 1, 0, 0, 1}, {"text", 6, 0, 0, 0, 1}},
+        .elements = 3,
+        .columns = 2,
+        .rows = 4,
+        .column = {{6,
+                    0,
+                    4,
+                    {{.defs = "\3\x0d", .defs_size = 2, .values = "\1\0\0\0a\1\0\0\0b\1\0\0\0c", .values_size = 15, .count = 4}}},
+                   {6, 0, 4, {{.values = "\1\0\0\0w\1\0\0\0x\1\0\0\0y\1\0\0\0z", .values_size = 20, .count = 4}}}},
+    };
+    struct buffer bytes = {0};
+    struct source *s;
+    struct source_block block = {0};
+    struct digest digest;
+    make_parquet(&bytes, &r);
+    put("a.parquet", bytes.data, bytes.size);
+    gives("a.parquet", NULL, "1 {\"text\":\"w\"}\n2 {\"text\":\"x\"}\n3 {\"text\":\"y\"}\n4 {\"text\":\"z\"}\n");
+    gives("a.parquet", "text=question", "1 {\"text\":\"a\"}\n2 {\"text\":null}\n3 {\"text\":\"b\"}\n4 {\"text\":\"c\"}\n");
+    refuses("a.parquet", "text=answer", ERR_ARGUMENT, "its columns are \"question\", \"text\"");
+    assert_ok(source_open(&s, at("a.parquet"), "train", NULL));
+    assert_ok(source_digest(s, 0, &digest));
+    assert_true(digest_equal(digest, hash_of(bytes.data, bytes.size)));
+    for (int i = 0; i < 2; i++) /* what was hashed is what was read */
+        assert_ok(source_read(s, &block, 1 << 20));
+    assert_int_equal(block.count, 0);
+    bytes.data[strcspn(bytes.data, "w")] = 'v';
+    put("a.parquet", bytes.data, bytes.size);
+    assert_ok(source_seek(s, &(struct source_position){0}, &(bool){false}));
+    assert_ok(source_read(s, &block, 1 << 20));
+    assert_fails(source_read(s, &block, 1 << 20), ERR_IO, "the file was changed while it was read");
+    source_close(s);
+    source_block_free(&block);
+    buffer_free(&bytes);
+    put_text("b.parquet", "<html>not found</html>");
+    refuses("b.parquet", NULL, ERR_FORMAT, "it does not begin as Parquet files do");
+    put_text("b.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+    refuses("b.parquet", NULL, ERR_UNSUPPORTED, "git lfs pull");
+}
+
 static void make(const char *name)
 {
     assert_int_equal(mkdir(at(name), 0700), 0);
@@ -313,6 +358,7 @@ int main(void)
         cmocka_unit_test(large_records),
         cmocka_unit_test(mappings),
         cmocka_unit_test(mappings_of_json),
+        cmocka_unit_test(parquet_files),
         cmocka_unit_test(directories_of_the_hub),
         cmocka_unit_test(every_allocation_may_fail),
     };
