@@ -12,7 +12,7 @@
 
 enum { INFO_BYTES_MAX = 1 << 20, ROW_BYTES_MAX = 1 << 16 };
 
-/* --- lists ---------------------------------------------------------------------------------------------------------------- */
+/* --- lists --------------------------------------------------------------------------------------------------------------- */
 
 static enum status check_type(struct foreign *f, const struct yaml_node *type)
 {
@@ -82,8 +82,7 @@ enum status foreign_data_list(struct foreign *f, const char *key, enum option op
     return *paths ? foreign_set(f, option, paths, list, key) : OK;
 }
 
-/* --- dataset_info.json --------------------------------------------------------------------------------------------------------
- */
+/* --- dataset_info.json --------------------------------------------------------------------------------------------------- */
 
 /* What the members of a description may be: hone recognises these names. */
 static bool is_known(const char *what, const char *name)
@@ -205,8 +204,7 @@ enum status foreign_data_info(struct foreign *f, const char *key, enum option op
     return foreign_set(f, option, paths, node, key);
 }
 
-/* --- rows --------------------------------------------------------------------------------------------------------------------
- */
+/* --- rows ---------------------------------------------------------------------------------------------------------------- */
 
 /* The first row, if the file has it in its first line and it is not too long. */
 static enum status look_at_row(const char *path, char *bytes, bool *has)

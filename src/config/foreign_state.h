@@ -2,6 +2,8 @@
 #ifndef CONFIG_FOREIGN_STATE_H
 #define CONFIG_FOREIGN_STATE_H
 
+#include <stddef.h>
+
 #include "config/foreign.h"
 
 enum foreign_tool { AXOLOTL = 1, FACTORY = 2, TRL = 4, MLX = 8 };
@@ -33,6 +35,16 @@ extern const struct foreign_row foreign_rows[];
 extern const struct foreign_default foreign_defaults[];
 extern const int foreign_row_count, foreign_default_count;
 
+/* The row of a key of one of these tools: by its whole name, else, if `stars`, by one with a star. NULL: none. */
+const struct foreign_row *foreign_find_row(unsigned tools, const char *key, bool stars);
+
+/* Whether the table has keys inside this one. */
+bool foreign_has_inner(unsigned tools, const char *key);
+
+/* The key of a tool that may have been meant, and how much of its name: that of the same option as the key is in another tool, or
+ * else the nearest. NULL: none. */
+const char *foreign_nearest_key(enum foreign_tool tool, const char *key, size_t *shown);
+
 struct foreign_tool_name {
     enum foreign_tool tool;
     enum choice_config_format format;
@@ -40,7 +52,7 @@ struct foreign_tool_name {
     enum status (*finish)(struct foreign *f); /* what follows from several keys */
 };
 extern const struct foreign_tool_name foreign_tools[];
-enum { FOREIGN_TOOLS = 4, FOREIGN_KEY_SIZE = 256 };
+enum { FOREIGN_TOOLS = 4, FOREIGN_KEY_SIZE = 256, FOREIGN_REFUSED_MAX = 3400 }; /* bytes of a message, which has 4096 */
 
 struct foreign {
     const struct foreign_tool_name *tool;
@@ -82,8 +94,8 @@ enum status foreign_refuse(struct foreign *f, const struct yaml_node *node, cons
 enum status foreign_say(struct foreign *f, const char *key, const char *value, const char *what);
 
 /* TURN's functions (foreign_value.c). */
-foreign_value value_inverse, value_excess, value_packing, value_method, value_targets, value_optimizer, value_scheduler,
-    value_warmup, value_steps, value_truth, value_cpu, value_interval;
+foreign_value value_inverse, value_mask, value_excess, value_packing, value_method, value_targets, value_optimizer,
+    value_scheduler, value_warmup, value_steps, value_truth, value_cpu, value_interval;
 
 /* What follows from several keys of a tool (foreign_tool.c), and its data sets (foreign_data.c). */
 enum status finish_axolotl(struct foreign *f);

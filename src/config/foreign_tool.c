@@ -1,5 +1,4 @@
-/* What follows from several keys of a tool: the type of the run, the method, the scale of an adapter, and how steps are counted.
- */
+/* What follows from several keys of a tool: the type of the run, the method, the scale of an adapter, how steps are counted. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@ static enum status set_at(struct foreign *f, enum option option, const char *tex
     return foreign_set(f, option, text, foreign_find(f, key), key);
 }
 
-/* --- what transformers' users share ----------------------------------------------------------------------------------------- */
+/* --- what transformers' users share -------------------------------------------------------------------------------------- */
 
 /* Its schedule "constant" has no warm-up, whatever the other keys say. */
 static enum status drop_warmup(struct foreign *f, const char *key)
@@ -36,8 +35,7 @@ static enum status set_type(struct foreign *f, const char *const keys[], const c
     return OK;
 }
 
-/* --- Axolotl
- * -------------------------------------------------------------------------------------------------------------------- */
+/* --- Axolotl ------------------------------------------------------------------------------------------------------------- */
 
 static enum status axolotl_type(struct foreign *f)
 {
@@ -91,8 +89,7 @@ enum status finish_axolotl(struct foreign *f)
     return OK;
 }
 
-/* --- LLaMA-Factory
- * -------------------------------------------------------------------------------------------------------------- */
+/* --- LLaMA-Factory ------------------------------------------------------------------------------------------------------- */
 
 static enum status factory_bits(struct foreign *f)
 {
@@ -128,8 +125,7 @@ enum status finish_factory(struct foreign *f)
     return foreign_data_info(f, "eval_dataset", OPTION_eval_dataset_path);
 }
 
-/* --- TRL
- * -------------------------------------------------------------------------------------------------------------------------- */
+/* --- TRL ----------------------------------------------------------------------------------------------------------------- */
 
 /* By default TRL computes in bfloat16, whatever type the weights are loaded in. */
 static enum status trl_type(struct foreign *f)
@@ -196,8 +192,7 @@ enum status finish_trl(struct foreign *f)
     return drop_warmup(f, "lr_scheduler_type");
 }
 
-/* --- MLX-LM
- * ------------------------------------------------------------------------------------------------------------------------- */
+/* --- MLX-LM -------------------------------------------------------------------------------------------------------------- */
 
 /* MLX-LM counts batches, hone steps. */
 static enum status mlx_steps(struct foreign *f)

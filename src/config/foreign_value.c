@@ -22,6 +22,13 @@ enum status value_inverse(struct foreign *f, const struct foreign_row *row, cons
     return set_bool(f, row->option, !is_true(node->text), node, key);
 }
 
+enum status value_mask(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    if (is_true(node->text))
+        TRY(foreign_say(f, key, node->text, "of a chat all answers are trained, not the last alone"));
+    return value_inverse(f, row, node, key);
+}
+
 enum status value_truth(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
     return set_bool(f, row->option, is_true(node->text), node, key);

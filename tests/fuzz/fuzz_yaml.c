@@ -48,12 +48,13 @@ static void check_file(const struct options *options)
 
 void fuzz_input(const uint8_t *data, size_t size)
 {
-    const char *path = fuzz_put("options.yaml", data, size);
+    fuzz_put("options.yaml", data, size);
     for (enum choice_config_format format = CHOICE_config_format_auto; format <= CHOICE_config_format_mlx; format++) {
         struct arena arena = {0};
         struct options options;
         options_init(&options, &arena);
         options.config_format = format;
+        const char *path = fuzz_path("options.yaml");
         if (options_load_yaml(&options, COMMAND_TRAIN, path) == OK) {
             check(&options);
             check_file(&options);
