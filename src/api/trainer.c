@@ -5,6 +5,7 @@
 
 #include "api/answer.h"
 #include "api/run_file.h"
+#include "api/run_samples.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/number.h"
@@ -243,51 +244,6 @@ hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max
     return (hone_status)status;
 }
 
-/* The samples of a run. */
-struct answering {
-    struct sample *sample;
-    sample_wait *wait;
-    void *context;
-    enum status status;
-};
-
-static int keep_answer(void *context, const char *text, size_t length)
-{
-    struct answering *a = context;
-    a->status = buffer_append(&a->sample->answer, text, (int64_t)length);
-    return a->status != OK || !a->wait(a->context);
-}
-
-static enum status answer_sample(void *maker, struct sample *s, sample_wait *wait, void *context)
-{
-    struct chat_row row = {0};
-    struct answering answering = {s, wait, context, OK};
-    struct stream stream = {.sink = keep_answer, .context = &answering};
-    hone_generate_result result = {0};
-    enum status status = sample(maker, s->prompt, INT64_MAX, &stream, &row, &result);
-    s->new_tokens = result.new_tokens;
-    s->ended = result.ended;
-    stream_free(&stream);
-    chat_row_free(&row);
-    return answering.status != OK ? answering.status : status;
-}
-
-/* Before the first step: whether each prompt can be answered. */
-static enum status check_samples(struct trainer *t)
-{
-    for (int64_t i = 0; i < t->samples.count; i++) {
-        struct chat_row row = {0};
-        enum status status = answer_encode(t->chat, NULL, t->samples.prompt[i], false, &row);
-        if (status == OK && row.tokens.count >= t->generator.slots)
-            status =
-                fail(ERR_ARGUMENT, "the prompt \"%.60s\" has %lld tokens, and --sample-length %lld leaves none for an answer",
-                     t->samples.prompt[i], (long long)row.tokens.count, (long long)t->generator.slots);
-        chat_row_free(&row);
-        TRY(status);
-    }
-    return OK;
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------------- */
 
 hone_status hone_trainer_save(hone_trainer *t, const char *dir)
@@ -368,11 +324,9 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     if (status == OK)
         status = check_run(handle);
     if (status == OK)
-        status = check_samples(t);
+        status = run_samples_prepare(t);
     if (status != OK)
         return (hone_status)status;
-    t->samples.make = answer_sample;
-    t->samples.maker = t;
     status = run_all(t, pass_on, &listener, &r);
     run_file_end(handle, status, r.seconds);
     struct arena arena = {0};

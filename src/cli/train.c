@@ -89,8 +89,9 @@ static void show_activity(struct run *run, const char *activity, int64_t part, i
 /* The answer's lines are indented. */
 static void show_sample(struct run *run, const hone_event *e)
 {
+    int shown = (int)strcspn(e->prompt, "\n");
     pace_sample(&run->pace, clock_seconds() - run->since, e->step);
-    progress_say("step %lld: the answer to \"%s\" is", (long long)e->step, e->prompt);
+    progress_say("step %lld: the answer to \"%.*s%s\" is", (long long)e->step, shown, e->prompt, e->prompt[shown] ? " ..." : "");
     progress_clear();
     for (const char *line = e->answer; line;) {
         const char *end = strchr(line, '\n');
@@ -227,7 +228,8 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     char text[32];
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
-        printf("loss        %.4f in the last of %lld steps\n", r->loss, (long long)r->steps);
+        printf("loss        %.4f in the last of %lld steps%s\n", r->loss, (long long)r->steps,
+               r->stopped_early ? ", then early stopping" : "");
     else
         printf("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
     if (run->evals > 1)

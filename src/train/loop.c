@@ -441,10 +441,10 @@ static enum status finish(struct run *r)
     r->result->stopped_early = t->place.step < t->steps;
     if (r->result->stopped_early)
         log_message(LOG_INFO,
-                    "early stopping after step %lld of %lld: the last %lld validations brought no loss below %.4f, that of step "
-                    "%lld",
-                    (long long)t->place.step, (long long)t->steps, (long long)t->place.stale_evals, t->place.best_loss,
-                    (long long)t->place.best_step);
+                    "early stopping after step %lld of %lld: --early-stopping-patience %lld is used up; the lowest validation "
+                    "loss is %.4f, of step %lld",
+                    (long long)t->place.step, (long long)t->steps, (long long)t->options->early_stopping_patience,
+                    t->place.best_loss, (long long)t->place.best_step);
     if (t->place.bad_in_row)
         log_message(LOG_WARNING,
                     "the run ends with %lld bad steps: its result may be worse than what it began with. Lower --learning-rate",

@@ -136,7 +136,7 @@ void metrics_eval(struct metrics *m, double loss, double seconds)
 }
 
 struct sample_line {
-    const char *event, *prompt, *answer;
+    const char *event, *prompt, *text;
     int64_t step, new_tokens;
     bool ended;
 };
@@ -145,7 +145,7 @@ static const struct record_field sample_fields[] = {
     RECORD(struct sample_line, event),
     RECORD(struct sample_line, step),
     RECORD(struct sample_line, prompt),
-    RECORD(struct sample_line, answer),
+    RECORD(struct sample_line, text),
     RECORD(struct sample_line, new_tokens),
     RECORD(struct sample_line, ended),
     {0},

@@ -46,7 +46,7 @@ class Results(TrainCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         r = json.loads(result.stdout)
         self.assertEqual((r["steps"], r["stopped_early"], r["saved_step"]), (4, True, 4))
-        self.assertRegex(result.stderr, r"(?m)^early stopping after step 4 of 20: the last 2 validations brought no loss below ")
+        self.assertRegex(result.stderr, r"(?m)^early stopping after step 4 of 20: --early-stopping-patience 2 is used up; the lowest validation loss is \d")
         self.assertEqual(checkpoints(self.dir / "out")[-1], 4)
         self.assertEqual(self.result("out"), self.adapter("out/checkpoint-4"))
         self.assertEqual(lines(self.dir / "out")[-1]["how"], "early_stopping")
@@ -142,8 +142,8 @@ class Results(TrainCase):
         for o in samples[-3:]:
             said = json.dumps(self.ok("generate", "--model", TINY, "--adapter", self.dir / "out", "--prompt", o["prompt"],
                                       "--max-new-tokens", o["new_tokens"])[:-1])
-            self.assertEqual(json.dumps(o["answer"]), said)
-        self.assertNotEqual(samples[0]["answer"], samples[-3]["answer"])
+            self.assertEqual(json.dumps(o["text"]), said)
+        self.assertNotEqual(samples[0]["text"], samples[-3]["text"])
         self.train("plain", "--eval-data", self.valid, "--eval-steps", 3)
         self.assertEqual(self.result("out"), self.result("plain"))
         self.train("alone", "--eval-steps", 2, "--eval-on-start", "false", *args)                      # without validation data

@@ -62,7 +62,7 @@ def compare(checks, name, out, before):
     checks.equal(f"{name}: times are those of the run, in order", before <= times[0] and times == sorted(times) and times[-1] <= time.time(), True)
     samples = [o for o in lines(out) if o.get("event") == "sample"]
     texts = [(e.step, e.tensor_proto.string_val[0].decode()) for e in events.Tensors("samples/1")]
-    checks.same_text(f"{name}: samples", texts, [(o["step"], f"**{o['prompt']}**\n\n{o['answer']}") for o in samples])
+    checks.same_text(f"{name}: samples", texts, [(o["step"], f"**{o['prompt']}**\n\n{o['text']}") for o in samples])
     plugin = events.SummaryMetadata("samples/1").plugin_data.plugin_name
     checks.equal(f"{name}: samples are texts", plugin, "text")
 

@@ -1,0 +1,66 @@
+/* Making the samples of a run. */
+#include "api/run_samples.h"
+
+#include "api/answer.h"
+
+struct answering {
+    struct sample *sample;
+    sample_wait *wait;
+    void *context;
+    enum status status;
+};
+
+static int keep_text(void *context, const char *text, size_t length)
+{
+    struct answering *a = context;
+    a->status = buffer_append(&a->sample->answer, text, (int64_t)length);
+    return a->status != OK || !a->wait(a->context);
+}
+
+static enum status encode(struct trainer *t, const char *prompt, struct chat_row *row)
+{
+    TRY(answer_encode(t->chat, NULL, prompt, false, row));
+    return data_check_ids(row->tokens.id, row->tokens.count, t->session.model.config.vocabulary);
+}
+
+static enum status answer(struct trainer *t, const char *prompt, struct stream *stream, struct chat_row *row,
+                          hone_generate_result *result)
+{
+    struct generator *g = &t->generator;
+    struct sampling greedy = {0, 1, 0};
+    TRY(encode(t, prompt, row));
+    generate_reset(g);
+    return answer_prompt(g, t->chat, &greedy, g->slots - row->tokens.count, stream, row, result);
+}
+
+static enum status make(void *maker, struct sample *s, sample_wait *wait, void *context)
+{
+    struct trainer *t = maker;
+    struct chat_row row = {0};
+    struct answering answering = {s, wait, context, OK};
+    struct stream stream = {.sink = keep_text, .context = &answering, .tokenizer = chat_tokenizer(t->chat)};
+    hone_generate_result result = {0};
+    enum status status = answer(t, s->prompt, &stream, &row, &result);
+    s->new_tokens = result.new_tokens;
+    s->ended = result.ended;
+    stream_free(&stream);
+    chat_row_free(&row);
+    return answering.status != OK ? answering.status : status;
+}
+
+enum status run_samples_prepare(struct trainer *t)
+{
+    for (int64_t i = 0; i < t->samples.count; i++) {
+        struct chat_row row = {0};
+        enum status status = encode(t, t->samples.prompt[i], &row);
+        if (status == OK && row.tokens.count >= t->generator.slots)
+            status =
+                fail(ERR_ARGUMENT, "the prompt \"%.60s\" has %lld tokens, and --sample-length %lld leaves none for an answer",
+                     t->samples.prompt[i], (long long)row.tokens.count, (long long)t->generator.slots);
+        chat_row_free(&row);
+        TRY(status);
+    }
+    t->samples.make = make;
+    t->samples.maker = t;
+    return OK;
+}
