@@ -216,7 +216,8 @@ HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learn
 /* The mean loss over the validation data of the options. */
 HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
 
-/* Answers a prompt with the model as it is now, in at most max_new_tokens. */
+/* Answers a prompt with the model as it is now, in at most max_new_tokens. Called from an event of hone_train, it also adds the
+ * answer to metrics.jsonl. */
 HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_text_sink sink,
                                          void *context, hone_generate_result *result);
 
@@ -276,9 +277,9 @@ typedef struct hone_train_result {
     int stopped_early;  /* 1: by the option early_stopping_patience */
 } hone_train_result;
 
-/* The whole run: steps, validation, samples, metrics.jsonl, checkpoints, and at the end the adapter or model in the option
- * output. With the option load_best_model_at_end these are the best checkpoint's files; the trainer keeps the weights of the last
- * step. `events` may be NULL. */
+/* The whole run: steps, validation, samples, metrics.jsonl and run.json (docs/watching.md), checkpoints, and at the end the adapter
+ * or model in the option output. With the option load_best_model_at_end these are the best checkpoint's files; the trainer keeps
+ * the weights of the last step. `events` may be NULL. */
 HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */

@@ -75,6 +75,9 @@ static bool find_range(struct plot *p)
         p->low -= p->chart->from_zero && p->low >= 0 ? 0 : room;
         p->high += room;
     }
+    double room = 0.04 * (p->high - p->low); /* no line runs along the edge */
+    p->low -= p->chart->from_zero ? 0 : room;
+    p->high += room;
     return any && isfinite(p->high - p->low);
 }
 
@@ -99,6 +102,7 @@ static enum status put_axes(struct buffer *page, const struct plot *p)
         TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>", LEFT - 7,
                           down(p, y) + 4, fabs(y) < 1e-9 * step ? 0 : y));
     }
+    TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>", LEFT - 7, bottom + 18));
     step = fmax(nice_step(fmax(c->to - c->from, 1), c->width > 450 ? 8 : 4), 1);
     for (int k = 0; k <= 20; k++) {
         double x = (ceil(c->from / step - 1e-9) + k) * step;

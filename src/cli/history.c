@@ -237,16 +237,21 @@ enum status history_update(struct history *h)
     return OK;
 }
 
-static enum status find_run(struct history *h)
+/* People also name a file of the run, or one of its checkpoints. */
+static enum status no_run(const struct history *h)
 {
-    if (!file_is_directory(h->dir))
+    struct arena arena = {0};
+    const char *above = file_join(&arena, h->dir, "../metrics.jsonl");
+    bool inside = above && file_exists(above);
+    arena_free(&arena);
+    if (file_exists(h->dir) && !file_is_directory(h->dir))
+        return fail(ERR_ARGUMENT, "%s is a file: name the directory that it lies in, which hone train was given as --output",
+                    h->dir);
+    if (!file_exists(h->dir))
         return fail(ERR_IO, "%s: there is no such directory: name the one that hone train was given as --output", h->dir);
-    bool there = file_exists(h->metrics) || file_exists(h->run_file) || file_exists(h->lock);
-    return there ? history_update(h)
-                 : fail(ERR_ARGUMENT,
-                        "%s: no run was here: it has neither metrics.jsonl nor run.json. Name the directory that hone train was "
-                        "given as --output",
-                        h->dir);
+    return fail(ERR_ARGUMENT, "%s: no run was here: it has neither metrics.jsonl nor run.json. %s", h->dir,
+                inside ? "The directory above it has: name that one"
+                       : "Name the directory that hone train was given as --output");
 }
 
 enum status history_open(struct history *h, const char *dir)
@@ -255,7 +260,9 @@ enum status history_open(struct history *h, const char *dir)
     bool fits = snprintf(h->metrics, sizeof h->metrics, "%s/metrics.jsonl", dir) < (int)sizeof h->metrics;
     fits &= snprintf(h->run_file, sizeof h->run_file, "%s/run.json", dir) < (int)sizeof h->run_file;
     fits &= snprintf(h->lock, sizeof h->lock, "%s/run.lock", dir) < (int)sizeof h->lock;
-    enum status status = fits ? find_run(h) : fail(ERR_ARGUMENT, "%.60s...: a path that is too long", dir);
+    enum status status = !fits ? fail(ERR_ARGUMENT, "%.60s...: a path that is too long", dir)
+                         : file_exists(h->metrics) || file_exists(h->run_file) || file_exists(h->lock) ? history_update(h)
+                                                                                                       : no_run(h);
     if (status != OK)
         history_close(h);
     return status;

@@ -67,7 +67,8 @@ static enum status put_small(struct buffer *page, const struct history *h, struc
         return ERR_MEMORY;
     chart.title = "Validation loss";
     chart.series[0] = (struct chart_series){"validation", "valid", evals, h->eval_count, false, true};
-    TRY(chart_write(page, &chart));
+    if (h->eval_count > 1)
+        TRY(chart_write(page, &chart));
     for (size_t i = 0; i < sizeof charts / sizeof charts[0]; i++) {
         struct chart_point *points = points_of(arena, h, charts[i].value);
         if (!points)

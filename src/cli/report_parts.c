@@ -38,7 +38,7 @@ enum status report_samples(struct buffer *page, const struct history *h)
         TRY(page_put(page, "<section class=\"card\"><p class=\"prompt\">", h->samples[i].prompt, "</p><div class=\"pair\">\n"));
         TRY(put_answer(page, h->samples[i].step ? "first" : "before", &h->samples[i]));
         if (last > i)
-            TRY(put_answer(page, "last", &h->samples[last]));
+            TRY(put_answer(page, "after", &h->samples[last]));
         TRY(buffer_format(page, "</div></section>\n"));
     }
     return OK;

@@ -9,7 +9,7 @@
 
 #include "cli/cli.h"
 
-enum { PARTS_MAX = 10, PART_SIZE = 64, BETWEEN = 2, BAR_MIN = 5, BAR_MAX = 60, CHART_MIN = 8, CHART_MAX = 60, ROWS_MIN = 4 };
+enum { PARTS_MAX = 10, PART_SIZE = 64, BETWEEN = 2, BAR_MIN = 5, CHART_MIN = 8, COLUMNS_MAX = 140, ROWS_MIN = 4 };
 
 #define BOLD "\033[1m"
 #define GREEN "\033[32m"
@@ -198,7 +198,7 @@ static void first_line(struct line *l, const struct screen *s)
     add(l, 0, BOLD, "%s %lld/%lld", s->what, (long long)s->done, (long long)s->total);
     if (s->total > 0)
         add(l, 2, NULL, "%3.0f%%", floor(100 * (double)s->done / (double)s->total));
-    add_growing(l, 3, BAR_MIN, BAR_MAX);
+    add_growing(l, 3, BAR_MIN, COLUMNS_MAX);
     if (!isnan(s->seconds))
         add(l, 4, NULL, "%s", screen_time(text, s->seconds));
     add(l, 1, NULL, "ETA %s", screen_time(text, s->left));
@@ -216,7 +216,7 @@ static void second_line(struct line *l, const struct screen *s)
         add(l, 4, GREY, "mean of %d steps", MEAN_STEPS);
     }
     if (s->losses.count > 1)
-        add_growing(l, 3, CHART_MIN, s->losses.count < CHART_MAX ? s->losses.count : CHART_MAX);
+        add_growing(l, 3, CHART_MIN, s->losses.count);
     if (!isnan(s->eval_loss))
         add(l, 5, NULL, "val %.4f", s->eval_loss);
     if (s->tokens_per_second > 0)
@@ -232,6 +232,8 @@ int screen_draw(const struct screen *s, struct look look, char out[SCREEN_SIZE])
     struct pen pen = {out, out + SCREEN_SIZE - 1};
     struct line first = {0}, second = {0};
     *out = 0;
+    if (look.columns > COLUMNS_MAX) /* an eye does not follow longer lines */
+        look.columns = COLUMNS_MAX;
     first_line(&first, s);
     second_line(&second, s);
     put_line(&pen, &first, s, &look, put_bar);

@@ -6,11 +6,13 @@
 
 #include "base/clock.h"
 #include "base/lost.h"
+#include "base/memory.h"
 #include "base/process.h"
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/visible.h"
 #include "config/options.h"
 
 struct run {
@@ -86,21 +88,32 @@ static void show_activity(struct run *run, const char *activity, int64_t part, i
     show_screen(run, begins && cli_terminal());
 }
 
-/* The answer's lines are indented. */
+static enum status to_buffer(void *buffer, const char *text, int64_t length)
+{
+    return buffer_append(buffer, text, length);
+}
+
+/* The lines of an answer, indented. A model may write anything: on a terminal its control characters become signs. */
+static void print_answer(const char *answer)
+{
+    struct buffer shown = {0};
+    bool signs = cli_terminal();
+    if (signs && visible_text(answer, (int64_t)strlen(answer), to_buffer, &shown) != OK)
+        shown.size = 0;
+    const char *text = !signs ? answer : shown.size ? shown.data : "", *end;
+    for (; *text; text = end + (*end == '\n')) {
+        end = text + strcspn(text, "\n");
+        progress_say("    %.*s", (int)(end - text), text);
+    }
+    buffer_free(&shown);
+}
+
 static void show_sample(struct run *run, const hone_event *e)
 {
     int shown = (int)strcspn(e->prompt, "\n");
     pace_sample(&run->pace, clock_seconds() - run->since, e->step);
     progress_say("step %lld: the answer to \"%.*s%s\" is", (long long)e->step, shown, e->prompt, e->prompt[shown] ? " ..." : "");
-    progress_clear();
-    for (const char *line = e->answer; line;) {
-        const char *end = strchr(line, '\n');
-        fputs("    ", stderr);
-        cli_answer(stderr, line, end ? (size_t)(end - line) : strlen(line));
-        fputs("\n", stderr);
-        line = end ? end + 1 : NULL;
-    }
-    progress_again();
+    print_answer(e->answer);
     show_activity(run, NULL, 0, 0);
 }
 

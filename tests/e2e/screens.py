@@ -11,16 +11,14 @@ import pathlib
 import pty
 import re
 import select
-import shutil
 import signal
 import struct
 import subprocess
 import termios
 import time
-import unittest
 
-from case import HONE, SANITIZED, Case, main, run
-from train import TrainCase, chat, checkpoints
+from case import HONE, main, run
+from train import TrainCase, chat
 
 DRAWN = re.compile(r"\r\x1b\[\?7l(.*?)\x1b\[J(?:\x1b\[A)?\r\x1b\[\?7h", re.S)
 PAINT = re.compile(r"\x1b\[[\d;]*m")
@@ -106,18 +104,29 @@ class Page(html.parser.HTMLParser):
 
 
 class Screens(TrainCase):
+    def setUp(self):
+        super().setUp()
+        self.processes = []
+
+    def tearDown(self):
+        """A run that is under way writes into the folder that is removed."""
+        for process in self.processes:
+            process.kill()
+            process.wait(60)
+        super().tearDown()
+
     def words(self, out, *args):
         """The command without --json: progress and the result are for a person."""
         return [a for a in self.command(out, *args) if a != "--json"]
 
     def in_terminal(self, columns, *args, **environment):
         terminal = Terminal(columns, *args, **environment)
-        self.addCleanup(terminal.process.kill)
+        self.processes.append(terminal.process)
         return terminal
 
     def start(self, out, *args):
         process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(process.kill)
+        self.processes.append(process)
         return process
 
     def wait_for_step(self, out, step):
@@ -327,10 +336,11 @@ class Screens(TrainCase):
             self.fails(2, command, says=[f"hone {command} OUT", "--output"])
             self.fails(3, command, self.dir / "nothing", says=["no such directory", "--output"])
             self.fails(2, command, self.dir / "empty", says=["no run was here"])
-            self.fails(3, command, self.data, says=["no such directory"])
+            self.fails(2, command, self.data, says=["is a file", "the directory that it lies in"])
             self.fails(2, command, "a", "b", says=["unexpected argument 'b'"])
             self.fails(2, command, "--max-steps", 3, says=["not an option of hone " + command])
         self.train("out")
+        self.fails(2, "watch", self.dir / "out/checkpoint-6", says=["no run was here", "The directory above it has"])
         self.fails(3, "report", self.dir / "out", "--output", self.dir / "no/such/page.html", says=["page.html"])
 
     # --- hone report -----------------------------------------------------------------------------------------------------
