@@ -1,57 +1,59 @@
-/* Training inside another program, which brings its own tokens, takes each step itself, and saves the adapter.
- *
- *     embed MODEL_DIR OUTPUT_DIR
- *
- * The model learns to count: eight sequences, each starting at another number. A real program would bring the tokens of its
- * texts, and weights if some tokens are not to be learned. */
+/* A chat as the model's template writes it, learned with a loss of our own, and then asked again: embed MODEL_DIR OUTPUT_DIR */
+#include <hone.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <hone.h>
-
-enum { SEQUENCES = 8, LENGTH = 24, STEPS = 10 };
+static const char row[] = /* of a data set */
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Password?\"}, {\"role\": \"assistant\", \"content\": \"Swordfish.\"}]}";
 
 static void check(hone_status status)
 {
-    if (status == HONE_OK)
-        return;
-    fprintf(stderr, "embed: %s\n", hone_error());
-    exit(1);
+    if (status != HONE_OK)
+        exit((fprintf(stderr, "embed: %s\n", hone_error()), 1));
+}
+
+/* Cross entropy, but without a gradient for what the model knows well. Row r has the logits after token first + r. */
+static int loss(void *chat, int64_t s, int64_t first, int64_t rows, int64_t V, const float *logits, float *gradient, double *sum)
+{
+    const hone_sequence *q = (const hone_sequence *)chat + s;
+    for (int64_t r = 0; r < rows && first + r + 1 < q->count; r++, logits += V, gradient += V) {
+        int32_t next = q->ids[first + r + 1];
+        double total = 0, weight = q->weights[first + r + 1];
+        for (int64_t v = 0; v < V; v++)
+            total += exp(logits[v] - logits[next]);
+        for (int64_t v = 0; v < V && total > 1.1; v++) /* 1 / total is the probability of the next token */
+            gradient[v] = (float)(weight * (exp(logits[v] - logits[next]) / total - (v == next)));
+        *sum += weight * log(total);
+    }
+    return 0;
+}
+
+static int print(void *file, const char *text, size_t length)
+{
+    return fwrite(text, 1, length, file) != length;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fputs("usage: embed MODEL_DIR OUTPUT_DIR\n", stderr);
-        return 2;
-    }
     hone_options *options;
+    hone_model *model; /* for its tokenizer alone: no weight is read */
     hone_trainer *trainer;
-    check(hone_options_create(&options, "train")); /* the options of `hone train`: docs/options.md */
-    check(hone_options_set(options, "model", argv[1]));
-    check(hone_options_set(options, "lora_r", "8"));
-    check(hone_options_set(options, "micro_batch_tokens", "128"));
-    check(hone_trainer_open(&trainer, options, 0));
-
-    static int32_t ids[SEQUENCES][LENGTH];
-    hone_sequence sequences[SEQUENCES];
-    for (int s = 0; s < SEQUENCES; s++) {
-        for (int t = 0; t < LENGTH; t++)
-            ids[s][t] = 100 + s * 5 + t;
-        sequences[s] = (hone_sequence){.ids = ids[s], .count = LENGTH};
+    hone_sequence *chat;
+    hone_generate_result said = {.size = sizeof said};
+    hone_step step = {.size = sizeof step};
+    hone_loss sum = {.size = sizeof sum};
+    check(hone_options_create(&options, "train")); /* with the options of `hone train`: docs/options.md */
+    check(hone_options_set(options, "model", argc == 3 ? argv[1] : "MODEL_DIR OUTPUT_DIR"));
+    check(hone_model_open(&model, options));
+    check(hone_encode_chat(model, row, 0, &chat)); /* the answer's tokens have weight 1, the others 0 */
+    check(hone_trainer_open(&trainer, options, HONE_TRAINER_LOGITS | HONE_TRAINER_SAMPLE));
+    for (int i = 0; i < 30; i++) {
+        check(hone_trainer_forward_backward_with(trainer, chat, 1, loss, chat, &sum)); /* adds gradients */
+        check(hone_trainer_optim_step(trainer, 3e-3, &step));                          /* applies and clears them */
+        printf("step %d: loss %.4f\n", i + 1, sum.sum / sum.weight);
     }
-    double first = 0, last = 0;
-    for (int i = 0; i < STEPS; i++) {
-        hone_loss loss = {.size = sizeof loss};
-        hone_step step = {.size = sizeof step};
-        check(hone_trainer_forward_backward(trainer, sequences, SEQUENCES, &loss)); /* sums gradients */
-        check(hone_trainer_optim_step(trainer, 0.01, &step)); /* applies and clears them, at this learning rate */
-        last = loss.sum / loss.weight;
-        first = i ? first : last;
-        printf("step %d: loss %.4f, gradient norm %.4f\n", i + 1, last, step.grad_norm);
-    }
+    check(hone_trainer_sample(trainer, "Password?", 8, print, stdout, &said));
     check(hone_trainer_save(trainer, argv[2]));
-    hone_trainer_close(trainer);
-    hone_options_destroy(options);
-    return last < first ? 0 : 1;
+    return puts("") < 0; /* the system takes back what a program has not released */
 }

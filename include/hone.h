@@ -1,9 +1,23 @@
 /* libhone: fine-tuning of large language models. The only public header.
  *
- * Every function that can fail returns a hone_status; hone_error() then says what went wrong, where, and what to do. Handles
- * are independent of each other: each is used by one thread at a time, and different threads may use different handles at once.
- * What a function creates is released by the matching _destroy or _close, which accept NULL. The library never prints, exits or
- * aborts: messages go to the sink that hone_set_log sets.
+ * Every function that can fail returns a hone_status; hone_error() then says what went wrong, where, and what to do. What a
+ * function creates is released by the matching _destroy or _close, which accept NULL. The library never prints, exits or aborts:
+ * messages go to the sink that hone_set_log sets.
+ *
+ * Arguments. Every one is checked: a wrong one is a status and a message, never a crash. A pointer may be NULL where this file
+ * says so, and nowhere else; `context` may always be NULL, and so may an array whose count is 0. Handles (options, models,
+ * trainers) are looked up: one that was released, or is of another kind, is HONE_ERR_ARGUMENT.
+ *
+ * Callbacks. They run on the thread that made the call. Inside one, a call with the same handle is HONE_ERR_ARGUMENT, except for
+ * those that hone_events names; a handle that is released there lives until the call returns. Other handles can be used.
+ *
+ * Threads. Handles are independent of each other: each is used by one thread at a time, and different threads may use different
+ * handles at once. The library computes with a pool of its own threads, one for the process, as many as the option threads says
+ * or as the process may use. OpenMP: oneDNN is linked to it, but hone runs each of its pieces with one thread, and puts back the
+ * number of threads that the caller has set (omp_set_num_threads); OpenMP's own threads are never started.
+ *
+ * fork. A child may use the library, with handles that it opens itself; those of its parent are HONE_ERR_ARGUMENT there, and
+ * releasing them does nothing. A child of a process that has used a GPU cannot use the GPU: the drivers do not permit it.
  *
  * A thread that is inside libhone computes, and the code of its matmuls keeps data below the end of the stack. A signal handler
  * must not run there: block signals in that thread, or give it an alternate stack (sigaltstack) and install handlers with
@@ -23,7 +37,7 @@
  *     hone_trainer_close(trainer);
  *     hone_options_destroy(options);
  *
- * examples/embed.c brings its own data and decides about every step.
+ * examples/embed.c tokenizes a chat, trains on it with a loss of its own, and samples; docs/library.md explains it.
  */
 #ifndef HONE_H
 #define HONE_H
@@ -71,7 +85,7 @@ typedef struct hone_options hone_options;
 
 HONE_API hone_status hone_options_create(hone_options **out, const char *command); /* all at their defaults */
 HONE_API void hone_options_destroy(hone_options *options);
-HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value);
+HONE_API hone_status hone_options_set(hone_options *options, const char *key, const char *value); /* NULL: its default again */
 HONE_API hone_status hone_options_load(hone_options *options,
                                        const char *yaml_path); /* hone's, or another tool's: docs/configs.md */
 HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **argv); /* the arguments after `hone COMMAND` */
@@ -119,15 +133,72 @@ HONE_API hone_status hone_eval(hone_model *model, hone_progress progress, void *
 typedef struct hone_generate_result {
     size_t size;
     int64_t prompt_tokens, new_tokens;
-    int ended; /* the model ended its answer itself */
+    int ended; /* the model ended its answer itself, or by a stop token */
     double startup_seconds, prefill_seconds, decode_seconds;
+    int64_t reused_tokens; /* of the prompt: those that the model still knew from the call before */
 } hone_generate_result;
 
 /* Gets whole characters of the answer as they are generated; return 0 to continue. */
 typedef int (*hone_text_sink)(void *context, const char *text, size_t length);
 
-/* Answers the prompt of the option prompt. */
+/* Answers the prompt of the option prompt. `sink` may be NULL. */
 HONE_API hone_status hone_generate(hone_model *model, hone_text_sink sink, void *context, hone_generate_result *result);
+
+/* --- tokens ------------------------------------------------------------------------------------------------------------ */
+
+/* A sequence of tokens. weights[i] is the weight of the loss of ids[i], predicted from the tokens before it; weights[0] is
+ * not used, and NULL means 1 for all others. */
+typedef struct hone_sequence {
+    const int32_t *ids;
+    const float *weights;
+    int64_t count;
+} hone_sequence;
+
+HONE_API void hone_sequence_destroy(hone_sequence *sequence); /* one that hone_tokenize or hone_encode_chat made */
+
+/* The tokens of a text of `length` bytes, without weights. Special tokens in it are recognised. HONE_TOKENIZE_SPECIAL: also those
+ * that the tokenizer puts before and after a text, as add_special_tokens=True of Hugging Face's does. This and the next two read
+ * the model's tokenizer and no weights. */
+enum { HONE_TOKENIZE_SPECIAL = 1 };
+HONE_API hone_status hone_tokenize(hone_model *model, const char *text, size_t length, unsigned flags, hone_sequence **sequence);
+
+/* The text of tokens, to be released with hone_text_destroy; what is not whole UTF-8 becomes U+FFFD. `length` may be NULL.
+ * HONE_DETOKENIZE_SPECIAL: special tokens are written too. */
+enum { HONE_DETOKENIZE_SPECIAL = 1 };
+HONE_API hone_status hone_detokenize(hone_model *model, const int32_t *ids, int64_t count, unsigned flags, char **text,
+                                     size_t *length);
+
+/* The tokens of a chat by the model's template: `json` is {"messages": [{"role": "user", "content": "..."}, ...]}, or any other
+ * row that `hone train` takes (docs/data.md). A token's weight is 1 where `hone train` would train it, else 0. HONE_CHAT_PROMPT:
+ * messages only, followed by what the template writes before an answer; all weights are 0. */
+enum { HONE_CHAT_PROMPT = 1 };
+HONE_API hone_status hone_encode_chat(hone_model *model, const char *json, unsigned flags, hone_sequence **sequence);
+
+/* The log-probability of each token after those before it, without gradients: `logprobs` has room for all tokens of all
+ * sequences, one sequence after the other. 0 for the first token of a sequence and for those whose weight is 0. */
+HONE_API hone_status hone_logprobs(hone_model *model, const hone_sequence *sequences, int64_t count, float *logprobs);
+
+/* How tokens are drawn. Members that are 0 have the defaults named here. */
+typedef struct hone_sampling {
+    size_t size;
+    int64_t max_new_tokens;     /* at least 1; the answer also ends where the window is full */
+    double temperature;         /* 0: always the most likely token */
+    double top_p;               /* 0: 1, all tokens */
+    int64_t seed;               /* what is drawn depends on it and on the position alone */
+    const int32_t *stop_tokens; /* that end the answer, besides the model's own; may be NULL */
+    int64_t stop_count;
+} hone_sampling;
+
+/* Gets each new token, its log-probability (as hone_logprobs says it, whatever the temperature), and the whole characters that it
+ * completes: often none, and none for the token that ends the answer. A last call with token -1 brings the rest of a text that
+ * ends inside a character. Return 0 to continue. */
+typedef int (*hone_token_sink)(void *context, int32_t token, double logprob, const char *text, size_t length);
+
+/* Continues a sequence of tokens. The model stays on its device for the next call, and so do the keys and values of this one: of
+ * the next prompt, what begins in the same way is not computed again. A prompt that leaves no room in the model's window is
+ * HONE_ERR_LIMIT. `sink` may be NULL. */
+HONE_API hone_status hone_sample_tokens(hone_model *model, const int32_t *ids, int64_t count, const hone_sampling *sampling,
+                                        hone_token_sink sink, void *context, hone_generate_result *result);
 
 /* --- training ---------------------------------------------------------------------------------------------------------- */
 
@@ -135,8 +206,9 @@ typedef struct hone_trainer hone_trainer;
 
 /* What a trainer must be ready for besides training; its programs take memory. */
 enum {
-    HONE_TRAINER_SAMPLE = 1, /* hone_trainer_sample, with the option sample_length */
-    HONE_TRAINER_LOGITS = 2, /* hone_trainer_forward_backward_with */
+    HONE_TRAINER_SAMPLE = 1,    /* hone_trainer_sample and hone_trainer_sample_tokens, with the option sample_length */
+    HONE_TRAINER_LOGITS = 2,    /* hone_trainer_forward_backward_with */
+    HONE_TRAINER_LOGPROBS = 64, /* hone_trainer_logprobs */
 };
 
 /* Opens a model with the data, the adapter and the optimizer that the options of `hone train` ask for. With sample_prompt or
@@ -167,14 +239,6 @@ HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_i
 /* What was used of the training data and what was not, and under "eval" the same for the validation data: a JSON object, to be
  * released with hone_text_destroy. */
 HONE_API hone_status hone_trainer_data(hone_trainer *trainer, char **json);
-
-/* A sequence of tokens. weights[i] is the weight of the loss of ids[i], predicted from the tokens before it; weights[0] is
- * not used, and NULL means 1 for all others. */
-typedef struct hone_sequence {
-    const int32_t *ids;
-    const float *weights;
-    int64_t count;
-} hone_sequence;
 
 typedef struct hone_loss {
     size_t size;
@@ -216,8 +280,12 @@ HONE_API hone_status hone_trainer_optim_step(hone_trainer *trainer, double learn
 /* The mean loss over the validation data of the options. */
 HONE_API hone_status hone_trainer_eval(hone_trainer *trainer, double *loss);
 
-/* Answers a prompt with the model as it is now, in at most max_new_tokens. Called from an event of hone_train, it also adds the
- * answer to metrics.jsonl. */
+/* As hone_logprobs, hone_sample_tokens and hone_generate, with the model as it is now. Sequences fit into a micro-batch; a prompt
+ * and its answer into the option sample_length. hone_trainer_sample takes the most likely tokens. Sinks may be NULL. */
+HONE_API hone_status hone_trainer_logprobs(hone_trainer *trainer, const hone_sequence *sequences, int64_t count, float *logprobs);
+HONE_API hone_status hone_trainer_sample_tokens(hone_trainer *trainer, const int32_t *ids, int64_t count,
+                                                const hone_sampling *sampling, hone_token_sink sink, void *context,
+                                                hone_generate_result *result);
 HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prompt, int64_t max_new_tokens, hone_text_sink sink,
                                          void *context, hone_generate_result *result);
 
@@ -258,8 +326,9 @@ typedef struct hone_event {
 } hone_event;
 
 /* Return 0 to continue; anything else ends the run after this event: the state is saved, and hone_train returns HONE_ERR_STOPPED.
- * A step that is under way is finished first, with its own event. Until then, sequences and steps cannot be added and the state
- * cannot be saved or loaded by hand (HONE_ERR_ARGUMENT), and hone_trainer_save, _eval and _sample see the result of that step. */
+ * A step that is under way is finished first, with its own event. Calls with the trainer that can be made from here:
+ * hone_trainer_get_info, _data, _save, _eval, _logprobs, _sample and _sample_tokens, which see the result of the step under way.
+ */
 typedef int (*hone_events)(void *context, const hone_event *event);
 
 typedef struct hone_train_result {

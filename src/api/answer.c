@@ -1,8 +1,10 @@
 /* Prompts and answers. */
 #include "api/answer.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "api/check.h"
 #include "base/clock.h"
 #include "base/number.h"
 
@@ -23,41 +25,88 @@ enum status answer_encode(const struct chat *chat, const char *system, const cha
     return status;
 }
 
-static bool ends(const struct chat *chat, const struct session *s, int32_t token)
+enum status answer_settings(struct answer *a, const hone_sampling *given, int64_t vocabulary, const char *call)
 {
-    int64_t count;
-    const int32_t *eos = chat_eos(chat, &count);
+    hone_sampling s;
+    take_over(&s, sizeof s, given);
+    if (s.max_new_tokens < 1)
+        return fail(ERR_ARGUMENT, "%s: max_new_tokens is %lld: it is at least 1", call, (long long)s.max_new_tokens);
+    if (!isfinite(s.temperature) || s.temperature < 0)
+        return fail(ERR_ARGUMENT, "%s: temperature is %g: it is 0 or above", call, s.temperature);
+    if (!(s.top_p >= 0 && s.top_p <= 1))
+        return fail(ERR_ARGUMENT, "%s: top_p is %g: it is above 0, up to 1, or 0 for all tokens", call, s.top_p);
+    if (s.seed < 0)
+        return fail(ERR_ARGUMENT, "%s: seed is %lld: it is at least 0", call, (long long)s.seed);
+    TRY(check_count(s.stop_tokens, s.stop_count, "stop_tokens", call));
+    for (int64_t i = 0; i < s.stop_count; i++)
+        if (s.stop_tokens[i] < 0 || s.stop_tokens[i] >= vocabulary)
+            return fail(ERR_ARGUMENT, "%s: stop token %d is not in the model's vocabulary of %lld", call, (int)s.stop_tokens[i],
+                        (long long)vocabulary);
+    a->sampling = (struct sampling){s.temperature, s.top_p == 0 ? 1 : s.top_p, (uint64_t)s.seed};
+    a->max_new_tokens = s.max_new_tokens;
+    a->stop = s.stop_tokens;
+    a->stops = s.stop_count;
+    return OK;
+}
+
+static bool is_one_of(int32_t token, const int32_t *list, int64_t count)
+{
     for (int64_t i = 0; i < count; i++)
-        if (eos[i] == token)
-            return true;
-    for (int i = 0; i < s->model.hf.eos_count; i++)
-        if (s->model.hf.eos[i] == token)
+        if (list[i] == token)
             return true;
     return false;
 }
 
-enum status answer_prompt(struct generator *g, const struct chat *chat, const struct sampling *sampling, int64_t max_new_tokens,
-                          struct stream *stream, const struct chat_row *prompt, hone_generate_result *result)
+static bool ends(const struct answer *a, int32_t token)
 {
-    int64_t rows = g->session->model.config.vocabulary, known = tokenizer_vocabulary(chat_tokenizer(chat));
+    int64_t count;
+    const int32_t *eos = chat_eos(a->chat, &count);
+    const struct hf_config *hf = &a->generator->session->model.hf;
+    for (int i = 0; i < hf->eos_count; i++)
+        if (hf->eos[i] == token)
+            return true;
+    return is_one_of(token, eos, count) || is_one_of(token, a->stop, a->stops);
+}
+
+static enum status draw(const struct answer *a, const struct stream *stream, int32_t *token, double *logprob)
+{
+    struct generator *g = a->generator;
+    int64_t rows = g->session->model.config.vocabulary, known = tokenizer_vocabulary(chat_tokenizer(a->chat));
     int64_t said = min(rows, known); /* a model may have more rows than the tokenizer has tokens */
-    double start = clock_seconds();
+    enum status status = sample_token(g->logits, said, &a->sampling, g->used, token);
+    if (status == ERR_DATA) /* unless the files are at fault */
+        TRY(model_check_finite(&g->session->model));
+    TRY(status);
+    *logprob = stream->token_sink ? sample_logprob(g->logits, rows, *token) : 0;
+    return OK;
+}
+
+enum status answer_prompt(const struct answer *a, struct stream *stream, const int32_t *ids, int64_t count,
+                          hone_generate_result *result)
+{
+    struct generator *g = a->generator;
+    int64_t max_tokens = min(a->max_new_tokens, g->slots - count);
+    double start = clock_seconds(), logprob;
+    stream->tokenizer = chat_tokenizer(a->chat);
     result->startup_seconds = clock_since_start();
-    TRY(generate_feed(g, prompt->tokens.id, prompt->tokens.count));
+    if (a->reuse)
+        result->reused_tokens = generate_keep(g, ids, count);
+    else
+        generate_reset(g);
+    TRY(generate_feed(g, ids + result->reused_tokens, count - result->reused_tokens));
     result->prefill_seconds = clock_seconds() - start;
-    result->prompt_tokens = prompt->tokens.count;
-    for (int64_t i = 0; i < max_new_tokens; i++) {
+    result->prompt_tokens = count;
+    for (int64_t i = 0; i < max_tokens; i++) {
         int32_t token;
-        enum status status = sample_token(g->logits, said, sampling, g->used, &token);
-        if (status == ERR_DATA) /* unless the files are at fault */
-            TRY(model_check_finite(&g->session->model));
-        TRY(status);
+        TRY(draw(a, stream, &token, &logprob));
         result->new_tokens++;
-        result->ended = ends(chat, g->session, token);
-        if (result->ended)
+        result->ended = ends(a, token);
+        if (result->ended) {
+            TRY(stream_end_token(stream, token, logprob));
             break;
-        TRY(stream_token(stream, token));
-        if (i + 1 < max_new_tokens)
+        }
+        TRY(stream_token(stream, token, logprob));
+        if (i + 1 < max_tokens)
             TRY(generate_feed(g, &token, 1));
     }
     result->decode_seconds = clock_seconds() - start - result->prefill_seconds;

@@ -9,8 +9,22 @@
 /* The tokens of a user's message (`system` may be NULL) by the model's template, or of a raw text. */
 enum status answer_encode(const struct chat *chat, const char *system, const char *prompt, bool raw, struct chat_row *row);
 
-/* Feeds the prompt and passes on the answer, until it ends or has max_new_tokens. */
-enum status answer_prompt(struct generator *g, const struct chat *chat, const struct sampling *sampling, int64_t max_new_tokens,
-                          struct stream *stream, const struct chat_row *prompt, hone_generate_result *result);
+/* How to answer. */
+struct answer {
+    struct generator *generator;
+    const struct chat *chat;
+    struct sampling sampling;
+    int64_t max_new_tokens; /* of which the cache has room for one at least */
+    const int32_t *stop;    /* tokens that end it besides the model's own */
+    int64_t stops;
+    bool reuse; /* what the generator was fed before and the prompt begins with is not fed again */
+};
+
+/* The caller's settings, checked: max_new_tokens, numbers, and stop tokens below `vocabulary`. */
+enum status answer_settings(struct answer *a, const hone_sampling *given, int64_t vocabulary, const char *call);
+
+/* Feeds the prompt and passes on the answer, until it ends, has max_new_tokens, or the cache is full. */
+enum status answer_prompt(const struct answer *a, struct stream *stream, const int32_t *ids, int64_t count,
+                          hone_generate_result *result);
 
 #endif

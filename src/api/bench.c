@@ -176,12 +176,11 @@ static enum status measure_graph(const struct options *values, json_t *report)
     return OK;
 }
 
-hone_status hone_bench(const hone_options *options, char **json)
+static enum status bench(const struct hone_options *options, char **json)
 {
     struct options values = options->values;
     json_t *report = json_object();
     enum status status = need_model(options, &values);
-    *json = NULL;
     if (status == OK && !report)
         status = fail(ERR_MEMORY, "out of memory while writing a report");
     fill_in(&values);
@@ -190,7 +189,12 @@ hone_status hone_bench(const hone_options *options, char **json)
     if (status == OK && values.graph)
         status = measure_graph(&values, report);
     if (status == OK)
-        return (hone_status)json_result(report, json);
+        return json_result(report, json);
     json_decref(report);
-    return (hone_status)status;
+    return status;
+}
+
+hone_status hone_bench(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, bench);
 }

@@ -27,33 +27,42 @@ static enum status read_options(struct export_options *o, const struct hone_opti
     return OK;
 }
 
-static hone_status run(const hone_options *options, enum status (*make)(const struct export_options *o, json_t **report),
+static enum status run(const struct hone_options *options, enum status (*make)(const struct export_options *o, json_t **report),
                        char **json)
 {
     struct export_options o;
     json_t *report = NULL;
-    *json = NULL;
-    enum status status = read_options(&o, options);
-    if (status == OK)
-        status = make(&o, &report);
-    return (hone_status)(status == OK ? json_result(report, json) : status);
+    TRY(read_options(&o, options));
+    TRY(make(&o, &report));
+    return json_result(report, json);
 }
 
-hone_status hone_merge(const hone_options *options, char **json)
+static enum status merge(const struct hone_options *options, char **json)
 {
     return run(options, export_model, json);
 }
 
-hone_status hone_quantize(const hone_options *options, char **json)
+static enum status quantize(const struct hone_options *options, char **json)
 {
     const char *output = options->values.output_dir;
-    *json = NULL;
     if (output && !name_ends_with(output, ".gguf"))
-        return (hone_status)fail(ERR_ARGUMENT, "%s: hone quantize writes GGUF files: --output FILE.gguf", output);
-    return hone_merge(options, json);
+        return fail(ERR_ARGUMENT, "%s: hone quantize writes GGUF files: --output FILE.gguf", output);
+    return merge(options, json);
+}
+
+static enum status export(const struct hone_options *options, char **json) { return run(options, export_adapter, json); }
+
+hone_status hone_merge(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, merge);
+}
+
+hone_status hone_quantize(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, quantize);
 }
 
 hone_status hone_export(const hone_options *options, char **json)
 {
-    return run(options, export_adapter, json);
+    return make_report(options, json, __func__, export);
 }

@@ -2,26 +2,40 @@
 #ifndef API_HANDLES_H
 #define API_HANDLES_H
 
+#include "api/check.h"
 #include "base/json.h"
 #include "config/options.h"
-#include "hone.h"
+#include "run/generate.h"
+#include "run/score.h"
 #include "text/chat/chat.h"
 #include "train/trainer.h"
 
 struct hone_options {
+    struct handle handle;
     struct arena arena;
     struct options values;
     enum user_command command;
     struct buffer text[OPTIONS]; /* the results of hone_options_get */
 };
 
+/* A model on its device, kept for the next call. */
+struct model_session {
+    bool open;
+    struct session session;
+    struct generator generator; /* for sequences of up to slots tokens; session NULL: none yet */
+    struct scorer scorer;       /* slots 0: none yet */
+};
+
 struct hone_model {
+    struct handle handle;
     struct hone_options *options;
     struct chat *chat; /* NULL until it is needed */
     struct data data;  /* for hone_eval; row_count is 0 until it is needed */
+    struct model_session kept;
 };
 
 struct hone_trainer {
+    struct handle handle;
     struct hone_options *options;
     struct trainer trainer;
     double startup_seconds;
@@ -43,9 +57,17 @@ enum status check_model(const char *path);
 /* The session that the options ask for. */
 enum status open_session(struct session *s, const struct options *values, bool weights);
 
-/* Structs of the caller begin with their size: ERR_ARGUMENT if it is not set, and filled as far as the caller's version goes. */
-enum status check_size(size_t size);
-void hand_over(void *result, size_t size, const void *filled, size_t filled_size);
+/* The chat of a model, opened when it is first needed. */
+enum status model_chat(struct hone_model *m);
+
+/* Ends a call of hone.h at a handle, and frees what was released meanwhile. */
+hone_status options_leave(const struct hone_options *o, enum status status);
+hone_status model_leave(struct hone_model *m, enum status status);
+hone_status trainer_leave(struct hone_trainer *t, enum status status);
+
+/* A report of hone.h: checks the arguments, and makes it. */
+hone_status make_report(const hone_options *options, char **json, const char *call,
+                        enum status (*make)(const struct hone_options *options, char **json));
 
 /* The memory of a session by blocks, as rows {"block", "bytes"}. */
 json_t *plan_rows(const struct session *s, const struct device_costs *costs, int64_t process_bytes);

@@ -83,10 +83,12 @@ hone_status hone_pull(const hone_options *options, hone_pull_progress progress, 
 {
     struct watch watch = {progress, context};
     struct arena arena = {0};
+    GIVEN(json);
     *json = NULL;
+    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
     enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
     if (status == OK)
         status = pull(&options->values, &watch, &arena, json);
     arena_free(&arena);
-    return (hone_status)status;
+    return options_leave(options, status);
 }

@@ -374,10 +374,9 @@ static enum status prepare(struct init *in)
     return need_model(in->run, v);
 }
 
-hone_status hone_init(const hone_options *options, char **json)
+static enum status init(const struct hone_options *options, char **json)
 {
     struct init in = {.asked = options};
-    *json = NULL;
     enum status status = (enum status)hone_options_create(&in.run, "plan");
     if (status == OK)
         status = prepare(&in);
@@ -399,5 +398,10 @@ hone_status hone_init(const hone_options *options, char **json)
     json_decref(in.plan);
     buffer_free(&in.yaml);
     hone_options_destroy(in.run);
-    return (hone_status)status;
+    return status;
+}
+
+hone_status hone_init(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, init);
 }

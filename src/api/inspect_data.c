@@ -306,11 +306,10 @@ static enum status inspect(struct inspection *in, char **json)
     return report(in, json);
 }
 
-hone_status hone_inspect_data(const hone_options *options, char **json)
+static enum status inspect_data(const struct hone_options *options, char **json)
 {
     struct options values;
     struct inspection in = {.options = &values};
-    *json = NULL;
     enum status status = need_model(options, &values);
     if (status == OK)
         status = options_need(&options->values, options->command, OPTION_dataset_path);
@@ -324,5 +323,10 @@ hone_status hone_inspect_data(const hone_options *options, char **json)
     source_close(in.source);
     checker_close(in.checker);
     chat_close(in.chat);
-    return (hone_status)status;
+    return status;
+}
+
+hone_status hone_inspect_data(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, inspect_data);
 }

@@ -96,10 +96,9 @@ static json_t *list_json(const struct kernel_list *list)
     return kernels;
 }
 
-hone_status hone_kernels_list(const hone_options *options, char **json)
+static enum status list_kernels(const struct hone_options *options, char **json)
 {
     struct wanted w = {0};
-    *json = NULL;
     enum status status = want(&w, options);
     if (status == OK && !w.targets)
         add_card(&w);
@@ -110,7 +109,12 @@ hone_status hone_kernels_list(const hone_options *options, char **json)
         status = json_result(json_pack("{s:O}", "kernels", kernels), json);
     json_decref(kernels);
     kernel_list_free(&w.list);
-    return (hone_status)status;
+    return status;
+}
+
+hone_status hone_kernels_list(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, list_kernels);
 }
 
 /* --- build -------------------------------------------------------------------------------------------------------------- */
@@ -152,11 +156,10 @@ static enum status build_target(const struct wanted *w, int target, const char *
     return status;
 }
 
-hone_status hone_kernels_build(const hone_options *options, char **json)
+static enum status build_kernels(const struct hone_options *options, char **json)
 {
     const struct options *values = &options->values;
     struct wanted w = {0};
-    *json = NULL;
     enum status status = options_need(values, options->command, OPTION_output_dir);
     if (status == OK)
         status = options_need(values, options->command, OPTION_target);
@@ -169,5 +172,10 @@ hone_status hone_kernels_build(const hone_options *options, char **json)
         status = json_result(json_pack("{s:s, s:O}", "output", values->output_dir, "targets", rows), json);
     json_decref(rows);
     kernel_list_free(&w.list);
-    return (hone_status)status;
+    return status;
+}
+
+hone_status hone_kernels_build(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, build_kernels);
 }

@@ -5,6 +5,7 @@
 
 #include "api/answer.h"
 #include "api/handles.h"
+#include "api/kept.h"
 #include "base/clock.h"
 #include "base/mapped.h"
 #include "base/parallel.h"
@@ -20,30 +21,61 @@ enum status open_session(struct session *s, const struct options *values, bool w
     return session_open(s, &options);
 }
 
-hone_status hone_model_open(hone_model **out, const hone_options *options)
+static enum status open_model(struct hone_model **out, const struct hone_options *options)
 {
-    *out = NULL;
     struct hone_model *m = memory_alloc(sizeof *m);
     if (!m)
-        return HONE_ERR_MEMORY;
+        return ERR_MEMORY;
     enum status status = options_copy(&m->options, options);
     if (status == OK)
         status = need_model(m->options, &m->options->values);
-    if (status != OK)
-        hone_model_close(m);
-    else
-        *out = m;
-    return (hone_status)status;
+    if (status != OK) {
+        hone_options_destroy(m->options);
+        memory_free(m);
+        return status;
+    }
+    handle_add(&m->handle, HANDLE_MODEL);
+    *out = m;
+    return OK;
 }
 
-void hone_model_close(hone_model *m)
+hone_status hone_model_open(hone_model **out, const hone_options *options)
 {
-    if (!m)
-        return;
+    GIVEN(out);
+    *out = NULL;
+    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    return options_leave(options, open_model(out, options));
+}
+
+static void free_model(struct hone_model *m)
+{
+    kept_close(&m->kept);
     data_close(&m->data);
     chat_close(m->chat);
     hone_options_destroy(m->options);
     memory_free(m);
+}
+
+void hone_model_close(hone_model *m)
+{
+    if (handle_release(m, HANDLE_MODEL))
+        free_model(m);
+}
+
+hone_status model_leave(struct hone_model *m, enum status status)
+{
+    if (handle_leave(m))
+        free_model(m);
+    return (hone_status)status;
+}
+
+enum status model_chat(struct hone_model *m)
+{
+    if (m->chat)
+        return OK;
+    enum status status = chat_open(&m->chat, m->options->values.model_name_or_path);
+    process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
+    return status;
 }
 
 struct progress {
@@ -55,18 +87,6 @@ static bool report(void *context, int64_t done, int64_t batches, int64_t tokens,
 {
     const struct progress *p = context;
     return p->call(p->context, done, batches, tokens, seconds) == 0;
-}
-
-enum status check_size(size_t size)
-{
-    return size > sizeof size ? OK : fail(ERR_ARGUMENT, "the result's size is not set: begin with {.size = sizeof result}");
-}
-
-void hand_over(void *result, size_t size, const void *filled, size_t filled_size)
-{
-    size_t known = sizeof(size_t), end = size < filled_size ? size : filled_size;
-    if (end > known)
-        memcpy((char *)result + known, (const char *)filled + known, end - known);
 }
 
 static enum status run_eval(struct hone_model *m, struct session *s, struct data *data, struct progress *progress,
@@ -124,40 +144,46 @@ static enum status open_data(struct hone_model *m, const struct model_config *co
     return status;
 }
 
-hone_status hone_eval_data(hone_model *m, char **json)
+static enum status eval_data(struct hone_model *m, char **json)
 {
     struct model model;
-    *json = NULL;
     const struct options *values = &m->options->values;
-    enum status status = options_need(values, m->options->command, OPTION_dataset_path);
-    if (status == OK)
-        status = model_open(&model, values->model_name_or_path, NULL, false);
-    if (status != OK)
-        return (hone_status)status;
+    TRY(options_need(values, m->options->command, OPTION_dataset_path));
+    TRY(model_open(&model, values->model_name_or_path, NULL, false));
     parallel_set_threads((int)values->threads);
-    status = open_data(m, &model.config);
+    enum status status = open_data(m, &model.config);
     model_close(&model);
-    return (hone_status)(status == OK ? json_result(account_json(&m->data), json) : status);
+    return status == OK ? json_result(account_json(&m->data), json) : status;
+}
+
+hone_status hone_eval_data(hone_model *m, char **json)
+{
+    GIVEN(json);
+    *json = NULL;
+    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    return model_leave(m, eval_data(m, json));
+}
+
+static enum status eval(struct hone_model *m, struct progress *progress, hone_eval_result *filled)
+{
+    struct session s;
+    TRY(options_need(&m->options->values, m->options->command, OPTION_dataset_path));
+    TRY(open_session(&s, &m->options->values, true));
+    enum status status = open_data(m, &s.model.config);
+    if (status == OK)
+        status = run_eval(m, &s, &m->data, progress, filled);
+    session_close(&s);
+    return status;
 }
 
 hone_status hone_eval(hone_model *m, hone_progress progress, void *context, hone_eval_result *result)
 {
-    struct session s;
     hone_eval_result filled = {0};
-    enum status status = check_size(result->size);
-    if (status == OK)
-        status = options_need(&m->options->values, m->options->command, OPTION_dataset_path);
-    if (status == OK)
-        status = open_session(&s, &m->options->values, true);
-    if (status != OK)
-        return (hone_status)status;
-    struct progress p = {progress, context};
-    status = open_data(m, &s.model.config);
-    if (status == OK)
-        status = run_eval(m, &s, &m->data, &p, &filled);
-    session_close(&s);
-    hand_over(result, result->size, &filled, sizeof filled);
-    return (hone_status)status;
+    CHECK(check_struct(result, "result", __func__));
+    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    enum status status = eval(m, &(struct progress){progress, context}, &filled);
+    hand_over(result, &filled, sizeof filled);
+    return model_leave(m, status);
 }
 
 /* --- generation --------------------------------------------------------------------------------------------------------- */
@@ -176,46 +202,46 @@ static enum status run_generate(struct hone_model *m, struct session *s, struct 
                     "--max-new-tokens, or shorten the prompt",
                     (long long)row->tokens.count, (long long)m->options->values.max_new_tokens, (long long)window);
     const struct options *values = &m->options->values;
-    struct sampling sampling = {values->temperature, values->top_p, (uint64_t)values->seed};
+    struct answer answer = {.generator = &g,
+                            .chat = m->chat,
+                            .sampling = {values->temperature, values->top_p, (uint64_t)values->seed},
+                            .max_new_tokens = values->max_new_tokens};
     enum status status = generate_add(&g, s, slots, row->tokens.count);
     if (status == OK)
         status = session_plan(s);
     if (status == OK)
         status = session_prepare(s);
     if (status == OK)
-        status = answer_prompt(&g, m->chat, &sampling, values->max_new_tokens, stream, row, result);
+        status = answer_prompt(&answer, stream, row->tokens.id, row->tokens.count, result);
     generate_free(&g);
+    return status;
+}
+
+static enum status generate(struct hone_model *m, struct stream *stream, struct chat_row *row, hone_generate_result *filled)
+{
+    struct session s;
+    const struct options *values = &m->options->values;
+    TRY(options_need(values, m->options->command, OPTION_prompt));
+    if (!*values->prompt)
+        return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
+    TRY(model_chat(m));
+    TRY(answer_encode(m->chat, values->system, values->prompt, values->raw, row));
+    TRY(open_session(&s, values, true));
+    enum status status = run_generate(m, &s, stream, row, filled);
+    session_close(&s);
     return status;
 }
 
 hone_status hone_generate(hone_model *m, hone_text_sink sink, void *context, hone_generate_result *result)
 {
-    struct session s;
     struct chat_row row = {0};
     struct stream stream = {.sink = sink, .context = context};
-    const struct options *values = &m->options->values;
     hone_generate_result filled = {0};
-    enum status status = check_size(result->size);
-    if (status == OK)
-        status = options_need(values, m->options->command, OPTION_prompt);
-    if (status == OK && !*values->prompt)
-        status = fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
-    if (status == OK && !m->chat)
-        status = chat_open(&m->chat, values->model_name_or_path);
-    process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
-    if (status == OK) {
-        stream.tokenizer = chat_tokenizer(m->chat);
-        status = answer_encode(m->chat, values->system, values->prompt, values->raw, &row);
-    }
-    if (status == OK) {
-        status = open_session(&s, &m->options->values, true);
-        if (status == OK) {
-            status = run_generate(m, &s, &stream, &row, &filled);
-            session_close(&s);
-        }
-    }
+    CHECK(check_struct(result, "result", __func__));
+    CHECK(handle_enter(m, HANDLE_MODEL, __func__));
+    enum status status = generate(m, &stream, &row, &filled);
     stream_free(&stream);
     chat_row_free(&row);
-    hand_over(result, result->size, &filled, sizeof filled);
-    return (hone_status)status;
+    hand_over(result, &filled, sizeof filled);
+    return model_leave(m, status);
 }

@@ -46,42 +46,68 @@ void hone_set_stop(hone_stop asked, void *context)
 hone_status hone_options_create(hone_options **out, const char *command)
 {
     enum user_command which;
+    GIVEN(out);
     *out = NULL;
-    enum status status = options_command(&which, command);
-    if (status != OK)
-        return (hone_status)status;
+    GIVEN(command);
+    CHECK(options_command(&which, command));
     struct hone_options *o = memory_alloc(sizeof *o);
     if (!o)
         return HONE_ERR_MEMORY;
+    handle_add(&o->handle, HANDLE_OPTIONS);
     o->command = which;
     options_init(&o->values, &o->arena);
     *out = o;
     return HONE_OK;
 }
 
-void hone_options_destroy(hone_options *o)
+static void free_options(struct hone_options *o)
 {
-    if (!o)
-        return;
     for (int i = 0; i < OPTIONS; i++)
         buffer_free(&o->text[i]);
     arena_free(&o->arena);
     memory_free(o);
 }
 
+void hone_options_destroy(hone_options *o)
+{
+    if (handle_release(o, HANDLE_OPTIONS))
+        free_options(o);
+}
+
+hone_status options_leave(const struct hone_options *o, enum status status)
+{
+    if (handle_leave(o))
+        free_options((struct hone_options *)o);
+    return (hone_status)status;
+}
+
 hone_status hone_options_set(hone_options *o, const char *key, const char *value)
 {
-    return (hone_status)options_set(&o->values, o->command, key, value, key);
+    enum option which;
+    GIVEN(key);
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    if (value)
+        return options_leave(o, options_set(&o->values, o->command, key, value, key));
+    enum status status = options_find(key, &which);
+    if (status == OK)
+        options_clear(&o->values, which);
+    return options_leave(o, status);
 }
 
 hone_status hone_options_load(hone_options *o, const char *yaml_path)
 {
-    return (hone_status)options_load_yaml(&o->values, o->command, yaml_path);
+    CHECK(check_text(yaml_path, "yaml_path", __func__));
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    return options_leave(o, options_load_yaml(&o->values, o->command, yaml_path));
 }
 
 hone_status hone_options_parse(hone_options *o, int argc, char **argv)
 {
     struct arguments rest;
+    CHECK(check_count(argv, argc, "argv", __func__));
+    for (int i = 0; i < argc; i++)
+        CHECK(check_given(argv[i], "an argument", __func__));
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
     enum option unnamed = o->command == COMMAND_PULL ? OPTION_model_name_or_path : OPTION_run_dir; /* the one that needs no name */
     if (status == OK && rest.count && options_has(o->command, unnamed) && !o->values.source[unnamed]) {
@@ -91,33 +117,38 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
     }
     if (status == OK && rest.count)
         status = options_stray(o->command, rest.text[0]);
-    return (hone_status)status;
+    return options_leave(o, status);
 }
 
 hone_status hone_options_write(const hone_options *o, char **yaml)
 {
     struct buffer text = {0};
+    GIVEN(yaml);
+    *yaml = NULL;
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     enum status status = options_write(&o->values, &text);
-    if (status != OK)
+    if (status == OK)
+        *yaml = text.data;
+    else
         buffer_free(&text);
-    *yaml = text.data;
-    return (hone_status)status;
+    return options_leave(o, status);
 }
 
 hone_status hone_options_get(hone_options *o, const char *key, const char **value)
 {
     enum option which;
+    GIVEN(value);
     *value = NULL;
-    enum status status = options_find(key, &which);
-    if (status != OK)
-        return (hone_status)status;
+    GIVEN(key);
+    CHECK(options_find(key, &which));
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     struct buffer *text = &o->text[which];
     text->size = 0;
-    status = options_get(&o->values, which, text);
+    enum status status = options_get(&o->values, which, text);
     if (status == OK)
         status = buffer_append(text, NULL, 0);
     *value = status == OK ? text->data : NULL;
-    return (hone_status)status;
+    return options_leave(o, status);
 }
 
 enum status options_copy(struct hone_options **out, const struct hone_options *from)

@@ -21,6 +21,16 @@ enum status json_result(json_t *tree, char **out)
     return *out ? OK : ERR_MEMORY;
 }
 
+hone_status make_report(const hone_options *options, char **json, const char *call,
+                        enum status (*make)(const struct hone_options *options, char **json))
+{
+    CHECK(check_given(json, "json", call));
+    *json = NULL;
+    CHECK(handle_enter(options, HANDLE_OPTIONS, call));
+    enum status status = make(options, json);
+    return options_leave(options, status);
+}
+
 void hone_text_destroy(char *text)
 {
     memory_free(text);
@@ -197,14 +207,16 @@ static enum status plan_train(const struct options *values, char **json)
     return status;
 }
 
+static enum status plan(const struct hone_options *options, char **json)
+{
+    struct options values;
+    TRY(need_model(options, &values));
+    return values.run_kind == CHOICE_run_kind_eval ? plan_eval(&values, json) : plan_train(&values, json);
+}
+
 hone_status hone_plan(const hone_options *options, char **json)
 {
-    *json = NULL;
-    struct options values;
-    enum status status = need_model(options, &values);
-    if (status == OK)
-        status = values.run_kind == CHOICE_run_kind_eval ? plan_eval(&values, json) : plan_train(&values, json);
-    return (hone_status)status;
+    return make_report(options, json, __func__, plan);
 }
 
 static json_t *rope_json(const void *record)
@@ -259,18 +271,20 @@ static json_t *text_json(const struct chat *chat)
 }
 
 /* Builds the smallest program, so that a missing tensor or a wrong shape is found here and not in a run. */
-static enum status inspect(const struct options *values, char **json)
+static enum status inspect(const struct hone_options *handle, char **json)
 {
+    struct options values;
     struct session s;
     struct chat *chat = NULL;
-    struct session_options options = {.dir = values->model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     int64_t index;
+    TRY(need_model(handle, &values));
+    struct session_options options = {.dir = values.model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
     TRY(session_open(&s, &options));
     enum status status = session_add(&s, NET_LOGITS, 1, 1, 0, &index);
     if (status == OK)
         status = session_plan(&s);
     if (status == OK)
-        status = chat_open(&chat, values->model_name_or_path);
+        status = chat_open(&chat, values.model_name_or_path);
     if (status == OK)
         status = json_result(json_pack("{s:s, s:I, s:o, s:o, s:o}", "family", s.model.family->model_type, "parameters",
                                        (json_int_t)s.model.parameters, "config", config_json(&s.model.config), "weights",
@@ -283,17 +297,14 @@ static enum status inspect(const struct options *values, char **json)
 
 hone_status hone_inspect_model(const hone_options *options, char **json)
 {
-    *json = NULL;
-    struct options values;
-    enum status status = need_model(options, &values);
-    return (hone_status)(status == OK ? inspect(&values, json) : status);
+    return make_report(options, json, __func__, inspect);
 }
 
 /* The README says the same; a test compares the two. */
 static const char tried[] =
     "Training has run on CPUs. No GPU has run it yet: OpenCL has run on PoCL, which is a CPU, and CUDA on a simulator";
 
-hone_status hone_devices(const hone_options *options, char **json)
+static enum status devices(const struct hone_options *options, char **json)
 {
     (void)options;
     static const char *const names[] = {"cuda", "opencl", "cpu"};
@@ -316,5 +327,10 @@ hone_status hone_devices(const hone_options *options, char **json)
                                               "bfloat16", (int)info.bf16, "threads", info.threads));
         device_close(device);
     }
-    return (hone_status)json_result(json_pack("{s:o, s:s}", "devices", list, "tried", tried), json);
+    return json_result(json_pack("{s:o, s:s}", "devices", list, "tried", tried), json);
+}
+
+hone_status hone_devices(const hone_options *options, char **json)
+{
+    return make_report(options, json, __func__, devices);
 }

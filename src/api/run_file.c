@@ -183,22 +183,3 @@ void run_file_end(struct hone_trainer *t, enum status status, double seconds)
     if (status != OK)
         fail(status, "%s", message); /* the run's, whatever became of the file */
 }
-
-void run_file_sample(const struct hone_trainer *t, const char *prompt, const struct buffer *text)
-{
-    struct arena arena = {0};
-    struct buffer line = {0};
-    const char *path = file_join(&arena, t->trainer.options->output_dir, "metrics.jsonl");
-    json_t *tree = json_pack("{s:s, s:I, s:s, s:s}", "event", "sample", "step", (json_int_t)t->trainer.place.step, "prompt",
-                             prompt, "text", text->data ? text->data : "");
-    char *written = json_write(tree, JSON_COMPACT);
-    enum status status = path && written ? buffer_format(&line, "%s\n", written) : ERR_MEMORY;
-    if (status == OK)
-        status = file_append(path, line.data, line.size);
-    if (status != OK)
-        log_message(LOG_WARNING, "%s; the run goes on, and this answer is missing in its metrics", status_message());
-    json_decref(tree);
-    free(written);
-    buffer_free(&line);
-    arena_free(&arena);
-}

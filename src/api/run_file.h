@@ -23,7 +23,4 @@ void run_file_digests(struct hone_trainer *t);
 /* When hone_train ends, with its status. */
 void run_file_end(struct hone_trainer *t, enum status status, double seconds);
 
-/* Adds an answer that the run was asked for to the metrics, as {"event": "sample", "step", "prompt", "text"}. */
-void run_file_sample(const struct hone_trainer *t, const char *prompt, const struct buffer *text);
-
 #endif

@@ -26,11 +26,12 @@ static enum status encode(struct trainer *t, const char *prompt, struct chat_row
 static enum status answer(struct trainer *t, const char *prompt, struct stream *stream, struct chat_row *row,
                           hone_generate_result *result)
 {
-    struct generator *g = &t->generator;
-    struct sampling greedy = {0, 1, 0};
+    struct answer greedy = {.generator = &t->generator,
+                            .chat = t->chat,
+                            .sampling = {.temperature = 0, .top_p = 1},
+                            .max_new_tokens = t->generator.slots};
     TRY(encode(t, prompt, row));
-    generate_reset(g);
-    return answer_prompt(g, t->chat, &greedy, g->slots - row->tokens.count, stream, row, result);
+    return answer_prompt(&greedy, stream, row->tokens.id, row->tokens.count, result);
 }
 
 static enum status make(void *maker, struct sample *s, sample_wait *wait, void *context)

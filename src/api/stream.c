@@ -5,34 +5,52 @@
 
 #include "base/utf8.h"
 
-static enum status flush(struct stream *s, bool end)
+enum status stream_characters(struct buffer *held, struct buffer *ready, bool end)
 {
     int64_t at = 0;
-    s->ready.size = 0;
-    while (at < s->held.size) {
-        int n = utf8_sequence(s->held.data + at, s->held.size - at);
+    ready->size = 0;
+    while (at < held->size) {
+        int n = utf8_sequence(held->data + at, held->size - at);
         if (n == 0 && !end)
             break;
-        TRY(n > 0 ? buffer_append(&s->ready, s->held.data + at, n) : buffer_append(&s->ready, "\xef\xbf\xbd", 3));
-        at = n == 0 ? s->held.size : at + (n > 0 ? n : -n);
+        TRY(n > 0 ? buffer_append(ready, held->data + at, n) : buffer_append(ready, "\xef\xbf\xbd", 3));
+        at = n == 0 ? held->size : at + (n > 0 ? n : -n);
     }
     if (at)
-        memmove(s->held.data, s->held.data + at, (size_t)(s->held.size - at));
-    s->held.size -= at;
-    bool stop = s->ready.size && s->sink && s->sink(s->context, s->ready.data, (size_t)s->ready.size) != 0;
+        memmove(held->data, held->data + at, (size_t)(held->size - at));
+    held->size -= at;
+    return OK;
+}
+
+/* A sink of texts hears of no token that completes nothing. */
+static enum status pass_on(struct stream *s, int32_t token, double logprob)
+{
+    const char *text = s->ready.size ? s->ready.data : "";
+    size_t length = (size_t)s->ready.size;
+    bool stop = s->sink && length && s->sink(s->context, text, length) != 0;
+    if (s->token_sink && (length || token >= 0))
+        stop = s->token_sink(s->context, token, logprob, text, length) != 0;
     return stop ? fail(ERR_STOPPED, "stopped by the reader of the text") : OK;
 }
 
-enum status stream_token(struct stream *s, int32_t token)
+enum status stream_token(struct stream *s, int32_t token, double logprob)
 {
     TRY(tokenizer_decode_more(s->tokenizer, &token, 1, false, !s->started, &s->held));
     s->started = s->started || !tokenizer_is_special(s->tokenizer, token);
-    return flush(s, false);
+    TRY(stream_characters(&s->held, &s->ready, false));
+    return pass_on(s, token, logprob);
+}
+
+enum status stream_end_token(struct stream *s, int32_t token, double logprob)
+{
+    s->ready.size = 0;
+    return pass_on(s, token, logprob);
 }
 
 enum status stream_end(struct stream *s)
 {
-    return flush(s, true);
+    TRY(stream_characters(&s->held, &s->ready, true));
+    return pass_on(s, -1, 0);
 }
 
 void stream_free(struct stream *s)

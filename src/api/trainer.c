@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/answer.h"
 #include "api/run_file.h"
 #include "api/run_samples.h"
 #include "base/clock.h"
@@ -16,44 +15,68 @@
 
 enum { SEQUENCES_AT_ONCE = 64 };
 
-hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for)
+enum { READY_FOR = TRAINER_SAMPLE | TRAINER_LOGITS | TRAINER_LOGPROBS };
+_Static_assert((int)HONE_TRAINER_SAMPLE == (int)TRAINER_SAMPLE && (int)HONE_TRAINER_LOGITS == (int)TRAINER_LOGITS &&
+                   (int)HONE_TRAINER_LOGPROBS == (int)TRAINER_LOGPROBS,
+               "hone.h and trainer.h agree");
+
+static enum status open_trainer(struct hone_trainer **out, const struct hone_options *options, unsigned ready_for)
 {
-    *out = NULL;
     struct hone_trainer *t = memory_alloc(sizeof *t);
     enum status status = t ? options_copy(&t->options, options) : ERR_MEMORY;
     if (status == OK)
         status = need_model(t->options, &t->options->values);
     if (status == OK) {
-        status = trainer_open(&t->trainer, &t->options->values, ready_for & (TRAINER_SAMPLE | TRAINER_LOGITS));
+        status = trainer_open(&t->trainer, &t->options->values, ready_for);
         t->startup_seconds = clock_since_start();
     }
-    if (status == OK)
+    if (status == OK) {
+        handle_add(&t->handle, HANDLE_TRAINER);
         *out = t;
-    else if (t) {
+    } else if (t) {
         hone_options_destroy(t->options);
         memory_free(t);
     }
-    return (hone_status)status;
+    return status;
 }
 
-void hone_trainer_close(hone_trainer *t)
+hone_status hone_trainer_open(hone_trainer **out, const hone_options *options, unsigned ready_for)
 {
-    if (!t)
-        return;
+    GIVEN(out);
+    *out = NULL;
+    CHECK(check_flags(ready_for, READY_FOR, "ready_for", __func__));
+    CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
+    return options_leave(options, open_trainer(out, options, ready_for));
+}
+
+static void free_trainer(struct hone_trainer *t)
+{
     trainer_close(&t->trainer);
     json_decref(t->run_file);
     hone_options_destroy(t->options);
     memory_free(t);
 }
 
+void hone_trainer_close(hone_trainer *t)
+{
+    if (handle_release(t, HANDLE_TRAINER))
+        free_trainer(t);
+}
+
+hone_status trainer_leave(struct hone_trainer *t, enum status status)
+{
+    if (handle_leave(t))
+        free_trainer(t);
+    return (hone_status)status;
+}
+
 hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
 {
+    CHECK(check_struct(info, "info", __func__));
+    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
     const struct trainer *t = &handle->trainer;
     const struct session *s = &t->session;
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped), now;
-    enum status status = check_size(info->size);
-    if (status != OK)
-        return (hone_status)status;
     hone_trainer_info filled = {
         .rows = t->data.row_count,
         .tokens = t->data.tokens,
@@ -80,14 +103,17 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
     snprintf(filled.dtype, sizeof filled.dtype, "%s", session_dtype(s));
     snprintf(filled.device, sizeof filled.device, "%s", s->device->class->name);
     snprintf(filled.resumed_from, sizeof filled.resumed_from, "%s", t->resume ? t->resume : "");
-    hand_over(info, info->size, &filled, sizeof filled);
-    return HONE_OK;
+    hand_over(info, &filled, sizeof filled);
+    return trainer_leave(handle, OK);
 }
 
 hone_status hone_trainer_data(hone_trainer *handle, char **json)
 {
-    return (hone_status)json_result(account_run_json(&handle->trainer.data, &handle->trainer.sampler, &handle->trainer.eval_data),
-                                    json);
+    GIVEN(json);
+    *json = NULL;
+    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
+    const struct trainer *t = &handle->trainer;
+    return trainer_leave(handle, json_result(account_run_json(&t->data, &t->sampler, &t->eval_data), json));
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */
@@ -134,27 +160,29 @@ static enum status add_sequences(struct trainer *t, const hone_sequence *sequenc
 }
 
 static hone_status forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, struct hook hook,
-                                    hone_loss *loss)
+                                    hone_loss *loss, const char *call)
 {
     hone_loss filled = {0};
-    enum status status = check_size(loss->size);
-    if (status == OK)
-        status = add_sequences(&t->trainer, sequences, count, &hook, &filled);
-    hand_over(loss, loss->size, &filled, sizeof filled);
-    return (hone_status)status;
+    CHECK(check_struct(loss, "loss", call));
+    CHECK(check_sequences(sequences, count, call));
+    CHECK(handle_enter(t, HANDLE_TRAINER, call));
+    enum status status = add_sequences(&t->trainer, sequences, count, &hook, &filled);
+    hand_over(loss, &filled, sizeof filled);
+    return trainer_leave(t, status);
 }
 
 hone_status hone_trainer_forward_backward(hone_trainer *t, const hone_sequence *sequences, int64_t count, hone_loss *loss)
 {
-    return forward_backward(t, sequences, count, (struct hook){0}, loss);
+    return forward_backward(t, sequences, count, (struct hook){0}, loss, __func__);
 }
 
 hone_status hone_trainer_forward_backward_with(hone_trainer *t, const hone_sequence *sequences, int64_t count,
                                                hone_logits_gradient gradient, void *context, hone_loss *loss)
 {
     if (!gradient)
-        return (hone_status)fail(ERR_ARGUMENT, "the function that gives the gradient of the loss is missing");
-    return forward_backward(t, sequences, count, (struct hook){gradient, context, 0}, loss);
+        return (hone_status)fail(ERR_ARGUMENT, "%s: gradient is NULL: it is the function that gives the gradient of the loss",
+                                 __func__);
+    return forward_backward(t, sequences, count, (struct hook){gradient, context, 0}, loss, __func__);
 }
 
 static hone_step public_step(const struct trainer_step *s)
@@ -174,91 +202,51 @@ static hone_step public_step(const struct trainer_step *s)
 hone_status hone_trainer_optim_step(hone_trainer *t, double learning_rate, hone_step *step)
 {
     struct trainer_step s;
-    enum status status = check_size(step->size);
-    if (status == OK)
-        status = trainer_step(&t->trainer, learning_rate, &s);
-    if (status != OK)
-        return (hone_status)status;
-    hone_step filled = public_step(&s);
-    hand_over(step, step->size, &filled, sizeof filled);
-    return HONE_OK;
+    CHECK(check_struct(step, "step", __func__));
+    if (!isfinite(learning_rate))
+        return (hone_status)fail(ERR_ARGUMENT, "%s: learning_rate is %g: it is a finite number; below 0: the schedule's",
+                                 __func__, learning_rate);
+    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    enum status status = trainer_step(&t->trainer, learning_rate, &s);
+    if (status == OK) {
+        hone_step filled = public_step(&s);
+        hand_over(step, &filled, sizeof filled);
+    }
+    return trainer_leave(t, status);
 }
 
 hone_status hone_trainer_eval(hone_trainer *handle, double *loss)
 {
+    GIVEN(loss);
+    CHECK(handle_enter_nested(handle, HANDLE_TRAINER, __func__));
     struct trainer *t = &handle->trainer;
-    if (!t->eval_data.row_count)
-        return (hone_status)fail(ERR_ARGUMENT, "there is no validation data: set eval_data or val_set_size");
-    return (hone_status)eval_run(&t->evaluation, &t->session, NULL, NULL, loss);
-}
-
-static enum status sample(struct trainer *t, const char *prompt, int64_t max_new_tokens, struct stream *stream,
-                          struct chat_row *row, hone_generate_result *result)
-{
-    struct generator *g = &t->generator;
-    struct sampling greedy = {0, 1, 0};
-    if (!g->session)
-        return fail(ERR_ARGUMENT, "this trainer was not opened for samples (HONE_TRAINER_SAMPLE)");
-    TRY(answer_encode(t->chat, NULL, prompt, false, row));
-    int64_t left = g->slots - row->tokens.count;
-    if (left < 1)
-        return fail(ERR_ARGUMENT, "the prompt has %lld tokens, samples have room for %lld: raise --sample-length",
-                    (long long)row->tokens.count, (long long)g->slots);
-    TRY(data_check_ids(row->tokens.id, row->tokens.count, t->session.model.config.vocabulary));
-    generate_reset(g);
-    stream->tokenizer = chat_tokenizer(t->chat);
-    return answer_prompt(g, t->chat, &greedy, min(max_new_tokens, left), stream, row, result);
-}
-
-/* Passes an answer on, and keeps it. */
-struct tee {
-    hone_text_sink sink;
-    void *context;
-    struct buffer text;
-    bool whole;
-};
-
-static int keep(void *context, const char *text, size_t length)
-{
-    struct tee *tee = context;
-    tee->whole &= buffer_append(&tee->text, text, (int64_t)length) == OK;
-    return tee->sink ? tee->sink(tee->context, text, length) : 0;
-}
-
-hone_status hone_trainer_sample(hone_trainer *t, const char *prompt, int64_t max_new_tokens, hone_text_sink sink, void *context,
-                                hone_generate_result *result)
-{
-    struct chat_row row = {0};
-    struct tee tee = {.sink = sink, .context = context, .whole = true};
-    struct stream stream = {.sink = keep, .context = &tee};
-    hone_generate_result filled = {0};
-    enum status status = check_size(result->size);
-    if (status == OK)
-        status = sample(&t->trainer, prompt, max_new_tokens, &stream, &row, &filled);
-    if (status == OK && t->run_file && tee.whole)
-        run_file_sample(t, prompt, &tee.text);
-    stream_free(&stream);
-    buffer_free(&tee.text);
-    chat_row_free(&row);
-    hand_over(result, result->size, &filled, sizeof filled);
-    return (hone_status)status;
+    enum status status = t->eval_data.row_count
+                             ? eval_run(&t->evaluation, &t->session, NULL, NULL, loss)
+                             : fail(ERR_ARGUMENT, "there is no validation data: set eval_data or val_set_size");
+    return trainer_leave(handle, status);
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------------- */
 
 hone_status hone_trainer_save(hone_trainer *t, const char *dir)
 {
-    return (hone_status)trainer_save(&t->trainer, dir);
+    CHECK(check_text(dir, "dir", __func__));
+    CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
+    return trainer_leave(t, trainer_save(&t->trainer, dir));
 }
 
 hone_status hone_trainer_save_state(hone_trainer *t, const char *dir)
 {
-    return (hone_status)checkpoint_save(&t->trainer, dir);
+    CHECK(check_text(dir, "dir", __func__));
+    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    return trainer_leave(t, checkpoint_save(&t->trainer, dir));
 }
 
 hone_status hone_trainer_load_state(hone_trainer *t, const char *dir)
 {
-    return (hone_status)checkpoint_load(&t->trainer, dir);
+    CHECK(check_text(dir, "dir", __func__));
+    CHECK(handle_enter(t, HANDLE_TRAINER, __func__));
+    return trainer_leave(t, checkpoint_load(&t->trainer, dir));
 }
 
 /* --- runs --------------------------------------------------------------------------------------------------------------- */
@@ -266,7 +254,7 @@ hone_status hone_trainer_load_state(hone_trainer *t, const char *dir)
 struct listener {
     hone_events call;
     void *context;
-    struct hone_trainer *handle;
+    struct hone_trainer *trainer;
 };
 
 static bool pass_on(void *context, const struct run_event *e)
@@ -275,11 +263,11 @@ static bool pass_on(void *context, const struct run_event *e)
         [RUN_START] = HONE_EVENT_START, [RUN_STEP] = HONE_EVENT_STEP, [RUN_EVAL] = HONE_EVENT_EVAL,
         [RUN_SAVE] = HONE_EVENT_SAVE,   [RUN_WAIT] = HONE_EVENT_WAIT, [RUN_SAMPLE] = HONE_EVENT_SAMPLE};
     const struct listener *l = context;
-    const struct trainer *t = &l->handle->trainer;
+    const struct trainer *t = &l->trainer->trainer;
     if (e->kind == RUN_START)
-        run_file_begin(l->handle);
+        run_file_begin(l->trainer);
     if (e->kind == RUN_SAVE)
-        run_file_digests(l->handle);
+        run_file_digests(l->trainer);
     if (!l->call)
         return true;
     hone_step last = e->last ? public_step(e->last) : (hone_step){0};
@@ -302,7 +290,10 @@ static bool pass_on(void *context, const struct run_event *e)
         .done = e->done,
         .total = e->total,
     };
-    return l->call(l->context, &event) == 0;
+    handle_listen(&l->trainer->handle, true);
+    bool more = l->call(l->context, &event) == 0;
+    handle_listen(&l->trainer->handle, false);
+    return more;
 }
 
 static enum status check_run(const struct hone_trainer *t)
@@ -317,16 +308,16 @@ static enum status check_run(const struct hone_trainer *t)
 
 hone_status hone_train(hone_trainer *handle, hone_events events, void *context, hone_train_result *result)
 {
+    CHECK(check_struct(result, "result", __func__));
+    CHECK(handle_enter(handle, HANDLE_TRAINER, __func__));
     struct trainer *t = &handle->trainer;
     struct listener listener = {events, context, handle};
     struct run_result r = {.loss = NAN};
-    enum status status = check_size(result->size);
-    if (status == OK)
-        status = check_run(handle);
+    enum status status = check_run(handle);
     if (status == OK)
         status = run_samples_prepare(t);
     if (status != OK)
-        return (hone_status)status;
+        return trainer_leave(handle, status);
     status = run_all(t, pass_on, &listener, &r);
     run_file_end(handle, status, r.seconds);
     struct arena arena = {0};
@@ -349,6 +340,6 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     snprintf(filled.checkpoint, sizeof filled.checkpoint, "%s", r.checkpoint ? r.checkpoint : "");
     snprintf(filled.best_checkpoint, sizeof filled.best_checkpoint, "%s", best ? best : "");
     arena_free(&arena);
-    hand_over(result, result->size, &filled, sizeof filled);
-    return (hone_status)status;
+    hand_over(result, &filled, sizeof filled);
+    return trainer_leave(handle, status);
 }

@@ -10,9 +10,9 @@
 
 typedef hone_status cli_command(hone_options *options);
 
-cli_command cli_train, cli_eval, cli_generate, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list, cli_kernels_build;
-cli_command cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize, cli_config_convert, cli_report_run;
-cli_command cli_watch;
+cli_command cli_train, cli_eval, cli_generate, cli_chat, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list;
+cli_command cli_kernels_build, cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize, cli_config_convert;
+cli_command cli_report_run, cli_watch;
 
 bool cli_flag(hone_options *options, const char *key);
 

@@ -19,6 +19,7 @@ static const struct command {
     {"train", NULL, cli_train},
     {"eval", NULL, cli_eval},
     {"generate", NULL, cli_generate},
+    {"chat", NULL, cli_chat},
     {"plan", NULL, cli_plan},
     {"inspect", "model", cli_inspect_model},
     {"inspect", "data", cli_inspect_data},
@@ -208,6 +209,8 @@ int main(int argc, char **argv)
     }
     if (!strcmp(argv[1], "completion"))
         return argc < 3 || !strcmp(argv[2], "bash") ? print_help(options_complete) : no_completion(argv[2]);
+    if (!strcmp(argv[1], "man"))
+        return print_help(options_manual);
     const struct command *command = find_command(argv[1], argv[2]);
     return run(argv[1], command, argc - 2, argv + 2);
 }

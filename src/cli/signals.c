@@ -32,7 +32,8 @@ enum { REQUESTS = sizeof requests / sizeof requests[0], PATH_SIZE = 4096 };
 static sigset_t caught;
 static const char *_Atomic first_text; /* NULL: a request ends the program, as nothing would be lost */
 static const char *_Atomic second_text;
-static atomic_int asked, faults;
+static const char *_Atomic interrupt_text; /* NULL: Ctrl-C is a request as others are */
+static atomic_int asked, interrupted, faults;
 
 /* By calls that are safe in a handler. */
 static void write_line(const char *const *parts)
@@ -71,6 +72,12 @@ static void *wait_for_requests(void *unused)
         int number = sigtimedwait(&caught, NULL, cli_terminal() ? &tick : NULL);
         if (number < 0 || number == SIGWINCH) {
             progress_tick();
+            continue;
+        }
+        if (number == SIGINT && interrupt_text) {
+            interrupted = 1;
+            if (write(STDERR_FILENO, interrupt_text, strlen(interrupt_text)) < 0)
+                end_by(SIGHUP); /* the terminal is gone */
             continue;
         }
         const struct request *r = requests;
@@ -121,6 +128,16 @@ void signals_stop(const char *first, const char *second)
 bool signals_stopped(void)
 {
     return asked;
+}
+
+void signals_interrupts(const char *text)
+{
+    interrupt_text = text;
+}
+
+bool signals_interrupted(void)
+{
+    return atomic_exchange(&interrupted, 0);
 }
 
 void signals_survive(void)

@@ -16,6 +16,11 @@ hone_status signals_watch(void);
 void signals_stop(const char *first, const char *second);
 bool signals_stopped(void);
 
+/* From now on Ctrl-C alone ends nothing: it prints the text as it is, at once, and signals_interrupted is true the next time that
+ * it is asked. The text must live on. */
+void signals_interrupts(const char *text);
+bool signals_interrupted(void);
+
 /* A reader that is gone and a limit on the size of files become errors of the call that writes. */
 void signals_survive(void);
 

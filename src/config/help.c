@@ -1,4 +1,4 @@
-/* Text made from the table: help, docs/options.md and the shell completion. */
+/* Text made from the table: help, docs/options.md, the manual page and the shell completion. */
 #include <stdio.h>
 #include <string.h>
 
@@ -251,4 +251,78 @@ enum status options_complete(struct buffer *text)
     }
     return buffer_format(text, "    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
                                "complete -o filenames -F _hone hone\n");
+}
+
+/* --- hone.1 --------------------------------------------------------------------------------------------------------------- */
+
+/* A text for roff: hyphens that can be copied, no escapes, and no line that is a request. */
+static enum status append_roff(struct buffer *text, const char *words)
+{
+    if (*words == '.' || *words == '\'')
+        TRY(buffer_format(text, "\\&"));
+    for (; *words; words++)
+        TRY(*words == '-'    ? buffer_format(text, "\\-")
+            : *words == '\\' ? buffer_format(text, "\\e")
+                             : buffer_append(text, words, 1));
+    return OK;
+}
+
+static enum status append_roff_option(struct buffer *text, const struct option_row *row)
+{
+    char takes[WORDS_SIZE], otherwise[WORDS_SIZE];
+    struct buffer flags = {0};
+    table_takes(row, takes);
+    default_words(row, otherwise);
+    TRY(buffer_format(text, ".TP\n\\fB"));
+    enum status status = append_flags(&flags, row, ", ");
+    if (status == OK)
+        status = append_roff(text, flags.data);
+    buffer_free(&flags);
+    TRY(status);
+    TRY(buffer_format(text, "\\fR"));
+    if (row->placeholder)
+        TRY(buffer_format(text, " \\fI%s\\fR", row->placeholder));
+    TRY(buffer_format(text, "\n"));
+    TRY(append_roff(text, row->help));
+    TRY(buffer_format(text, "\n(takes "));
+    TRY(append_roff(text, takes));
+    if (otherwise[0]) {
+        TRY(buffer_format(text, "; default "));
+        TRY(append_roff(text, otherwise));
+    }
+    TRY(buffer_format(text, "; of "));
+    TRY(append_commands(text, row));
+    return buffer_format(text, ")\n");
+}
+
+enum status options_manual(struct buffer *text)
+{
+    TRY(buffer_format(text,
+                      ".\\\" Made from the table of options by `hone man`.\n"
+                      ".TH HONE 1 \"\" \"hone " HONE_VERSION "\"\n"
+                      ".SH NAME\nhone \\- fine\\-tune large language models\n"
+                      ".SH SYNOPSIS\n\\fBhone\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]\n"
+                      ".SH DESCRIPTION\nhone trains an adapter for a language model, or all of its weights, on chats and texts; "
+                      "it answers with the result, and writes it for other programs.\n"
+                      ".SH COMMANDS\n"));
+    for (int c = 0; c < COMMANDS; c++) {
+        TRY(buffer_format(text, ".TP\n\\fBhone %s\\fR ", command_table[c].name));
+        TRY(append_roff(text, command_table[c].usage));
+        TRY(buffer_format(text, "\n"));
+        TRY(append_roff(text, command_table[c].summary));
+        TRY(buffer_format(text, "\n"));
+    }
+    TRY(buffer_format(
+        text, ".SH OPTIONS\nDashes and underscores are the same. A name without its dashes is a key of the YAML file that "
+              "\\fB\\-\\-config\\fR names; what the command line says overrides it.\n"));
+    for (int i = 0; i < LINES; i++)
+        TRY(lines[i].title ? buffer_format(text, ".SS %s\n", lines[i].title) : append_roff_option(text, lines[i].row));
+    TRY(buffer_format(text, ".SH EXIT STATUS\n.TP\n0\nsuccess\n"));
+#define STATUS(name, number, words) TRY(buffer_format(text, ".TP\n%d\n%s\n", number, words));
+#include "base/status.def"
+#undef STATUS
+    return buffer_format(text, ".SH ENVIRONMENT\n.TP\nHONE_CACHE\nwhere encoded data and compiled kernels are kept\n"
+                               ".TP\nNO_COLOR\nif set, nothing is coloured\n"
+                               ".SH SEE ALSO\nThe guides, and the C library that the program is made of, are described in "
+                               "/usr/share/doc/hone.\n");
 }

@@ -152,6 +152,24 @@ enum status options_set(struct options *options, enum user_command command, cons
     return synonym_store(options, &word, value, source, false);
 }
 
+static size_t field_size(const struct option_row *row)
+{
+    static const size_t sizes[] = {
+        [KIND_TEXT] = sizeof(char *), [KIND_PATH] = sizeof(char *), [KIND_INT] = sizeof(int64_t),
+        [KIND_REAL] = sizeof(double), [KIND_BOOL] = sizeof(bool),   [KIND_CHOICE] = sizeof(int),
+    };
+    return sizes[row->kind];
+}
+
+void options_clear(struct options *options, enum option option)
+{
+    const struct option_row *row = &option_table[option];
+    struct options fresh;
+    options_init(&fresh, options->arena);
+    memcpy((char *)options + row->offset, (const char *)&fresh + row->offset, field_size(row));
+    options->source[option] = NULL;
+}
+
 enum status options_need(const struct options *options, enum user_command command, enum option option)
 {
     const struct option_row *row = &option_table[option];

@@ -78,6 +78,9 @@ void options_init(struct options *options, struct arena *arena);
 enum status options_set(struct options *options, enum user_command command, const char *key, const char *value,
                         const char *source);
 
+/* An option is at its default again. */
+void options_clear(struct options *options, enum option option);
+
 /* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, --no-flag,
  * -h; all else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file
  * that --config names. An argument that ends in .yaml or .yml, and any of COMMAND_CONFIG, stands for --config. */
@@ -131,5 +134,6 @@ enum status options_overview(struct buffer *text);                        /* hon
 enum status options_help(enum user_command command, struct buffer *text); /* hone COMMAND --help */
 enum status options_markdown(struct buffer *text);                        /* docs/options.md */
 enum status options_complete(struct buffer *text);                        /* a completion script for bash */
+enum status options_manual(struct buffer *text);                          /* hone.1 */
 
 #endif

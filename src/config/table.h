@@ -27,6 +27,7 @@ enum {
 #define COMMAND(id, ...) id = 1 << COMMAND_##id,
 #include "config/options.def"
     TRAINING = TRAIN | PLAN | BENCH | CONFIG,
+    ANSWERING = GENERATE | CHAT,
     ALL = (1 << COMMANDS) - 1
 };
 

@@ -1,24 +1,38 @@
 /* Prefill and decode over the cache. */
 #include "run/generate.h"
 
+#include <string.h>
+
 #include "base/number.h"
 #include "models/rotary.h"
 #include "run/batch.h"
 
-enum { PREFILL_STEP = 16, PREFILL_MAX = 512 };
+enum { PREFILL_STEP = 16, PREFILL_TURN = 64, PREFILL_MAX = 512 };
+
+static enum status add_programs(struct generator *g, struct session *s, int64_t slots, const int64_t *T, int64_t prefills)
+{
+    *g = (struct generator){.session = s, .slots = slots, .prefills = prefills};
+    for (int64_t i = 0; i < prefills; i++)
+        TRY(session_add(s, NET_LOGITS, T[i], 1, slots, &g->prefill[i]));
+    TRY(session_add(s, NET_LOGITS, 1, 1, slots, &g->decode));
+    g->logits = memory_alloc(s->model.config.vocabulary * (int64_t)sizeof *g->logits);
+    g->fed = memory_alloc(slots * (int64_t)sizeof *g->fed);
+    return g->logits && g->fed ? OK : ERR_MEMORY;
+}
 
 enum status generate_add(struct generator *g, struct session *s, int64_t slots, int64_t prompt)
 {
-    *g = (struct generator){.session = s, .slots = slots};
-    int64_t T = min(round_up(prompt, PREFILL_STEP), PREFILL_MAX);
-    TRY(session_add(s, NET_LOGITS, T, 1, slots, &g->prefill));
-    TRY(session_add(s, NET_LOGITS, 1, 1, slots, &g->decode));
-    g->logits = memory_alloc(s->model.config.vocabulary * (int64_t)sizeof *g->logits);
-    return g->logits ? OK : ERR_MEMORY;
+    return add_programs(g, s, slots, (int64_t[]){min(round_up(prompt, PREFILL_STEP), PREFILL_MAX)}, 1);
+}
+
+enum status generate_add_turns(struct generator *g, struct session *s, int64_t slots)
+{
+    return add_programs(g, s, slots, (int64_t[]){PREFILL_TURN, PREFILL_MAX}, PREFILLS_MAX);
 }
 
 void generate_free(struct generator *g)
 {
+    memory_free(g->fed);
     memory_free(g->logits);
     *g = (struct generator){0};
 }
@@ -26,6 +40,16 @@ void generate_free(struct generator *g)
 void generate_reset(struct generator *g)
 {
     g->used = 0;
+}
+
+int64_t generate_keep(struct generator *g, const int32_t *ids, int64_t count)
+{
+    int64_t same = 0;
+    while (same < g->used && same < count - 1 && g->fed[same] == ids[same])
+        same++;
+    bool whole_only = g->session->model.config.delta.value_heads > 0;
+    g->used = whole_only && same < g->used ? 0 : same;
+    return g->used;
 }
 
 static enum status feed(struct generator *g, int64_t program, const int32_t *ids, int64_t count)
@@ -45,6 +69,7 @@ static enum status feed(struct generator *g, int64_t program, const int32_t *ids
     row[0] = (int32_t)(count - 1);
     batch_end(&(struct writer){.e = e, .n = n, .slot = count, .row = 1});
     TRY(engine_run(e, program));
+    memcpy(g->fed + g->used, ids, (size_t)count * sizeof *ids);
     g->used += count;
     return engine_read(e, n->result, g->logits);
 }
@@ -54,10 +79,12 @@ enum status generate_feed(struct generator *g, const int32_t *ids, int64_t count
     if (count < 1 || g->used + count > g->slots)
         return fail(ERR_ARGUMENT, "%lld more tokens do not fit after %lld of %lld", (long long)count, (long long)g->used,
                     (long long)g->slots);
-    int64_t max_tokens = g->session->nets[g->prefill]->T;
     while (count > 0) {
-        int64_t n = min(count, max_tokens);
-        TRY(feed(g, n == 1 ? g->decode : g->prefill, ids, n));
+        int64_t which = 0;
+        while (which < g->prefills - 1 && g->session->nets[g->prefill[which]]->T < count)
+            which++;
+        int64_t n = min(count, g->session->nets[g->prefill[which]]->T);
+        TRY(feed(g, n == 1 ? g->decode : g->prefill[which], ids, n));
         ids += n;
         count -= n;
     }

@@ -61,3 +61,11 @@ enum status sample_token(const float *logits, int64_t vocabulary, const struct s
     memory_free(list);
     return OK;
 }
+
+double sample_logprob(const float *logits, int64_t vocabulary, int32_t token)
+{
+    double max_logit = (double)logits[most_likely(logits, vocabulary)], total = 0;
+    for (int64_t v = 0; v < vocabulary; v++)
+        total += exp((double)logits[v] - max_logit);
+    return (double)logits[token] - max_logit - log(total);
+}

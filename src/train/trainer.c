@@ -244,6 +244,8 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(micro_add_logits(t));
     if (ready_for & TRAINER_SAMPLE)
         TRY(generate_add(&t->generator, &t->session, o->sample_length, o->sample_length));
+    if (ready_for & TRAINER_LOGPROBS)
+        TRY(score_add(&t->scorer, &t->session, t->place.slots));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
     return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim));
@@ -316,6 +318,7 @@ enum status trainer_open_for(struct trainer *t, const struct options *options, u
 void trainer_close(struct trainer *t)
 {
     generate_free(&t->generator);
+    score_free(&t->scorer);
     eval_close(&t->evaluation);
     session_close(&t->session);
     optimizer_free(&t->optimizer); /* its program outlives the session's engine */

@@ -14,6 +14,7 @@
 #include "data/sampler.h"
 #include "run/eval.h"
 #include "run/generate.h"
+#include "run/score.h"
 #include "train/identity.h"
 #include "train/optimizer.h"
 #include "train/output.h"
@@ -22,15 +23,17 @@
 #include "train/schedule.h"
 #include "train/trainer_parts.h"
 
-/* PLAN: no weights, no data. MEASURE: synthetic data, of max_length tokens a row. TIMING: measure_profile. KERNELS: programs of
- * every kind and size, which use every kernel that a run with this loss and optimizer can need. */
+/* SAMPLE: ->generator. LOGITS: trainer_add_with. LOGPROBS: ->scorer. PLAN: no weights, no data. MEASURE: synthetic data, of
+ * max_length tokens a row. TIMING: measure_profile. KERNELS: programs of every kind and size, which use every kernel that a run
+ * with this loss and optimizer can need. */
 enum trainer_ready {
     TRAINER_SAMPLE = 1,
     TRAINER_LOGITS = 2,
     TRAINER_PLAN = 4,
     TRAINER_MEASURE = 8,
     TRAINER_KERNELS = 16,
-    TRAINER_TIMING = 32
+    TRAINER_TIMING = 32,
+    TRAINER_LOGPROBS = 64
 };
 
 struct trainer {
@@ -43,6 +46,7 @@ struct trainer {
     struct optimizer optimizer;
     struct evaluation evaluation;
     struct generator generator; /* session NULL: not ready to sample */
+    struct scorer scorer;       /* slots 0: not ready */
     struct schedule schedule;
     char rate_words[RATE_WORDS]; /* the rule that decided the learning rate; "": it was given */
     struct samples samples; /* count 0: none */

@@ -466,7 +466,7 @@ static enum status write_help(struct buffer *text)
 static void texts_survive_failing_memory(void **state)
 {
     (void)state;
-    writer *const writers[] = {write_help, options_start, options_overview, options_markdown, options_complete};
+    writer *const writers[] = {write_help, options_start, options_overview, options_markdown, options_complete, options_manual};
     for (size_t i = 0; i < sizeof writers / sizeof *writers; i++) {
         struct failing f = {0};
         while (failing_next(&f)) {

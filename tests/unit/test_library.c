@@ -1,0 +1,396 @@
+/* Tokens, log-probabilities and sampling through hone.h, of a model and of a trainer. */
+#include "test.h"
+
+#include <math.h>
+
+#include "failing.h"
+#include "hone.h"
+#include "tiny_model.h"
+
+enum { MAX_TOKENS = 256 };
+
+static struct tiny_model tiny;
+
+#define check(call)                                                                                                              \
+    do {                                                                                                                         \
+        if ((call) != HONE_OK)                                                                                                   \
+            fail_msg("%s: %s", #call, hone_error());                                                                             \
+    } while (0)
+
+static hone_options *make_options(const char *command)
+{
+    hone_options *o = NULL;
+    check(hone_options_create(&o, command));
+    check(hone_options_set(o, "model", tiny.dir));
+    check(hone_options_set(o, "dtype", "float32"));
+    return o;
+}
+
+static hone_model *open_model(void)
+{
+    hone_options *o = make_options("generate");
+    hone_model *m = NULL;
+    check(hone_model_open(&m, o));
+    hone_options_destroy(o);
+    return m;
+}
+
+static hone_trainer *open_trainer(void)
+{
+    hone_options *o = make_options("train");
+    hone_trainer *t = NULL;
+    check(hone_options_set(o, "micro_batch_tokens", "128"));
+    check(hone_options_set(o, "sample_length", "128"));
+    check(hone_trainer_open(&t, o, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGPROBS));
+    hone_options_destroy(o);
+    return t;
+}
+
+static hone_sequence *encode(hone_model *m, const char *json, unsigned flags)
+{
+    hone_sequence *made = NULL;
+    check(hone_encode_chat(m, json, flags, &made));
+    return made;
+}
+
+static void is_text(hone_model *m, const int32_t *ids, int64_t count, unsigned flags, const char *want)
+{
+    char *text = NULL;
+    size_t length = 0;
+    check(hone_detokenize(m, ids, count, flags, &text, &length));
+    assert_string_equal(text, want);
+    assert_int_equal(length, strlen(want));
+    hone_text_destroy(text);
+}
+
+/* --- tokens ---------------------------------------------------------------------------------------------------------------- */
+
+static void texts_become_tokens_and_back(void **state)
+{
+    (void)state;
+    static const char text[] = "Grüße <|im_end|> 🙂";
+    hone_model *m = open_model();
+    hone_sequence *made = NULL;
+    check(hone_tokenize(m, text, strlen(text), 0, &made));
+    assert_null(made->weights);
+    assert_int_equal(made->count, strlen(text) - strlen("<|im_end|>") + 1);
+    is_text(m, made->ids, made->count, HONE_DETOKENIZE_SPECIAL, text);
+    is_text(m, made->ids, made->count, 0, "Grüße  🙂");
+    is_text(m, made->ids, made->count - 1, 0, "Grüße  \xef\xbf\xbd"); /* half a character */
+    is_text(m, NULL, 0, 0, "");
+    hone_sequence_destroy(made);
+    check(hone_tokenize(m, NULL, 0, 0, &made));
+    assert_int_equal(made->count, 0);
+    hone_sequence_destroy(made);
+    hone_model_close(m);
+}
+
+#define ASKED "{\"role\": \"user\", \"content\": \"Why <|im_end|>?\"}"
+#define SAID "{\"role\": \"assistant\", \"content\": \"So.\"}"
+
+/* Breaks if the mask is not that of training, or if what a user types becomes a special token. */
+static void chats_become_tokens_with_the_mask_of_training(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    hone_sequence *made = encode(m, "{\"messages\": [" ASKED ", " SAID "]}", 0);
+    int32_t trained[MAX_TOKENS];
+    int64_t count = 0, ends = 0;
+    for (int64_t i = 0; i < made->count; i++) {
+        assert_true(made->weights[i] == 0 || made->weights[i] == 1);
+        if (made->weights[i] != 0)
+            trained[count++] = made->ids[i];
+        ends += made->ids[i] == 2;
+    }
+    is_text(m, trained, count, HONE_DETOKENIZE_SPECIAL, "So.<|im_end|>");
+    assert_int_equal(ends, 2); /* of two messages; the third was typed */
+    hone_sequence_destroy(made);
+    made = encode(m, "{\"messages\": [" ASKED "]}", HONE_CHAT_PROMPT);
+    is_text(m, made->ids, made->count, HONE_DETOKENIZE_SPECIAL,
+            "<|im_start|>user\nWhy <|im_end|>?<|im_end|>\n<|im_start|>assistant\n");
+    for (int64_t i = 0; i < made->count; i++)
+        assert_true(made->weights[i] == 0);
+    hone_sequence_destroy(made);
+    made = encode(m, "{\"prompt\": \"One, \", \"completion\": \"two\"}", 0); /* any row of a data set */
+    assert_true(made->count > 8 && made->weights[0] == 0 && made->weights[made->count - 1] == 1);
+    hone_sequence_destroy(made);
+    hone_model_close(m);
+}
+
+/* --- log-probabilities ------------------------------------------------------------------------------------------------------ */
+
+static const int32_t long_ids[] = {9,  30, 41, 52, 63, 74, 85, 96, 17, 28, 39, 50, 61, 72, 83, 94, 15, 26, 37, 48,
+                                   59, 70, 81, 92, 13, 24, 35, 46, 57, 68, 79, 90, 11, 22, 33, 44, 55, 66, 77, 88};
+enum { LONG = sizeof long_ids / sizeof long_ids[0], MANY = 70 };
+
+static double minus_sum(const float *logprobs, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum -= (double)logprobs[i];
+    return sum;
+}
+
+/* Breaks if a loss is given to another token, or if micro-batches are put together wrongly. */
+static void log_probabilities_are_the_losses_of_training(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    hone_trainer *t = open_trainer();
+    static float weights[LONG], all[MANY * LONG], again[MANY * LONG], one[LONG];
+    hone_sequence sequences[MANY];
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < LONG; i++)
+        weights[i] = i % 3 != 0;
+    for (int64_t s = 0; s < MANY; s++) {
+        sequences[s] = (hone_sequence){long_ids + s % 7, s % 2 ? weights : NULL, 1 + s % (LONG - 7)};
+        tokens += sequences[s].count;
+    }
+    hone_loss loss = {.size = sizeof loss};
+    check(hone_logprobs(m, sequences, MANY, all));
+    check(hone_trainer_logprobs(t, sequences, MANY, again));
+    check(hone_trainer_forward_backward(t, sequences, MANY, &loss));
+    assert_true(fabs(minus_sum(all, tokens) - loss.sum) < 1e-5 * loss.sum);
+    assert_true(fabs(minus_sum(again, tokens) - loss.sum) < 1e-5 * loss.sum);
+    const float *at = all;
+    for (int64_t s = 0; s < MANY; at += sequences[s].count, s++) { /* alone, and beside others */
+        check(hone_logprobs(m, &sequences[s], 1, one));
+        for (int64_t i = 0; i < sequences[s].count; i++) {
+            assert_true(fabsf(one[i] - at[i]) < 1e-4f);
+            assert_true((i == 0 || (sequences[s].weights && weights[i] == 0)) == (at[i] == 0));
+        }
+    }
+    hone_step step = {.size = sizeof step};
+    check(hone_trainer_optim_step(t, 0.01, &step));
+    check(hone_trainer_logprobs(t, sequences, MANY, again));
+    assert_true(minus_sum(again, tokens) < minus_sum(all, tokens)); /* of the model as it is now */
+    check(hone_logprobs(m, NULL, 0, NULL));
+    hone_trainer_close(t);
+    hone_model_close(m);
+}
+
+/* --- sampling --------------------------------------------------------------------------------------------------------------- */
+
+struct said {
+    int32_t ids[MAX_TOKENS];
+    double logprobs[MAX_TOKENS];
+    int64_t count, stop_after; /* 0: never */
+    char text[4 * MAX_TOKENS];
+};
+
+static int take(void *context, int32_t token, double logprob, const char *text, size_t length)
+{
+    struct said *s = context;
+    strncat(s->text, text, length);
+    if (token < 0)
+        return 0;
+    s->ids[s->count] = token;
+    s->logprobs[s->count++] = logprob;
+    return s->count == s->stop_after;
+}
+
+static hone_generate_result sample(hone_model *m, const int32_t *ids, int64_t count, hone_sampling sampling, struct said *said)
+{
+    hone_generate_result r = {.size = sizeof r};
+    sampling.size = sizeof sampling;
+    *said = (struct said){0};
+    check(hone_sample_tokens(m, ids, count, &sampling, take, said, &r));
+    assert_int_equal(r.new_tokens, said->count);
+    return r;
+}
+
+static void same(const struct said *a, const struct said *b)
+{
+    assert_int_equal(a->count, b->count);
+    assert_memory_equal(a->ids, b->ids, (size_t)a->count * sizeof a->ids[0]);
+    assert_string_equal(a->text, b->text);
+}
+
+static void sampling_follows_its_settings(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    struct said greedy, drawn, again, other;
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24}, &greedy);
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 1.5, .seed = 1}, &drawn);
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 1.5, .top_p = 1, .seed = 1}, &again);
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 1.5, .seed = 2}, &other);
+    same(&drawn, &again);
+    assert_true(memcmp(drawn.ids, other.ids, sizeof drawn.ids) != 0 && memcmp(drawn.ids, greedy.ids, sizeof drawn.ids) != 0);
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 1.5, .top_p = 1e-9, .seed = 3}, &again);
+    same(&greedy, &again); /* of so small a part only the most likely token is left */
+
+    int32_t stops[] = {3, drawn.ids[4]}; /* as it is drawn, but ended */
+    hone_generate_result r = sample(
+        m, long_ids, LONG,
+        (hone_sampling){.max_new_tokens = 24, .temperature = 1.5, .seed = 1, .stop_tokens = stops, .stop_count = 2}, &again);
+    assert_true(r.ended && again.count <= 5 && again.ids[again.count - 1] == stops[again.count < 5 ? 0 : 1]);
+    hone_model_close(m);
+}
+
+/* Breaks if the sink's numbers are of another temperature or another position. */
+static void the_sink_gets_the_log_probabilities(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    struct said said;
+    int32_t ids[LONG + MAX_TOKENS];
+    float logprobs[LONG + MAX_TOKENS];
+    sample(m, long_ids, LONG, (hone_sampling){.max_new_tokens = 24, .temperature = 2, .top_p = 0.9, .seed = 5}, &said);
+    memcpy(ids, long_ids, sizeof long_ids);
+    memcpy(ids + LONG, said.ids, (size_t)said.count * sizeof *ids);
+    check(hone_logprobs(m, &(hone_sequence){ids, NULL, LONG + said.count}, 1, logprobs));
+    for (int64_t i = 0; i < said.count; i++)
+        assert_true(fabs(said.logprobs[i] - (double)logprobs[LONG + i]) < 1e-3);
+    hone_model_close(m);
+}
+
+/* Breaks if keys of other tokens, or of too many, are taken for those of the prompt. */
+static void what_the_model_still_knows_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t from, count, reused;
+    } prompts[] = {{0, 20, 0}, {0, LONG, 20}, {0, LONG, LONG - 1}, {0, 10, 9}, {5, 30, 0}, {5, 12, 11}, {0, LONG, 0}};
+    hone_model *kept = open_model();
+    for (size_t i = 0; i < sizeof prompts / sizeof prompts[0]; i++) {
+        hone_model *fresh = open_model();
+        struct said a, b;
+        hone_sampling sampling = {.max_new_tokens = i == 1 ? 100 : 12, .temperature = 1, .seed = 9};
+        hone_generate_result r = sample(kept, long_ids + prompts[i].from, prompts[i].count, sampling, &a);
+        hone_generate_result first = sample(fresh, long_ids + prompts[i].from, prompts[i].count, sampling, &b);
+        assert_int_equal(r.reused_tokens, prompts[i].reused);
+        assert_int_equal(first.reused_tokens, 0);
+        same(&a, &b);
+        hone_model_close(fresh);
+    }
+    hone_model_close(kept);
+}
+
+static void an_answer_ends_with_the_window_and_when_it_is_stopped(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    static int32_t ids[512];
+    struct said said;
+    hone_generate_result r = {.size = sizeof r};
+    for (int i = 0; i < 512; i++)
+        ids[i] = 10 + i % 90;
+    r = sample(m, ids, 500, (hone_sampling){.max_new_tokens = 200, .temperature = 1, .seed = 4}, &said);
+    assert_true(r.new_tokens <= 12 && (r.ended || r.new_tokens == 12));
+    hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 20};
+    said = (struct said){.stop_after = 3};
+    assert_int_equal(hone_sample_tokens(m, long_ids, LONG, &sampling, take, &said, &r), HONE_ERR_STOPPED);
+    assert_int_equal(r.new_tokens, 3);
+    check(hone_sample_tokens(m, long_ids, LONG, &sampling, NULL, NULL, &r));
+    hone_model_close(m);
+}
+
+static void a_trainer_samples_the_model_as_it_is_now(void **state)
+{
+    (void)state;
+    hone_model *m = open_model();
+    hone_trainer *t = open_trainer();
+    hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 12, .temperature = 1, .seed = 8};
+    hone_generate_result r = {.size = sizeof r};
+    struct said want, first = {0}, then = {0};
+    sample(m, long_ids, LONG, sampling, &want);
+    check(hone_trainer_sample_tokens(t, long_ids, LONG, &sampling, take, &first, &r));
+    same(&want, &first);
+    hone_loss loss = {.size = sizeof loss};
+    hone_step step = {.size = sizeof step};
+    for (int i = 0; i < 5; i++) {
+        check(hone_trainer_forward_backward(t, &(hone_sequence){long_ids, NULL, LONG}, 1, &loss));
+        check(hone_trainer_optim_step(t, 0.05, &step));
+    }
+    check(hone_trainer_sample_tokens(t, long_ids, LONG, &sampling, take, &then, &r));
+    assert_true(memcmp(first.ids, then.ids, sizeof first.ids) != 0 && r.reused_tokens == 0);
+    hone_trainer_close(t);
+    hone_model_close(m);
+}
+
+/* --- the rest --------------------------------------------------------------------------------------------------------------- */
+
+static void an_option_can_be_put_back(void **state)
+{
+    (void)state;
+    hone_options *o = make_options("generate");
+    const char *value;
+    check(hone_options_set(o, "adapter", "somewhere"));
+    check(hone_options_set(o, "top_p", "0.5"));
+    check(hone_options_set(o, "adapter", NULL));
+    check(hone_options_set(o, "top-p", NULL));
+    check(hone_options_get(o, "adapter", &value));
+    assert_string_equal(value, "");
+    check(hone_options_get(o, "top_p", &value));
+    assert_string_equal(value, "1");
+    hone_options_destroy(o);
+}
+
+static hone_status use_all(const hone_options *o)
+{
+    hone_model *m = NULL;
+    hone_sequence *tokens = NULL, *chat = NULL;
+    char *text = NULL;
+    float logprobs[LONG];
+    hone_generate_result r = {.size = sizeof r};
+    hone_sampling sampling = {.size = sizeof sampling, .max_new_tokens = 3, .temperature = 1};
+    struct said said = {0};
+    hone_status status = hone_model_open(&m, o);
+    if (status == HONE_OK)
+        status = hone_tokenize(m, "Hi there", 8, HONE_TOKENIZE_SPECIAL, &tokens);
+    if (status == HONE_OK)
+        status = hone_detokenize(m, tokens->ids, tokens->count, 0, &text, NULL);
+    if (status == HONE_OK)
+        status = hone_encode_chat(m, "{\"messages\": [" ASKED "]}", HONE_CHAT_PROMPT, &chat);
+    if (status == HONE_OK)
+        status = hone_sample_tokens(m, chat->ids, chat->count, &sampling, take, &said, &r);
+    if (status == HONE_OK)
+        status = hone_logprobs(m, &(hone_sequence){long_ids, NULL, LONG}, 1, logprobs);
+    if (status == HONE_OK)
+        status = hone_sample_tokens(m, chat->ids, chat->count, &sampling, take, &said, &r);
+    hone_text_destroy(text);
+    hone_sequence_destroy(tokens);
+    hone_sequence_destroy(chat);
+    hone_model_close(m);
+    return status;
+}
+
+/* Each allocation fails once: each time it ends cleanly, with its own code. */
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    hone_options *o = make_options("generate");
+    struct failing f = {0};
+    while (failing_next(&f)) {
+        failing_begin(&f);
+        failing_end(&f, (enum status)use_all(o));
+    }
+    print_message("%lld allocations\n", (long long)f.made);
+    assert_true(f.failed > 100);
+    hone_options_destroy(o);
+}
+
+static int make_model(void **state)
+{
+    *state = &tiny;
+    tiny_model_make(&tiny, true);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_become_tokens_and_back),
+        cmocka_unit_test(chats_become_tokens_with_the_mask_of_training),
+        cmocka_unit_test(log_probabilities_are_the_losses_of_training),
+        cmocka_unit_test(sampling_follows_its_settings),
+        cmocka_unit_test(the_sink_gets_the_log_probabilities),
+        cmocka_unit_test(what_the_model_still_knows_changes_nothing),
+        cmocka_unit_test(an_answer_ends_with_the_window_and_when_it_is_stopped),
+        cmocka_unit_test(a_trainer_samples_the_model_as_it_is_now),
+        cmocka_unit_test(an_option_can_be_put_back),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+    return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
+}
