@@ -169,6 +169,8 @@ static hone_status answer_message(struct chat *c, const char *message)
     bool stopped = status == HONE_ERR_STOPPED, goes_on = status == HONE_OK || (stopped && c->typed);
     if (stopped && goes_on)
         say(c, "(stopped)");
+    else if (goes_on && !r.ended && r.new_tokens < c->sampling.max_new_tokens)
+        say(c, "(cut off: the model's window is full; /reset begins a new conversation)");
     else if (goes_on && !r.ended)
         say(c, "(cut off after %lld tokens: --max-new-tokens)", (long long)r.new_tokens);
     if (goes_on)
@@ -220,6 +222,15 @@ static hone_status set_system(struct chat *c, const char *text)
     return HONE_OK;
 }
 
+/* Whether an answer was neither stopped nor cut off. */
+static bool has_whole_answer(const struct chat *c)
+{
+    for (size_t i = 1; i < json_array_size(c->messages); i += 2)
+        if (!json_object_get(json_array_get(c->messages, i), "train"))
+            return true;
+    return false;
+}
+
 /* Adds a row to the file, so that conversations become a data set. */
 static hone_status save(struct chat *c, const char *path)
 {
@@ -234,6 +245,10 @@ static hone_status save(struct chat *c, const char *path)
                                     : HONE_OK;
     if (written)
         say(c, "(added to %s as one row, for hone train --data %s)", path, path);
+    if (written && !has_whole_answer(c))
+        fputs("hone: warning: every answer was cut off, and is saved with \"train\": false; a row needs one to train: raise "
+              "--max-new-tokens\n",
+              stderr);
     free(row);
     return status;
 }
@@ -264,7 +279,10 @@ static const struct command {
     {"/system", "TEXT", "set the system message; without a text there is none", false, set_system},
     {"/save", "FILE", "add the conversation to a file as one row of data for hone train", true, save},
     {"/reset", "", "forget the conversation; the system message stays", false, reset},
-    {"/help", "", "list these commands; a message that begins with / is typed with two: //", false, help},
+    {"/help", "",
+     "list these commands; a message that begins with / is typed with two: //, one of several lines\n"
+     "                     begins and ends with \"\"\"",
+     false, help},
     {"/exit", "", "end, as Ctrl-D does; Ctrl-C stops an answer", false, leave},
 };
 enum { COMMANDS_HERE = sizeof commands / sizeof commands[0] };
@@ -296,14 +314,47 @@ static hone_status run_command(struct chat *c, char *line)
 
 /* --- lines ---------------------------------------------------------------------------------------------------------------- */
 
-static hone_status take_line(struct chat *c, char *line)
+#define QUOTES "\"\"\""
+
+struct lines {
+    char *line;
+    size_t room;
+    struct buffer message; /* of several lines */
+};
+
+static bool read_line(struct lines *l)
 {
-    size_t length = strlen(line);
-    while (length && isspace((unsigned char)line[length - 1]))
-        line[--length] = 0;
-    line += strspn(line, " \t");
+    ssize_t length = getline(&l->line, &l->room, stdin);
+    while (length > 0 && isspace((unsigned char)l->line[length - 1]))
+        l->line[--length] = 0;
+    return length >= 0;
+}
+
+/* A message from three quotes to three quotes, or to the end of what is typed. */
+static hone_status take_lines(struct chat *c, struct lines *l, const char *first)
+{
+    struct buffer *m = &l->message;
+    m->size = 0;
+    for (const char *line = first; line; line = read_line(l) ? l->line : NULL) {
+        const char *end = strstr(line, QUOTES);
+        int64_t length = end ? end - line : (int64_t)strlen(line);
+        if ((line != first && buffer_append(m, "\n", 1) != OK) || buffer_append(m, line, length) != OK)
+            return no_memory();
+        if (end)
+            break;
+    }
+    while (m->size && m->data[m->size - 1] == '\n')
+        m->data[--m->size] = 0;
+    return answer_message(c, m->data + strspn(m->data, "\n"));
+}
+
+static hone_status take_line(struct chat *c, struct lines *l)
+{
+    char *line = l->line + strspn(l->line, " \t");
     if (!*line)
         return HONE_OK;
+    if (strncmp(line, QUOTES, strlen(QUOTES)) == 0)
+        return take_lines(c, l, line + strlen(QUOTES));
     if (line[0] == '/' && line[1] != '/')
         return run_command(c, line);
     return answer_message(c, line + (line[0] == '/'));
@@ -311,8 +362,7 @@ static hone_status take_line(struct chat *c, char *line)
 
 static hone_status talk(struct chat *c)
 {
-    char *line = NULL;
-    size_t room = 0;
+    struct lines lines = {0};
     hone_status status = HONE_OK;
     say(c, "Type a message. /help lists commands; Ctrl-D ends.");
     while (!c->ends && status == HONE_OK) {
@@ -320,9 +370,9 @@ static hone_status talk(struct chat *c)
             fputs(PROMPT, stderr);
             signals_interrupts("\n(/exit or Ctrl-D ends)\n" PROMPT);
         }
-        if (getline(&line, &room, stdin) < 0)
+        if (!read_line(&lines))
             break;
-        status = take_line(c, line);
+        status = take_line(c, &lines);
         if (status != HONE_OK && c->typed && !c->ends) {
             fprintf(stderr, "hone: %s\n", hone_error());
             status = HONE_OK;
@@ -332,7 +382,8 @@ static hone_status talk(struct chat *c)
     }
     if (c->typed && feof(stdin))
         fputs("\n", stderr);
-    free(line);
+    free(lines.line);
+    buffer_free(&lines.message);
     return status;
 }
 

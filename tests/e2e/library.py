@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""What is installed, and every piece of code in docs/library.md: compiled, linked and run as a reader would.
+
+    library.py HONE ASSETS DATA BUILD CMAKE
+
+Whole programs of the page are files named by their first line; fragments of C become functions of one program, in their order.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from case import TINY, Case, main
+
+BUILD, CMAKE = sys.argv[4:6]
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = (ROOT / "docs/library.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
+STRICT = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
+AROUND = """#include <hone.h>
+#include <stdio.h>
+#include <stdlib.h>
+%s
+%s
+int main(void)
+{
+    hone_options *options;
+    hone_model *model;
+    hone_trainer *trainer;
+    hone_sequence *chat;
+    if (hone_options_create(&options, "train") || hone_options_set(options, "model", "%s") || hone_model_open(&model, options) ||
+        hone_encode_chat(model, "{\\"messages\\": [{\\"role\\": \\"user\\", \\"content\\": \\"Password?\\"}, "
+                                "{\\"role\\": \\"assistant\\", \\"content\\": \\"Swordfish.\\"}]}", 0, &chat) ||
+        hone_trainer_open(&trainer, options, HONE_TRAINER_SAMPLE | HONE_TRAINER_LOGPROBS | HONE_TRAINER_LOGITS)) {
+        puts(hone_error());
+        return 1;
+    }
+%s    hone_trainer_close(trainer);
+    hone_sequence_destroy(chat);
+    hone_model_close(model);
+    hone_options_destroy(options);
+    return 0;
+}
+"""
+
+
+def blocks(language):
+    return [text.replace("path/to/model", str(TINY)) for kind, text in BLOCKS if kind == language]
+
+
+class Library(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory()
+        cls.prefix = pathlib.Path(cls.kept.name) / "usr"
+        subprocess.run([CMAKE, "--install", BUILD, "--prefix", cls.prefix], check=True, stdout=subprocess.DEVNULL)
+        cls.libraries = next(cls.prefix.glob("**/libhone.so")).parent
+        cls.environment = {**os.environ, "PATH": f"{cls.prefix}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": str(cls.libraries),
+                           "PKG_CONFIG_PATH": str(cls.libraries / "pkgconfig"), "CMAKE_PREFIX_PATH": str(cls.prefix),
+                           "HONE_LIBRARY": str(cls.libraries / "libhone.so"), "PYTHONPATH": str(ROOT / "python"),
+                           "PYTHONDONTWRITEBYTECODE": "1"}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    def shell(self, *command):
+        result = subprocess.run(list(map(str, command)), cwd=self.dir, env=self.environment, capture_output=True, text=True, timeout=600,
+                                check=False)
+        self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def test_everything_is_installed(self):
+        for pattern in ("bin/hone", "include/hone.h", "**/libhone.so.0", "**/pkgconfig/hone.pc", "**/cmake/hone/hone-config.cmake",
+                        "**/cmake/hone/hone-config-version.cmake", "share/man/man1/hone.1", "share/bash-completion/completions/hone",
+                        "share/doc/hone/LICENSE", "share/doc/hone/examples/embed.c", "share/doc/hone/examples/embed.py",
+                        "share/doc/hone/docs/library.md"):
+            self.assertTrue(any(path.stat().st_size for path in self.prefix.glob(pattern)), pattern)
+        version = self.shell("hone", "--version").split()[1]
+        self.assertEqual(self.shell("pkg-config", "--modversion", "hone").strip(), version)
+        self.assertNotIn(str(ROOT), (self.libraries / "pkgconfig/hone.pc").read_text())
+
+    def test_the_manual_page_has_every_command_and_option(self):
+        page = (self.prefix / "share/man/man1/hone.1").read_text()
+        for command in re.findall(r"^COMMAND\(\w+, (\w+),", (ROOT / "src/config/options.def").read_text(), re.M):
+            self.assertIn(f"\\fBhone {command}\\fR", page)
+        for option in re.findall(r"^OPTION\(\w+, (\w+),", (ROOT / "src/config/options.def").read_text(), re.M):
+            self.assertIn("\\-\\-" + option.replace("_", "\\-"), page)
+        self.assertIsNone(re.search(r"^[.'](?!\\\"|TH |SH |SS |TP$)", page, re.M))     # no text that is read as a request
+        if shutil.which("groff"):
+            shown = subprocess.run(["groff", "-man", "-ww", "-Tutf8", self.prefix / "share/man/man1/hone.1"], capture_output=True, check=True)
+            self.assertEqual(shown.stderr, b"")
+
+    def test_programs_of_the_page(self):
+        whole = [text for text in blocks("c") if "int main(" in text]
+        for text in whole:
+            (self.dir / re.match(r"/\* (\w+\.c):", text)[1]).write_text(text)
+        for text in blocks("sh"):
+            said = self.shell("sh", "-euxc", text)
+        self.assertTrue(all(token.isdigit() for token in said.split()) and len(said.split()) > 3, said)
+        (cmake,) = blocks("cmake")
+        (self.dir / "CMakeLists.txt").write_text(cmake)
+        self.shell(CMAKE, "-S", ".", "-B", "made")
+        self.shell(CMAKE, "--build", "made")
+        self.assertEqual(self.shell("made/tokens", TINY), said)
+
+    def test_fragments_of_the_page(self):
+        parts = [text for text in blocks("c") if "int main(" not in text]
+        functions = "".join(text for text in parts if text.startswith("static"))
+        parts = [text for text in parts if not text.startswith("static")]
+        bodies = "".join(f"static void part{i}(hone_model *model, hone_trainer *trainer, const hone_sequence *chat)\n"
+                         f"{{\n(void)model, (void)trainer, (void)chat;\n{text}}}\n" for i, text in enumerate(parts))
+        calls = "".join(f'    puts("part {i}");\n    part{i}(model, trainer, chat);\n' for i in range(len(parts)))
+        (self.dir / "parts.c").write_text(AROUND % (functions, bodies, TINY, calls))
+        flags = self.shell("pkg-config", "--cflags", "--libs", "hone").split()
+        self.shell("cc", *STRICT, "parts.c", *flags, "-o", "parts")
+        said = self.shell("./parts").split("part ")[1:]
+        self.assertEqual(len(said), len(parts))
+        for part in said:
+            self.assertGreater(len(part.split("\n")), 2, said)          # each says that it did what it should
+
+    def test_the_python_of_the_page(self):
+        (self.dir / "page.py").write_text("\n".join(blocks("python")) + "\nimport sys\nassert 'torch' not in sys.modules\n")
+        said = self.shell(sys.executable, "page.py")
+        self.assertIn("Hello there.", said)
+        self.assertIn("no such directory", said)
+        self.assertTrue((self.dir / "adapter/adapter_config.json").exists())
+
+    def test_the_example_in_both_languages(self):
+        """Both learn the same, to the digits that they print."""
+        example = self.prefix / "share/doc/hone/examples"
+        self.assertLessEqual(len((example / "embed.c").read_text().splitlines()), 60)
+        flags = self.shell("pkg-config", "--cflags", "--libs", "hone").split()
+        self.shell("cc", *STRICT, example / "embed.c", *flags, "-lm", "-o", "embed")
+        said = self.shell("./embed", TINY, "c")
+        losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", said)]
+        self.assertLess(losses[-1], losses[0])
+        self.assertTrue(said.endswith("Swordfish.\n"), said)
+        self.assertEqual(self.shell(sys.executable, example / "embed.py", TINY, "python"), said)
+        for name in ("c", "python"):
+            self.shell("hone", "generate", "--model", TINY, "--adapter", name, "--prompt", "Hi", "--max-new-tokens", "2")
+
+    def test_python_says_what_is_wrong(self):
+        (self.dir / "wrong.py").write_text(f"""
+import hone
+
+def fails(call, *says, error=hone.Error):
+    try:
+        call()
+    except error as raised:
+        assert all(text in str(raised) for text in says), raised
+    else:
+        raise AssertionError(says)
+
+model = hone.Model({str(TINY)!r})
+fails(lambda: hone.Model("/nonexistent"), "no such directory")
+fails(lambda: hone.Model({str(TINY)!r}, sede=1), "sede", "seed")
+fails(lambda: model.chat_template([]), "empty")
+fails(lambda: model.chat_template([{{"role": "user"}}]), "content")
+fails(lambda: model.sample([]), "no tokens")
+fails(lambda: model.sample("Hi", temperature=float("nan")), "temperature")
+fails(lambda: model.sample("Hi", max_new_tokens=0), "max_new_tokens")
+fails(lambda: model.sample([10 ** 6]), "vocabulary")
+fails(lambda: model.logprobs([hone.Sequence([1, 2], [1.0])]), "weights", error=ValueError)
+fails(lambda: model.sample("Hi", stream=lambda text: 1 / 0), error=ZeroDivisionError)
+assert model.sample("Hi", max_new_tokens=9, stream=lambda text: True).ids
+assert model.logprobs([]) == []
+nested = []
+model.sample("Hi", max_new_tokens=2, stream=lambda text: nested.append(fails(lambda: model.tokenize("x"), "inside a callback")))
+model.close()
+model.close()
+fails(lambda: model.tokenize("x"), "NULL")
+with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
+    fails(lambda: trainer.sample("Hi"), "HONE_TRAINER_SAMPLE")
+    fails(lambda: trainer.optim_step(), "without sequences")
+    fails(lambda: trainer.forward_backward([[1, 2, 3]], lambda *unused: 1 / 0), error=ZeroDivisionError)
+    fails(lambda: trainer.forward_backward([hone.Sequence([1, 2], [0, float("nan")])]), "nan")
+    fails(lambda: trainer.load_state("nowhere"), "nowhere")
+    fails(lambda: trainer.eval(), "validation")
+print("good", len(nested))
+""")
+        self.assertIn("good", self.shell(sys.executable, "wrong.py"))
+
+
+main(Library, Library)
