@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-from case import TINY, Case, main
+from case import ASSETS, TINY, Case, main
 
 BUILD, CMAKE = sys.argv[4:6]
 ROOT = pathlib.Path(__file__).parents[2]
@@ -142,6 +142,25 @@ class Library(Case):
         self.assertEqual(self.shell(sys.executable, example / "embed.py", TINY, "python"), said)
         for name in ("c", "python"):
             self.shell("hone", "generate", "--model", TINY, "--adapter", name, "--prompt", "Hi", "--max-new-tokens", "2")
+
+    def test_turns_are_those_of_a_fresh_model_in_every_family(self):
+        """Also where layers have no cache of which a part could be kept (linear attention), or a local one."""
+        models = sorted(str(path) for path in (ASSETS / "models").glob("tiny-*"))
+        self.assertGreater(len(models), 10)
+        (self.dir / "turns.py").write_text(f"""
+import hone
+
+for path in {models}:
+    turns = [[3, 4, 5, 6, 7, 8, 9], [3, 4, 5, 6, 7, 8, 9, 10, 11, 12] * 8, [3, 4, 5, 9, 9], [3, 4, 5, 9, 9, 3, 3], [3, 4]]
+    with hone.Model(path, dtype="float32") as kept:
+        for ids in turns:
+            with hone.Model(path, dtype="float32") as fresh:
+                settings = dict(max_new_tokens=6, temperature=1.0, seed=2)
+                first, second = kept.sample(ids, **settings), fresh.sample(ids, **settings)
+                assert first.ids == second.ids, (path, ids, first, second)
+print("good")
+""")
+        self.assertIn("good", self.shell(sys.executable, "turns.py"))
 
     def test_python_says_what_is_wrong(self):
         (self.dir / "wrong.py").write_text(f"""
