@@ -298,11 +298,11 @@ HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
 typedef enum hone_event_kind {
-    HONE_EVENT_START, /* once, before the first step */
-    HONE_EVENT_STEP,  /* after every step: `step` */
-    HONE_EVENT_EVAL,  /* after every validation: `eval_loss`, `best` */
-    HONE_EVENT_SAVE,  /* after every checkpoint: `path` */
-    HONE_EVENT_WAIT,  /* while no step is made: `activity`, `done`, `total`; the run can be ended there too */
+    HONE_EVENT_START,  /* once, before the first step */
+    HONE_EVENT_STEP,   /* after every step: `step` */
+    HONE_EVENT_EVAL,   /* after every validation: `eval_loss`, `best` */
+    HONE_EVENT_SAVE,   /* after every checkpoint: `path` */
+    HONE_EVENT_WAIT,   /* while no step is made: `activity`, `done`, `total`; the run can be ended there too */
     HONE_EVENT_SAMPLE, /* after every sample: `prompt`, `answer`, `new_tokens` */
 } hone_event_kind;
 
@@ -346,9 +346,9 @@ typedef struct hone_train_result {
     int stopped_early;  /* 1: by the option early_stopping_patience */
 } hone_train_result;
 
-/* The whole run: steps, validation, samples, metrics.jsonl and run.json (docs/watching.md), checkpoints, and at the end the adapter
- * or model in the option output. With the option load_best_model_at_end these are the best checkpoint's files; the trainer keeps
- * the weights of the last step. `events` may be NULL. */
+/* The whole run: steps, validation, samples, metrics.jsonl and run.json (docs/watching.md), checkpoints, and at the end the
+ * adapter or model in the option output. With the option load_best_model_at_end these are the best checkpoint's files; the
+ * trainer keeps the weights of the last step. `events` may be NULL. */
 HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */

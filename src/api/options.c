@@ -109,7 +109,8 @@ hone_status hone_options_parse(hone_options *o, int argc, char **argv)
         CHECK(check_given(argv[i], "an argument", __func__));
     CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
     enum status status = options_parse(&o->values, o->command, argc, argv, &rest);
-    enum option unnamed = o->command == COMMAND_PULL ? OPTION_model_name_or_path : OPTION_run_dir; /* the one that needs no name */
+    enum option unnamed =
+        o->command == COMMAND_PULL ? OPTION_model_name_or_path : OPTION_run_dir; /* the one that needs no name */
     if (status == OK && rest.count && options_has(o->command, unnamed) && !o->values.source[unnamed]) {
         status = options_set(&o->values, o->command, options_name(unnamed), rest.text[0], rest.text[0]);
         rest.text++;

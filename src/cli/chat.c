@@ -4,6 +4,7 @@
  * the conversation continues; lines from a file or a pipe end with the first error, whose status is the exit code.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -238,10 +239,11 @@ static hone_status save(struct chat *c, const char *path)
         return (hone_status)fail(ERR_ARGUMENT, "/save %s: there is no conversation yet", path);
     char *row = write_row(c);
     FILE *file = row ? fopen(path, "a") : NULL;
-    bool written = file && fprintf(file, "%s\n", row) > 0;
+    bool written = file && fprintf(file, "%s\n", row) > 0 && fflush(file) == 0;
+    int error = errno;
     written = file && fclose(file) == 0 && written;
     hone_status status = !row       ? HONE_ERR_MEMORY
-                         : !written ? (hone_status)fail(ERR_IO, "/save: %s cannot be written", path)
+                         : !written ? (hone_status)fail(ERR_IO, "/save: %s cannot be written: %s", path, strerror(error))
                                     : HONE_OK;
     if (written)
         say(c, "(added to %s as one row, for hone train --data %s)", path, path);
@@ -284,13 +286,15 @@ static const struct command {
      "                     begins and ends with \"\"\"",
      false, help},
     {"/exit", "", "end, as Ctrl-D does; Ctrl-C stops an answer", false, leave},
+    {"/quit", "", NULL, false, leave}, /* what other programs call it */
+    {"/bye", "", NULL, false, leave},
 };
 enum { COMMANDS_HERE = sizeof commands / sizeof commands[0] };
 
 static hone_status help(struct chat *c, const char *unused)
 {
     (void)c, (void)unused;
-    for (int i = 0; i < COMMANDS_HERE; i++)
+    for (int i = 0; i < COMMANDS_HERE && commands[i].help; i++)
         fprintf(stderr, "  %-8s %-9s %s\n", commands[i].name, commands[i].takes, commands[i].help);
     return HONE_OK;
 }
@@ -400,6 +404,7 @@ hone_status cli_chat(hone_options *options)
         status = read_sampling(&c);
     if (status == HONE_OK)
         status = open_model(&c);
+    cli_only_warnings(); /* opening the model again, for another adapter or a longer conversation, is no news */
     if (status == HONE_OK && !c.typed)
         signals_stop("stopping after this token; a second Ctrl-C or SIGTERM ends at once", "ended at once");
     if (status == HONE_OK)

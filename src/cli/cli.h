@@ -49,17 +49,11 @@ const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
 /* Whether standard error is a terminal that can move its cursor: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);
 
+/* From now on the library's news are not printed. */
+void cli_only_warnings(void);
+
 /* Whether standard input is one: somebody types. */
 bool cli_input_terminal(void);
-
-/* Whether a stream takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
-bool cli_colour(FILE *to);
-
-/* Whether the locale's characters are UTF-8. */
-bool cli_unicode(void);
-
-/* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
-int cli_columns(int *rows);
 
 void cli_sleep(double seconds);
 

@@ -44,13 +44,20 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
+static bool only_warnings;
+
+void cli_only_warnings(void)
+{
+    only_warnings = true;
+}
+
 /* Prints warnings, and what the library is doing while the user waits. */
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
     if (level >= HONE_LOG_WARNING)
         progress_say("hone: warning: %s", message);
-    else if (level == HONE_LOG_INFO)
+    else if (level == HONE_LOG_INFO && !only_warnings)
         progress_say("%s", message);
 }
 
@@ -149,8 +156,8 @@ static hone_status unknown_word(const char *name, const char *word)
         if (!strcmp(commands[i].name, name))
             known[n++] = commands[i].about;
     if (!*known[1])
-        return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: hone %s %s; hone %s --help says more", name, word, known[0],
-                                 name, known[0], name);
+        return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: hone %s %s; hone %s --help says more", name, word,
+                                 known[0], name, known[0], name);
     return (hone_status)fail(ERR_ARGUMENT,
                              "hone %s: '%s' is neither %s nor %s: as in hone %s %s --model DIR; hone %s --help says more", name,
                              word, known[0], known[1], name, known[0], name);

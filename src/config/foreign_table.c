@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/foreign_state.h"
 #include "base/nearest.h"
+#include "config/foreign_state.h"
 #include "config/table.h"
 
 const struct foreign_row foreign_rows[] = {

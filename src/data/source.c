@@ -78,10 +78,11 @@ static enum status add_directory(struct source *s, const char *dir, const char *
 static enum status add_path(struct source *s, const char *path, const char *split, double weight)
 {
     if (!file_exists(path))
-        return fail(ERR_IO,
-                    "%s: %s; --%s names files of rows on this machine (.jsonl, .json, .csv, .tsv, packed as .gz or .zst or not, or "
-                    ".parquet) or directories with %s.jsonl or the like, separated by commas",
-                    path, lost_path(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
+        return fail(
+            ERR_IO,
+            "%s: %s; --%s names files of rows on this machine (.jsonl, .json, .csv, .tsv, packed as .gz or .zst or not, or "
+            ".parquet) or directories with %s.jsonl or the like, separated by commas",
+            path, lost_path(&s->arena, path, "file"), strcmp(split, "valid") == 0 ? "eval-data" : "data", split);
     return file_is_directory(path) ? add_directory(s, path, split, weight) : add_file(s, path, weight);
 }
 

@@ -49,7 +49,7 @@ struct trainer {
     struct scorer scorer;       /* slots 0: not ready */
     struct schedule schedule;
     char rate_words[RATE_WORDS]; /* the rule that decided the learning rate; "": it was given */
-    struct samples samples; /* count 0: none */
+    struct samples samples;      /* count 0: none */
     double loss_settings[LOSS_NUMBERS];
     struct arena arena;
     struct micro_programs micro;      /* micro.c writes it */
