@@ -11,7 +11,8 @@
 typedef hone_status cli_command(hone_options *options);
 
 cli_command cli_train, cli_eval, cli_generate, cli_chat, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list;
-cli_command cli_kernels_build, cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize, cli_config_convert;
+cli_command cli_kernels_build, cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize,
+    cli_config_convert;
 cli_command cli_report_run, cli_watch;
 
 bool cli_flag(hone_options *options, const char *key);
@@ -54,6 +55,15 @@ void cli_only_warnings(void);
 
 /* Whether standard input is one: somebody types. */
 bool cli_input_terminal(void);
+
+/* Whether a stream takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
+bool cli_colour(FILE *to);
+
+/* Whether the locale's characters are UTF-8. */
+bool cli_unicode(void);
+
+/* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
+int cli_columns(int *rows);
 
 void cli_sleep(double seconds);
 

@@ -33,7 +33,8 @@ static double times(int64_t step, int64_t steps, int64_t every)
 {
     if (step >= steps)
         return 0;
-    return every > 0 ? (double)((steps - 1) / every - step / every + 1) : 1;
+    int64_t multiples = every > 0 ? (steps - 1) / every - step / every : 0;
+    return (double)(multiples + 1);
 }
 
 double pace_eval_seconds(const struct pace *pace, double tokens_per_second)

@@ -4,7 +4,7 @@
 
 #include "base/nearest.h"
 #include "config/foreign_state.h"
-#include "config/table.h"
+#include "config/synonyms.h"
 
 const struct foreign_row foreign_rows[] = {
 #define TAKE(tools, key, option) {RULE_TAKE, tools, key, OPTION_##option, NULL, "", NULL},
@@ -74,9 +74,23 @@ const struct option_row *foreign_own(const char *key)
     return NULL;
 }
 
+/* Whether a file has nothing but hone's options, by their names or by words of other tools that hone takes. */
+static bool is_own(const struct yaml_node *root)
+{
+    for (const struct yaml_node *n = root ? root->first : NULL; n; n = n->next) {
+        struct word word;
+        synonym_find(&word, n->key, (int64_t)strlen(n->key), COMMAND_TRAIN);
+        if (!word.row || word.negated || n->kind != YAML_SCALAR)
+            return false;
+    }
+    return true;
+}
+
 enum choice_config_format foreign_format(const struct yaml_node *root)
 {
     int best = 0, score = 1;
+    if (is_own(root))
+        return CHOICE_config_format_hone;
     for (int t = 0; t < FOREIGN_TOOLS; t++) {
         int known = 0;
         for (const struct yaml_node *n = root ? root->first : NULL; n; n = n->next)

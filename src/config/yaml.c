@@ -19,9 +19,6 @@ static enum status read_key(const struct yaml_reader *r, enum user_command comma
     int64_t length = (int64_t)strlen(key);
     int line = yaml_line(r);
     synonym_find(word, key, length, command);
-    if (!word->row && word->answer)
-        return fail(ERR_ARGUMENT, "%s:%d: '%.60s' is not an option of hone %s: %s", r->path, line, key,
-                    options_command_name(command), word->answer);
     if (!word->row || word->negated) {
         char words[WORDS_SIZE], other[WORDS_SIZE] = "";
         enum choice_config_format format;
@@ -30,6 +27,9 @@ static enum status read_key(const struct yaml_reader *r, enum user_command comma
         if (owner)
             snprintf(other, sizeof other, "; for a config of %s, add --config-format %s", owner,
                      options_word(OPTION_config_format, (int)format));
+        if (!word->row && word->answer)
+            return fail(ERR_ARGUMENT, "%s:%d: '%.60s' is not an option of hone %s: %s%s", r->path, line, key,
+                        options_command_name(command), word->answer, other);
         return fail(ERR_ARGUMENT, "%s:%d: unknown key '%.60s'%s (hone %s --help lists all%s)", r->path, line, key, words,
                     options_command_name(command), other);
     }

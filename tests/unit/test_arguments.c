@@ -28,7 +28,7 @@ static void arguments_of_options_are_checked(void **state)
     BAD("not an option of hone train", hone_options_set(options, "temperature", "1"));
     BAD("yaml_path is NULL", hone_options_load(options, NULL));
     BAD("yaml_path is empty", hone_options_load(options, ""));
-    WRONG(HONE_ERR_IO, "No such file", hone_options_load(options, "/nonexistent.yaml"));
+    WRONG(HONE_ERR_IO, "no such file", hone_options_load(options, "/nonexistent.yaml"));
     BAD("count of -1", hone_options_parse(options, -1, none));
     BAD("argv is NULL", hone_options_parse(options, 1, NULL));
     BAD("an argument is NULL", hone_options_parse(options, 2, none));

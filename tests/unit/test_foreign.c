@@ -95,8 +95,8 @@ static void a_tool_is_told_by_its_keys(void **state)
     }
     assert_fails(
         load("model: m\ndataset_name: x\n"), ERR_ARGUMENT,
-        ":2: unknown key 'dataset_name': did you mean 'dataset_path'? (hone train --help lists all; for a config of TRL, "
-        "add --config-format trl)");
+        ":2: 'dataset_name' is not an option of hone train: data are files: download the set and name its file with --data FILE; "
+        "for a config of TRL, add --config-format trl");
     fresh();
     options.config_format = CHOICE_config_format_trl;
     assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));

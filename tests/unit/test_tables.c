@@ -251,7 +251,7 @@ static void parquet_files(void **state)
     source_block_free(&block);
     buffer_free(&bytes);
     put_text("b.parquet", "<html>not found</html>");
-    refuses("b.parquet", NULL, ERR_FORMAT, "it does not begin as Parquet files do");
+    refuses("b.parquet", NULL, ERR_FORMAT, "a web page, not rows");
     put_text("b.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
     refuses("b.parquet", NULL, ERR_UNSUPPORTED, "git lfs pull");
 }
