@@ -103,7 +103,7 @@ static void a_tool_is_told_by_its_keys(void **state)
     assert_option(max_length, "1024");
     options.config_format = CHOICE_config_format_hone;
     put("config.yaml", AXOLOTL_FEW);
-    assert_fails(options_load_yaml(&options, COMMAND_TRAIN, path), ERR_ARGUMENT, ":1: unknown key 'base_model'");
+    assert_fails(options_load_yaml(&options, COMMAND_TRAIN, path), ERR_ARGUMENT, ":2: 'datasets' is not an option of hone train");
 }
 
 /* Fails if hone's own default stays where the tool has another. */

@@ -253,7 +253,7 @@ static void parquet_files(void **state)
     put_text("b.parquet", "<html>not found</html>");
     refuses("b.parquet", NULL, ERR_FORMAT, "a web page, not rows");
     put_text("b.parquet", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
-    refuses("b.parquet", NULL, ERR_UNSUPPORTED, "git lfs pull");
+    refuses("b.parquet", NULL, ERR_FORMAT, "git lfs pull");
 }
 
 static void make(const char *name)
