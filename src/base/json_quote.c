@@ -1,13 +1,31 @@
 /* Texts as JSON strings. */
 #include "base/json_quote.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+static bool is_plain(char c)
+{
+    return (uint8_t)c >= ' ' && c != '"' && c != '\\';
+}
+
+/* Whether one of eight bytes needs an escape, all at once: a byte that is zero, or below 32, borrows into its highest bit. */
+static bool some_escape(const char *text)
+{
+    const uint64_t ones = UINT64_MAX / 255, high = ones << 7;
+    uint64_t x;
+    memcpy(&x, text, sizeof x);
+    uint64_t quote = x ^ ones * '"', slash = x ^ ones * '\\';
+    return (((x - ones * ' ') & ~x) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & high;
+}
 
 /* The length of what needs no escape. */
 static int64_t plain_length(const char *text, int64_t count)
 {
     int64_t n = 0;
-    while (n < count && (uint8_t)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
+    while (n + 8 <= count && !some_escape(text + n))
+        n += 8;
+    while (n < count && is_plain(text[n]))
         n++;
     return n;
 }
