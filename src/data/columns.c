@@ -42,16 +42,28 @@ static enum status unknown_key(const char *key, const char *column)
     return status;
 }
 
+/* A text without the spaces around it. */
+static char *trim(char *text)
+{
+    text += strspn(text, " ");
+    for (size_t n = strlen(text); n && text[n - 1] == ' '; n--)
+        text[n - 1] = 0;
+    return text;
+}
+
 static enum status add_pair(struct columns *c, char *item)
 {
     char *equals = strchr(item, '=');
-    const char *column = equals ? equals + 1 : item;
     if (equals)
         *equals = 0;
-    if (!*item || !*column)
+    item = trim(item);
+    const char *column = equals ? trim(equals + 1) : item;
+    bool known = row_key_known(item, (int64_t)strlen(item));
+    if (!*item || !*column || (!equals && !known))
         return fail(ERR_ARGUMENT,
-                    "--column-mapping: write pairs of a key and the file's column, as in prompt=question,completion=answer");
-    if (!row_key_known(item, (int64_t)strlen(item)))
+                    "--column-mapping %s: write pairs of a key and the file's column, as in prompt=question,completion=answer",
+                    item);
+    if (!known)
         return unknown_key(item, column);
     for (int i = 0; i < c->count; i++) {
         bool key = strcmp(c->pair[i].key, item) == 0;
@@ -121,7 +133,8 @@ static enum status list_columns(struct buffer *out, const char *const *names, in
     return buffer_format(out, "%s", count > COLUMNS_SHOWN ? ", ..." : "");
 }
 
-static enum status no_column(const char *path, const char *missing, const char *const *names, int64_t count)
+static enum status no_column(const char *path, const char *missing, const char *const *names, const char *const *keys,
+                             int64_t count)
 {
     struct buffer found = {0};
     char name[PARSE_SHOWN];
@@ -130,7 +143,7 @@ static enum status no_column(const char *path, const char *missing, const char *
         status = missing
                      ? fail(ERR_ARGUMENT, "%s: --column-mapping names the column \"%s\", which is not there; its columns are %s",
                             path, parse_shown(name, missing), found.data)
-                     : row_no_kind(path, found.data);
+                     : row_no_kind(path, found.data, keys, count);
     buffer_free(&found);
     return status;
 }
@@ -153,14 +166,14 @@ enum status columns_choose(const struct columns *c, const char *path, const char
 {
     for (int i = 0; c && i < c->count; i++)
         if (find(names, count, c->pair[i].column) < 0)
-            return no_column(path, c->pair[i].column, names, count);
+            return no_column(path, c->pair[i].column, names, keys, count);
     for (int64_t i = 0; i < count; i++) {
         int64_t length = (int64_t)strlen(names[i]);
         keys[i] = c ? key_of(c, names[i], length) : row_key_known(names[i], length) ? names[i] : NULL;
         if (keys[i] && find(names, i, names[i]) >= 0)
             return twice(path, names[i]);
     }
-    return row_kind_possible(keys, count) ? OK : no_column(path, NULL, names, count);
+    return row_kind_possible(keys, count) ? OK : no_column(path, NULL, names, keys, count);
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------------------------- */

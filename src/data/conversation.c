@@ -287,25 +287,42 @@ enum status conversation_alpaca(const json_t *row, json_t **messages)
     return status;
 }
 
+/* The list that a text is the JSON of, as tables and some data sets have lists. */
+static enum status list_of_text(const json_t *given, const char *key, json_t **list)
+{
+    const char *value = json_string_value(given);
+    int64_t length = (int64_t)json_string_length(given);
+    json_error_t error;
+    char text[PARSE_SHOWN];
+    if (!json_affordable(value, length))
+        return fail(ERR_DATA, "\"%s\" has too many values for its size", key);
+    enum status status = json_load(list, value, length, JSON_REJECT_DUPLICATES, &error);
+    if (status == OK || status == ERR_MEMORY)
+        return status;
+    return fail(ERR_DATA, "\"%s\" is a string, but not the JSON of a list: column %d: %s", key, error.column,
+                parse_shown(text, error.text));
+}
+
+enum status conversation_unfold(json_t *row, const char *key)
+{
+    const json_t *given = json_member(row, key);
+    json_t *list;
+    const char *text = json_is_string(given) ? json_string_value(given) : "";
+    if (text[strspn(text, " \t\r\n")] != '[')
+        return OK;
+    TRY(list_of_text(given, key, &list));
+    return json_object_set_new(row, key, list) == 0 ? OK : out_of_memory();
+}
+
 enum status conversation_tools(const json_t *row, json_t **tools)
 {
     json_t *given = json_member(row, "tools"), *list = json_incref(given);
-    json_error_t error;
-    char text[PARSE_SHOWN];
     *tools = NULL;
     if (json_is_string(given)) {
         json_decref(list);
         if (json_string_length(given) == 0)
             return OK;
-        if (!json_affordable(json_string_value(given), (int64_t)json_string_length(given)))
-            return fail(ERR_DATA, "\"tools\" has too many values for its size");
-        int64_t length = (int64_t)json_string_length(given);
-        enum status status = json_load(&list, json_string_value(given), length, JSON_REJECT_DUPLICATES, &error);
-        if (status == ERR_MEMORY)
-            return status;
-        if (status != OK)
-            return fail(ERR_DATA, "\"tools\" is a string, but not the JSON of a list: column %d: %s", error.column,
-                        parse_shown(text, error.text));
+        TRY(list_of_text(given, "tools", &list));
     }
     if (list && !json_is_array(list)) {
         const char *kind = json_kind(list);

@@ -8,6 +8,9 @@
  * {"from", "value"} becomes {"role", "content"} by ShareGPT's names. ERR_DATA with the cause. */
 enum status conversation_check(json_t *messages, const char *key);
 
+/* Where row[key] is a text that begins as the JSON of a list, as tables have lists, it becomes that list. */
+enum status conversation_unfold(json_t *row, const char *key);
+
 /* New lists, owned by the caller. ShareGPT's "system" comes first; Alpaca's "input" comes on the line after its "instruction",
  * and "history", pairs of question and answer, before both. */
 enum status conversation_sharegpt(const json_t *row, json_t **messages);

@@ -164,7 +164,8 @@ static enum status check_content(const struct data *data, const char *paths)
         return fail(ERR_DATA, "%s: none of the %lld rows can be used; the first: %s", paths, (long long)a->skipped,
                     data->skipped ? data->skipped : "");
     if (!a->rows)
-        return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\"", paths);
+        return fail(ERR_DATA, "%s: no rows; each line should be a JSON object with a list of \"messages\", or a row of a table",
+                    paths);
     if (!data->row_count)
         return fail(ERR_DATA,
                     "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them: raise it", paths,

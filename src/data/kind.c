@@ -144,13 +144,26 @@ static enum status list_kinds(struct buffer *text)
 
 #define MAPPING "--column-mapping takes other names, as in prompt=question,completion=answer"
 
-enum status row_no_kind(const char *path, const char *columns)
+static struct keys keys_of_names(const char *const *names, int64_t count)
 {
-    struct buffer known = {0};
-    enum status status = list_kinds(&known);
+    struct keys keys = {0};
+    for (int64_t i = 0; i < count; i++)
+        if (names[i])
+            add_key(&keys, names[i], (int64_t)strlen(names[i]));
+    return keys;
+}
+
+enum status row_no_kind(const char *path, const char *columns, const char *const *names, int64_t count)
+{
+    struct buffer half = {0}, known = {0};
+    struct keys keys = keys_of_names(names, count);
+    enum status status = name_half(&half, &keys);
     if (status == OK)
-        status = fail(ERR_DATA, "%s: its columns are of no known kind of row: they are %s; known are %s; " MAPPING, path, columns,
-                      known.data);
+        status = list_kinds(&known);
+    if (status == OK)
+        status = fail(ERR_DATA, "%s: the file's columns are of no known kind of row: %sthey are %s; known are %s; " MAPPING, path,
+                      half.data, columns, known.data);
+    buffer_free(&half);
     buffer_free(&known);
     return status;
 }
@@ -196,11 +209,8 @@ static int find_kinds(const struct keys *keys, int found[static 2])
 
 bool row_kind_possible(const char *const *names, int64_t count)
 {
-    struct keys keys = {0};
+    struct keys keys = keys_of_names(names, count);
     int found[2];
-    for (int64_t i = 0; i < count; i++)
-        if (names[i])
-            add_key(&keys, names[i], (int64_t)strlen(names[i]));
     return find_kinds(&keys, found) > 0;
 }
 

@@ -16,10 +16,10 @@ json_t *row_kinds_json(const int64_t rows[ROW_KINDS]);
 const char *row_key_name(int number);
 bool row_key_known(const char *name, int64_t length);
 
-/* Whether a row with these keys, of which some may be NULL, can be of a kind. ERR_DATA for a file whose columns, as a text, are
- * none. */
+/* Whether a row with these keys, of which some may be NULL, can be of a kind. If not: ERR_DATA for the file that has them, and
+ * whose columns, as a text, are `columns`. */
 bool row_kind_possible(const char *const *keys, int64_t count);
-enum status row_no_kind(const char *path, const char *columns);
+enum status row_no_kind(const char *path, const char *columns, const char *const *keys, int64_t count);
 
 struct row_outline {
     enum row_kind kind;

@@ -111,14 +111,14 @@ static enum status take_preference(struct content *c)
 static enum status take(struct content *c, enum row_kind kind)
 {
     switch (kind) {
-    case ROW_MESSAGES: return take_lists(c, NULL, "messages");
+    case ROW_MESSAGES: TRY(conversation_unfold(c->tree, "messages")); return take_lists(c, NULL, "messages");
     case ROW_PROMPT: return take_answer(c, "completion");
     case ROW_TEXT:
         TRY(take_text(c->tree, "text", &c->rest, &c->rest_length));
         c->prompt = c->rest;
         return c->rest_length ? OK : fail(ERR_DATA, "\"text\" is empty");
-    case ROW_ALPACA: return conversation_alpaca(c->tree, &c->messages);
-    case ROW_SHAREGPT: return conversation_sharegpt(c->tree, &c->messages);
+    case ROW_ALPACA: TRY(conversation_unfold(c->tree, "history")); return conversation_alpaca(c->tree, &c->messages);
+    case ROW_SHAREGPT: TRY(conversation_unfold(c->tree, "conversations")); return conversation_sharegpt(c->tree, &c->messages);
     case ROW_PREFERENCE: return take_preference(c);
     case ROW_KINDS: break;
     }

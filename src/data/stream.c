@@ -1,6 +1,8 @@
 /* Finding out what a file is, and reading it as text. */
 #include "data/stream.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/lost.h"
@@ -56,16 +58,22 @@ static enum status check_opening(const char *path, const char *text, int64_t len
     return lost_content(path, text, length, "rows of JSON, as in {\"text\": \"...\"}, CSV or Parquet");
 }
 
+/* Whether a name ends so, in capitals or not. */
+static bool ends_like(const char *path, const char *ending)
+{
+    size_t n = strlen(path), m = strlen(ending);
+    for (size_t i = 0; n >= m && i < m; i++)
+        if (tolower((unsigned char)path[n - m + i]) != ending[i])
+            return false;
+    return n >= m;
+}
+
 static bool is_called(const char *path, const char *ending)
 {
-    static const char *const packings[] = {"", ".gz", ".zst"};
-    char name[16];
-    for (int i = 0; i < 3; i++) {
-        strcat(strcpy(name, ending), packings[i]);
-        if (name_ends_with(path, name))
-            return true;
-    }
-    return false;
+    char packed[2][16];
+    snprintf(packed[0], sizeof packed[0], "%s.gz", ending);
+    snprintf(packed[1], sizeof packed[1], "%s.zst", ending);
+    return ends_like(path, ending) || ends_like(path, packed[0]) || ends_like(path, packed[1]);
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------------ */

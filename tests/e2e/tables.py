@@ -63,7 +63,7 @@ class Tables(Case):
     def test_messages_of_mistakes(self):
         def says(code, data, *words, mapping=()):
             self.fails(code, "eval", "--model", TINY, "--data", data, *mapping, says=words)
-        says(9, self.table("a.csv", ["question", "answer"], TEXTS), "a.csv: its columns are of no known kind", '"question", "answer"',
+        says(9, self.table("a.csv", ["question", "answer"], TEXTS), "a.csv: the file's columns are of no known kind", '"question", "answer"',
              "--column-mapping", "prompt=question,completion=answer")
         says(9, self.table("a.csv", ["prompt", "completion"], [("a", "b"), ("c", "d", "e")]), "a.csv:3: ", "3 fields", "the header 2")
         says(9, self.table("a.csv", ["prompt", "completion"], [("a\nb", "c"), ("d", "")]), "a.csv:4: ", '"prompt" but no "completion"')

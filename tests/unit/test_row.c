@@ -61,6 +61,12 @@ static void kinds_become_tokens(void **state)
     (void)state;
     expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}], \"id\": 7}",
            ROW_MESSAGES, IM("user", "a") SAID("b"));
+    expect("{\"messages\": \" [{\\\"role\\\": \\\"user\\\", \\\"content\\\": \\\"a\\\"}, {\\\"role\\\": \\\"assistant\\\", "
+           "\\\"content\\\": \\\"b\\\"}]\"}", /* as tables have it */
+           ROW_MESSAGES, IM("user", "a") SAID("b"));
+    expect("{\"conversations\": \"[{\\\"from\\\": \\\"gpt\\\", \\\"value\\\": \\\"b\\\"}]\"}", ROW_SHAREGPT, SAID("b"));
+    expect("{\"instruction\": \"a\", \"output\": \"b\", \"history\": \"[[\\\"q\\\", \\\"r\\\"]]\"}", ROW_ALPACA,
+           IM("user", "q") SAID("r") IM("user", "a") SAID("b"));
     expect("{\"prompt\": \"a\\n\", \"completion\": \"b\"}", ROW_PROMPT, "a\n[b<|im_end|>]");
     expect("{\"prompt\": \"\", \"completion\": \"b<|im_end|>\"}", ROW_PROMPT, "[b<|im_end|>]");
     expect("{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"x\"}, {\"role\": "
@@ -158,6 +164,8 @@ static void rows_that_cannot_be_used_say_why(void **state)
     refuse("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": 7}]}", "\"tool_calls\" of message 1");
     refuse("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"tools\": \"{\"}",
            "\"tools\" is a string, but not the JSON");
+    refuse("{\"messages\": \"[{'role': 'user'}]\"}", "\"messages\" is a string, but not the JSON of a list: column 3");
+    refuse("{\"messages\": \"a\"}", "\"messages\" is not a list of messages but a string");
     refuse("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"chat_template_kwargs\": {\"x\": 1}}",
            "chat_template_kwargs");
     refuse("{\"conversations\": [{\"from\": \"system\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}], \"system\": "

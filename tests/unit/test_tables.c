@@ -106,6 +106,8 @@ static void separators(void **state)
     (void)state;
     put_text("a.csv", "\"a;b\";text\n1,2;x\n");
     gives("a.csv", NULL, "2 {\"text\": \"x\"}\n");
+    put_text("b.CSV", "text;b\n1;2\n");
+    gives("b.CSV", NULL, "2 {\"text\": \"1\"}\n");
     put_text("a.tsv", "id\ttext\n1\ta,b\n");
     gives("a.tsv", NULL, "2 {\"text\": \"a,b\"}\n");
     put("z.csv", "text,b\na\0b,\n", 11);
@@ -131,7 +133,7 @@ static void broken_records(void **state)
     put_text("a.csv", "text,a,text\n1,2,3\n");
     refuses("a.csv", NULL, ERR_DATA, "the column \"text\" is there twice");
     put_text("a.csv", "a,b,a\n1,2,3\n");
-    refuses("a.csv", NULL, ERR_DATA, "its columns are of no known kind of row: they are \"a\", \"b\", \"a\"");
+    refuses("a.csv", NULL, ERR_DATA, "the file's columns are of no known kind of row: they are \"a\", \"b\", \"a\"");
     put_text("a.csv", "\xff\xfe"
                       "t,e");
     refuses("a.csv", NULL, ERR_UNSUPPORTED, "UTF-16");
@@ -181,7 +183,9 @@ static void mappings(void **state)
     gives("a.csv", "text", "2 {\"text\": \"c\"}\n");
     refuses("a.csv", "prompt=question,completion=anwser", ERR_ARGUMENT,
             "names the column \"anwser\", which is not there; its columns are \"question\", \"answer\", \"text\"");
-    refuses("a.csv", "prompt=question", ERR_DATA, "no known kind of row");
+    refuses("a.csv", "prompt=question", ERR_DATA, "it has \"prompt\" but no \"completion\"; they are");
+    refuses("a.csv", "prompt: question", ERR_ARGUMENT, "--column-mapping prompt: question: write pairs");
+    gives("a.csv", " prompt = question, completion=answer ", "2 {\"prompt\": \"a\", \"completion\": \"b\"}\n");
     refuses("a.csv", "question=prompt", ERR_ARGUMENT, "the file's column second: prompt=question");
     refuses("a.csv", "promt=question", ERR_ARGUMENT, "rows have no key \"promt\"; their keys are messages, prompt, completion");
     refuses("a.csv", "text=answer,text=question", ERR_ARGUMENT, "the key \"text\" is there twice");
