@@ -153,7 +153,7 @@ static void lists_of_structs(void **state)
                                         .reps_size = 4,
                                         .defs = "\2\4\2\1\2\0\2\4",
                                         .defs_size = 8,
-                                        .values = TEXTS + 5,
+                                        .values = &TEXTS[5],
                                         .values_size = 10,
                                         .count = 4};
     r.column[0].page[0] = (struct page){
