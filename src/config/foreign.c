@@ -43,7 +43,7 @@ static enum status add_idle(struct foreign *f, const char *key)
 
 static enum status apply(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    const struct option_row *own = foreign_own(key);
+    const struct option_row *own = foreign_own(strrchr(key, '.') ? strrchr(key, '.') + 1 : key);
     switch (row->rule) {
     case RULE_TAKE: return take_value(f, row->option, node, key);
     case RULE_TURN:

@@ -10,8 +10,8 @@
 #include "config/options.h"
 #include "config/yaml_tree.h"
 
-/* Whose configuration this is: the tool to which most of the keys that are not hone's belong, and at least two; hone otherwise.
- * NULL is hone's. */
+/* Whose configuration this is: the tool to which most of the keys belong that are not hone's. There must be two of them, or one
+ * beside the tool's words for model and data. hone's is a file that has other words for model, data or output, and NULL. */
 enum choice_config_format foreign_format(const struct yaml_node *root);
 
 /* Sets the options that were not set before. options->notes then says what was not needed and what was changed. */

@@ -86,20 +86,41 @@ static bool is_own(const struct yaml_node *root)
     return true;
 }
 
+/* What a run cannot do without: which words a file has for it says whose it is. */
+static bool names_files(enum option option)
+{
+    return option == OPTION_model_name_or_path || option == OPTION_dataset_path || option == OPTION_output_dir;
+}
+
+/* How many keys are the tool's and not hone's; 0 if the file is not one of the tool's. */
+static int count_keys(enum foreign_tool tool, const struct yaml_node *root)
+{
+    int count = 0;
+    bool model = false, data = false;
+    for (const struct yaml_node *n = root ? root->first : NULL; n; n = n->next) {
+        const struct foreign_row *row = foreign_find_row(tool, n->key, false);
+        const struct option_row *own = foreign_own(n->key);
+        bool known = row || foreign_has_inner(tool, n->key);
+        if (own && !known && names_files(table_option(own)))
+            return 0;
+        count += known && !own;
+        model |= row && row->option == OPTION_model_name_or_path;
+        data |= row && row->option == OPTION_dataset_path;
+    }
+    return count > 1 || (model && data) ? count : 0;
+}
+
 enum choice_config_format foreign_format(const struct yaml_node *root)
 {
-    int best = 0, score = 1;
+    enum choice_config_format best = CHOICE_config_format_hone;
     if (is_own(root))
-        return CHOICE_config_format_hone;
-    for (int t = 0; t < FOREIGN_TOOLS; t++) {
-        int known = 0;
-        for (const struct yaml_node *n = root ? root->first : NULL; n; n = n->next)
-            known += !foreign_own(n->key) &&
-                     (foreign_find_row(foreign_tools[t].tool, n->key, false) || foreign_has_inner(foreign_tools[t].tool, n->key));
-        best = known > score ? t + 1 : best;
-        score = known > score ? known : score;
+        return best;
+    for (int t = 0, most = 0; t < FOREIGN_TOOLS; t++) {
+        int count = count_keys(foreign_tools[t].tool, root);
+        best = count > most ? foreign_tools[t].format : best;
+        most = count > most ? count : most;
     }
-    return best ? foreign_tools[best - 1].format : CHOICE_config_format_hone;
+    return best;
 }
 
 const char *foreign_owner(const char *key, enum choice_config_format *format)

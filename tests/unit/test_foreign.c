@@ -83,6 +83,9 @@ static void a_tool_is_told_by_its_keys(void **state)
         {MLX_FEW, "an MLX-LM config"},
         {"model: m\ndata: d\nlora_r: 3\n", NULL},
         {"", NULL},
+        {"model_name_or_path: m\ndataset_name: d\nlearning_rate: 1\n", "a TRL config"},
+        {"model: m\ndata: d\nnum_layers: -1\n", "an MLX-LM config"},
+        {"model: m\ndata: d\noutput: o\n", NULL},
         {"{}", NULL},
         {"dtype: float32\nval_set_size: 0.1\npacking: true\n", NULL},
     };
@@ -101,6 +104,9 @@ static void a_tool_is_told_by_its_keys(void **state)
     options.config_format = CHOICE_config_format_trl;
     assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
     assert_option(max_length, "1024");
+    /* hone's own words for model, data or output */
+    assert_fails(load("model: m\ndata: d\noutput: o\niters: 3\nsave_every: 4\n"), ERR_ARGUMENT, ":4: unknown key 'iters'");
+    put("config.yaml", "model: m\ndataset_name: x\n");
     options.config_format = CHOICE_config_format_hone;
     put("config.yaml", AXOLOTL_FEW);
     assert_fails(options_load_yaml(&options, COMMAND_TRAIN, path), ERR_ARGUMENT, ":2: 'datasets' is not an option of hone train");
@@ -275,6 +281,8 @@ static void all_that_is_refused_is_told_together(void **state)
         "neftune_noise_alpha: 5 (line 6); cutoff_len: 3 (line 7): unknown, did you mean sequence_len? (docs/configs.md");
     assert_ok(load(AXOLOTL_FEW "nobody_knows_it:\n"));
     assert_ok(load(AXOLOTL_FEW "rl:\nneftune_noise_alpha: 0\nlora_modules_to_save: []\nunfrozen_parameters: {}\n"));
+    assert_fails(load(TRL_FEW "lr_scheduler_kwargs: {num_waves: 2}\n"), ERR_ARGUMENT,
+                 "lr_scheduler_kwargs.num_waves: 2 (line 4)");
     assert_fails(load(AXOLOTL_FEW "micro_batch: {a: b}\n"), ERR_ARGUMENT, "did you mean micro_batch_size?");
     assert_fails(load(AXOLOTL_FEW "sequence_len: [1]\n"), ERR_ARGUMENT, "sequence_len (line 5): one value is needed");
     assert_fails(load(AXOLOTL_FEW "special_tokens: x\n"), ERR_ARGUMENT, "names with values are needed below it");
