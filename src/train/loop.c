@@ -427,9 +427,9 @@ static void warn_of_options(const struct trainer *t)
                     (long long)o->verify_every, (long long)t->steps);
     if (o->early_stopping_patience >= evals)
         log_message(LOG_WARNING,
-                    "--early-stopping-patience %lld: the run validates %lld times after its start and cannot end early: lower "
+                    "--early-stopping-patience %lld: the run validates %lld time%s after its start and cannot end early: lower "
                     "--eval-steps or the patience",
-                    (long long)o->early_stopping_patience, (long long)evals);
+                    (long long)o->early_stopping_patience, (long long)evals, evals > 1 ? "s" : "");
 }
 
 static enum status finish(struct run *r)

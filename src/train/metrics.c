@@ -35,8 +35,8 @@ static bool is_word(const char *text, size_t length, enum choice_report_to word)
 
 static bool asks_for(const struct options *o, enum choice_report_to target)
 {
-    for (const char *at = o->report_to; *at; at += strspn(at, ",")) {
-        size_t length = strcspn(at, ",");
+    for (const char *at = o->report_to; *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
         if (is_word(at, length, target) || is_word(at, length, CHOICE_report_to_all))
             return true;
         at += length;
@@ -46,8 +46,8 @@ static bool asks_for(const struct options *o, enum choice_report_to target)
 
 enum status metrics_check(const struct options *o)
 {
-    for (const char *at = o->report_to; *at; at += strspn(at, ",")) {
-        size_t length = strcspn(at, ",");
+    for (const char *at = o->report_to; *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
         bool known = false;
         for (int word = 0; options_word(OPTION_report_to, word); word++)
             known |= is_word(at, length, (enum choice_report_to)word);

@@ -188,6 +188,9 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
 static enum status check_validation(const struct trainer *t)
 {
     const struct options *o = t->options;
+    if (o->source[OPTION_early_stopping_threshold] && !o->early_stopping_patience)
+        return fail(ERR_ARGUMENT, "%s does nothing without --early-stopping-patience: give both",
+                    o->source[OPTION_early_stopping_threshold]);
     if (t->eval_data.row_count || !t->data.row_count || (!o->early_stopping_patience && !o->load_best_model_at_end))
         return OK;
     return fail(ERR_ARGUMENT, "%s needs validations: give --eval-data FILE, or --val-set-size to hold back some of the data",

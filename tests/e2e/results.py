@@ -159,6 +159,7 @@ class Results(TrainCase):
                                  (3, "nowhere.txt", ("--sample-prompts", self.dir / "nowhere.txt")),
                                  (2, "--eval-data FILE", ("--early-stopping-patience", 3)),
                                  (2, "--eval-data FILE", ("--load-best-model-at-end",)),
+                                 (2, "without --early-stopping-patience", ("--early-stopping-threshold", 0.1)),
                                  (2, "docs/metrics.md", ("--report-to", "wandb")),
                                  (2, "--power is for --lr-scheduler-type polynomial", ("--power", 2)),
                                  (2, "needs one of --min-lr", ("--lr-scheduler-type", "cosine_with_min_lr")),

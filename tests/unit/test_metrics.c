@@ -76,8 +76,8 @@ static void a_line_is_read_as_the_row_it_was(void **state)
 static void words_that_report_to_does_not_know_are_refused(void **state)
 {
     (void)state;
-    static const char *const good[] = {"none", "tensorboard", "csv", "all", "tensorboard,csv", ""};
-    static const char *const bad[] = {"wandb", "tensorboard,mlflow", "csv ", "tensor", "tensorboards"};
+    static const char *const good[] = {"none", "tensorboard", "csv", "all", "tensorboard,csv", "tensorboard, csv", ""};
+    static const char *const bad[] = {"wandb", "tensorboard,mlflow", "csv;", "tensor", "tensorboards"};
     struct arena arena = {0};
     struct options o;
     for (size_t i = 0; i < sizeof good / sizeof good[0] + sizeof bad / sizeof bad[0]; i++) {
