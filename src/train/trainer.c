@@ -277,7 +277,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     if (runs)
         TRY(check_validation(t));
     TRY(open_sampler(t));
-    TRY(schedule_init(&t->schedule, o, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
+    TRY(schedule_init(&t->schedule, t->options, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)
         TRY(checkpoint_find(t));
     TRY(micro_size(t));
