@@ -29,12 +29,11 @@ void pace_sample(struct pace *pace, double seconds, int64_t step)
 }
 
 /* How many of the steps after `step` are a multiple of `every`, or the last. */
-static double times(int64_t step, int64_t steps, int64_t every)
+static int64_t times(int64_t step, int64_t steps, int64_t every)
 {
     if (step >= steps)
         return 0;
-    int64_t multiples = every > 0 ? (steps - 1) / every - step / every : 0;
-    return (double)(multiples + 1);
+    return every > 0 ? (steps - 1) / every - step / every + 1 : 1;
 }
 
 double pace_eval_seconds(const struct pace *pace, double tokens_per_second)
@@ -49,9 +48,11 @@ double pace_left(const struct pace *pace, int64_t step, int64_t steps, double to
     if (pace->step.share <= 0)
         return NAN;
     double left = (double)(steps - step) * mean_value(&pace->step);
-    double evals = pace->eval_tokens ? times(step, steps, pace->eval_steps) : 0, saves = times(step, steps, pace->save_steps);
+    double evals = pace->eval_tokens ? (double)times(step, steps, pace->eval_steps) : 0;
+    double saves = (double)times(step, steps, pace->save_steps);
     if (pace->evals && evals > saves) /* the best ones are saved too */
         saves += (evals - saves) * (double)pace->bests / (double)pace->evals;
-    left += evals * pace_eval_seconds(pace, tokens_per_second) + times(step, steps, pace->eval_steps) * pace->sampling;
+    left += evals * pace_eval_seconds(pace, tokens_per_second);
+    left += (double)times(step, steps, pace->eval_steps) * pace->sampling;
     return left + (pace->save.share > 0 ? saves * mean_value(&pace->save) : 0);
 }
