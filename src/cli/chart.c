@@ -155,6 +155,8 @@ enum status chart_write(struct buffer *page, const struct chart *chart)
         if (chart->series[s].count && chart->count > 1)
             TRY(buffer_format(page, " <span class=\"key %s\">%s</span>", chart->series[s].class, chart->series[s].name));
     TRY(page_put(page, "</figcaption><svg role=\"img\" aria-label=\"", chart->title, "\""));
+    if (chart->width > 3 * chart->height) /* on a small screen it is moved, not shrunk until it cannot be read */
+        TRY(buffer_format(page, " class=\"big\""));
     TRY(buffer_format(page, " viewBox=\"0 0 %d %d\">\n", chart->width, chart->height));
     TRY(put_axes(page, &p));
     for (int s = 0; s < chart->count; s++)

@@ -260,6 +260,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
         printf(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
     puts("");
     const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
+    printf("see it      hone report %s%s%s\n", p, r->output, p);
     printf("try it      hone generate --model %s%s%s", q, named, q);
     if (!full)
         printf(" --adapter %s%s%s", p, r->output, p);
