@@ -31,6 +31,7 @@ enum status need_model(const struct hone_options *options, struct options *value
 {
     TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
     *values = options->values;
+    TRY(hub_enter(values->arena, &values->model_name_or_path));
     TRY(find_model(values));
     return check_model(values->model_name_or_path);
 }

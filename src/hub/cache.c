@@ -127,24 +127,42 @@ static enum status find_gguf(struct arena *arena, const char *dir, const char **
     return *path ? OK : ERR_MEMORY;
 }
 
-enum status hub_find(struct arena *arena, const char *name, const char *revision, const char **path)
+/* The directory or file of a revision; *path is NULL if it is not there. */
+static enum status find_revision(struct arena *arena, const char *folder, const char *revision, const char **path)
 {
-    const char *cache, *folder, *commit = revision, *snapshot;
+    const char *commit = revision;
     *path = NULL;
-    if (!hub_is_name(name) || hub_cache(arena, &cache) != OK)
-        return OK;
-    folder = hub_folder(arena, cache, name);
-    if (!folder)
-        return ERR_MEMORY;
     if (!hub_is_commit(revision))
         TRY(read_reference(arena, folder, revision, &commit));
     if (!*commit)
         return OK;
-    snapshot = arena_format(arena, "%s/snapshots/%s", folder, commit);
+    const char *snapshot = arena_format(arena, "%s/snapshots/%s", folder, commit);
     if (!snapshot)
         return ERR_MEMORY;
     if (!file_is_directory(snapshot))
         return OK;
     *path = snapshot;
     return find_gguf(arena, snapshot, path);
+}
+
+enum status hub_find(struct arena *arena, const char *name, const char *revision, const char **path)
+{
+    const char *cache;
+    *path = NULL;
+    if (!hub_is_name(name) || hub_cache(arena, &cache) != OK)
+        return OK;
+    const char *folder = hub_folder(arena, cache, name);
+    return folder ? find_revision(arena, folder, revision, path) : ERR_MEMORY;
+}
+
+enum status hub_enter(struct arena *arena, const char **path)
+{
+    const char *inside, *snapshots = file_join(arena, *path, "snapshots"), *references = file_join(arena, *path, "refs");
+    if (!snapshots || !references)
+        return ERR_MEMORY;
+    if (!file_is_directory(snapshots) || !file_is_directory(references))
+        return OK;
+    TRY(find_revision(arena, *path, "main", &inside));
+    *path = inside ? inside : *path;
+    return OK;
 }

@@ -28,6 +28,9 @@ bool hub_is_below(const char *name);
 /* Whether a text is the hash of a commit. */
 bool hub_is_commit(const char *text);
 
+/* The path of a model's folder in the cache becomes that of its branch main; any other path stays as it is. */
+enum status hub_enter(struct arena *arena, const char **path);
+
 /* The model's files in the cache: the snapshot's directory, or the GGUF file in it where there is nothing else to compute with.
  * *path is NULL if the cache has no such model, or not this revision of it. ERR_ARGUMENT if there are several GGUF files. */
 enum status hub_find(struct arena *arena, const char *name, const char *revision, const char **path);

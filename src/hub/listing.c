@@ -124,8 +124,10 @@ static enum status fail_no_weights(const struct hub_listing *listing, const char
     struct buffer text = {0};
     enum status status;
     if (include) {
-        status = fail(ERR_ARGUMENT, "%s: no file matches --include '%.100s'; it has %lld files", where, include,
-                      (long long)listing->count);
+        status = name_files(listing, has(listing, ".gguf") ? ".gguf" : "", &text);
+        if (status == OK)
+            status = fail(ERR_ARGUMENT, "%s: no file matches --include '%.100s'; it has %s", where, include,
+                          text.data ? text.data : "no files");
     } else if (has(listing, ".gguf")) {
         status = name_files(listing, ".gguf", &text);
         if (status == OK)

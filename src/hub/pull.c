@@ -361,8 +361,8 @@ enum status pull_model(const struct pull_request *request, struct arena *arena, 
     struct pull p = {.request = request, .result = result, .arena = arena};
     *result = (struct pull_result){0};
     if (!hub_is_name(request->name))
-        return fail(ERR_ARGUMENT, "'%.100s' is not the name of a model: it looks like HuggingFaceTB/SmolLM2-135M-Instruct",
-                    request->name);
+        return fail(ERR_ARGUMENT, "'%.100s' is not the name of a model: it looks like HuggingFaceTB/SmolLM2-135M-Instruct%s",
+                    request->name, strstr(request->name, "://") ? ", the last two parts of a model's page" : "");
     if (!hub_is_below(request->revision))
         return fail(ERR_ARGUMENT, "--revision '%.100s' is not a branch, a tag or a commit", request->revision);
     enum status status = endpoint_open(&p.endpoint, arena, request->name, request->revision);

@@ -155,7 +155,7 @@ class Pull(Case):
         gguf = (self.dir / "tiny-q8_0.gguf").read_bytes()
         self.hub.files = {"README.md": b"x", "config.json": b"{}", "tiny-q8_0.gguf": gguf, "tiny-f16.gguf": gguf + b"f"}
         self.fails(2, "pull", NAME, says=["only GGUF files", "--include", "tiny-q8_0.gguf"])
-        self.fails(2, "pull", NAME, "--include", "*q5*", says=["no file matches"])
+        self.fails(2, "pull", NAME, "--include", "*q5*", says=["no file matches", "tiny-q8_0.gguf (0.00 GB)"])
         self.assertEqual([f["name"] for f in self.pull("--include", "*q8_0.gguf")["files"]], ["tiny-q8_0.gguf"])
         self.ok("plan", "--model", NAME)
         self.ok("generate", "--model", NAME, "--prompt", "Hi", "--max-new-tokens", 2)
@@ -181,6 +181,13 @@ class Pull(Case):
         here = layers()
         shutil.rmtree(self.dir / "org")
         self.assertLess(here, layers())
+
+    def test_the_folder_in_the_cache_is_the_model_too(self):
+        self.pull()
+        self.assertEqual(json.loads(self.ok("plan", "--model", self.model, "--json"))["parameters"],
+                         json.loads(self.ok("plan", "--model", TINY, "--json"))["parameters"])
+        (self.model / "refs/main").unlink()
+        self.fails(3, "plan", "--model", self.model)
 
     def test_the_variables_that_say_where_the_cache_is(self):
         self.pull()
@@ -211,6 +218,7 @@ class Pull(Case):
         self.fails(2, "pull", says=["--model"])
         for name in ("tiny", "a/b/c", "../x", "org/..", "org/-x", "org/x y", "org/a--b", "/etc/x", "https://huggingface.co/org/x"):
             self.fails(2, "pull", name, says=["not the name of a model"])
+        self.fails(2, "pull", "https://huggingface.co/org/x", says=["the last two parts"])
         self.fails(2, "pull", NAME, "more", says=["unexpected argument"])
         self.assertFalse(self.hub.requests)
 
