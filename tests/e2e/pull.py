@@ -328,9 +328,10 @@ class Pull(Case):
             return True
         self.hub.fault = fault
         for kill in (signal.SIGKILL, signal.SIGINT):
+            asked = len(self.hub.paths("cdn"))
             process = subprocess.Popen([HONE, "pull", NAME], stderr=subprocess.PIPE, text=True)
             part = self.blob(data).with_name(self.blob(data).name + ".incomplete")
-            while not (part.exists() and part.stat().st_size >= 5_000_000):
+            while not (part.exists() and part.stat().st_size >= 5_000_000 and len(self.hub.paths("cdn")) > asked):
                 self.assertIsNone(process.poll())
                 time.sleep(0.02)
             process.send_signal(kill)
