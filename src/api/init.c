@@ -153,6 +153,7 @@ static enum status choose(struct init *in)
     struct options *v = &in->run->values;
     v->excess_length = CHOICE_excess_length_truncate; /* whatever the limit, until it is known */
     TRY(look(in));
+    log_mute(true); /* what is only tried says the same once more */
     v->max_length = min(round_up(max(in->longest, LENGTH_STEP), LENGTH_STEP), in->config.window);
     choose_steps(in);
     TRY(choose_memory(in));
@@ -269,13 +270,15 @@ static enum status write_method(struct init *in)
     const char *dtype = json_string_value(json_object_get(in->plan, "dtype"));
     const char *device = json_string_value(json_object_get(in->plan, "device"));
     TRY(comment(in,
-                "Memory: %.2f GB of the %.2f GB that are free on %s. %s `recompute: auto` keeps what fits (here: %s) and "
-                "computes the rest again.",
+                "Memory: %.2f GB of the %.2f GB that are free on %s. %s`recompute: auto` computes activations again where "
+                "memory is short: here %s.",
                 1e-9 * (double)planned(in, "peak_bytes"), 1e-9 * (double)planned(in, "free_bytes"), device,
                 v->finetuning_type == CHOICE_finetuning_type_qlora && !in->asked->values.source[OPTION_finetuning_type]
-                    ? "LoRA did not fit, so the weights below the adapter are stored in 4 bits."
+                    ? "LoRA did not fit, so the weights below the adapter are stored in 4 bits. "
                     : "",
-                recompute));
+                !strcmp(recompute, "selective") ? "the cheap ones"
+                : !strcmp(recompute, "full")    ? "all"
+                                                : "none"));
     TRY(put(in, OPTION_finetuning_type));
     TRY(put_text(in, OPTION_dtype, dtype));
     TRY(put(in, OPTION_recompute));
@@ -292,7 +295,7 @@ static enum status write_steps(struct init *in)
     const struct options *v = &in->run->values;
     TRY(comment(in, "The learning rate: %s. More of it, or less, is the first thing to try.", in->rate_words));
     TRY(put(in, OPTION_learning_rate));
-    TRY(comment(in, "%lld steps.%s", (long long)in->steps,
+    TRY(comment(in, "%g epochs in %lld steps.%s", v->num_train_epochs, (long long)in->steps,
                 v->per_device_train_batch_size < 16 ? " Batches are small, so that few rows make enough steps to learn." : ""));
     TRY(put(in, OPTION_num_train_epochs));
     return put(in, OPTION_per_device_train_batch_size);
@@ -380,11 +383,9 @@ static enum status init(const struct hone_options *options, char **json)
     enum status status = (enum status)hone_options_create(&in.run, "plan");
     if (status == OK)
         status = prepare(&in);
-    if (status == OK) {
-        log_mute(true); /* of what is only tried */
+    if (status == OK)
         status = choose(&in);
-        log_mute(false);
-    }
+    log_mute(false);
     if (status == OK)
         status = write_yaml(&in);
     if (status == OK)

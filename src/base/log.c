@@ -24,7 +24,7 @@ void log_mute(bool mute)
 
 void log_message(enum log_level level, const char *format, ...)
 {
-    if (!current || (muted && level == LOG_WARNING))
+    if (!current || muted)
         return;
     char text[1024];
     va_list args;
