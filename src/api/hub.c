@@ -27,11 +27,23 @@ static enum status find_model(struct options *values)
     return OK;
 }
 
+/* The same for an adapter; one that is not there is told where it is opened. */
+static enum status find_adapter(struct arena *arena, const char **name)
+{
+    const char *path = NULL;
+    if (*name && !file_exists(*name))
+        TRY(hub_find(arena, *name, "main", &path));
+    *name = path ? path : *name;
+    return OK;
+}
+
 enum status need_model(const struct hone_options *options, struct options *values)
 {
     TRY(options_need(&options->values, options->command, OPTION_model_name_or_path));
     *values = options->values;
     TRY(hub_enter(values->arena, &values->model_name_or_path));
+    TRY(find_adapter(values->arena, &values->adapter));
+    TRY(find_adapter(values->arena, &values->init_adapter));
     TRY(find_model(values));
     return check_model(values->model_name_or_path);
 }

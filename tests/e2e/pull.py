@@ -189,6 +189,17 @@ class Pull(Case):
         (self.model / "refs/main").unlink()
         self.fails(3, "plan", "--model", self.model)
 
+    def test_an_adapter_is_pulled_and_used_by_its_name(self):
+        data, out = self.write("chats.jsonl", *[CHAT] * 4), self.dir / "adapter"
+        self.ok("train", "--model", TINY, "--data", data, "--output", out, "--max-steps", 1, "--learning-rate", 0.01)
+        names = ("adapter_config.json", "adapter_model.safetensors")
+        self.hub.files = {name: (out / name).read_bytes() for name in names} | {"optimizer.pt": b"x"}
+        self.assertEqual({f["name"] for f in self.pull()["files"]}, set(names))
+        losses = {json.loads(self.ok("eval", "--model", TINY, "--data", data, "--adapter", adapter, "--json"))["loss"] for adapter in (NAME, out)}
+        self.assertEqual(len(losses), 1)
+        self.assertNotIn(json.loads(self.ok("eval", "--model", TINY, "--data", data, "--json"))["loss"], losses)
+        self.ok("train", "--model", TINY, "--data", data, "--output", self.dir / "more", "--max-steps", 1, "--init-adapter", NAME)
+
     def test_the_variables_that_say_where_the_cache_is(self):
         self.pull()
         cache = self.home / "hub"
