@@ -10,15 +10,18 @@
         trainer.save("adapter")
 
 Keyword arguments are the options of the program (docs/options.md). What fails raises hone.Error, whose message says what, where and
-what to do. A handle is used by one thread at a time; the interpreter's lock is released while the library computes. The functions are
-those of hone.h, which says the rest.
+what to do. Messages go to the logger "hone". A handle is used by one thread at a time; the interpreter's lock is released while the
+library computes. Signals wait until a call has returned, or a function that it calls begins: so Ctrl-C ends an answer that is
+streamed. The functions are those of hone.h, which says the rest.
 """
 import collections
 import ctypes
 import ctypes.util
 import json
+import logging
 import os
 import pathlib
+import signal
 
 __all__ = ["Error", "Model", "Trainer", "Sequence", "Answer", "Loss", "Step", "version"]
 
@@ -114,10 +117,26 @@ _STOPPED = 10
 _SAMPLE, _LOGITS, _LOGPROBS = 1, 2, 64
 
 
+# A signal's handler must not run on a thread that computes (hone.h says why), except for what a thread causes itself.
+_HELD = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT}
+
+
 def _call(name, *arguments):
-    status = getattr(_lib, name)(*arguments)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    try:
+        status = getattr(_lib, name)(*arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if status:
         raise Error(status, _lib.hone_error().decode())
+
+
+@ctypes.CFUNCTYPE(None, _pointer, ctypes.c_int, _text)
+def _log(_, level, message):
+    logging.getLogger("hone").log((logging.DEBUG, logging.INFO, logging.WARNING)[level], "%s", message.decode(errors="replace"))
+
+
+_lib.hone_set_log(_log, None)
 
 
 # --- what goes in and comes out -----------------------------------------------------------------------------------------------
@@ -164,13 +183,19 @@ class _Raised:
 
     def __init__(self):
         self.error = None
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])        # of the thread as it was before the call
 
     def __call__(self, function, *arguments):
+        held = None
         try:
+            held = signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
             return function(*arguments) or 0
         except BaseException as error:                  # pylint: disable=broad-except
             self.error = error
             return 1
+        finally:
+            if held is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def check(self, error):
         if self.error:

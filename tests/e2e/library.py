@@ -162,6 +162,32 @@ print("good")
 """)
         self.assertIn("good", self.shell(sys.executable, "turns.py"))
 
+    def test_signals_do_not_disturb_python(self):
+        """A handler that ran on a thread that computes would overwrite what matmuls keep below the end of the stack."""
+        (self.dir / "signals.py").write_text(f"""
+import signal
+import hone
+
+def losses():
+    with hone.Trainer({str(TINY)!r}, lora_r=8) as trainer:
+        chat = trainer.chat_template([{{"role": "user", "content": "Hi"}}, {{"role": "assistant", "content": "Hello there."}}])
+        return [trainer.forward_backward([chat] * 4).sum + trainer.optim_step(1e-3).grad_norm for _ in range(30)]
+
+count = 0
+def handle(*unused):
+    global count
+    count += 1
+
+quiet = losses()
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+assert losses() == quiet
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert count > 10
+print("good")
+""")
+        self.assertIn("good", self.shell(sys.executable, "signals.py"))
+
     def test_python_says_what_is_wrong(self):
         (self.dir / "wrong.py").write_text(f"""
 import hone
@@ -199,6 +225,8 @@ with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
     fails(lambda: trainer.forward_backward([hone.Sequence([1, 2], [0, float("nan")])]), "nan")
     fails(lambda: trainer.load_state("nowhere"), "nowhere")
     fails(lambda: trainer.eval(), "validation")
+import os, signal
+fails(lambda: hone.Model({str(TINY)!r}).sample("Hi", stream=lambda text: os.kill(os.getpid(), signal.SIGINT)), error=KeyboardInterrupt)
 print("good", len(nested))
 """)
         self.assertIn("good", self.shell(sys.executable, "wrong.py"))
