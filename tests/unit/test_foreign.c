@@ -105,8 +105,10 @@ static void a_tool_is_told_by_its_keys(void **state)
     assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
     assert_option(max_length, "1024");
     /* hone's own words for model, data or output */
-    assert_fails(load("model: m\ndata: d\noutput: o\niters: 3\nsave_every: 4\n"), ERR_ARGUMENT, ":4: unknown key 'iters'");
-    put("config.yaml", "model: m\ndataset_name: x\n");
+    assert_ok(load("model: m\ndata: d\noutput: o\niters: 3\nsave_every: 4\n"));
+    assert_null(options.notes);
+    assert_fails(load("model: m\ndata: d\noutput: o\nlora_parameters: 3\nsave_every: 4\n"), ERR_ARGUMENT,
+                 ":4: unknown key 'lora_parameters'");
     options.config_format = CHOICE_config_format_hone;
     put("config.yaml", AXOLOTL_FEW);
     assert_fails(options_load_yaml(&options, COMMAND_TRAIN, path), ERR_ARGUMENT, ":2: 'datasets' is not an option of hone train");
