@@ -320,7 +320,7 @@ typedef struct hone_event {
     const char *prompt, *answer;
     int64_t new_tokens; /* of the answer */
     /* At HONE_EVENT_WAIT "validating", before the first batch and after each, "sampling", between tokens, or "saving", before a
-     * checkpoint; else NULL. How many batches of the validation are done. */
+     * checkpoint; else NULL. How many batches of the validation or tokens of the sample are done, and how many there may be. */
     const char *activity;
     int64_t done, total;
 } hone_event;

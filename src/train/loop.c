@@ -35,6 +35,7 @@ struct run {
     int64_t steps_here;
     enum guard_finding found; /* in the last step */
     double deviations;
+    int64_t sample_tokens; /* so far */
     bool stopped;
 };
 
@@ -77,7 +78,8 @@ static enum status save(struct run *r)
 static bool wait_for_token(void *context)
 {
     struct run *r = context;
-    tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "sampling"});
+    tell(r, (struct run_event){
+                .kind = RUN_WAIT, .activity = "sampling", .done = r->sample_tokens++, .total = r->t->options->sample_length});
     return !r->stopped;
 }
 
@@ -144,6 +146,9 @@ static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
     struct samples *s = &r->t->samples;
     sample->prompt = s->prompt[i];
     TRY(buffer_append(&sample->answer, "", 0)); /* which may have no token */
+    r->sample_tokens = 0;
+    if (!wait_for_token(r))
+        return OK;
     enum status status = s->make(s->maker, sample, wait_for_token, r);
     if (status == ERR_STOPPED || status == ERR_MEMORY)
         return status == ERR_STOPPED && r->stopped ? OK : status;

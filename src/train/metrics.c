@@ -202,7 +202,7 @@ struct header {
     const char *event, *model, *method, *dtype, *device, *recompute, *resumed_from;
     int64_t from_step, steps, steps_per_epoch, rows, data_tokens, data_trained_tokens, longest_row, eval_rows;
     int64_t parameters, trainable_parameters, micro_batch_tokens;
-    double startup_seconds;
+    double learning_rate, startup_seconds;
 };
 
 static const struct record_field header_fields[] = {
@@ -223,6 +223,7 @@ static const struct record_field header_fields[] = {
     RECORD(struct header, parameters),
     RECORD(struct header, trainable_parameters),
     RECORD(struct header, micro_batch_tokens),
+    RECORD(struct header, learning_rate),
     RECORD(struct header, startup_seconds),
     RECORD(struct header, resumed_from),
     {0},
@@ -249,6 +250,7 @@ static json_t *header_json(const struct trainer *t)
         .parameters = t->session.model.parameters,
         .trainable_parameters = t->optimizer.parameters,
         .micro_batch_tokens = t->place.slots,
+        .learning_rate = t->options->learning_rate,
         .startup_seconds = clock_since_start(),
     };
     return record_json(header_fields, &header);

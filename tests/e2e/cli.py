@@ -92,7 +92,7 @@ class Tiny(Case):
         self.fails(2, "eval", *good, "--max-length", 100000, says=["window"])
         self.fails(3, "eval", "--model", f"{TINY}/config.json", "--data", data, says=["config.json: a file, not a directory"])
         self.fails(2, "train", *good, says=["--output DIR"])
-        self.fails(9, "eval", "--model", TINY, "--data", self.write("a.csv", "prompt,answer"), says=["a.csv:1: ", "a JSON object"])
+        self.fails(9, "eval", "--model", TINY, "--data", self.write("a.csv", "prompt,answer"), says=["a.csv: ", "\"prompt\" but no \"completion\"", "--column-mapping"])
         (self.dir / "adapter").mkdir()
         self.write("adapter/adapter_config.json", "{}")
         self.fails(2, "generate", "--model", self.dir / "adapter", "--prompt", "Hi", says=["an adapter", "--adapter"])

@@ -121,7 +121,7 @@ WRONG = {
         ("rl: dpo", "rl: dpo (line 6): hone has supervised fine-tuning"), ("sequence_length: 5", "did you mean sequence_len?"),
         ("cutoff_len: 128", "did you mean sequence_len?"), ("per_device_train_batch_size: 8", "micro_batch_size in line 4 says it already"),
         ("optimizer: adafactor", "optimizer: adafactor (line 6): hone has adamw and lion"), ("lr_sheduler: cosine", "did you mean lr_scheduler?"),
-        ("lr_scheduler: inverse_sqrt", "hone has constant, linear"), ("adapter: ia3", "adapter: ia3 (line 6): hone has lora and qlora"),
+        ("lr_scheduler: inverse_sqrt", "hone has constant, constant_with_warmup, linear"), ("adapter: ia3", "adapter: ia3 (line 6): hone has lora and qlora"),
         ("adapter: lora", "lora_r and lora_alpha are needed"), ("neftune_noise_alpha: 5", "neftune_noise_alpha: 5 (line 6)"),
         ("lora_modules_to_save: [embed_tokens]", "lora_modules_to_save (line 6): hone trains adapters"),
         ("plugins: [axolotl.integrations.spectrum.SpectrumPlugin]", "plugins (line 6): hone has no plugins"),
