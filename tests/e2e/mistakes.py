@@ -2,7 +2,7 @@
 """What people type wrong, and what hone says: each mistake with its exit code, and the words of its message that name the cause and
 the remedy. One line, and no crash.
 
-    mistakes.py HONE ASSETS DATA
+    mistakes.py HONE ASSETS DATA [--print]      --print: all of them with what is said
 """
 import concurrent.futures
 import gzip
@@ -11,7 +11,6 @@ import os
 import pathlib
 import shlex
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -380,7 +379,6 @@ TABLE = [
     (2, "inspect data --model {tiny} --data {d}/chats.jsonl --row 9", "4 rows"),
     (2, "inspect model", "--model DIR"),
     (3, "inspect data --model {tiny} --data {d}/chats.jsonl --html {d}/file/page.html", "file"),
-    (2, "kernels build --model {tiny} --target rtx4090 --output {d}/k", "rtx4090", "sm_89"),
     (2, "bench --model {tiny} --max-steps 0x", "a whole number"),
     (2, "plan --model {tiny} --for finetune", "train", "eval"),
 ]
