@@ -219,6 +219,7 @@ static const struct {
     {"transformers", TRAIN, "--optim paged_adamw_8bit", "write adamw"},
     {"transformers", TRAIN, "--optim sgd", "adamw or lion"},
     {"transformers", TRAIN, "--bf16 false", "--dtype float32"},
+    {"transformers", TRAIN, "--no_bf16", "--dtype float32"},
     {"transformers", TRAIN, "--dataloader_num_workers 4", "leave it out"},
     {"transformers", TRAIN, "--validation_split_percentage 5", "--val-set-size 0.05"},
     {"Axolotl", TRAIN, "--adapter out", "--init-adapter"},
