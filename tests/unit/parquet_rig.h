@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/codec.h"
 #include "base/memory.h"
 #include "test.h"
 
@@ -20,6 +21,8 @@ struct page {
     int count, encoding;
     bool second;     /* a data page of version 2 */
     bool dictionary; /* of the pages after it */
+    bool checked;    /* it has a checksum, which is off by `off` */
+    int off;
 };
 
 struct column {
@@ -112,6 +115,8 @@ static inline void put_page(struct buffer *b, const struct page *p)
     put_int(b, 1, 5, p->dictionary ? 2 : p->second ? 3 : 0);
     put_int(b, 2, 5, body.size);
     put_int(b, 3, 5, body.size);
+    if (p->checked)
+        put_int(b, 4, 5, (int32_t)(codec_crc32(body.data, body.size) + (uint32_t)p->off));
     put_field(b, p->dictionary ? 7 : p->second ? 8 : 5, 12);
     put_int(b, 1, 5, p->count);
     if (p->second) {

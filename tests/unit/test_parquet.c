@@ -106,6 +106,10 @@ static void optional_strings(void **state)
     struct recipe r = STRINGS;
     r.column[0].page[0].second = true;
     gives(&r, rows);
+    r.column[0].page[0].checked = true;
+    gives(&r, rows);
+    r.column[0].page[0].off = 1;
+    refuses(&r, ERR_FORMAT, "the checksum of a page does not fit");
 }
 
 /* Two messages, none, null, one with a content of null. */
