@@ -278,16 +278,16 @@ static void read_adapter(struct buffer *bytes, const char *dir)
     assert_ok(file_read(bytes, path, 1 << 24));
 }
 
-/* Validations every 2 steps, on rows that the training data contradicts, so that their loss goes up again. */
+/* Validations every 2 steps, on answers that become likelier at first, and then ever less likely. */
 static enum status run_to_the_end(const char *const *more, struct run_result *result, struct trainer_place *place,
                                   int64_t stop_step)
 {
     struct rig r;
     char valid[160];
     const char *settings[40] = {"eval_data",  valid, "eval_steps",    "2",   "max_steps", "24",
-                                "save_steps", "4",   "learning_rate", "0.05"};
+                                "save_steps", "4",   "learning_rate", "0.02"};
     int n = 10;
-    write_rows(valid, "against.jsonl", 4, (struct chat){"What is this?", "Something else entirely."}, -1, (struct chat){0});
+    write_rows(valid, "against.jsonl", 4, (struct chat){"What is this?", "~~~~~~~~~~~~~~~~"}, -1, (struct chat){0});
     for (; *more; more++)
         settings[n++] = *more;
     open_run(&r, settings);
@@ -338,20 +338,21 @@ static void the_result_is_the_best_checkpoint_if_asked_for(void **state)
     struct trainer_place place;
     struct buffer last = {0}, best = {0}, got = {0};
     char checkpoint[200];
+    const char *const *asked = SETTINGS("eval_on_start", "false", "load_best_model_at_end", "true");
     assert_ok(directory_remove(output_dir));
-    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "false"), &result, &place, 0));
+    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &place, 0));
     assert_true(result.saved_step == 24 && place.best_step > 0 && place.best_step < 24);
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-%lld", output_dir, (long long)place.best_step);
     read_adapter(&last, output_dir);
     read_adapter(&best, checkpoint);
     assert_true(last.size == best.size && memcmp(last.data, best.data, (size_t)best.size) != 0);
-    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0));
+    assert_ok(run_to_the_end(asked, &result, &place, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, best.data, (size_t)best.size);
     assert_true(result.saved_step == place.best_step && place.step == 24);
     assert_ok(directory_remove(output_dir));
-    assert_int_equal(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 17), ERR_STOPPED);
-    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0));
+    assert_int_equal(run_to_the_end(asked, &result, &place, 17), ERR_STOPPED);
+    assert_ok(run_to_the_end(asked, &result, &place, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, best.data, (size_t)best.size);
     struct buffer file = {0};
@@ -360,10 +361,10 @@ static void the_result_is_the_best_checkpoint_if_asked_for(void **state)
     assert_ok(file_read(&file, path, 1 << 24));
     file.data[file.size - 1] ^= 1;
     assert_ok(file_replace(path, file.data, file.size));
-    assert_fails(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0), ERR_FORMAT, "adapter_model");
+    assert_fails(run_to_the_end(asked, &result, &place, 0), ERR_FORMAT, "adapter_model");
     assert_ok(directory_remove(checkpoint));
-    assert_fails(run_to_the_end(SETTINGS("load_best_model_at_end", "true"), &result, &place, 0), ERR_IO, "is gone");
-    assert_ok(run_to_the_end(SETTINGS("load_best_model_at_end", "false"), &result, &place, 0));
+    assert_fails(run_to_the_end(asked, &result, &place, 0), ERR_IO, "is gone");
+    assert_ok(run_to_the_end(SETTINGS("eval_on_start", "false"), &result, &place, 0));
     read_adapter(&got, output_dir);
     assert_memory_equal(got.data, last.data, (size_t)last.size);
     buffer_free(&file);
