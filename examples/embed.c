@@ -45,6 +45,7 @@ int main(int argc, char **argv)
     hone_loss sum = {.size = sizeof sum};
     check(hone_options_create(&options, "train")); /* with the options of `hone train`: docs/options.md */
     check(hone_options_set(options, "model", argc == 3 ? argv[1] : "MODEL_DIR OUTPUT_DIR"));
+    check(hone_options_set(options, "micro_batch_tokens", "64")); /* room for the chat, and little more to compute */
     check(hone_model_open(&model, options));
     check(hone_encode_chat(model, row, 0, &chat)); /* the answer's tokens have weight 1, the others 0 */
     check(hone_trainer_open(&trainer, options, HONE_TRAINER_LOGITS | HONE_TRAINER_SAMPLE));

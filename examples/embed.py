@@ -29,7 +29,7 @@ def own_loss(chat):
 
 def main():
     model, output = sys.argv[1:]
-    with hone.Trainer(model) as trainer:                # with the options of `hone train` as keyword arguments: docs/options.md
+    with hone.Trainer(model, micro_batch_tokens=64) as trainer:         # with the options of `hone train`: docs/options.md
         chat = trainer.chat_template([QUESTION, ANSWER])                # weight 1: the answer's tokens
         for step in range(30):
             loss = trainer.forward_backward([chat], own_loss(chat))     # adds gradients

@@ -30,7 +30,7 @@ class Tiny(Case):
         version = re.search(r"^project\(hone VERSION (\d+\.\d+\.\d+) ", cmake, re.M)[1]      # its one place
         self.assertEqual(self.ok("--version"), f"hone {version}\n")
         overview = self.ok("--help")
-        for command in ("train", "eval", "generate", "plan", "inspect", "devices", "bench"):
+        for command in ("train", "eval", "generate", "chat", "plan", "inspect", "devices", "bench"):
             self.assertIn(command, overview)
             self.assertIn("--", self.ok(command, "--help"))
         self.assertEqual(run().returncode, 2)
