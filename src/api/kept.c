@@ -72,7 +72,6 @@ enum status kept_scorer(struct hone_model *m, int64_t longest)
                     (long long)window);
     if (longest <= k->scorer.slots && k->scorer.slots)
         return OK;
-    return prepare(
-        m, k->generator.slots,
-        eval_slots(m->options->values.micro_batch_tokens, 2 * k->scorer.slots > longest ? 2 * k->scorer.slots : longest));
+    int64_t batch = eval_slots(m->options->values.micro_batch_tokens, max(longest, 2 * k->scorer.slots));
+    return prepare(m, k->generator.slots, batch);
 }
