@@ -118,7 +118,8 @@ _SAMPLE, _LOGITS, _LOGPROBS = 1, 2, 64
 
 
 # A signal's handler must not run on a thread that computes (hone.h says why), except for what a thread causes itself.
-_HELD = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT}
+_HELD = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS,
+                                  signal.SIGABRT}
 
 
 def _call(name, *arguments):
@@ -159,7 +160,7 @@ def _array(kind, values):
 def _sequences(sequences):
     """An array for the library, the number of its sequences, and what must live as long as it."""
     kept, rows = [], []
-    for sequence in sequences:
+    for sequence in [sequences] if isinstance(sequences, Sequence) else sequences:
         sequence = sequence if isinstance(sequence, Sequence) else Sequence(sequence)
         ids = _array(ctypes.c_int32, sequence.ids)
         weights = None if sequence.weights is None else _array(ctypes.c_float, sequence.weights)
@@ -260,8 +261,16 @@ class _Text:
         prompt = prompt.ids if isinstance(prompt, Sequence) else list(prompt)
         return self.chat_template(prompt, prompt=True).ids if prompt and isinstance(prompt[0], dict) else prompt
 
+    def _stop(self, token):
+        """A token, or the text of one."""
+        ids = self.tokenize(token) if isinstance(token, str) else [token]
+        if len(ids) != 1:
+            raise ValueError(f"stop: {token!r} is {len(ids)} tokens to this model, and one ends an answer; stream can end it by its text")
+        return ids[0]
+
     def _sample(self, call, handle, prompt, stream, stop, settings):
-        ids, stops = _array(ctypes.c_int32, self._prompt(prompt)), _array(ctypes.c_int32, stop)
+        stop = [stop] if isinstance(stop, (str, int)) else stop
+        ids, stops = _array(ctypes.c_int32, self._prompt(prompt)), _array(ctypes.c_int32, map(self._stop, stop))
         sampling = _Sampling(stop_tokens=ctypes.cast(stops, _ids), stop_count=len(stops), **settings)
         texts, tokens, logprobs, result, raised = [], [], [], _Generated(), _Raised()
 
@@ -316,8 +325,8 @@ class Model(_Text):
         return self._logprobs("hone_logprobs", self._handle, sequences)
 
     def sample(self, prompt, max_new_tokens=256, temperature=0, top_p=1, seed=0, stop=(), stream=None):
-        """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens that end it besides the model's own.
-        stream gets its text in pieces as it comes, and ends it by returning True."""
+        """An Answer to a prompt: a user's message, a list of messages, or tokens. stop: tokens that end it besides the model's own,
+        as numbers or texts. stream gets its text in pieces as it comes, and ends it by returning True."""
         return self._sample("hone_sample_tokens", self._handle, prompt, stream, stop,
                             dict(max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed))
 

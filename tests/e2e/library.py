@@ -218,6 +218,13 @@ fails(lambda: model.logprobs([hone.Sequence([1, 2], [1.0])]), "weights", error=V
 fails(lambda: model.sample("Hi", stream=lambda text: 1 / 0), error=ZeroDivisionError)
 assert model.sample("Hi", max_new_tokens=9, stream=lambda text: True).ids
 assert model.logprobs([]) == []
+chat = model.chat_template([{{"role": "user", "content": "Hi"}}, {{"role": "assistant", "content": "Hello."}}])
+assert model.logprobs(chat) == model.logprobs([chat])
+fails(lambda: model.sample("Hi", stop="never one token of a tiny model"), "tokens to this model", error=ValueError)
+first = model.sample("Hi", max_new_tokens=3).ids[0]
+assert len(model.sample("Hi", max_new_tokens=3, stop=first).ids) == 1
+assert len(model.sample("Hi", max_new_tokens=3, stop=model.detokenize([first], special=True)).ids) == 1
+fails(lambda: hone.Trainer({str(TINY)!r}, lr=1), "learning_rate")
 nested = []
 model.sample("Hi", max_new_tokens=2, stream=lambda text: nested.append(fails(lambda: model.tokenize("x"), "inside a callback")))
 model.close()
