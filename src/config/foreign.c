@@ -192,10 +192,31 @@ static enum status tell(struct foreign *f, struct options *options, enum user_co
     return OK;
 }
 
+/* Adds what is wrong with values, as table_store says it, without the path before it. */
+static enum status check_values(struct foreign *f, struct options *options)
+{
+    for (int o = 0; o < OPTIONS; o++) {
+        const char *text = f->values[o].text, *source = f->values[o].source;
+        enum status status = text ? table_store(options, &option_table[o], text, source, true) : OK;
+        if (status == OK)
+            continue;
+        if (status != ERR_ARGUMENT)
+            return status;
+        if (f->refused.size > FOREIGN_REFUSED_MAX || strlen(status_message()) <= strlen(f->path))
+            f->refused_more++;
+        else
+            TRY(buffer_format(&f->refused, "%sline %.200s", f->refused.size ? "; " : "", status_message() + strlen(f->path) + 1));
+        f->refused_count++;
+    }
+    return OK;
+}
+
 static enum status load(struct foreign *f, struct options *options, enum user_command command)
 {
     TRY(read_keys(f));
-    if (f->refused_count) {
+    int keys = f->refused_count;
+    TRY(check_values(f, options));
+    if (keys || f->refused_count > 1) { /* one wrong value has a message of its own */
         char more[40] = "";
         if (f->refused_more)
             snprintf(more, sizeof more, "; and %d more", f->refused_more);

@@ -290,6 +290,12 @@ static void all_that_is_refused_is_told_together(void **state)
     assert_fails(load(AXOLOTL_FEW "special_tokens: x\n"), ERR_ARGUMENT, "names with values are needed below it");
     assert_fails(load(AXOLOTL_FEW "sequence_len: many\n"), ERR_ARGUMENT,
                  "config.yaml:5 (sequence_len): max_length cannot be 'many': it takes a whole number");
+    assert_fails(
+        load(AXOLOTL_FEW "sequence_len: many\nlora_r: 0\n"), ERR_ARGUMENT,
+        "hone cannot follow 2 keys of this Axolotl config: line 5 (sequence_len): max_length cannot be 'many': it takes a whole");
+    assert_fails(load(AXOLOTL_FEW "rl: dpo\nload_in_4bit: maybe\n"), ERR_ARGUMENT,
+                 "rl: dpo (line 5): hone has supervised fine-tuning; line 6 (load_in_4bit): load_in_4bit cannot be 'maybe': it "
+                 "takes true");
     assert_fails(load(AXOLOTL_FEW "per_device_train_batch_size: 8\n"), ERR_ARGUMENT,
                  "micro_batch_size in line 3 says it already");
     assert_fails(load("base_model: m\ndatasets: x\nsequence_len: 4\n"), ERR_ARGUMENT,
