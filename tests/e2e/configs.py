@@ -269,7 +269,7 @@ class Configs(Case):
         result = self.hone("train", own, "--json")
         self.assertNotIn("read as", result.stderr)
         self.assertEqual(json.loads(result.stdout)["steps"], 1)
-        one = self.write("one.yaml", "model: model", "dataset_name: x")
+        one = self.write("one.yaml", "model: model", "ignore_bias_buffers: true")
         self.assertIn("--config-format trl", self.hone("train", one, code=2).stderr)
         self.hone("train", own, "--config-format", "trl", code=2)
 

@@ -101,6 +101,7 @@ static void a_tool_is_told_by_its_keys(void **state)
         ":2: 'dataset_name' is not an option of hone train: data are files: download the set and name its file with --data FILE; "
         "for a config of TRL, add --config-format trl");
     fresh();
+    put("config.yaml", "dataset_name: x\n");
     options.config_format = CHOICE_config_format_trl;
     assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
     assert_option(max_length, "1024");
