@@ -16,7 +16,7 @@ struct run_event {
     const char *path;
     int64_t under_way;           /* steps enqueued after the last one reported */
     const struct sample *sample; /* of RUN_SAMPLE */
-    const char *activity;        /* of RUN_WAIT: "validating" or "sampling", and how many batches or tokens are done; or "saving" */
+    const char *activity; /* of RUN_WAIT: "validating" or "sampling", and how many batches or tokens are done; or "saving" */
     int64_t done, total;
 };
 
