@@ -158,7 +158,7 @@ class Tiny(Case):
     def test_the_program_alone_shows_the_way(self):
         result = run()
         self.assertEqual((result.returncode, result.stderr), (2, ""))
-        for line in ("hone train --model DIR --data chats.jsonl --output out", "hone generate --model DIR --adapter out", "hone --help"):
+        for line in ("hone pull ", "hone train --model ", "--data chats.jsonl --output out", "hone chat --model ", "hone --help"):
             self.assertIn(line, result.stdout)
         self.assertLess(result.stdout.count("\n"), 25)
         self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80)

@@ -178,7 +178,8 @@ class Screens(TrainCase):
 
     def test_progress_moves_in_validations_and_samples(self):
         valid = self.write("many.jsonl", *(chat(i) for i in range(1500)))
-        terminal = self.in_terminal(80, *self.words("out", "--eval-data", valid, "--sample-prompt", "What is number 3?", "--sample-length", 250))
+        prompts = self.write("prompts.txt", *(f"What is number {i}?" for i in range(40)))     # one takes less time than is drawn again
+        terminal = self.in_terminal(80, *self.words("out", "--eval-data", valid, "--sample-prompts", prompts, "--sample-length", 250))
         self.assertEqual(terminal.finish(), 0, terminal.text())
         for what in ("validating", "sampling"):
             parts = [int(m[1]) for d in terminal.draws() for line in d if (m := re.match(rf"{what} (\d+)/", line))]
