@@ -166,6 +166,8 @@ static void lists_of_structs(void **state)
     r = MESSAGES; /* the second leaf says that the second row's list goes on */
     r.column[1].page[0].reps = "\3\6";
     refuses(&r, ERR_FORMAT, "other lengths than those beside it");
+    r.column[1].page[0].reps = "\3\0"; /* or that the first row's does not */
+    refuses(&r, ERR_FORMAT, "other lengths than those beside it");
     r = MESSAGES;
     r.column[0].page[0].defs = "\4\4\2\1\2\0\2\5";
     refuses(&r, ERR_FORMAT, "a level is higher than the schema allows");

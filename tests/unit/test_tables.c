@@ -314,6 +314,11 @@ static void directories_of_the_hub(void **state)
     put_text("folders/train/notes.txt", "x");
     has("folders", "train", "train/a.csv train/b.jsonl ");
 
+    make("gap");
+    put_text("gap/train-00000-of-00003.jsonl", "{}");
+    put_text("gap/train-00002-of-00003.jsonl", "{}");
+    lacks("gap", "train", ERR_ARGUMENT, "part 1 of the 3");
+
     make("configs");
     make("configs/main");
     make("configs/other");
