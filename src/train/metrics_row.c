@@ -3,9 +3,13 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "format/tfevents.h"
+
+#define NUMBER_FORMAT "%.9g"
 
 /* Which rows have a number. */
 enum { STEPS = 1, VALIDATIONS = 2 };
@@ -56,7 +60,7 @@ static enum status put_number(const struct metrics_row *row, const struct column
     memcpy(&count, (const char *)row + c->offset, sizeof count);
     if (c->whole)
         return buffer_format(to, "%lld", (long long)count);
-    return isfinite(number(row, c)) ? buffer_format(to, "%.9g", number(row, c)) : buffer_format(to, "%s", otherwise);
+    return isfinite(number(row, c)) ? buffer_format(to, NUMBER_FORMAT, number(row, c)) : buffer_format(to, "%s", otherwise);
 }
 
 enum status metrics_row_json(const struct metrics_row *row, struct buffer *to)
@@ -104,12 +108,20 @@ enum status metrics_row_csv(const struct metrics_row *row, struct buffer *to)
     return OK;
 }
 
+/* As JSON has it: of a number that lies halfway between two floats, the digits decide. */
+static float as_written(double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, NUMBER_FORMAT, x);
+    return (float)strtod(text, NULL);
+}
+
 enum status metrics_row_event(const struct metrics_row *row, double wall_time, struct buffer *to)
 {
     struct tfevents_scalar list[COLUMNS];
     int count = 0;
     for (const struct column *c = columns; c < columns + COLUMNS; c++)
         if (c->tag && has(row, c))
-            list[count++] = (struct tfevents_scalar){c->tag, (float)number(row, c)};
+            list[count++] = (struct tfevents_scalar){c->tag, as_written(number(row, c))};
     return tfevents_scalars(to, (struct tfevents_place){wall_time, row->step}, list, count);
 }

@@ -49,6 +49,19 @@ static void a_row_has_the_same_numbers_in_every_form(void **state)
     buffer_free(&text);
 }
 
+/* This number is nearer to the lower of two floats, and with nine digits nearer to the upper. */
+static void tensorboard_has_the_number_that_json_has(void **state)
+{
+    (void)state;
+    const struct metrics_row row = {.validation = true, .step = 1, .eval_loss = 10760.7377929};
+    struct buffer event = {0};
+    float seen;
+    assert_ok(metrics_row_event(&row, 1, &event));
+    memcpy(&seen, event.data + event.size - 8, sizeof seen); /* before the checksum */
+    assert_true(seen == (float)10760.7378 && seen != (float)row.eval_loss);
+    buffer_free(&event);
+}
+
 /* The CSV of a line that was read is that of the line when it was written. */
 static void a_line_is_read_as_the_row_it_was(void **state)
 {
@@ -172,6 +185,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_row_has_the_same_numbers_in_every_form),
+        cmocka_unit_test(tensorboard_has_the_number_that_json_has),
         cmocka_unit_test(a_line_is_read_as_the_row_it_was),
         cmocka_unit_test(words_that_report_to_does_not_know_are_refused),
         cmocka_unit_test(what_was_true_at_the_checkpoint_is_kept),
