@@ -6,6 +6,12 @@ include(CMakePackageConfigHelpers)
 target_include_directories(hone-shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(hone-shared PROPERTIES EXPORT_NAME hone)
+if(HONE_PORTABLE)       # DT_RPATH holds for what the libraries beside the program need, too; DT_RUNPATH does not
+    target_link_options(hone PRIVATE -Wl,--disable-new-dtags)
+    target_link_options(hone-shared PRIVATE -Wl,--disable-new-dtags)
+    set_target_properties(hone PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+    set_target_properties(hone-shared PROPERTIES INSTALL_RPATH "$ORIGIN")
+endif()
 install(TARGETS hone)
 install(TARGETS hone-shared EXPORT hone-targets)
 install(FILES include/hone.h TYPE INCLUDE)

@@ -30,8 +30,9 @@ _ids, _floats = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
 
 
 def _find():
-    """$HONE_LIBRARY, the library beside this file, or the system's."""
-    beside = sorted(pathlib.Path(__file__).parent.glob("libhone.so*"))
+    """$HONE_LIBRARY, the library beside this file or in the wheel, or the system's."""
+    here = pathlib.Path(__file__).parent
+    beside = sorted([*here.glob("libhone.so*"), *here.glob("lib/libhone.so*")])
     return os.environ.get("HONE_LIBRARY") or (str(beside[0]) if beside else ctypes.util.find_library("hone")) or "libhone.so.0"
 
 
