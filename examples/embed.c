@@ -3,10 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
 static const char row[] = /* of a data set */
     "{\"messages\": [{\"role\": \"user\", \"content\": \"Password?\"}, {\"role\": \"assistant\", \"content\": \"Swordfish.\"}]}";
-
 static void check(hone_status status)
 {
     if (status != HONE_OK)
@@ -18,8 +16,8 @@ static int loss(void *chat, int64_t s, int64_t first, int64_t rows, int64_t V, c
 {
     const hone_sequence *q = (const hone_sequence *)chat + s;
     for (int64_t r = 0; r < rows && first + r + 1 < q->count; r++, logits += V, gradient += V) {
-        int32_t next = q->ids[first + r + 1];
         double total = 0, weight = q->weights[first + r + 1];
+        int32_t next = q->ids[first + r + 1];
         for (int64_t v = 0; v < V; v++)
             total += exp(logits[v] - logits[next]);
         for (int64_t v = 0; v < V && total > 1.1; v++) /* 1 / total is the probability of the next token */
@@ -28,12 +26,10 @@ static int loss(void *chat, int64_t s, int64_t first, int64_t rows, int64_t V, c
     }
     return 0;
 }
-
 static int print(void *file, const char *text, size_t length)
 {
     return fwrite(text, 1, length, file) != length;
 }
-
 int main(int argc, char **argv)
 {
     hone_options *options;
@@ -56,5 +52,9 @@ int main(int argc, char **argv)
     }
     check(hone_trainer_sample(trainer, "Password?", 8, print, stdout, &said));
     check(hone_trainer_save(trainer, argv[2]));
-    return puts("") < 0; /* the system takes back what a program has not released */
+    hone_trainer_close(trainer);
+    hone_sequence_destroy(chat);
+    hone_model_close(model);
+    hone_options_destroy(options);
+    return puts("") < 0;
 }

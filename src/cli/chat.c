@@ -371,8 +371,8 @@ static hone_status talk(struct chat *c)
     say(c, "Type a message. /help lists commands; Ctrl-D ends.");
     while (!c->ends && status == HONE_OK) {
         if (c->typed) {
-            fputs(PROMPT, stderr);
             signals_interrupts("\n(/exit or Ctrl-D ends)\n" PROMPT);
+            fputs(PROMPT, stderr);
         }
         if (!read_line(&lines))
             break;
