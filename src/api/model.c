@@ -8,6 +8,7 @@
 #include "api/kept.h"
 #include "base/clock.h"
 #include "base/mapped.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/account.h"
@@ -192,21 +193,23 @@ static enum status run_generate(struct hone_model *m, struct session *s, struct 
                                 hone_generate_result *result)
 {
     struct generator g = {0};
-    int64_t window = s->model.config.window, slots = row->tokens.count + m->options->values.max_new_tokens;
-    if (!row->tokens.count)
+    const struct options *values = &m->options->values;
+    int64_t window = s->model.config.window, tokens = row->tokens.count, slots = tokens + values->max_new_tokens;
+    if (!tokens)
         return fail(ERR_ARGUMENT, "the prompt is empty: give --prompt TEXT");
-    TRY(data_check_ids(row->tokens.id, row->tokens.count, s->model.config.vocabulary));
+    TRY(data_check_ids(row->tokens.id, tokens, s->model.config.vocabulary));
+    if (!values->source[OPTION_max_new_tokens]) /* nobody asked for so many */
+        slots = min(slots, max(window, tokens + 1));
     if (slots > window)
         return fail(ERR_ARGUMENT,
                     "the prompt's %lld tokens and --max-new-tokens %lld are more than the model's window of %lld: lower "
                     "--max-new-tokens, or shorten the prompt",
-                    (long long)row->tokens.count, (long long)m->options->values.max_new_tokens, (long long)window);
-    const struct options *values = &m->options->values;
+                    (long long)tokens, (long long)values->max_new_tokens, (long long)window);
     struct answer answer = {.generator = &g,
                             .chat = m->chat,
                             .sampling = {values->temperature, values->top_p, (uint64_t)values->seed},
                             .max_new_tokens = values->max_new_tokens};
-    enum status status = generate_add(&g, s, slots, row->tokens.count);
+    enum status status = generate_add(&g, s, slots, tokens);
     if (status == OK)
         status = session_plan(s);
     if (status == OK)

@@ -1,7 +1,7 @@
 """Every command of the pages does what a reader expects: the lines of ```sh blocks in README.md and docs/ that start hone are run.
 
 A page has a folder of its own, with smollm2 (a tiny Llama), the same in a hub's cache and as a GGUF file, and train.jsonl,
-valid.jsonl and chats.jsonl in it; its commands run in their order, so that one finds what those before it made. Other programs'
+valid.jsonl, chats.jsonl, qa.csv and configurations in it; its commands run in their order, so that one finds what those before it made. Other programs'
 lines are not run, and they must begin with a word of OTHERS.
 """
 import os
@@ -18,11 +18,11 @@ HUB_NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 OTHERS = {"sudo", "apt-get", "make", "pip", "python3", "ollama", "cmake", "ctest", "ninja", "source", "xxhsum", "cc", "cd", "git",
           "tests/fuzz/run", "$HONE_ASSETS/venv/bin/python", "wandb", "mlflow", "tensorboard", "dpkg-buildpackage"}
 # What no test can give, with why.
-NOT_HERE = {"--device cuda": "needs a card", "hone pull": "needs the network: tests/e2e/pull.py"}
+NOT_HERE = {"--device cuda": "needs a card", "hone pull": "needs the network: tests/e2e/pull.py", "…": "a part of a command"}
 # Pages that speak of a run which somebody has made.
 AFTER_A_RUN = {"export.md"}
-# Pages of a checklist for a card, whose commands have variables of that page.
-CHECKLISTS = {"gpu-first-run.md"}
+# A checklist for a card, whose commands have variables of that page; what tests/e2e/library.py compiles and runs.
+ELSEWHERE = {"gpu-first-run.md", "library.md"}
 
 
 def commands(text):
@@ -39,6 +39,10 @@ class Pages(Case):
         lines = sorted((DATA / "train.jsonl").read_text(encoding="utf-8").splitlines()[:100], key=len)
         for name, rows in {"train": lines[:40], "chats": lines[:40], "valid": lines[40:44]}.items():
             self.write(f"{name}.jsonl", *rows)
+        self.write("qa.csv", "question,answer", "What is jq for?,It reads JSON.")
+        self.write("config.yaml", "model: smollm2", "data: chats.jsonl", "output: out")
+        self.write("axolotl.yml", "base_model: smollm2", "datasets: [{path: chats.jsonl, type: chat_template}]", "adapter: lora",
+                   "lora_r: 8", "lora_alpha: 16", "micro_batch_size: 2", "num_epochs: 1", "learning_rate: 1e-4", "output_dir: out-axolotl")
         (self.dir / "smollm2").symlink_to(TINY)
         snapshot = self.dir / "hub" / ("models--" + HUB_NAME.replace("/", "--"))
         (snapshot / "snapshots").mkdir(parents=True)
@@ -67,7 +71,7 @@ class Pages(Case):
         """Fails if a page names an option, a file or a command that is not there."""
         done = {}
         for page in PAGES:
-            if page.name not in CHECKLISTS:
+            if page.name not in ELSEWHERE:
                 with self.subTest(page=page.name):
                     self.tearDown()
                     self.setUp()

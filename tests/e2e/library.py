@@ -224,7 +224,7 @@ fails(lambda: model.sample("Hi", stop="never one token of a tiny model"), "token
 first = model.sample("Hi", max_new_tokens=3).ids[0]
 assert len(model.sample("Hi", max_new_tokens=3, stop=first).ids) == 1
 assert len(model.sample("Hi", max_new_tokens=3, stop=model.detokenize([first], special=True)).ids) == 1
-fails(lambda: hone.Trainer({str(TINY)!r}, lr=1), "learning_rate")
+fails(lambda: hone.Trainer({str(TINY)!r}, learning_rat=1), "learning_rate")
 nested = []
 model.sample("Hi", max_new_tokens=2, stream=lambda text: nested.append(fails(lambda: model.tokenize("x"), "inside a callback")))
 model.close()

@@ -1,0 +1,51 @@
+"""The tarball and the wheel of packaging/bundle.py: packages.py HONE ASSETS DATA, built below HONE's folder.
+
+Both need nothing but glibc, and the same sources give the same bytes, in another folder too.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+
+from case import HONE, TINY, Case, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GLIBC = re.compile(r"(linux-vdso|/lib64/ld-linux|libc|libm)\b")
+
+
+class Packages(Case):
+    def make(self, *command, **options):
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=1200, **options)
+        self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+        return result.stdout
+
+    def bundle(self, build, name):
+        self.make("cmake", "-G", "Ninja", "-S", ROOT, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DHONE_PORTABLE=ON",
+                  "-DCMAKE_INSTALL_LIBDIR=lib")
+        self.make("cmake", "--build", build)
+        self.make(sys.executable, ROOT / "packaging/bundle.py", build, self.dir / name)
+        tarball, wheel = sorted((self.dir / name).iterdir(), key=lambda path: path.suffix)
+        return tarball, wheel
+
+    def test_packages(self):
+        tarball, wheel = self.bundle(pathlib.Path(HONE).resolve().parent / "portable", "made")
+        for one, again in zip((tarball, wheel), self.bundle(self.dir / "elsewhere", "again")):
+            self.assertEqual(one.read_bytes(), again.read_bytes(), f"{one.name}: another folder gives other bytes")
+        with tarfile.open(tarball) as file:
+            file.extractall(self.dir, filter="data")
+        program = self.dir / tarball.name.removesuffix(".tar.gz") / "bin/hone"
+        for line in self.make("ldd", program).splitlines():
+            self.assertTrue(GLIBC.search(line) or f"{self.dir}/" in line, line)
+        self.assertTrue(list(program.parents[1].glob("share/doc/hone/licences/libdnnl*")))
+        venv.create(self.dir / "venv", with_pip=True)
+        python = self.dir / "venv/bin/python"
+        self.make(python, "-m", "pip", "-q", "install", "--no-index", wheel)
+        self.assertEqual(self.make(self.dir / "venv/bin/hone", "--version"), self.make(program, "--version"))
+        said = self.make(python, ROOT / "examples/embed.py", TINY, self.dir / "adapter", cwd=self.dir)
+        self.assertIn("step 30: loss", said)
+        self.assertTrue((self.dir / "adapter/adapter_model.safetensors").exists())
+
+
+main(Packages, Packages)
