@@ -28,7 +28,7 @@ static json_t *program_json(void)
         digest_text(hash_of(map.data, map.size), digest);
         file_unmap(&map);
     }
-    return json_pack("{s:s, s:s}", "path", path, "xxh128", digest);
+    return json_pack("{s:o, s:s}", "path", json_lossy(path), "xxh128", digest);
 }
 
 static enum status add_option(json_t *all, json_t *given, struct hash *hash, const struct options *values, enum option o)
@@ -37,9 +37,9 @@ static enum status add_option(json_t *all, json_t *given, struct hash *hash, con
     const char *name = options_name(o);
     enum status status = options_get(values, o, &text);
     if (status == OK && text.size) {
-        json_object_set_new(all, name, json_string(text.data));
+        json_object_set_new(all, name, json_lossy(o == OPTION_on_finish ? "(not kept: it may have secrets)" : text.data));
         if (values->source[o])
-            json_object_set_new(given, name, json_string(values->source[o]));
+            json_object_set_new(given, name, json_lossy(values->source[o]));
     }
     if (status == OK && options_decides(o)) {
         hash_add(hash, name, (int64_t)strlen(name) + 1);

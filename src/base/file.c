@@ -165,8 +165,18 @@ char *file_beside(struct arena *arena, const char *path, const char *end)
     return arena_format(arena, "%s.%016llx%s", path, draw(), end);
 }
 
+/* A rename would put a file in the place of a device or a pipe. */
+static enum status check_replaced(const char *path)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 || S_ISREG(info.st_mode) || S_ISLNK(info.st_mode) || S_ISDIR(info.st_mode))
+        return OK; /* what is wrong with a directory is said when it is replaced */
+    return fail(ERR_IO, "%s: a device or a pipe, not a file: name a file", path);
+}
+
 enum status file_writer_open(struct file_writer *writer, const char *path)
 {
+    TRY(check_replaced(path));
     int64_t n = (int64_t)strlen(path) + 32;
     *writer = (struct file_writer){.path = path, .part = memory_alloc(n), .fd = -1};
     if (!writer->part)

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/lost.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -280,6 +281,20 @@ enum status json_copy_text(const json_t *object, const char *key, char **text, i
         return ERR_MEMORY;
     memcpy(*text, json_string_value(value), (size_t)*length);
     return OK;
+}
+
+json_t *json_lossy(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value || utf8_invalid(text, (int64_t)strlen(text)) < 0)
+        return value;
+    char *copy = memory_alloc((int64_t)strlen(text) + 1);
+    if (!copy)
+        return NULL;
+    utf8_clean(strcpy(copy, text));
+    value = json_string(copy);
+    memory_free(copy);
+    return value;
 }
 
 json_t *json_number(double x)

@@ -51,6 +51,9 @@ json_t *json_member(const json_t *object, const char *key);
 /* What a value is, for messages: "a string", "a list", ...; NULL is "missing". */
 const char *json_kind(const json_t *value);
 
+/* A text that need not be UTF-8, as of a path: what is not becomes question marks. */
+json_t *json_lossy(const char *text);
+
 /* A number, or null where JSON cannot express it. */
 json_t *json_number(double x);
 

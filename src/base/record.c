@@ -15,8 +15,8 @@ static json_t *value_json(const struct record_field *field, const void *record)
     case RECORD_INT64: memcpy(&whole, at, sizeof whole); return json_integer((json_int_t)whole);
     case RECORD_NUMBER: memcpy(&number, at, sizeof number); return json_number(number);
     case RECORD_BOOL: memcpy(&boolean, at, sizeof boolean); return json_boolean(boolean);
-    case RECORD_TEXT: memcpy(&text, at, sizeof text); return text ? json_string(text) : json_null();
-    case RECORD_CHARS: return json_string(at);
+    case RECORD_TEXT: memcpy(&text, at, sizeof text); return text ? json_lossy(text) : json_null();
+    case RECORD_CHARS: return json_lossy(at);
     case RECORD_MADE: return field->make(record);
     }
     return NULL;

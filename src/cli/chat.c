@@ -4,11 +4,11 @@
  * the conversation continues; lines from a file or a pipe end with the first error, whose status is the exit code.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
@@ -232,19 +232,36 @@ static bool has_whole_answer(const struct chat *c)
     return false;
 }
 
-/* Adds a row to the file, so that conversations become a data set. */
+/* Whether a file ends within a line, as after a full disk. */
+static bool ends_within_a_line(const char *path)
+{
+    struct file_map map;
+    if (file_size(path) < 1 || file_map(&map, path) != OK)
+        return false;
+    bool within = map.size && map.data[map.size - 1] != '\n';
+    file_unmap(&map);
+    return within;
+}
+
+/* Adds a row to the file, so that conversations become a data set. What was written of one that failed is cut off again. */
 static hone_status save(struct chat *c, const char *path)
 {
     if (!json_array_size(c->messages))
         return (hone_status)fail(ERR_ARGUMENT, "/save %s: there is no conversation yet", path);
+    struct buffer line = {0};
     char *row = write_row(c);
-    FILE *file = row ? fopen(path, "a") : NULL;
-    bool written = file && fprintf(file, "%s\n", row) > 0 && fflush(file) == 0;
-    int error = errno;
-    written = file && fclose(file) == 0 && written;
-    hone_status status = !row       ? HONE_ERR_MEMORY
-                         : !written ? (hone_status)fail(ERR_IO, "/save: %s cannot be written: %s", path, strerror(error))
-                                    : HONE_OK;
+    int64_t before = file_size(path);
+    enum status done = row ? buffer_format(&line, "%s%s\n", ends_within_a_line(path) ? "\n" : "", row) : ERR_MEMORY;
+    if (done == OK && (done = file_append(path, line.data, line.size)) != OK) {
+        char why[512];
+        snprintf(why, sizeof why, "%s", status_message());
+        if (before >= 0 && file_size(path) > before)
+            (void)file_cut(path, before);
+        done = fail(done, "/save: %s", why);
+    }
+    buffer_free(&line);
+    hone_status status = (hone_status)done;
+    bool written = done == OK;
     if (written)
         say(c, "(added to %s as one row, for hone train --data %s)", path, path);
     if (written && !has_whole_answer(c))

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 enum { LABEL = 12, HANGING = 4 }; /* columns before the text of a labelled line; before what continues another line */
@@ -132,6 +133,8 @@ void progress_say(const char *format, ...)
     va_start(values, format);
     int n = vasprintf(&text, format, values);
     va_end(values);
+    if (n >= 0)
+        utf8_clean(text);
     flockfile(stderr);
     bool again = shown;
     progress_clear();
