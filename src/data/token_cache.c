@@ -77,9 +77,10 @@ static enum status open_complete(struct token_cache *c)
     return status == ERR_MEMORY ? status : OK;
 }
 
-/* Locks the directory of an incomplete cache, and takes over its whole blocks. *taken is false if it has just been completed
- * or removed. */
-static enum status open_part(struct token_cache *c, bool *taken)
+/* Locks the directory of an incomplete cache, and takes over its whole blocks. *taken is false if another process had it: it may
+ * be complete now, or removed, or left as it is. The wait is for a shared lock, because a process that has completed the cache
+ * keeps one for as long as it reads. */
+static enum status open_part(struct token_cache *c, bool *waited, bool *taken)
 {
     struct token_files files;
     struct token_log_state state;
@@ -87,8 +88,12 @@ static enum status open_part(struct token_cache *c, bool *taken)
     TRY(token_files_name(&files, &c->arena, c->dir));
     TRY(lock_take(&c->lock, files.lock, LOCK_ALONE, false, taken));
     if (!*taken && file_exists(files.lock)) {
-        log_message(LOG_WARNING, "%s: waiting for another process that encodes the same data", c->dir);
-        TRY(lock_take(&c->lock, files.lock, LOCK_ALONE, true, taken));
+        bool passed;
+        if (!*waited)
+            log_message(LOG_WARNING, "%s: waiting for another process that encodes the same data", c->dir);
+        *waited = true;
+        TRY(lock_take(&c->lock, files.lock, LOCK_SHARED, true, &passed));
+        lock_release(&c->lock);
     }
     if (!*taken)
         return OK;
@@ -105,12 +110,12 @@ static enum status open_either(struct token_cache *c)
     const char *part = arena_format(&c->arena, "%s.part", c->path);
     if (!part)
         return ERR_MEMORY;
-    for (bool taken = false; !taken && !c->complete;) {
+    for (bool taken = false, waited = false; !taken && !c->complete;) {
         TRY(open_complete(c));
         if (c->complete)
             break;
         c->dir = part;
-        TRY(open_part(c, &taken));
+        TRY(open_part(c, &waited, &taken));
     }
     return OK;
 }

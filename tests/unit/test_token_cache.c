@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "data/encode.h"
 #include "data/token_log.h"
 #include "data_rig.h"
@@ -398,6 +400,51 @@ static void two_processes_do_not_write_the_same_cache(void **state)
     free_files(&f);
 }
 
+static int told; /* a pipe's end: a byte for a warning */
+
+static void tell(void *context, enum log_level level, const char *message)
+{
+    (void)context;
+    if (level == LOG_WARNING && strstr(message, "waiting for another process"))
+        (void)!write(told, "w", 1);
+}
+
+/* Fails if the wait is for a lock that a reader holds too: a run keeps its cache open to its end. */
+static void who_waits_reads_the_cache_once_it_is_complete(void **state)
+{
+    (void)state;
+    struct token_cache c;
+    struct source *source;
+    struct chat *chat;
+    int ends[2], result;
+    char byte;
+    assert_ok(chat_open(&chat, model.dir));
+    open_cache(&c, &source);
+    encode_blocks(&c, source, chat, 2);
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct data data;
+        struct chat *own = NULL;
+        alarm(60);
+        told = ends[1];
+        log_set_sink(tell, NULL);
+        _exit(data_open(&data, chats, &own, &limits) == OK && data.row_count == ROWS && data.cache.complete ? 0 : 1);
+    }
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    clock_wait(0.1); /* from the warning to the lock */
+    encode_blocks(&c, source, chat, INT64_MAX);
+    assert_ok(token_cache_finish(&c));
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    assert_int_equal(result, 0);
+    token_cache_close(&c);
+    source_close(source);
+    chat_close(chat);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void make_old(const char *path)
 {
     struct timespec times[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
@@ -457,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(two_processes_do_not_write_the_same_cache),
+        TEST(who_waits_reads_the_cache_once_it_is_complete),
         TEST(damaged_files_are_written_anew),
         TEST(forged_files_are_written_anew),
         TEST(a_damaged_row_is_found_when_it_is_used),
