@@ -6,11 +6,15 @@
 #include <string.h>
 
 #include "api/handles.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "base/record.h"
 #include "base/utf8.h"
 #include "data/check.h"
 #include "data/source.h"
+#include "format/gguf.h"
+#include "train/trainer.h"
 
 enum { BLOCK_BYTES = 4 << 20, ROWS_A_TASK = 32, BAD_MAX = 10000, LISTED_MAX = 100000 };
 
@@ -219,6 +223,8 @@ static json_t *checks_json(const void *record)
     json_t *list = json_array();
     for (int i = 0; i < CHECKS; i++) {
         enum check c = (enum check)i;
+        if (c == CHECK_LONG && !s->max_tokens)
+            continue;
         const char *level = !s->count[c] ? "ok" : check_stops(s, c) ? "error" : "warning";
         json_t *check = json_pack("{s:s, s:s, s:I, s:b}", "check", check_name(c), "level", level, "rows", (json_int_t)s->count[c],
                                   "exact", (int)check_exact(s, c));
@@ -293,6 +299,28 @@ static enum status report(struct inspection *in, char **json)
     return json_result(tree, json);
 }
 
+/* The limit that a run would have. A directory may have a tokenizer and no model. */
+static enum status find_limit(struct inspection *in)
+{
+    struct arena arena = {0};
+    struct model model;
+    struct data_limits limits;
+    const char *dir = in->options->model_name_or_path, *config = file_join(&arena, dir, "config.json");
+    bool there = config && (file_exists(config) || gguf_is_path(dir));
+    enum status status = !config ? ERR_MEMORY : there ? model_open(&model, dir, NULL, false) : OK;
+    if (there && status == OK) {
+        status = trainer_limits(&limits, in->options, &model.config, &arena);
+        in->summary.max_tokens = limits.max_tokens;
+        in->summary.long_stops = limits.excess == EXCESS_ERROR;
+        model_close(&model);
+    } else if (there && status != ERR_MEMORY) {
+        log_message(LOG_WARNING, "whether rows are too long is not checked: %s", status_message());
+        status = OK;
+    }
+    arena_free(&arena);
+    return status;
+}
+
 static enum status inspect(struct inspection *in, char **json)
 {
     in->shown = json_array();
@@ -302,6 +330,7 @@ static enum status inspect(struct inspection *in, char **json)
     TRY(source_open(&in->source, in->options->dataset_path, "train", in->options->column_mapping));
     TRY(chat_open(&in->chat, in->options->model_name_or_path));
     TRY(checker_open(&in->checker, in->chat));
+    TRY(find_limit(in));
     TRY(walk(in));
     return report(in, json);
 }

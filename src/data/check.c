@@ -227,6 +227,8 @@ enum status check_add(struct check_summary *s, const struct check_result *result
     s->tokens += result->tokens;
     s->trained += result->trained;
     unsigned found = result->found | (duplicate ? 1u << CHECK_DUPLICATE : 0);
+    if (s->max_tokens && result->tokens > s->max_tokens)
+        found |= 1u << CHECK_LONG;
     for (int c = 0; c < CHECKS; c++)
         if (found >> c & 1) {
             s->first[c] = s->count[c] ? s->first[c] : *place;
@@ -257,6 +259,9 @@ static const struct {
                        "messages spell special tokens, usually because a template was applied before: give "
                        "the original messages"},
     [CHECK_DUPLICATE] = {"duplicate rows", "the same tokens occur again and count more than the others: is that intended?"},
+    [CHECK_LONG] = {"too long",
+                    "rows have more tokens than --max-length, which is the model's window if it is not given: --excess-length "
+                    "truncate, split or drop says what becomes of them, else a run stops"},
 };
 
 const char *check_name(enum check check)
@@ -278,7 +283,7 @@ bool check_stops(const struct check_summary *s, enum check check)
 {
     if (check == CHECK_UNTRAINED)
         return s->count[check] == s->rows;
-    return check == CHECK_DOUBLE_BOS && s->count[check] > 0;
+    return (check == CHECK_DOUBLE_BOS || (check == CHECK_LONG && s->long_stops)) && s->count[check] > 0;
 }
 
 enum status check_verdict(const struct check_summary *s)
@@ -293,5 +298,11 @@ enum status check_verdict(const struct check_summary *s)
                     "remove it from the data or the chat template",
                     (long long)s->count[CHECK_DOUBLE_BOS], (long long)s->rows, (long long)s->first[CHECK_DOUBLE_BOS].row,
                     (long long)s->first[CHECK_DOUBLE_BOS].line);
+    if (check_stops(s, CHECK_LONG))
+        return fail(ERR_DATA,
+                    "%lld of %lld rows have more than %lld tokens, the first is row %lld, line %lld of its file: choose "
+                    "--excess-length truncate, split or drop, or raise --max-length if the model's window is larger",
+                    (long long)s->count[CHECK_LONG], (long long)s->rows, (long long)s->max_tokens,
+                    (long long)s->first[CHECK_LONG].row, (long long)s->first[CHECK_LONG].line);
     return OK;
 }

@@ -16,6 +16,7 @@ enum check {
     CHECK_END,        /* the last trained token does not end the turn: the model would not learn to stop */
     CHECK_SPECIAL,    /* the text of a message spells a special token */
     CHECK_DUPLICATE,  /* the same tokens, trained alike, as a row before */
+    CHECK_LONG,       /* more tokens than the summary's limit */
     CHECKS
 };
 
@@ -27,7 +28,7 @@ void checker_close(struct checker *checker);                             /* NULL
 
 /* What is kept for a row. */
 struct check_result {
-    unsigned found; /* bits, 1 << one of enum check; never CHECK_DUPLICATE, which one row cannot show */
+    unsigned found; /* bits, 1 << one of enum check; never CHECK_DUPLICATE or CHECK_LONG, which a row alone cannot show */
     uint64_t key;   /* tells rows apart: a hash of their ids and mask */
     int64_t tokens, trained;
 };
@@ -44,8 +45,10 @@ struct check_place {
     int64_t row, file, line; /* row: its number in the data set, from 1 */
 };
 
-/* Starts as {0}. */
+/* Starts as {0}, or with a limit for the tokens of a row. */
 struct check_summary {
+    int64_t max_tokens; /* 0: none */
+    bool long_stops;    /* a longer row stops a run: nothing was said of what becomes of it */
     int64_t rows, tokens, trained;
     int64_t count[CHECKS];            /* rows with the finding */
     struct check_place first[CHECKS]; /* the first of them */
@@ -64,7 +67,8 @@ const char *check_name(enum check check);                                /* "end
 const char *check_advice(enum check check);                              /* what it means and what to do */
 bool check_exact(const struct check_summary *summary, enum check check); /* false: the count is an estimate */
 
-/* Whether this finding stops a run: no trained token in any row, or two BOS. The others are worth a warning. */
+/* Whether this finding stops a run: no trained token in any row, two BOS, or a row that is too long. The others are worth a
+ * warning. */
 bool check_stops(const struct check_summary *summary, enum check check);
 
 /* ERR_DATA with the reason where one of them stops a run. */

@@ -12,6 +12,7 @@ import os
 import pty
 import random
 import re
+import shutil
 import subprocess
 
 from case import CHAT, HONE, TINY, Case, main, read_terminal, run
@@ -223,13 +224,28 @@ class Rows(Case):
         found = {c["check"]: (c["level"], c["rows"], c.get("first", {}).get("row")) for c in report["checks"]}
         self.assertEqual(found, {"nothing trained": ("ok", 0, None), "double BOS": ("ok", 0, None),
                                  "end of turn not trained": ("ok", 0, None), "special tokens in text": ("warning", 2, 2),
-                                 "duplicate rows": ("warning", 2, 3)})
+                                 "duplicate rows": ("warning", 2, 3), "too long": ("ok", 0, None)})
         path = self.write("double.jsonl", CHAT, {"text": "<|im_start|><|im_start|>user"})
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "twice", "line 2"])
         path = self.write("none.jsonl", {"text": "<|im_end|>"})
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["would stop a run", "no token to train"])
         path = self.write("empty.jsonl", "")
         self.fails(9, "inspect", "data", "--model", TINY, "--data", path, says=["no rows"])
+
+    def test_rows_that_are_too_long_are_told_as_a_run_tells_them(self):
+        """Fails if the limit is not the run's: data that passes here would stop it."""
+        window = json.loads((TINY / "config.json").read_text())["max_position_embeddings"]
+        path = self.write("long.jsonl", CHAT, {"text": "x y, " * window}, {"text": "a b c d e f g h"})
+        line = ("inspect", "data", "--model", TINY, "--data", path)
+        self.fails(9, *line, says=["would stop a run", f"1 of 3 rows have more than {window} tokens", "line 2", "--excess-length"])
+        self.fails(9, "eval", *line[2:], says=["long.jsonl:2", f"the limit is {window}"])
+        self.fails(9, *line, "--max-length", 6, says=["3 of 3 rows have more than 6 tokens"])
+        self.fails(2, *line, "--max-length", window + 1, says=["above the model's window"])
+        for what in ("truncate", "split", "drop"):
+            self.assertIn("too long                  1 row, the first is row 2 (long.jsonl:2)", self.ok(*line, "--excess-length", what))
+        bare = self.dir / "bare"
+        shutil.copytree(TINY, bare, ignore=lambda *_: ["config.json"])
+        self.assertNotIn("too long", self.ok("inspect", "data", "--model", bare, "--data", path))
 
     def test_marks_and_rows(self):
         path = self.write("rows.jsonl", CHAT, {"text": "tab\there \x1b[31m \u202e"}, {"text": "日本語𠀀"})
@@ -259,7 +275,7 @@ class Rows(Case):
         self.assertGreater(counts[1], 110_000)
         self.assertEqual((listed[2], counts[2]), (0, counts[0]))
         self.assertEqual(report["tokens"], sum(counts))
-        out = self.ok("inspect", "data", "--model", TINY, "--data", path)
+        out = self.ok("inspect", "data", "--model", TINY, "--data", path, "--excess-length", "drop")
         self.assertIn(f"... and {counts[1] - 600} tokens more", out)
         self.assertIn(f"... and {counts[2]} tokens more", out)
 
