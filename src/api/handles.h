@@ -52,7 +52,7 @@ enum status options_copy(struct hone_options **out, const struct hone_options *f
 enum status need_model(const struct hone_options *options, struct options *values);
 
 /* Whether a path is a model's directory or a GGUF file; if not, the message says what it is instead. */
-enum status check_model(const char *path);
+enum status check_model(const char *path, enum user_command command);
 
 /* The session that the options ask for. */
 enum status open_session(struct session *s, const struct options *values, bool weights);

@@ -45,7 +45,7 @@ enum status need_model(const struct hone_options *options, struct options *value
     TRY(find_adapter(values->arena, &values->adapter));
     TRY(find_adapter(values->arena, &values->init_adapter));
     TRY(find_model(values));
-    return check_model(values->model_name_or_path);
+    return check_model(values->model_name_or_path, options->command);
 }
 
 /* --- pulling ------------------------------------------------------------------------------------------------------------ */
@@ -99,7 +99,10 @@ hone_status hone_pull(const hone_options *options, hone_pull_progress progress, 
     GIVEN(json);
     *json = NULL;
     CHECK(handle_enter(options, HANDLE_OPTIONS, __func__));
-    enum status status = options_need(&options->values, options->command, OPTION_model_name_or_path);
+    enum status status = OK;
+    if (!options->values.model_name_or_path)
+        status = fail(ERR_ARGUMENT, "hone pull needs the name of a model: hone pull ORG/NAME, as in HuggingFaceTB/"
+                                    "SmolLM2-135M-Instruct");
     if (status == OK)
         status = pull(&options->values, &watch, &arena, json);
     arena_free(&arena);

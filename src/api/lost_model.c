@@ -52,14 +52,15 @@ static const char *find_entry(struct arena *arena, const char *dir, const char *
     return NULL;
 }
 
-static enum status fail_directory(struct arena *arena, const char *dir)
+static enum status fail_directory(struct arena *arena, const char *dir, enum user_command command)
 {
     const char **names, *found;
     int64_t count;
     TRY(directory_list(arena, dir, &names, &count)); /* one that may not be read says so */
     if (has(arena, dir, "adapter_config.json"))
         return fail(ERR_ARGUMENT,
-                    "%s: an adapter, not a model: name it with --adapter, and with --model the model it was made for", dir);
+                    "%s: an adapter, not a model: name it with --%sadapter, and with --model the model it was made for", dir,
+                    options_has(command, OPTION_init_adapter) ? "init-" : "");
     if (count == 0)
         return fail(ERR_IO, "%s: an empty directory; %s", dir, wanted);
     if ((found = find_entry(arena, dir, ".gguf", NULL)))
@@ -82,7 +83,19 @@ static enum status fail_directory(struct arena *arena, const char *dir)
     return fail(ERR_IO, "%s: there is no config.json in this directory; %s", dir, wanted);
 }
 
-static enum status check_path(struct arena *arena, const char *path)
+/* The address of a model's page holds its name. */
+static enum status fail_address(const char *path, const char *name)
+{
+    size_t organisation = strcspn(name, "/"), rest = name[organisation] ? strcspn(name + organisation + 1, "/?#") : 0;
+    if (!organisation || !rest)
+        return fail(ERR_IO, "%s: an address, not a directory: `hone pull ORG/NAME` downloads a model of the Hugging Face hub",
+                    path);
+    int length = (int)(organisation + 1 + rest);
+    return fail(ERR_IO, "%s: no such directory: `hone pull %.*s` downloads it, then --model %.*s names it", path, length, name,
+                length, name);
+}
+
+static enum status check_path(struct arena *arena, const char *path, enum user_command command)
 {
     const char *config = file_join(arena, path, "config.json"), *tokenizer = file_join(arena, path, "tokenizer.json");
     if (!config || !tokenizer)
@@ -90,16 +103,20 @@ static enum status check_path(struct arena *arena, const char *path)
     if (file_exists(config) || file_exists(tokenizer) || (gguf_is_path(path) && file_exists(path) && !file_is_directory(path)))
         return OK;
     if (file_is_directory(path))
-        return fail_directory(arena, path);
+        return fail_directory(arena, path, command);
     if (file_exists(path))
         return fail_file(arena, path);
+    static const char hub[] = "://huggingface.co/";
+    const char *address = strstr(path, hub);
+    if (address)
+        return fail_address(path, address + strlen(hub));
     return fail(ERR_IO, "%s: %s; %s", path, lost_path(arena, path, gguf_is_path(path) ? "file" : "directory"), wanted);
 }
 
-enum status check_model(const char *path)
+enum status check_model(const char *path, enum user_command command)
 {
     struct arena arena = {0};
-    enum status status = check_path(&arena, path);
+    enum status status = check_path(&arena, path, command);
     arena_free(&arena);
     return status;
 }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/name.h"
 #include "base/nearest.h"
 #include "config/synonyms.h"
 
@@ -123,11 +125,18 @@ enum status options_stray(enum user_command command, const char *argument)
     struct word word;
     synonym_find(&word, key, (int64_t)strcspn(key, "="), command);
     bool known = word.row && table_has(word.row, command);
+    if (strncmp(argument, "\u2014", 3) == 0 || strncmp(argument, "\u2013", 3) == 0)
+        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': it begins with a long dash: write two plain ones, --%.100s",
+                    argument, argument + 3 + strspn(argument + 3, "-"));
     if (known && equals)
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%.100s", argument, key);
     if (known)
         return fail(ERR_ARGUMENT, "unexpected argument '%.100s': if that is the option, write --%.100s; hone %s --help lists all",
                     argument, argument, name);
+    bool model = file_is_directory(argument) || name_ends_with(argument, ".gguf"), there = file_exists(argument);
+    if (there && options_has(command, model ? OPTION_model_name_or_path : OPTION_dataset_path))
+        return fail(ERR_ARGUMENT, "unexpected argument '%.100s': write --%s %.100s", argument, model ? "model" : "data",
+                    argument);
     return fail(
         ERR_ARGUMENT,
         "unexpected argument '%.100s': options start with --, several values are separated by commas without blanks, and a "

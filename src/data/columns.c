@@ -133,18 +133,40 @@ static enum status list_columns(struct buffer *out, const char *const *names, in
     return buffer_format(out, "%s", count > COLUMNS_SHOWN ? ", ..." : "");
 }
 
+/* The mapping for columns that are called as keys but for their case; empty if there are none. */
+static enum status map_case(struct buffer *out, const char *const *names, int64_t count)
+{
+    bool differ = false;
+    for (int64_t i = 0; i < count && i < COLUMNS_SHOWN; i++)
+        for (int k = 0; row_key_name(k); k++)
+            if (strcasecmp(names[i], row_key_name(k)) == 0) {
+                differ |= strcmp(names[i], row_key_name(k)) != 0;
+                TRY(buffer_format(out, "%s%s=%s", out->size ? "," : "", row_key_name(k), names[i]));
+            }
+    out->size = differ ? out->size : 0;
+    return OK;
+}
+
 static enum status no_column(const char *path, const char *missing, const char *const *names, const char *const *keys,
                              int64_t count)
 {
-    struct buffer found = {0};
+    struct buffer found = {0}, pairs = {0};
     char name[PARSE_SHOWN];
     enum status status = list_columns(&found, names, count);
-    if (status == OK)
+    if (status == OK && !missing)
+        status = map_case(&pairs, names, count);
+    if (status == OK && pairs.size)
+        status = fail(ERR_DATA,
+                      "%s: the file's columns are of no known kind of row: they are %s, and the keys of rows are in lower case: "
+                      "--column-mapping %s takes these",
+                      path, found.data, pairs.data);
+    else if (status == OK)
         status = missing
                      ? fail(ERR_ARGUMENT, "%s: --column-mapping names the column \"%s\", which is not there; its columns are %s",
                             path, parse_shown(name, missing), found.data)
                      : row_no_kind(path, found.data, keys, count);
     buffer_free(&found);
+    buffer_free(&pairs);
     return status;
 }
 

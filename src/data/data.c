@@ -171,7 +171,9 @@ static enum status check_content(const struct data *data, const char *paths)
                     "%s: all %lld rows are longer than --max-length %lld, and --excess-length left none of them: raise it", paths,
                     (long long)a->rows, (long long)data->max_tokens);
     if (!data->trained)
-        return fail(ERR_DATA, "%s: no token to train: no row has an assistant message with content", paths);
+        return fail(ERR_DATA,
+                    "%s: no token to train in %lld rows: each answer is empty, or \"train\": false keeps it from being trained",
+                    paths, (long long)data->row_count);
     return OK;
 }
 

@@ -75,8 +75,20 @@ static enum status add_directory(struct source *s, const char *dir, const char *
     return OK;
 }
 
+/* org/name, with no such directory: a data set on the Hugging Face hub. */
+static bool names_hub(struct arena *arena, const char *path)
+{
+    const char *slash = strchr(path, '/'), *dir = slash ? arena_text(arena, path, slash - path) : NULL;
+    return dir && *dir && !strchr(".~$", *dir) && slash[1] && !strpbrk(slash + 1, "/.*$: ") && !file_exists(dir);
+}
+
 static enum status add_path(struct source *s, const char *path, const char *split, double weight)
 {
+    if (!file_exists(path) && names_hub(&s->arena, path))
+        return fail(ERR_IO,
+                    "%s: no such file; if it is a data set of the Hugging Face hub: hone pull downloads models, not data sets: "
+                    "download it (hf download --repo-type dataset %s --local-dir DIR), and name DIR",
+                    path, path);
     if (!file_exists(path))
         return fail(
             ERR_IO,
@@ -114,6 +126,9 @@ static enum status add_list(struct source *s, const char *paths, const char *spl
         comma = strchr(item, ',');
         if (comma)
             *comma++ = 0;
+        item += strspn(item, " \t");
+        for (size_t n = strlen(item); n && strchr(" \t", item[n - 1]); n--)
+            item[n - 1] = 0;
         if (!*item)
             return fail(ERR_ARGUMENT, "\"%s\": an empty name among the data files: leave out the comma, or name the file", paths);
         TRY(add_item(s, item, split));

@@ -13,7 +13,7 @@
 #include "base/record.h"
 #include "train/micro.h"
 
-enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20 };
+enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
 #define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
 
 #define STATE_FILE "state.safetensors"
@@ -277,23 +277,21 @@ static enum status differs(const char *dir, const char *what, const char *was, c
         dir, what, *was ? was : "(none)", *is ? is : "(none)");
 }
 
-/* The weights and rows themselves, whatever their files are called. */
-static enum status check_nature(struct trainer *t, const json_t *tree, const char *dir)
+static enum status check_same(const json_t *tree, const char *dir, const char *key, const char *is, const char *what)
 {
-    struct nature n;
-    TRY(find_nature(t, &n));
-    const struct {
-        const char *key, *is, *what;
-    } same[] = {{"base", n.base, "another base model: its weights are not those of --model"},
-                {"data", n.data, "other data: its rows are not those of --data, or in another order"},
-                {"eval_data", n.eval_data, "other validation data"}};
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        const char *was = json_string_value(json_object_get(tree, same[i].key));
-        if (!was || strcmp(was, same[i].is) != 0)
-            return fail(ERR_ARGUMENT,
-                        "%s is of a run on %s: use the same to resume, --resume none to start over, or another --output", dir,
-                        same[i].what);
-    }
+    const char *was = json_string_value(json_object_get(tree, key));
+    if (was && strcmp(was, is) == 0)
+        return OK;
+    return fail(ERR_ARGUMENT, "%s is of a run on %s: use the same to resume, --resume none to start over, or another --output",
+                dir, what);
+}
+
+/* The rows themselves, whatever their files are called, and what computes. */
+static enum status check_nature(const struct nature *nature, const json_t *tree, const char *dir)
+{
+    const struct nature n = *nature;
+    TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
+    TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
     const char *dtype = json_string_value(json_object_get(tree, "dtype")),
                *device = json_string_value(json_object_get(tree, "device"));
     if (dtype && strcmp(dtype, n.dtype) != 0)
@@ -304,21 +302,46 @@ static enum status check_nature(struct trainer *t, const json_t *tree, const cha
     return OK;
 }
 
+/* Adds an option to the list of those that differ. */
+static enum status compare_option(const struct trainer *t, enum option o, const json_t *chosen, struct buffer *list, int *count)
+{
+    const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
+    struct buffer text = {0};
+    enum status status = options_get(t->options, o, &text);
+    const char *is = text.data ? text.data : "";
+    if (status == OK && options_decides(o) && was && !options_same(o, was, is) && ++*count <= DIFFERENT_SHOWN)
+        status = buffer_format(list, "%s%s %s, this one has %s", *count > 1 ? "; " : "", name, *was ? was : "(none)",
+                               *is ? is : "(none)");
+    buffer_free(&text);
+    return status;
+}
+
+/* What the checkpoint of an older hone lacks is not compared. */
+static enum status compare_options(const struct trainer *t, const json_t *chosen, const char *dir)
+{
+    struct buffer list = {0};
+    int count = 0;
+    enum status status = OK;
+    for (enum option o = 0; o < OPTIONS && status == OK; o++)
+        status = compare_option(t, o, chosen, &list, &count);
+    if (status == OK && count)
+        status =
+            fail(ERR_ARGUMENT,
+                 "%s is of a run with %s%s: use the same settings to resume, --resume none to start over, or another --output",
+                 dir, list.data, count > DIFFERENT_SHOWN ? "; and others" : "");
+    buffer_free(&list);
+    return status;
+}
+
 static enum status check_settings(struct trainer *t, const json_t *tree, const char *dir)
 {
+    struct nature nature;
     const json_t *chosen = json_object_get(tree, "settings");
     if (!json_is_object(chosen))
         return fail(ERR_FORMAT, "%s/" PLACE_FILE ": \"settings\" is missing", dir);
-    for (enum option o = 0; o < OPTIONS; o++) { /* what the checkpoint of an older hone lacks is not compared */
-        const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
-        struct buffer text = {0};
-        enum status status = options_get(t->options, o, &text);
-        const char *is = text.data ? text.data : "";
-        if (status == OK && options_decides(o) && was && !options_same(o, was, is))
-            status = differs(dir, name, was, is);
-        buffer_free(&text);
-        TRY(status);
-    }
+    TRY(find_nature(t, &nature)); /* another model first: its defaults may be others too */
+    TRY(check_same(tree, dir, "base", nature.base, "another base model: its weights are not those of --model"));
+    TRY(compare_options(t, chosen, dir));
     const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_of(t->session.tuning.loss)->name;
     if (!was_loss)
         was_loss = loss_of(LOSS_cross_entropy)->name; /* an older hone had no other */
@@ -333,7 +356,7 @@ static enum status check_settings(struct trainer *t, const json_t *tree, const c
                 "over, or another --output",
                 dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
     }
-    return check_nature(t, tree, dir);
+    return check_nature(&nature, tree, dir);
 }
 
 static enum status find_place(struct arena *arena, const char *dir, const char **path)

@@ -322,6 +322,19 @@ static void another_base_or_other_rows_are_refused(void **state)
     weights->list[weights->count - 1].part[0].bytes = sizeof one;
     weights->list[weights->count - 1].part[0].map = NULL;
     assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
+    other.options.seed++; /* the model is named before settings */
+    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "another base model");
+    close_rig(&other);
+    open_rig(&other, &tied, 0, SETTINGS("data", data_path));
+    other.options.seed++; /* all that differ are named, up to five */
+    other.options.warmup_steps++;
+    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "; ");
+    assert_null(strstr(status_message(), "and others"));
+    other.options.max_steps++;
+    other.options.max_length++;
+    other.options.max_samples++;
+    other.options.per_device_train_batch_size++;
+    assert_fails(checkpoint_load(&other.t, checkpoint_dir), ERR_ARGUMENT, "; and others: use the same");
     close_rig(&other);
     open_rig(&other, &tied, 0, SETTINGS("data", data_path));
     struct token_row *rows = test_malloc((size_t)other.t.data.row_count * sizeof *rows);

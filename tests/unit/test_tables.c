@@ -134,6 +134,8 @@ static void broken_records(void **state)
     refuses("a.csv", NULL, ERR_DATA, "the column \"text\" is there twice");
     put_text("a.csv", "a,b,a\n1,2,3\n");
     refuses("a.csv", NULL, ERR_DATA, "the file's columns are of no known kind of row: they are \"a\", \"b\", \"a\"");
+    put_text("a.csv", "id,Prompt,completion\n1,2,3\n");
+    refuses("a.csv", NULL, ERR_DATA, "in lower case: --column-mapping prompt=Prompt,completion=completion takes these");
     put_text("a.csv", "\xff\xfe"
                       "t,e");
     refuses("a.csv", NULL, ERR_UNSUPPORTED, "UTF-16");
