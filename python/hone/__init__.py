@@ -113,8 +113,8 @@ for _name in ("hone_options_destroy", "hone_model_close", "hone_trainer_close", 
     getattr(_lib, _name).restype = None
 _lib.hone_error.restype = _lib.hone_version.restype = _text
 
-version = _lib.hone_version().decode()
-_STOPPED = 10
+version = __version__ = _lib.hone_version().decode()
+_ARGUMENT, _STOPPED = 2, 10
 _SAMPLE, _LOGITS, _LOGPROBS = 1, 2, 64
 
 
@@ -124,6 +124,8 @@ _HELD = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, 
 
 
 def _call(name, *arguments):
+    if arguments[0] is None:
+        raise Error(_ARGUMENT, f"this {'trainer' if name.startswith('hone_trainer') else 'model or trainer'} is closed: open another")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     try:
         status = getattr(_lib, name)(*arguments)
@@ -153,16 +155,29 @@ Step = collections.namedtuple("Step", "step epoch loss grad_norm learning_rate t
 Step.__doc__ = "An optimizer step; applied is False if its loss or gradient was not finite, and nothing was changed."
 
 
+_EXPECTED = "a list of sequences is expected, each a hone.Sequence, as chat_template makes it, or a list of token ids"
+
+
 def _array(kind, values):
     values = list(values)
     return (kind * len(values))(*values)
 
 
+def _unlike(values):
+    """What is no list, or one only by accident."""
+    return isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__")
+
+
 def _sequences(sequences):
     """An array for the library, the number of its sequences, and what must live as long as it."""
     kept, rows = [], []
-    for sequence in [sequences] if isinstance(sequences, Sequence) else sequences:
+    sequences = [sequences] if isinstance(sequences, Sequence) else sequences
+    if _unlike(sequences):
+        raise TypeError(f"{type(sequences).__name__} given: {_EXPECTED}")
+    for sequence in sequences:
         sequence = sequence if isinstance(sequence, Sequence) else Sequence(sequence)
+        if _unlike(sequence.ids):
+            raise TypeError(f"{type(sequence.ids).__name__} given as a sequence: {_EXPECTED}")
         ids = _array(ctypes.c_int32, sequence.ids)
         weights = None if sequence.weights is None else _array(ctypes.c_float, sequence.weights)
         if weights is not None and len(weights) != len(ids):
@@ -213,6 +228,7 @@ class _Options:
         try:
             for key, value in {"model": model, **options}.items():
                 if value is not None:
+                    value = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
                     text = str(value).lower() if isinstance(value, bool) else str(value)
                     _call("hone_options_set", self.handle, key.encode(), os.fsencode(text))
         except Error:

@@ -7,11 +7,13 @@
 #include "api/handles.h"
 #include "api/kept.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mapped.h"
 #include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/account.h"
+#include "format/adapter.h"
 #include "run/eval.h"
 #include "train/settings.h"
 
@@ -22,6 +24,21 @@ enum status open_session(struct session *s, const struct options *values, bool w
     return session_open(s, &options);
 }
 
+/* Its files are read when they are needed; one that is not there is told at once. */
+static enum status check_adapter(const char *dir)
+{
+    struct arena arena = {0};
+    struct adapter_config config;
+    const char *path = dir ? file_join(&arena, dir, "adapter_config.json") : NULL;
+    bool there = path && file_exists(path);
+    arena_free(&arena);
+    if (!dir || there)
+        return OK;
+    TRY(path ? adapter_config_open(&config, dir) : ERR_MEMORY);
+    adapter_config_free(&config);
+    return OK;
+}
+
 static enum status open_model(struct hone_model **out, const struct hone_options *options)
 {
     struct hone_model *m = memory_alloc(sizeof *m);
@@ -30,6 +47,8 @@ static enum status open_model(struct hone_model **out, const struct hone_options
     enum status status = options_copy(&m->options, options);
     if (status == OK)
         status = need_model(m->options, &m->options->values);
+    if (status == OK)
+        status = check_adapter(m->options->values.adapter);
     if (status != OK) {
         hone_options_destroy(m->options);
         memory_free(m);

@@ -206,7 +206,9 @@ def fails(call, *says, error=hone.Error):
         raise AssertionError(says)
 
 model = hone.Model({str(TINY)!r})
+assert hone.__version__ == hone.version
 fails(lambda: hone.Model("/nonexistent"), "no such directory")
+fails(lambda: hone.Model({str(TINY)!r}, adapter="outt"), "outt", "no adapter there")
 fails(lambda: hone.Model({str(TINY)!r}, sede=1), "sede", "seed")
 fails(lambda: model.chat_template([]), "empty")
 fails(lambda: model.chat_template([{{"role": "user"}}]), "content")
@@ -229,7 +231,7 @@ nested = []
 model.sample("Hi", max_new_tokens=2, stream=lambda text: nested.append(fails(lambda: model.tokenize("x"), "inside a callback")))
 model.close()
 model.close()
-fails(lambda: model.tokenize("x"), "NULL")
+fails(lambda: model.tokenize("x"), "is closed")
 with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
     fails(lambda: trainer.sample("Hi"), "HONE_TRAINER_SAMPLE")
     fails(lambda: trainer.optim_step(), "without sequences")
@@ -237,6 +239,12 @@ with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
     fails(lambda: trainer.forward_backward([hone.Sequence([1, 2], [0, float("nan")])]), "nan")
     fails(lambda: trainer.load_state("nowhere"), "nowhere")
     fails(lambda: trainer.eval(), "validation")
+    for wrong in ("hello", 7, [1, 2], ["hello"], [{{"role": "user"}}], {{"ids": [1]}}):
+        fails(lambda: trainer.forward_backward(wrong), "a list of token ids", error=TypeError)
+fails(lambda: trainer.optim_step(), "this trainer is closed")
+with hone.Trainer({str(TINY)!r}, lora_target_modules=["q_proj", "v_proj"]) as trainer:
+    trainer.save("lists")
+assert set(__import__("json").load(open("lists/adapter_config.json"))["target_modules"]) == {{"q_proj", "v_proj"}}
 import os, signal
 fails(lambda: hone.Model({str(TINY)!r}).sample("Hi", stream=lambda text: os.kill(os.getpid(), signal.SIGINT)), error=KeyboardInterrupt)
 print("good", len(nested))
