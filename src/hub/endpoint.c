@@ -44,6 +44,8 @@ static enum status read_url(struct endpoint *e)
         n--;
     if (strncasecmp(url, "https://", 8) != 0 && strncasecmp(url, "http://", 7) != 0)
         return fail(ERR_ARGUMENT, "HF_ENDPOINT is not an address that begins with https:// or http://");
+    if (strchr(url, '@')) /* what is before it can look like the host, and is a secret */
+        return fail(ERR_ARGUMENT, "HF_ENDPOINT has an '@': give it no name or password; a token goes into HF_TOKEN");
     e->url = arena_text(e->arena, url, (int64_t)n);
     return e->url ? OK : ERR_MEMORY;
 }

@@ -472,6 +472,15 @@ class Pull(Case):
         self.assertIn("the token is not sent", result.stderr)
         self.assertNotIn(TOKEN, result.stderr)
 
+    def test_an_endpoint_with_a_name_or_password_is_refused_and_not_printed(self):
+        port = self.hub.url.rsplit(":", 1)[1]
+        os.environ["HF_TOKEN"] = TOKEN
+        for url in (f"http://127.0.0.1:pw@127.0.0.2:{port}", f"http://me:pw@127.0.0.1:{port}", f"http://localhost:{port}\\@127.0.0.2:{port}"):
+            os.environ["HF_ENDPOINT"] = url
+            line = self.fails(2, "pull", NAME, says=["HF_ENDPOINT", "'@'", "HF_TOKEN"])
+            self.assertNotRegex(line, rf"pw|127\.0|{TOKEN}")
+        self.assertFalse(self.hub.requests)
+
     def test_redirects_have_an_end_and_keep_to_http(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location=handler.path) or True
         self.fails(3, "pull", NAME, says=["redirects"])
