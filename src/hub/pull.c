@@ -69,7 +69,11 @@ static enum status read_listing(struct pull *p)
     if (status == OK)
         status = listing_read(&p->result->listing, p->arena, text.data ? text.data : "", text.size, r->name);
     buffer_free(&text);
-    return status == OK ? listing_choose(&p->result->listing, r->include, r->name) : status;
+    TRY(status);
+    if (hub_is_commit(r->revision) && strcmp(r->revision, p->result->listing.commit) != 0)
+        return fail(ERR_FORMAT, "%s: asked for commit %s, the server answers with %s: nothing was downloaded", r->name,
+                    r->revision, p->result->listing.commit);
+    return listing_choose(&p->result->listing, r->include, r->name);
 }
 
 /* --- one file ----------------------------------------------------------------------------------------------------------- */

@@ -481,6 +481,12 @@ class Pull(Case):
             self.assertNotRegex(line, rf"pw|127\.0|{TOKEN}")
         self.assertFalse(self.hub.requests)
 
+    def test_a_commit_that_is_asked_for_is_the_one_that_comes(self):
+        other = "b" * 40
+        self.hub.fault = lambda handler, kind, name: kind == "api" and (handler.answer(200, json.dumps(self.hub.listing("blobs=true")).encode()) or True)
+        self.fails(4, "pull", NAME, "--revision", other, says=[other, COMMIT])
+        self.assertFalse(self.model.exists())
+
     def test_redirects_have_an_end_and_keep_to_http(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location=handler.path) or True
         self.fails(3, "pull", NAME, says=["redirects"])
