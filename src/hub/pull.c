@@ -73,7 +73,12 @@ static enum status read_listing(struct pull *p)
     if (hub_is_commit(r->revision) && strcmp(r->revision, p->result->listing.commit) != 0)
         return fail(ERR_FORMAT, "%s: asked for commit %s, the server answers with %s: nothing was downloaded", r->name,
                     r->revision, p->result->listing.commit);
-    return listing_choose(&p->result->listing, r->include, r->name);
+    TRY(listing_choose(&p->result->listing, r->include, r->name));
+    const struct hub_file *index = listing_find(&p->result->listing, HUB_INDEX);
+    if (index && index->wanted && index->size > LISTING_MAX) /* it comes before the disk's room is looked at */
+        return fail(ERR_FORMAT, "%s: %s has more than %d MB in the server's list, which cannot be: nothing was downloaded",
+                    r->name, HUB_INDEX, LISTING_MAX >> 20);
+    return OK;
 }
 
 /* --- one file ----------------------------------------------------------------------------------------------------------- */

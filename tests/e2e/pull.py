@@ -487,6 +487,12 @@ class Pull(Case):
         self.fails(4, "pull", NAME, "--revision", other, says=[other, COMMIT])
         self.assertFalse(self.model.exists())
 
+    def test_an_index_without_measure_is_refused_before_it_is_downloaded(self):
+        self.hub.extra = [{"rfilename": "model.safetensors.index.json", "size": 10**15, "blobId": "0" * 40}]
+        self.fails(4, "pull", NAME, says=["model.safetensors.index.json", "64 MB"])
+        self.assertEqual(len(self.hub.requests), 1)                                     # the list alone
+        self.assertFalse(self.model.exists())
+
     def test_redirects_have_an_end_and_keep_to_http(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location=handler.path) or True
         self.fails(3, "pull", NAME, says=["redirects"])
