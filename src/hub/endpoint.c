@@ -11,7 +11,7 @@
 #include "base/stop.h"
 #include "hub/cache.h"
 
-enum { TRIES_MAX = 5, TIMEOUT_USUAL = 30, TOKEN_MAX = 4096 };
+enum { TRIES_MAX = 5, PROGRESS_MIN = 1 << 20, TIMEOUT_USUAL = 30, TOKEN_MAX = 4096 };
 static const double WAIT_FIRST = 0.5, WAIT_MAX = 120;
 
 static bool is_true(const char *variable)
@@ -183,9 +183,9 @@ static enum status persist(const struct endpoint *e, const char *url, http_sink 
                            int64_t size)
 {
     struct http_reply reply;
+    int64_t mark = *have; /* tries are counted from here; a sink that begins again does not move it back */
     for (int tries = 0;;) {
-        int64_t before = *have;
-        struct http_request request = {.url = url, .token = e->token, .from = before, .sink = sink, .context = context};
+        struct http_request request = {.url = url, .token = e->token, .from = *have, .sink = sink, .context = context};
         enum status status = http_get(e->http, &request, &reply);
         if (status != OK && !reply.broken)
             return status;
@@ -193,8 +193,11 @@ static enum status persist(const struct endpoint *e, const char *url, http_sink 
             return OK;
         if (!may_pass(&reply))
             return fail_answer(e, &reply);
-        tries = *have > before ? 1 : tries + 1;
-        if (tries >= TRIES_MAX)
+        if (*have - mark >= PROGRESS_MIN) {
+            mark = *have;
+            tries = 0;
+        }
+        if (++tries >= TRIES_MAX)
             return fail_tries(e, &reply);
         double pause = reply.retry_after > 0 ? reply.retry_after : WAIT_FIRST * (double)(1 << (tries - 1));
         pause = pause < WAIT_MAX ? pause : WAIT_MAX;

@@ -17,7 +17,7 @@ enum status endpoint_open(struct endpoint *e, struct arena *arena, const char *m
 void endpoint_close(struct endpoint *e);
 
 /* Gets a path of the server; slashes inside `last`, its last part, are not those between parts. `have` is how many bytes the sink
- * has kept: where it grows, a broken connection is tried again from there; where it does not, a few times with growing pauses.
+ * has kept: a broken connection is tried again from there, a few times with growing pauses; each new MB allows as many again.
  * Once it has `size` bytes (-1: it does not know) nothing is asked again. */
 enum status endpoint_get(const struct endpoint *e, const char *path, const char *last, const char *query, http_sink *sink,
                          void *context, const int64_t *have, int64_t size);

@@ -9,7 +9,7 @@
 #include "base/stop.h"
 #include "hub/curl.h"
 
-enum { REDIRECTS_MAX = 8, CONNECT_SECONDS = 20, PIECE_BYTES = 512 * 1024 };
+enum { REDIRECTS_MAX = 8, CONNECT_SECONDS = 20, PIECE_BYTES = 512 * 1024, ERROR_MAX = 1 << 20 };
 
 static struct {
 #define SYMBOL(result, name, arguments) result(*name) arguments;
@@ -29,6 +29,7 @@ struct transfer {
     struct http_reply *reply;
     CURL *handle;
     enum status status; /* of the sink, or a request to stop */
+    bool enough;        /* the text of an error, which nobody reads, is too long: its code is the answer */
 };
 
 /* The functions, once for the process. */
@@ -155,7 +156,8 @@ static size_t take_body(char *bytes, size_t size, size_t count, void *context)
     if (t->reply->code == 200 || t->reply->code == 206)
         t->status = t->request->sink(t->request->context, t->reply, bytes, (int64_t)(size * count));
     t->reply->received += (int64_t)(size * count);
-    return t->status == OK ? size * count : 0;
+    t->enough = t->reply->code != 200 && t->reply->code != 206 && t->reply->received > ERROR_MAX;
+    return t->status == OK && !t->enough ? size * count : 0;
 }
 
 /* Called about once a second, also while nothing comes. */
@@ -215,7 +217,7 @@ static enum status judge(struct http *http, int code, struct transfer *t)
     struct http_reply *reply = t->reply;
     if (t->status != OK)
         return t->status;
-    if (code == CURLE_OK)
+    if (code == CURLE_OK || t->enough)
         return OK;
     if (code == CURLE_OUT_OF_MEMORY)
         return fail(ERR_MEMORY, "out of memory while asking %s", reply->host);
@@ -229,7 +231,7 @@ static enum status judge(struct http *http, int code, struct transfer *t)
 static enum status ask(struct http *http, const char *url, bool with_token, const struct http_request *request,
                        struct http_reply *reply)
 {
-    struct transfer t = {request, reply, http->handle, OK};
+    struct transfer t = {.request = request, .reply = reply, .handle = http->handle};
     struct curl_slist *lines = NULL;
     char range[32];
     snprintf(range, sizeof range, "%lld-", (long long)request->from);

@@ -15,6 +15,7 @@
 #include "hub/endpoint.h"
 
 enum { LISTING_MAX = 64 << 20, PIECE_BYTES = 4 << 20, SPACE_LEFT = 64 << 20, WRONG_MAX = 2 };
+enum { SHORT_BYTES = 1 << 20, SHORT_MAX = 100 }; /* how many answers may end too soon with fewer bytes than that */
 
 struct pull {
     const struct pull_request *request;
@@ -166,7 +167,7 @@ static enum status download(struct job *job)
     if (!path)
         return ERR_MEMORY;
     TRY(take_up(job));
-    for (int wrong = 0;;) {
+    for (int wrong = 0, shorts = 0;;) {
         enum status status = OK;
         int64_t before = job->have;
         if (job->have < file->size)
@@ -175,7 +176,8 @@ static enum status download(struct job *job)
             return status;
         if (status == OK && job->have == file->size && hash_is_right(job))
             return file->size ? OK : file_append(job->part, "", 0);
-        if (status == OK && job->have > before && job->have < file->size)
+        shorts += job->have - before < SHORT_BYTES;
+        if (status == OK && job->have > before && job->have < file->size && shorts < SHORT_MAX)
             continue; /* the server ended too soon, but some came */
         if (status == OK && job->have == file->size)
             status = fail(ERR_FORMAT, "%s: what was downloaded has another checksum than the hub lists", file->name);

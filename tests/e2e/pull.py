@@ -44,6 +44,12 @@ class Pull(Case):
     def pull(self, *args):
         return json.loads(self.ok("pull", NAME, "--json", *args))
 
+    def gives_up(self, code, words):
+        """After so long that there may be lines of progress."""
+        result = subprocess.run([HONE, "pull", NAME], capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertIn(words, result.stderr.splitlines()[-1])
+
     def large(self, size=3_000_000):
         """A file that comes in several pieces, in place of the weights."""
         data = random.Random(1).randbytes(size)
@@ -492,6 +498,56 @@ class Pull(Case):
         self.fails(4, "pull", NAME, says=["model.safetensors.index.json", "64 MB"])
         self.assertEqual(len(self.hub.requests), 1)                                     # the list alone
         self.assertFalse(self.model.exists())
+
+    def test_answers_that_break_off_again_and_again_have_an_end(self):
+        data = self.large()
+        for more in (lambda n: 1_500_000 if n % 2 else 1_200_000, lambda n: n):         # to and fro, and byte by byte
+            sizes = []
+            def fault(handler, kind, name):
+                if kind != "cdn" or len(sizes) > 20:
+                    return False
+                sizes.append(more(len(sizes) + 1))
+                handler.send_response(200)
+                handler.send_header("Content-Length", str(len(data)))
+                handler.send_header("Retry-After", "0.1")
+                handler.end_headers()
+                handler.wfile.write(data[:sizes[-1]])
+                handler.close_connection = True
+                return True
+            self.hub.fault = fault
+            self.gives_up(3, "failed 5 times")
+            self.assertLess(len(sizes), 10)
+            shutil.rmtree(self.model)
+
+    def test_the_text_of_an_error_has_an_end(self):
+        sent = [0]
+        def fault(handler, kind, name):
+            handler.send_response(404)
+            handler.end_headers()
+            handler.close_connection = True
+            try:
+                while sent[0] < 200 << 20:
+                    handler.wfile.write(bytes(1 << 20))
+                    sent[0] += 1 << 20
+            except OSError:                                                             # hone has read enough
+                pass
+            return True
+        self.hub.fault = fault
+        self.fails(3, "pull", NAME, says=["no such model"])
+        self.assertLess(sent[0], 50 << 20)
+        self.assertEqual(len(self.hub.requests), 1)
+
+    def test_answers_of_one_byte_have_an_end(self):
+        data = self.large(200_000)
+        def fault(handler, kind, name):
+            if kind != "cdn":
+                return False
+            begin = int(handler.headers.get("Range", "bytes=0-")[6:-1])
+            handler.answer(206, data[begin:begin + 1], Content_Range=f"bytes {begin}-{begin}/{len(data)}")
+            return True
+        self.hub.fault = fault
+        self.gives_up(4, "fewer than")
+        self.assertLess(len(self.hub.paths("cdn")), 200)
 
     def test_redirects_have_an_end_and_keep_to_http(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location=handler.path) or True
