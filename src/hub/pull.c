@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/number.h"
 #include "base/stop.h"
 #include "hub/cache.h"
@@ -284,6 +285,13 @@ static enum status get_index(struct pull *p)
 
 /* --- all of them -------------------------------------------------------------------------------------------------------- */
 
+/* Whether a file in the output directory would have the name of another one's part or lock. */
+static bool is_own_name(const char *name)
+{
+    size_t digits = strspn(name, "0123456789abcdef");
+    return name_ends_with(name, ".incomplete") || (digits >= 40 && !strcmp(name + digits, ".lock"));
+}
+
 static enum status count(struct pull *p)
 {
     struct pull_result *r = p->result;
@@ -292,6 +300,11 @@ static enum status count(struct pull *p)
         struct job job = {.pull = p, .file = &r->listing.files[i]};
         if (!job.file->wanted)
             continue;
+        if (p->request->output && is_own_name(job.file->name))
+            return fail(ERR_UNSUPPORTED,
+                        "%s: hone gives names like %.100s to what is not complete: leave it out with --include, or "
+                        "pull without --output",
+                        p->request->name, job.file->name);
         TRY(name_job(&job));
         r->files++;
         if (__builtin_add_overflow(r->bytes, job.file->size, &r->bytes))

@@ -549,6 +549,16 @@ class Pull(Case):
         self.gives_up(4, "fewer than")
         self.assertLess(len(self.hub.paths("cdn")), 200)
 
+    def test_names_of_files_that_hone_uses_itself_are_not_overwritten(self):
+        lock = "0" * 40 + ".lock"
+        self.hub.files |= {"a": b"first", "a.incomplete": b"second", lock: b"third", "poetry.lock": b"fourth"}
+        for pattern, name in (("a*", "a.incomplete"), ("0*", lock)):
+            self.fails(7, "pull", NAME, "--include", pattern, "--output", self.dir / "out", says=[name, "--output"])
+        self.pull("--include", "poetry.lock", "--output", self.dir / "out")
+        self.assertEqual((self.dir / "out/poetry.lock").read_bytes(), b"fourth")
+        self.pull("--include", "a*,0*")                                                 # in the cache names are checksums
+        self.assertEqual([(self.snapshot / n).read_bytes() for n in ("a", "a.incomplete", lock)], [b"first", b"second", b"third"])
+
     def test_redirects_have_an_end_and_keep_to_http(self):
         self.hub.fault = lambda handler, kind, name: handler.answer(302, Location=handler.path) or True
         self.fails(3, "pull", NAME, says=["redirects"])
