@@ -42,7 +42,7 @@ static enum status tell(const struct pull *p, const char *file)
     const struct pull_request *r = p->request;
     TRY(stop_check());
     if (r->progress && !r->progress(r->context, file, p->done, p->result->bytes))
-        return fail(ERR_STOPPED, "stopped; what was downloaded stays, and the same command goes on from there");
+        return fail(ERR_STOPPED, "stopped by the caller");
     return OK;
 }
 
@@ -393,5 +393,7 @@ enum status pull_model(const struct pull_request *request, struct arena *arena, 
     if (status == OK)
         status = pull_all(&p);
     endpoint_close(&p.endpoint);
+    if (status == ERR_STOPPED)
+        return fail(status, "stopped; what was downloaded stays, and the same command goes on from there");
     return status;
 }
