@@ -1,10 +1,12 @@
 /* Requests through libcurl's easy interface. */
 #include "hub/http.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/library.h"
 #include "base/stop.h"
 #include "hub/curl.h"
@@ -32,14 +34,10 @@ struct transfer {
     bool enough;        /* the text of an error, which nobody reads, is too long: its code is the answer */
 };
 
-/* The functions, once for the process. */
 static enum status load(void)
 {
-    static bool loaded;
     const char *own = getenv("HONE_CURL_LIBRARY"), *why = "";
     const char *const names[] = {own && *own ? own : "libcurl.so.4", own && *own ? NULL : "libcurl-gnutls.so.4", NULL};
-    if (loaded)
-        return OK;
     void *library = library_open(names, &why);
     if (!library)
         return fail(ERR_UNSUPPORTED,
@@ -54,14 +52,26 @@ static enum status load(void)
 #undef SYMBOL
     if (curl.curl_global_init(CURL_GLOBAL_ALL) != CURLE_OK)
         return fail(ERR_UNSUPPORTED, "libcurl does not start");
-    loaded = true;
     return OK;
+}
+
+/* The functions, once for the process, by one thread: older versions of libcurl start in one alone. */
+static enum status load_once(void)
+{
+    static atomic_flag busy = ATOMIC_FLAG_INIT;
+    static bool loaded;
+    while (atomic_flag_test_and_set(&busy))
+        clock_wait(0.001);
+    enum status status = loaded ? OK : load();
+    loaded = status == OK;
+    atomic_flag_clear(&busy);
+    return status;
 }
 
 enum status http_open(struct http **out, int64_t timeout)
 {
     *out = NULL;
-    TRY(load());
+    TRY(load_once());
     struct http *http = memory_alloc(sizeof *http);
     if (!http)
         return ERR_MEMORY;

@@ -1,4 +1,5 @@
-/* Pulling a model when memory runs out, from a server in a thread of this program. tests/e2e/pull.py has everything else. */
+/* Pulling a model when memory runs out, from a server in a thread of this program; opening libcurl in many. tests/e2e/pull.py has
+ * everything else. */
 #include "failing.h"
 
 #include <arpa/inet.h>
@@ -85,6 +86,31 @@ static int start(void **state)
     return pthread_create(&thread, NULL, serve, NULL);
 }
 
+static void *open_and_close(void *context)
+{
+    struct http *http;
+    enum status *status = context;
+    *status = http_open(&http, 1);
+    http_close(http);
+    return NULL;
+}
+
+/* Fails if one thread uses libcurl while another one still opens it: `loaded` set before the functions are there. */
+static void threads_may_open_libcurl_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[8];
+    enum status status[8];
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, &status[i]), 0);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < 8; i++)
+        assert_true(status[i] == OK || status[i] == ERR_UNSUPPORTED);
+    for (int i = 1; i < 8; i++)
+        assert_int_equal(status[i], status[0]);
+}
+
 /* Fails if an allocation that fails is not noticed, or a branch is there before all of its files are. */
 static void memory_may_run_out_anywhere(void **state)
 {
@@ -123,6 +149,9 @@ static void memory_may_run_out_anywhere(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_may_run_out_anywhere)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_may_open_libcurl_at_once), /* first: nothing has opened it yet */
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
     return cmocka_run_group_tests(tests, start, NULL);
 }
