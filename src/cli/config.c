@@ -1,7 +1,22 @@
 /* hone config convert: a configuration, of hone or of another tool, as hone's own YAML. */
 #include "cli/cli.h"
 
+#include "base/name.h"
 #include "config/options.h"
+
+/* The YAML goes to standard output: --output is where the run's result goes. */
+static hone_status check_output(hone_options *options, const char *file)
+{
+    const char *output;
+    hone_status status = hone_options_get(options, "output_dir", &output);
+    if (status == HONE_OK && (name_ends_with(output, ".yaml") || name_ends_with(output, ".yml")))
+        return (hone_status)fail(
+            ERR_ARGUMENT,
+            "--output %.100s would be where the run's result goes: to write the YAML there, write hone config "
+            "convert %.100s > %.100s",
+            output, file, output);
+    return status;
+}
 
 hone_status cli_config_convert(hone_options *options)
 {
@@ -10,6 +25,8 @@ hone_status cli_config_convert(hone_options *options)
     hone_status status = hone_options_get(options, "config", &file);
     if (status == HONE_OK && !*file)
         status = (hone_status)fail(ERR_ARGUMENT, "hone config convert needs a FILE: a YAML configuration");
+    if (status == HONE_OK)
+        status = check_output(options, file);
     if (status == HONE_OK)
         status = hone_options_write(options, &yaml);
     if (status == HONE_OK)

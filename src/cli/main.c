@@ -155,9 +155,9 @@ static hone_status unknown_word(const char *name, const char *word)
     for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
         if (!strcmp(commands[i].name, name))
             known[n++] = commands[i].about;
-    if (!*known[1])
-        return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: hone %s %s; hone %s --help says more", name, word,
-                                 known[0], name, known[0], name);
+    if (!*known[1]) /* what has a dot is a file that the word is missing before */
+        return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: write hone %s %s %s; hone %s --help says more", name,
+                                 word, known[0], name, known[0], strchr(word, '.') ? word : "FILE", name);
     return (hone_status)fail(ERR_ARGUMENT,
                              "hone %s: '%s' is neither %s nor %s: as in hone %s %s --model DIR; hone %s --help says more", name,
                              word, known[0], known[1], name, known[0], name);

@@ -180,11 +180,87 @@ static enum status read_keys(struct foreign *f)
     return add_defaults(f);
 }
 
+/* The tool's defaults that are in force and not hone's: before they are stored, hone's are in `options`. */
+static enum status list_defaults(struct foreign *f, const struct options *options, enum user_command command)
+{
+    size_t n = strlen(f->path);
+    for (int o = 0; o < OPTIONS; o++) {
+        const char *text = f->values[o].text;
+        struct buffer own = {0};
+        if (!text || strncmp(f->values[o].source + n, ": ", 2) != 0 || options->source[o] ||
+            !table_has(&option_table[o], command))
+            continue;
+        enum status status = options_get(options, (enum option)o, &own);
+        if (status == OK && strcmp(text, own.size ? own.data : "") != 0)
+            status = buffer_format(&f->defaults, "%s%s %.40s%s", f->defaults.size ? ", " : "", option_table[o].name, text,
+                                   strlen(text) > 40 ? "..." : "");
+        buffer_free(&own);
+        TRY(status);
+    }
+    return OK;
+}
+
+/* Whether a text has the key as a word of its own, with `before` before it. */
+static bool has_key(const struct buffer *text, const char *before, const char *key)
+{
+    size_t n = strlen(before), length = strlen(key);
+    for (const char *at = text->size ? strstr(text->data, before) : NULL; at && *at; at = strstr(at + 1, before)) {
+        bool begins = *before || at == text->data || at[-1] == ' ';
+        if (begins && strncmp(at + n, key, length) == 0 && strchr(".:[), \n", at[n + length]))
+            return true;
+    }
+    return false;
+}
+
+/* The keys of the file of which nothing else tells: those that ask for what is done anyway, and those that only count beside
+ * others. */
+static enum status list_rest(struct foreign *f, struct buffer *rest)
+{
+    for (const struct yaml_node *n = f->root->first; n; n = n->next) {
+        bool told = has_key(&f->idle, "", n->key) || has_key(&f->said, "changed: ", n->key);
+        for (int o = 0; o < OPTIONS && !told; o++) {
+            const char *source = f->values[o].text ? f->values[o].source : "";
+            struct buffer one = {.data = (char *)source, .size = (int64_t)strlen(source)};
+            told = has_key(&one, "(", n->key);
+        }
+        if (!told)
+            TRY(buffer_format(rest, "%s%.60s", rest->size ? ", " : "", n->key));
+    }
+    return OK;
+}
+
+static enum status add_line(struct buffer *notes, const char *before, const struct buffer *line)
+{
+    return line->size ? buffer_format(notes, "%s%s\n", before, line->data) : OK;
+}
+
+static enum status write_notes(struct foreign *f, struct buffer *notes, enum user_command command)
+{
+    struct buffer rest = {0};
+    enum status status =
+        buffer_format(notes, "read as %s %s config, with the defaults of %s\n", f->tool->article, f->tool->name, f->tool->name);
+    if (status == OK && f->defaults.size)
+        status = buffer_format(notes, "defaults of %s that are not hone's: %s\n", f->tool->name, f->defaults.data);
+    if (status == OK)
+        status = add_line(notes, "not needed: ", &f->idle);
+    if (status == OK && command == COMMAND_CONFIG)
+        status = list_rest(f, &rest);
+    if (status == OK)
+        status = add_line(notes, "nothing to write for: ", &rest);
+    if (status == OK && f->said.size)
+        status = buffer_append(notes, f->said.data, f->said.size);
+    buffer_free(&rest);
+    return status;
+}
+
 static enum status tell(struct foreign *f, struct options *options, enum user_command command)
 {
-    const char *idle = f->idle.size ? f->idle.data : "", *said = f->said.size ? f->said.data : "";
-    options->notes = arena_format(options->arena, "read as %s %s config, with the defaults of %s\n%s%s%s%s", f->tool->article,
-                                  f->tool->name, f->tool->name, *idle ? "not needed: " : "", idle, *idle ? "\n" : "", said);
+    struct buffer notes = {0};
+    enum status status = write_notes(f, &notes, command);
+    if (status == OK)
+        options->notes = arena_text(options->arena, notes.data, notes.size);
+    buffer_free(&notes);
+    TRY(status);
     if (!options->notes)
         return ERR_MEMORY;
     for (const char *line = options->notes; command != COMMAND_CONFIG && *line; line += strcspn(line, "\n") + 1)
@@ -223,6 +299,7 @@ static enum status load(struct foreign *f, struct options *options, enum user_co
         return fail(ERR_ARGUMENT, "%s: hone cannot follow %d %s of this %s config: %s%s (docs/configs.md has all that it takes)",
                     f->path, f->refused_count, f->refused_count == 1 ? "key" : "keys", f->tool->name, f->refused.data, more);
     }
+    TRY(list_defaults(f, options, command));
     for (int o = 0; o < OPTIONS; o++) {
         const struct option_row *row = &option_table[o];
         bool check_only = !table_has(row, command) || options->source[o];
@@ -245,5 +322,6 @@ enum status foreign_load(struct options *options, enum user_command command, enu
     buffer_free(&f.refused);
     buffer_free(&f.idle);
     buffer_free(&f.said);
+    buffer_free(&f.defaults);
     return status;
 }

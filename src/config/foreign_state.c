@@ -7,6 +7,8 @@
 
 enum status foreign_set(struct foreign *f, enum option option, const char *text, const struct yaml_node *node, const char *key)
 {
+    if (!node && f->values[option].text) /* one of hone's own options in the file */
+        return OK;
     const char *source = node ? arena_format(f->arena, "%s:%d (%s)", f->path, node->line, key)
                               : arena_format(f->arena, "%s: the default of %s (%s)", f->path, f->tool->name, key);
     const char *copy = arena_text(f->arena, text, (int64_t)strlen(text));

@@ -63,11 +63,12 @@ struct foreign {
     struct {
         const char *text, *source; /* NULL: not set */
     } values[OPTIONS];
-    struct buffer refused, idle, said;
+    struct buffer refused, idle, said, defaults;
     int refused_count, refused_more; /* more: those that the message has no room for */
 };
 
-/* Sets an option; the later one counts. `node` and `key` say where it comes from; NULL: from the tool's defaults. */
+/* Sets an option; the later one counts. `node` and `key` say where it comes from; NULL: from the tool's defaults, which
+ * override nothing. */
 enum status foreign_set(struct foreign *f, enum option option, const char *text, const struct yaml_node *node, const char *key);
 enum status foreign_set_real(struct foreign *f, enum option option, double x, const struct yaml_node *node, const char *key);
 
@@ -95,7 +96,7 @@ enum status foreign_say(struct foreign *f, const char *key, const char *value, c
 
 /* TURN's functions (foreign_value.c). */
 foreign_value value_inverse, value_mask, value_excess, value_packing, value_method, value_targets, value_optimizer,
-    value_scheduler, value_warmup, value_steps, value_truth, value_cpu, value_interval;
+    value_scheduler, value_warmup, value_steps, value_truth, value_cpu, value_interval, value_strategy;
 
 /* What follows from several keys of a tool (foreign_tool.c), and its data sets (foreign_data.c). */
 enum status finish_axolotl(struct foreign *f);

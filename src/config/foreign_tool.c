@@ -22,6 +22,11 @@ static enum status drop_warmup(struct foreign *f, const char *key)
 {
     if (strcmp(foreign_text(f, key, ""), "constant") != 0)
         return OK;
+    static const char *const given[] = {"warmup_ratio", "warmup_steps"};
+    for (int i = 0; i < 2; i++)
+        if (foreign_find(f, given[i]) && !foreign_is_off(foreign_find(f, given[i])))
+            TRY(foreign_say(f, given[i], foreign_text(f, given[i], ""),
+                            "not used: constant has no warm-up, constant_with_warmup has"));
     f->values[OPTION_warmup_steps].text = NULL;
     return set_at(f, OPTION_warmup_ratio, "0", key);
 }
@@ -48,6 +53,8 @@ static enum status axolotl_type(struct foreign *f)
     TRY(set_type(f, brain, "bfloat16"));
     if (foreign_in_words("full", bf16))
         TRY(set_at(f, OPTION_dtype, "bfloat16", "bf16"));
+    if (foreign_find(f, "bf16") && foreign_in_words("auto", bf16) && !f->values[OPTION_dtype].text)
+        TRY(set_at(f, OPTION_dtype, "auto", "bf16"));
     return foreign_is_true(f, "float32") ? set_at(f, OPTION_dtype, "float32", "float32") : OK;
 }
 
@@ -127,14 +134,16 @@ enum status finish_factory(struct foreign *f)
 
 /* --- TRL ----------------------------------------------------------------------------------------------------------------- */
 
-/* By default TRL computes in bfloat16, whatever type the weights are loaded in. */
+/* By default TRL computes in bfloat16, whatever type the weights are loaded in; who names that type alone means the run's. */
 static enum status trl_type(struct foreign *f)
 {
     const char *loaded = foreign_find(f, "dtype") ? "dtype" : "torch_dtype";
     if (foreign_is_true(f, "fp16"))
         return set_at(f, OPTION_dtype, "float16", "fp16");
-    if (!foreign_find(f, "bf16") || foreign_is_true(f, "bf16"))
-        return foreign_find(f, "bf16") ? set_at(f, OPTION_dtype, "bfloat16", "bf16") : OK;
+    if (foreign_is_true(f, "bf16"))
+        return set_at(f, OPTION_dtype, "bfloat16", "bf16");
+    if (!foreign_find(f, "bf16") && foreign_in_words("auto", foreign_text(f, loaded, "auto")))
+        return OK;
     return set_at(f, OPTION_dtype, foreign_text(f, loaded, "float32"), foreign_find(f, loaded) ? loaded : "bf16");
 }
 
@@ -167,15 +176,21 @@ static enum status trl_loss(struct foreign *f)
 static enum status trl_validation(struct foreign *f)
 {
     const char *dir = f->values[OPTION_dataset_path].text, *strategy = foreign_text(f, "eval_strategy", "no");
-    if (!dir || foreign_in_words("no", strategy) || f->values[OPTION_val_set_size].text || f->given->eval_dataset_path)
+    bool has = f->values[OPTION_val_set_size].text || f->values[OPTION_eval_dataset_path].text || f->given->eval_dataset_path;
+    if ((!dir && !has) || foreign_in_words("no", strategy))
         return OK;
-    const char *path = arena_format(f->arena, "%s/%s.jsonl", dir, foreign_text(f, "dataset_test_split", "test"));
+    const char *path = has ? "" : arena_format(f->arena, "%s/%s.jsonl", dir, foreign_text(f, "dataset_test_split", "test"));
     if (!path)
         return ERR_MEMORY;
-    if (file_is_directory(dir) && file_exists(path))
-        return set_at(f, OPTION_eval_dataset_path, path, "eval_strategy");
-    return foreign_say(f, "eval_strategy", strategy,
-                       "the data has no file for it: --eval-data names one, --val-set-size holds rows back");
+    if (!has && !(file_is_directory(dir) && file_exists(path)))
+        return foreign_say(f, "eval_strategy", strategy,
+                           "the data has no file for it: --eval-data names one, --val-set-size holds rows back");
+    if (!has)
+        TRY(set_at(f, OPTION_eval_dataset_path, path,
+                   foreign_find(f, "dataset_test_split") ? "dataset_test_split" : "eval_strategy"));
+    return foreign_in_words("steps", strategy)
+               ? OK
+               : foreign_say(f, "eval_strategy", strategy, "hone validates every --eval-steps steps");
 }
 
 enum status finish_trl(struct foreign *f)
@@ -249,12 +264,12 @@ static enum status mlx_optimizer(struct foreign *f)
     for (const struct yaml_node *n = yaml_member(all, name) ? yaml_member(all, name)->first : NULL; n; n = n->next) {
         const struct yaml_node *beta = n->kind == YAML_LIST ? n->first : NULL;
         if (strcmp(n->key, "betas") == 0 && beta && beta->next) {
-            TRY(foreign_set(f, OPTION_adam_beta1, beta->text, n, "betas"));
-            TRY(foreign_set(f, OPTION_adam_beta2, beta->next->text, n, "betas"));
+            TRY(foreign_set(f, OPTION_adam_beta1, beta->text, n, "optimizer_config: betas"));
+            TRY(foreign_set(f, OPTION_adam_beta2, beta->next->text, n, "optimizer_config: betas"));
         } else if (strcmp(n->key, "eps") == 0) {
-            TRY(foreign_set(f, OPTION_adam_epsilon, n->text, n, "eps"));
+            TRY(foreign_set(f, OPTION_adam_epsilon, n->text, n, "optimizer_config: eps"));
         } else if (strcmp(n->key, "weight_decay") == 0 && decays) {
-            TRY(foreign_set(f, OPTION_weight_decay, n->text, n, "weight_decay"));
+            TRY(foreign_set(f, OPTION_weight_decay, n->text, n, "optimizer_config: weight_decay"));
         } else if (strcmp(n->key, "bias_correction") != 0) {
             TRY(foreign_refuse(f, n, n->key, "hone has betas, eps and weight_decay"));
         }
@@ -305,6 +320,8 @@ static enum status mlx_layers(struct foreign *f)
     bool full = strcmp(foreign_text(f, "fine_tune_type", "lora"), "full") == 0;
     int64_t layers = 0;
     enum status status = OK;
+    if (!node && !keys && f->values[OPTION_lora_target_modules].text)
+        return OK;
     if (asked > 0)
         status = count_layers(f, model, &layers);
     if (status != OK)

@@ -133,7 +133,21 @@ enum status value_steps(struct foreign *f, const struct foreign_row *row, const 
 }
 
 /* How often a run validates and saves is free: a part of its steps, which are not known yet, is left out. */
+static enum status say_interval(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    bool saves = row->option == OPTION_save_steps;
+    return foreign_say(f, key, node->text,
+                       saves ? "hone saves every --save-steps steps" : "hone validates every --eval-steps steps");
+}
+
 enum status value_interval(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    return is_fraction(node->text) ? OK : foreign_set(f, row->option, node->text, node, key);
+    return is_fraction(node->text) ? say_interval(f, row, node, key) : foreign_set(f, row->option, node->text, node, key);
+}
+
+/* Without a validation there is nothing to say; a run without checkpoints is another one. */
+enum status value_strategy(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    bool none = row->option == OPTION_eval_steps && foreign_is_off(node);
+    return none || foreign_in_words("steps", node->text) ? OK : say_interval(f, row, node, key);
 }

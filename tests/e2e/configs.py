@@ -21,7 +21,7 @@ EXPECTED = {
         "max_length": "256", "excess_length": "drop", "packing": "true", "finetuning_type": "lora", "lora_r": "4", "lora_alpha": "8",
         "lora_dropout": "0.05", "lora_target_modules": "gate_proj,down_proj,up_proj,q_proj", "optim": "adamw", "learning_rate": "0.0002",
         "lr_scheduler_type": "cosine", "warmup_ratio": "0.1", "weight_decay": "0", "per_device_train_batch_size": "1",
-        "gradient_accumulation_steps": "2", "num_train_epochs": "1", "max_steps": "2", "tf32": "false"},
+        "gradient_accumulation_steps": "2", "num_train_epochs": "1", "max_steps": "2", "dtype": "auto", "tf32": "false"},
     "axolotl/qlora.yml": {
         "model_name_or_path": "model", "dataset_path": "data/chats.jsonl,data/texts.jsonl", "val_set_size": "0",
         "output_dir": "outputs/qlora-out", "max_length": "128", "excess_length": "truncate", "train_on_inputs": "false",
@@ -98,7 +98,7 @@ EXPECTED = {
 # What a run says of what it does otherwise, and of what it does not need.
 SAYS = {
     "axolotl/lora.yml": ["changed: optimizer: adamw_8bit: exact", "changed: datasets[].type: alpaca: rows go through the model's chat",
-                         "wandb_watch", "evals_per_epoch", "loss_watchdog_patience", "special_tokens.pad_token", "an Axolotl config"],
+                         "wandb_watch", "changed: evals_per_epoch", "loss_watchdog_patience", "special_tokens.pad_token", "an Axolotl config"],
     "axolotl/qlora.yml": ["deepspeed", "liger_rope", "model_type", "gradient_checkpointing"],
     "llamafactory/lora_sft.yaml": ["changed: template: llama3: the chat template of the model", "plot_loss", "a LLaMA-Factory config"],
     "llamafactory/qlora_sft.yaml": ["changed: optim: paged_adamw_8bit: exact", "flash_attn"],
@@ -206,6 +206,13 @@ class Configs(Case):
                 self.assertNotIn("config", again.stderr)
                 shutil.rmtree(out)
 
+    def test_every_key_of_a_file_is_in_what_it_becomes(self):
+        for name in EXPECTED:
+            text = self.hone("config", "convert", CONFIGS / name).stdout
+            for key in re.findall(r"^(\w+):", (CONFIGS / name).read_text(), re.M):
+                with self.subTest(f"{name}: {key}"):
+                    self.assertRegex(text, rf"# .*\b{key}\b")
+
     def test_wrong_keys_are_refused_by_name(self):
         count = 0
         for tool, lines in WRONG.items():
@@ -276,7 +283,8 @@ class Configs(Case):
     def test_mistakes_with_files(self):
         own = self.write("own.yaml", "model: model")
         for args, says in ((("train", own, own), "two files of options"), (("config", "convert"), "needs a FILE"),
-                           (("config", "own.yaml"), "is not convert"), (("config", "convert", "nowhere.yaml"), "nowhere.yaml"),
+                           (("config", "own.yaml"), "write hone config convert own.yaml;"),
+                           (("config", "convert", own, "--output", "new.yaml"), "> new.yaml"), (("config", "convert", "nowhere.yaml"), "nowhere.yaml"),
                            (("train", "stray", own), "stray"), (("train", own, "--config", own), "two files of options")):
             result = run(*args, cwd=self.dir)
             self.assertIn(result.returncode, (2, 3), result.stderr)

@@ -236,7 +236,14 @@ static void values_are_converted(void **state)
         {TRL_FEW "max_length: null\n", OPTION_max_length, "0"},
         {TRL_FEW "bf16: false\n", OPTION_dtype, "float32"},
         {TRL_FEW "bf16: false\ntorch_dtype: bfloat16\n", OPTION_dtype, "bfloat16"},
-        {TRL_FEW "dtype: float32\n", OPTION_dtype, "bfloat16"},
+        {TRL_FEW "dtype: float32\n", OPTION_dtype, "float32"},
+        {TRL_FEW "torch_dtype: float16\n", OPTION_dtype, "float16"},
+        {TRL_FEW "dtype: auto\n", OPTION_dtype, "bfloat16"},
+        {TRL_FEW "bf16: true\ndtype: float32\n", OPTION_dtype, "bfloat16"},
+        {TRL_FEW "train_on_inputs: false\n", OPTION_train_on_inputs, "false"},
+        {FACTORY_FEW "early_stopping_steps: 3\n", OPTION_early_stopping_patience, "3"},
+        {"model: m\ndata: d\ntrain: true\nval_batches: 1\nmax_steps: 7\nlora_target_modules: [q_proj]\n", OPTION_max_steps, "7"},
+        {"model: m\ndata: d\ntrain: true\nval_batches: 1\nlora_target_modules: [q_proj]\n", OPTION_lora_target_modules, "q_proj"},
         {TRL_FEW "fp16: true\n", OPTION_dtype, "float16"},
         {TRL_FEW "assistant_only_loss: true\n", OPTION_train_on_inputs, "false"},
         {TRL_FEW "eval_steps: 0.1\n", OPTION_eval_steps, "100"},
@@ -268,10 +275,52 @@ static void what_hone_does_otherwise_is_said(void **state)
     assert_non_null(strstr(options.notes, "not needed: wandb_project\n"));
     assert_ok(load(TRL_FEW "eval_strategy: epoch\n"));
     assert_non_null(strstr(options.notes, "changed: eval_strategy: epoch: the data has no file for it"));
-    assert_ok(load(TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n"));
+    assert_ok(load(TRL_FEW "eval_strategy: steps\ntest_split_size: 0.1\n"));
+    assert_null(strstr(options.notes, "changed"));
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n", "eval_strategy: epoch: hone validates every --eval-steps"},
+        {TRL_FEW "save_strategy: epoch\n", "save_strategy: epoch: hone saves every --save-steps"},
+        {TRL_FEW "save_strategy: no\n", "save_strategy: no: hone saves every --save-steps"},
+        {TRL_FEW "eval_steps: 0.1\n", "eval_steps: 0.1: hone validates every --eval-steps"},
+        {TRL_FEW "eos_token: '<|im_end|>'\n", "eos_token: <|im_end|>: the model's own end of turn"},
+        {TRL_FEW "lr_scheduler_type: constant\nwarmup_ratio: 0.5\n", "warmup_ratio: 0.5: not used: constant has no warm-up"},
+        {FACTORY_FEW "eval_strategy: epoch\n", "eval_strategy: epoch: hone validates every --eval-steps"},
+        {AXOLOTL_FEW "evals_per_epoch: 4\n", "evals_per_epoch: 4: hone validates every --eval-steps"},
+        {AXOLOTL_FEW "saves_per_epoch: 1\n", "saves_per_epoch: 1: hone saves every --save-steps"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ok(load(cases[i].text));
+        const char *changed = strstr(options.notes, "changed: ");
+        if (!changed || !strstr(changed, cases[i].says))
+            fail_msg("%s\n%s", cases[i].text, options.notes);
+    }
+    assert_ok(load(AXOLOTL_FEW "eval_strategy: no\nsave_strategy: steps\nevals_per_epoch: 0\n"));
     assert_null(strstr(options.notes, "changed"));
     assert_ok(load(AXOLOTL_FEW "optimizer: paged_adamw_32bit\nload_in_8bit: false\nchat_template: tokenizer_default\n"));
     assert_null(strstr(options.notes, "changed"));
+}
+
+/* Fails if a default that is hone's own, or that a flag overrides, is listed. */
+static void defaults_that_are_not_those_of_hone_are_named(void **state)
+{
+    (void)state;
+    assert_ok(load(TRL_FEW "max_length: 64\n"));
+    assert_non_null(strstr(options.notes,
+                           "defaults of TRL that are not hone's: output_dir trainer_output, excess_length truncate, "
+                           "train_on_inputs true, lora_dropout 0.05, "));
+    assert_null(strstr(options.notes, "max_length"));
+    assert_ok(
+        load("base_model: m\ndatasets: [{path: a}]\nlearning_rate: 1\nsequence_len: 9\nmicro_batch_size: 1\nwarmup_steps: 1\n"
+             "output_dir: o\nexcess_length_strategy: raise\nadapter: qlora\nlora_r: 1\nlora_alpha: 1\n"
+             "lora_target_linear: true\n"));
+    assert_null(strstr(options.notes, "not hone's"));
+    fresh();
+    assert_ok(options_set(&options, COMMAND_TRAIN, "lora_dropout", "0", "--lora-dropout"));
+    put("config.yaml", TRL_FEW);
+    assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
+    assert_null(strstr(options.notes, "lora_dropout"));
 }
 
 /* Fails if reading ends at the first. */
@@ -449,7 +498,7 @@ static void every_allocation_may_fail(void **state)
             struct buffer yaml = {0};
             fresh();
             failing_begin(&f);
-            enum status status = options_load_yaml(&options, COMMAND_TRAIN, path);
+            enum status status = options_load_yaml(&options, i % 2 ? COMMAND_CONFIG : COMMAND_TRAIN, path);
             if (refused && status == ERR_ARGUMENT)
                 status = OK;
             else if (status == OK)
@@ -513,6 +562,7 @@ int main(void)
         cmocka_unit_test(mlx_counts_layers_from_the_last),
         cmocka_unit_test(values_are_converted),
         cmocka_unit_test(what_hone_does_otherwise_is_said),
+        cmocka_unit_test(defaults_that_are_not_those_of_hone_are_named),
         cmocka_unit_test(all_that_is_refused_is_told_together),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(data_sets_become_paths),
