@@ -55,6 +55,8 @@ static enum status read_option(struct options *options, enum user_command comman
     if (!value && (word.alone || word.negated)) {
         if (next && synonym_follows(&word, next))
             value = argv[++*i];
+    } else if (!value && word.answer && (!next || next[0] == '-')) { /* it takes some values, and none was given */
+        return fail(ERR_ARGUMENT, "%s is not an option of hone %s: %s", flag, options_command_name(command), word.answer);
     } else if (!value) {
         const char *what = word.row->placeholder && !word.takes ? word.row->placeholder : "VALUE";
         if (!next)

@@ -7,12 +7,6 @@
 #include "config/foreign_state.h"
 #include "config/table.h"
 
-/* What people write for true and false in YAML. */
-static const char *truth(const char *text)
-{
-    return foreign_in_words("yes,on", text) ? "true" : foreign_in_words("no,off", text) ? "false" : text;
-}
-
 static enum status take_value(struct foreign *f, enum option option, const struct yaml_node *node, const char *key)
 {
     enum option_kind kind = option_table[option].kind;
@@ -22,12 +16,12 @@ static enum status take_value(struct foreign *f, enum option option, const struc
         TRY(foreign_joined(f, node, &text));
     if (!text)
         return foreign_refuse(f, node, key, several ? "one value or a list of them is needed" : "one value is needed");
-    return foreign_set(f, option, kind == KIND_BOOL ? truth(text) : text, node, key);
+    return foreign_set(f, option, kind == KIND_BOOL ? table_truth(text) : text, node, key);
 }
 
 static enum status check_words(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
 {
-    bool allowed = node->kind == YAML_SCALAR && foreign_in_words(row->words, truth(node->text));
+    bool allowed = node->kind == YAML_SCALAR && foreign_in_words(row->words, table_truth(node->text));
     if (node->kind == YAML_LIST) {
         allowed = true;
         for (const struct yaml_node *n = node->first; n; n = n->next)

@@ -22,9 +22,10 @@ static const struct taken {
 
 static const struct {
     enum option option;
-    const char *value, *words;
+    const char *value, *words, *said;
 } values[] = {
-#define VALUE(option, value, words) {OPTION_##option, value, words},
+#define VALUE(option, value, words) {OPTION_##option, value, words, NULL},
+#define VALUE_SAID(option, value, words, text) {OPTION_##option, value, words, text},
 #include "config/synonyms.def"
 };
 
@@ -186,6 +187,12 @@ static void list_taken(const struct word *word, char words[static WORDS_SIZE])
         }
 }
 
+bool synonym_asks(const struct word *word, const char *value)
+{
+    const struct taken *row = word->takes ? find_taken(word, 0, true, table_truth(value)) : NULL;
+    return !row || *row->value;
+}
+
 enum status synonym_store(struct options *options, const struct word *word, const char *value, const char *source,
                           bool check_only)
 {
@@ -193,15 +200,17 @@ enum status synonym_store(struct options *options, const struct word *word, cons
     if (!word->takes)
         return table_store(options, word->row, given, source, check_only);
     const struct taken *row = find_taken(word, 0, true, given);
+    if (!row)
+        row = find_taken(word, 0, true, table_truth(given));
     if (row)
-        return table_store(options, word->row, row->value, source, check_only);
+        return *row->value ? table_store(options, word->row, row->value, source, check_only) : OK;
     char name[64], words[WORDS_SIZE];
     snprintf(name, sizeof name, "%.*s", (int)(word->length < 60 ? word->length : 60), word->key);
     list_taken(word, words);
     return table_fail_value(source, name, given, word->answer ? word->answer : words);
 }
 
-const char *synonym_value(const struct option_row *row, const char *value, const char **answer)
+const char *synonym_value(const struct option_row *row, const char *value, const char **answer, const char **said)
 {
     int64_t length = (int64_t)strlen(value);
     if (options_choice(table_option(row), value) >= 0) /* hone's own words come first */
@@ -210,8 +219,10 @@ const char *synonym_value(const struct option_row *row, const char *value, const
         if (row == &option_table[value_answers[i].option] && among(value_answers[i].words, value, length, true))
             *answer = value_answers[i].text;
     for (size_t i = 0; i < COUNT(values); i++)
-        if (row == &option_table[values[i].option] && among(values[i].words, value, length, true))
+        if (row == &option_table[values[i].option] && among(values[i].words, value, length, true)) {
+            *said = values[i].said;
             return values[i].value;
+        }
     return value;
 }
 
@@ -263,12 +274,16 @@ enum status synonym_markdown(struct buffer *text)
     for (size_t i = 0; i < COUNT(taken); i++) {
         TRY(buffer_format(text, "| "));
         TRY(append_words(text, taken[i].words, taken[i].given));
-        TRY(buffer_format(text, " | `%s %s` |\n", option_table[taken[i].option].name, taken[i].value));
+        if (*taken[i].value)
+            TRY(buffer_format(text, " | `%s %s` |\n", option_table[taken[i].option].name, taken[i].value));
+        else
+            TRY(buffer_format(text, " | nothing: it asks for no `%s` |\n", option_table[taken[i].option].name));
     }
     for (size_t i = 0; i < COUNT(values); i++) {
         TRY(buffer_format(text, "| `%s` ", option_table[values[i].option].name));
         TRY(append_words(text, values[i].words, ""));
-        TRY(buffer_format(text, " | `%s %s` |\n", option_table[values[i].option].name, values[i].value));
+        TRY(buffer_format(text, " | `%s %s`%s%s |\n", option_table[values[i].option].name, values[i].value,
+                          values[i].said ? ", and hone says: " : "", values[i].said ? values[i].said : ""));
     }
     TRY(buffer_format(text, "\nThese are not taken, and this is the answer:\n\n| what is typed | what to do |\n|---|---|\n"));
     for (size_t i = 0; i < COUNT(answers); i++) {

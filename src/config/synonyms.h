@@ -24,8 +24,12 @@ bool synonym_follows(const struct word *word, const char *next);
 enum status synonym_store(struct options *options, const struct word *word, const char *value, const char *source,
                           bool check_only);
 
-/* hone's own name of a value, or the value itself. *answer says what to do if hone has no such value. */
-const char *synonym_value(const struct option_row *row, const char *value, const char **answer);
+/* Whether the word with this value asks for anything: fp16 false does not. */
+bool synonym_asks(const struct word *word, const char *value);
+
+/* hone's own name of a value, or the value itself. *answer says what to do if hone has no such value, *said what differs from
+ * what was asked for; both are NULL before, and stay so where there is nothing to say. */
+const char *synonym_value(const struct option_row *row, const char *value, const char **answer, const char **said);
 
 /* Calls `each` for every word that the command takes besides names and aliases. */
 void synonym_each(enum user_command command, void (*each)(void *context, const char *word, int64_t length), void *context);

@@ -60,6 +60,9 @@ void table_suggest(const char *key, int64_t length, enum user_command command, b
 /* The choice that is set. */
 int table_choice(const struct options *options, const struct option_row *row);
 
+/* "true" or "false" for what people write for them (yes, on, 1, in any case); else the text itself. */
+const char *table_truth(const char *text);
+
 /* Checks a value and, unless `check_only`, stores it with its source. */
 enum status table_store(struct options *options, const struct option_row *row, const char *value, const char *source,
                         bool check_only);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "config/synonyms.h"
 
 void table_takes(const struct option_row *row, char words[static WORDS_SIZE])
@@ -69,10 +70,20 @@ static bool read_real(const struct option_row *row, const char *text, double *ou
     return !*end && isfinite(*out) && in_bounds(row, *out);
 }
 
+const char *table_truth(const char *text)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1"}, *const no[] = {"false", "no", "off", "0"};
+    for (int i = 0; i < 4; i++)
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0)
+            return strcasecmp(text, yes[i]) == 0 ? yes[0] : no[0];
+    return text;
+}
+
 static bool read_bool(const char *text, bool *out)
 {
-    *out = strcasecmp(text, "true") == 0;
-    return *out || strcasecmp(text, "false") == 0;
+    const char *truth = table_truth(text);
+    *out = strcmp(truth, "true") == 0;
+    return *out || strcmp(truth, "false") == 0;
 }
 
 int table_choice(const struct options *options, const struct option_row *row)
@@ -96,8 +107,10 @@ enum status table_store(struct options *options, const struct option_row *row, c
     double real = 0;
     bool boolean = false, good = true;
     int choice = 0;
-    const char *answer = NULL;
-    value = synonym_value(row, value, &answer);
+    const char *answer = NULL, *said = NULL, *typed = value;
+    value = synonym_value(row, value, &answer, &said);
+    if (said && !check_only)
+        log_message(LOG_INFO, "%s %.40s is %s: %s", source, typed, value, said);
     if (answer)
         return table_fail_value(source, row->name, value, answer);
     switch (row->kind) {

@@ -10,7 +10,7 @@
 #include "config/yaml_reader.h"
 #include "config/yaml_tree.h"
 
-static enum status read_key(const struct yaml_reader *r, enum user_command command, int lines[OPTIONS], struct word *word)
+static enum status read_key(const struct yaml_reader *r, enum user_command command, struct word *word)
 {
     if (r->event.type != YAML_SCALAR_EVENT && r->event.type != YAML_ALIAS_EVENT)
         return yaml_fail(r, "a key must be the name of an option");
@@ -35,7 +35,15 @@ static enum status read_key(const struct yaml_reader *r, enum user_command comma
     }
     if (word->row->flag_only)
         return fail(ERR_ARGUMENT, "%s:%d: '%s' can only be given on the command line", r->path, line, word->row->name);
+    return OK;
+}
+
+/* `line` is the key's; the current event is its value. */
+static enum status check_once(const struct yaml_reader *r, const struct word *word, int line, int lines[OPTIONS])
+{
     int *before = &lines[table_option(word->row)];
+    if (r->event.type == YAML_SCALAR_EVENT && !synonym_asks(word, (const char *)r->event.data.scalar.value))
+        return OK;
     if (*before)
         return fail(ERR_ARGUMENT, "%s:%d: %s was already given in line %d: keep one of them", r->path, line, word->row->name,
                     *before);
@@ -43,25 +51,61 @@ static enum status read_key(const struct yaml_reader *r, enum user_command comma
     return OK;
 }
 
-static enum status read_value(const struct yaml_reader *r, struct options *options, enum user_command command,
-                              const struct word *word)
+/* Whether its value may be several, separated by commas. */
+static bool takes_several(const struct option_row *row)
+{
+    switch (table_option(row)) {
+    case OPTION_dataset_path:
+    case OPTION_eval_dataset_path:
+    case OPTION_column_mapping:
+    case OPTION_include:
+    case OPTION_lora_target_modules:
+    case OPTION_lora_target_parameters:
+    case OPTION_rank_pattern:
+    case OPTION_alpha_pattern:
+    case OPTION_report_to:
+    case OPTION_target: return true;
+    default: return false;
+    }
+}
+
+/* The rest of a list as one text. */
+static enum status read_list(struct yaml_reader *r, struct arena *arena, const struct option_row *row, const char **text)
+{
+    *text = "";
+    for (;;) {
+        TRY(yaml_next(r));
+        if (r->event.type == YAML_SEQUENCE_END_EVENT)
+            return OK;
+        if (r->event.type == YAML_SEQUENCE_START_EVENT || r->event.type == YAML_MAPPING_START_EVENT)
+            return fail(ERR_ARGUMENT, "%s:%d: %s takes a list of single values", r->path, yaml_line(r), row->name);
+        TRY(yaml_check_scalar(r));
+        *text = arena_format(arena, "%s%s%s", *text, **text ? "," : "", (const char *)r->event.data.scalar.value);
+        if (!*text)
+            return ERR_MEMORY;
+    }
+}
+
+static enum status read_value(struct yaml_reader *r, struct options *options, enum user_command command, const struct word *word)
 {
     const struct option_row *row = word->row;
     int line = yaml_line(r);
-    bool several = row->kind == KIND_TEXT || row->kind == KIND_PATH;
-    if (r->event.type == YAML_SEQUENCE_START_EVENT)
-        return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a list%s", r->path, line, row->name,
-                    several ? ": write several as one text, as in a,b" : "");
+    const char *text = NULL;
+    if (r->event.type == YAML_SEQUENCE_START_EVENT && !takes_several(row))
+        return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a list", r->path, line, row->name);
     if (r->event.type == YAML_MAPPING_START_EVENT)
         return fail(ERR_ARGUMENT, "%s:%d: %s takes one value, not a mapping", r->path, line, row->name);
-    TRY(yaml_check_scalar(r));
-    if (yaml_is_null(r))
+    if (r->event.type == YAML_SEQUENCE_START_EVENT)
+        TRY(read_list(r, options->arena, row, &text));
+    else
+        TRY(yaml_check_scalar(r));
+    if (!text && yaml_is_null(r))
         return OK;
     char *source = arena_format(options->arena, "%s:%d", r->path, line);
     if (!source)
         return ERR_MEMORY;
     bool check_only = !table_has(row, command) || options->source[table_option(row)];
-    return synonym_store(options, word, (const char *)r->event.data.scalar.value, source, check_only);
+    return synonym_store(options, word, text ? text : (const char *)r->event.data.scalar.value, source, check_only);
 }
 
 static enum status read_mapping(struct yaml_reader *r, struct options *options, enum user_command command)
@@ -72,8 +116,10 @@ static enum status read_mapping(struct yaml_reader *r, struct options *options, 
         TRY(yaml_next(r));
         if (r->event.type == YAML_MAPPING_END_EVENT)
             return OK;
-        TRY(read_key(r, command, lines, &word));
+        TRY(read_key(r, command, &word));
+        int line = yaml_line(r);
         TRY(yaml_next(r));
+        TRY(check_once(r, &word, line, lines));
         TRY(read_value(r, options, command, &word));
     }
 }

@@ -131,7 +131,7 @@ def make(d):
     write("twice.yaml", "seed: 1\nseed: 2\n")
     write("wrong.yaml", f"model: {TINY}\nlerning_rate: 1e-4\n")
     write("value.yaml", "learning_rate: fast\n")
-    write("many.yaml", "data: [a.jsonl, b.jsonl]\n")
+    write("many.yaml", "model: [a, b]\n")
     write("deep.yaml", "lora:\n  r: 8\n")
     write("wandb.yaml", f"model: {TINY}\nwandb_project: mine\n")
     write("file", "a file")
@@ -178,11 +178,11 @@ TABLE = [
     (2, TRAIN + " --dtype bf61", "bfloat16"),
     (2, TRAIN + " --dtype int8", "--load-in-4bit"),
     (2, TRAIN + " --optim sgd", "adamw", "lion"),
-    (2, TRAIN + " --optim adamw_8bit", "write adamw"),
+    (2, TRAIN + " --optim sgd_8bit", "adamw or lion"),
     (2, TRAIN + " --lr-scheduler-type exponential", "cosine"),
     (2, TRAIN + " --recompute yes", "auto"),
     (2, TRAIN + " --finetuning-type dora", "lora"),
-    (2, TRAIN + " --packing yes", "true or false"),
+    (2, TRAIN + " --packing=maybe", "true or false"),
     (2, TRAIN + " --fp16", "--dtype float16"),
     (2, TRAIN + " --wandb", "metrics.jsonl"),
     (2, TRAIN + " --logging-steps 10", "metrics.jsonl"),
@@ -219,7 +219,7 @@ TABLE = [
     (2, "train --config {d}/twice.yaml", "twice.yaml:2", "already given in line 1", "keep one"),
     (2, "train --config {d}/wrong.yaml", "wrong.yaml:2", "learning_rate"),
     (2, "train --config {d}/value.yaml", "value.yaml:1", "a number"),
-    (2, "train --config {d}/many.yaml", "many.yaml:1", "a,b"),
+    (2, "train --config {d}/many.yaml", "many.yaml:1", "one value, not a list"),
     (2, "train --config {d}/deep.yaml", "deep.yaml", "not a mapping"),
     (2, "train --config {d}/wandb.yaml", "wandb.yaml:2", "metrics.jsonl"),
     (2, "train --config {d}/chats.jsonl", "chats.jsonl:1", "unknown key 'messages'"),

@@ -398,10 +398,10 @@ static void yaml_errors_say_where(void **state)
     assert_fails(load(COMMAND_EVAL, "model: a\nmodel_name_or_path: b\n"), ERR_ARGUMENT,
                  ".yaml:2: model_name_or_path was already given in line 1");
     assert_fails(load(COMMAND_EVAL, "config: x.yaml\n"), ERR_ARGUMENT, "'config' can only be given on the command line");
-    assert_fails(load(COMMAND_EVAL, "json: true\ndata: [a, b]\n"), ERR_ARGUMENT,
-                 ".yaml:2: dataset_path takes one value, not a list: write several as one text, as in a,b");
+    assert_fails(load(COMMAND_EVAL, "json: true\ncache_dir: [a, b]\n"), ERR_ARGUMENT,
+                 ".yaml:2: cache_dir takes one value, not a list");
     assert_fails(load(COMMAND_EVAL, "data:\n  a: b\n"), ERR_ARGUMENT, ".yaml:2: dataset_path takes one value, not a mapping");
-    assert_fails(load(COMMAND_EVAL, "json: yes\n"), ERR_ARGUMENT, ".yaml:1: json cannot be 'yes': it takes true or false");
+    assert_fails(load(COMMAND_EVAL, "json: maybe\n"), ERR_ARGUMENT, ".yaml:1: json cannot be 'maybe': it takes true or false");
     assert_fails(load(COMMAND_EVAL, "data: ''\n"), ERR_ARGUMENT, "it takes a path");
     assert_fails(load(COMMAND_EVAL, "[a]: 3\n"), ERR_FORMAT, ".yaml:1: a key must be the name of an option");
     assert_fails(load(COMMAND_EVAL, "- a\n- b\n"), ERR_FORMAT, ".yaml:1: options are needed here");
@@ -430,7 +430,7 @@ static void yaml_files_are_small(void **state)
     memset(text, '[', 1000000);
     text[1000000] = 0;
     memcpy(text, "data: ", 6);
-    assert_fails(load(COMMAND_EVAL, text), ERR_ARGUMENT, "takes one value, not a list");
+    assert_fails(load(COMMAND_EVAL, text), ERR_ARGUMENT, "takes a list of single values");
     free(text);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "config/synonyms.h"
 #include "failing.h"
 
@@ -73,6 +74,13 @@ static const struct {
     {"transformers", TRAIN, "--optim adamw_hf", "optim", "adamw"},
     {"transformers", TRAIN, "--optim paged_adamw_32bit", "optim", "adamw"},
     {"transformers", TRAIN, "--optim lion_32bit", "optim", "lion"},
+    {"transformers", TRAIN, "--optim adamw_8bit", "optim", "adamw"},
+    {"transformers", TRAIN, "--optim paged_adamw_8bit", "optim", "adamw"},
+    {"transformers", TRAIN, "--bf16 True --fp16 False", "dtype", "bfloat16"},
+    {"transformers", TRAIN, "--bf16 yes", "dtype", "bfloat16"},
+    {"many", TRAIN, "--packing yes", "packing", "true"},
+    {"many", TRAIN, "--shuffle off", "shuffle", "false"},
+    {"many", TRAIN, "--packing=1", "packing", "true"},
     {"transformers", TRAIN, "--resume_from_checkpoint out/checkpoint-50", "resume", "out/checkpoint-50"},
     {"transformers", TRAIN, "--resume_from_checkpoint True", "resume", "auto"},
     {"transformers", TRAIN, "--resume_from_checkpoint False", "resume", "none"},
@@ -215,10 +223,8 @@ static const struct {
     {"TRL", TRAIN, "--per_device_eval_batch_size 8", "--micro-batch-tokens"},
     {"transformers", TRAIN, "--deepspeed zero3.json", "--recompute full"},
     {"transformers", TRAIN, "--overwrite_output_dir", "--resume none"},
-    {"transformers", TRAIN, "--optim adamw_8bit", "write adamw"},
-    {"transformers", TRAIN, "--optim paged_adamw_8bit", "write adamw"},
     {"transformers", TRAIN, "--optim sgd", "adamw or lion"},
-    {"transformers", TRAIN, "--bf16 false", "--dtype float32"},
+    {"transformers", TRAIN, "--fp16 --seed 1", "--dtype float16"},
     {"transformers", TRAIN, "--no_bf16", "--dtype float32"},
     {"transformers", TRAIN, "--dataloader_num_workers 4", "leave it out"},
     {"transformers", TRAIN, "--validation_split_percentage 5", "--val-set-size 0.05"},
@@ -359,8 +365,34 @@ static void values_are_those_of_their_options(void **state)
     arena_free(&arena);
     options_init(&options, &arena);
 #define VALUE(option, value, words) assert_ok(table_store(&options, &option_table[OPTION_##option], value, "a test", true));
-#define TAKES(option, value, given, words) VALUE(option, value, words)
+#define VALUE_SAID(option, value, words, text) VALUE(option, value, words)
+#define TAKES(option, value, given, words)                                                                                       \
+    if (*(value))                                                                                                                \
+    VALUE(option, value, words)
 #include "config/synonyms.def"
+}
+
+static char logged[256];
+
+static void keep(void *context, enum log_level level, const char *text)
+{
+    (void)context, (void)level;
+    snprintf(logged, sizeof logged, "%s", text);
+}
+
+/* Fails if an optimizer of 8 bits becomes the exact one in silence, or a type that is not asked for sets one. */
+static void what_is_taken_as_something_else_is_said(void **state)
+{
+    (void)state;
+    log_set_sink(keep, NULL);
+    assert_ok(parse(COMMAND_TRAIN, "--optim adamw_8bit"));
+    assert_string_equal(logged,
+                        "--optim adamw_8bit is adamw: exact, its state is not rounded to 8 bits: 6 bytes more a trained weight");
+    logged[0] = 0;
+    assert_ok(parse(COMMAND_TRAIN, "--bf16 False --fp16 False --optim adamw"));
+    assert_string_equal(logged, "");
+    assert_null(options.source[OPTION_dtype]);
+    log_set_sink(NULL, NULL);
 }
 
 static void commands_of_other_tools_are_answered(void **state)
@@ -369,12 +401,12 @@ static void commands_of_other_tools_are_answered(void **state)
     static const struct {
         const char *typed, *names;
     } cases[] = {
-        {"finetune", "hone train"},  {"fine-tune", "hone train"},    {"sft", "hone train"},
-        {"lora", "hone train"},      {"run", "hone generate"},       {"infer", "hone generate"},
-        {"evaluate", "hone eval"},   {"merge-lora", "hone merge"},   {"merge_lora", "hone merge"},
-        {"fuse", "hone merge"},      {"convert", "hone quantize"},   {"serve", "hone merge"},
-        {"benchmark", "hone bench"}, {"estimate", "hone plan"},      {"preprocess", "hone inspect data"},
-        {"push", "huggingface-cli"}, {"show", "hone inspect model"}, {"create", "hone merge"},
+        {"finetune", "hone train"},  {"fine-tune", "hone train"},        {"sft", "hone train"},
+        {"lora", "hone train"},      {"run", "hone generate"},           {"infer", "hone generate"},
+        {"evaluate", "hone eval"},   {"merge-lora", "hone merge"},       {"merge_lora", "hone merge"},
+        {"fuse", "hone merge"},      {"convert", "hone config convert"}, {"serve", "hone merge"},
+        {"benchmark", "hone bench"}, {"estimate", "hone plan"},          {"preprocess", "hone inspect data"},
+        {"push", "huggingface-cli"}, {"show", "hone inspect model"},     {"create", "hone merge"},
     };
     enum user_command command;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -414,7 +446,7 @@ static void suggestions_are_near_or_none(void **state)
         {COMMAND_TRAIN, "--r 8", "a single letter has one dash, as in -r"},
         {COMMAND_TRAIN, "--no-shuffle=true", "--no-shuffle takes no value"},
         {COMMAND_TRAIN, "--no-lr", "unknown option '--no-lr'"},
-        {COMMAND_TRAIN, "--packing yes", "--packing cannot be 'yes': it takes true or false"},
+        {COMMAND_TRAIN, "--packing=maybe", "--packing cannot be 'maybe': it takes true or false"},
         {COMMAND_TRAIN, "--gradient-checkpointing=maybe", "it takes true, false or unsloth"},
         {COMMAND_TRAIN, "--resume", "--resume needs a value: --resume WHICH, what to resume from: auto"},
         {COMMAND_TRAIN, "lr 1", "if that is the option, write --lr"},
@@ -452,11 +484,24 @@ static void files_take_the_same_words(void **state)
     assert_true(options.learning_rate == 1e-3 && options.train_on_inputs && options.lora_r == 4);
     assert_int_equal(options.dtype, CHOICE_dtype_bfloat16);
     assert_int_equal(options.finetuning_type, CHOICE_finetuning_type_qlora);
+    static const char lists[] =
+        "fp16: false\nbf16: true\nshuffle: no\nlora_target_modules: [q_proj, v_proj]\ndata:\n  - a\n  - b:2\n";
+    assert_ok(file_replace(path, lists, sizeof lists - 1));
+    arena_free(&arena);
+    options_init(&options, &arena);
+    assert_ok(options_load_yaml(&options, COMMAND_TRAIN, path));
+    assert_int_equal(options.dtype, CHOICE_dtype_bfloat16);
+    assert_false(options.shuffle);
+    assert_string_equal(options.lora_target_modules, "q_proj,v_proj");
+    assert_string_equal(options.dataset_path, "a,b:2");
     static const struct {
         const char *text, *says;
     } wrong[] = {
         {"seed: 1\nwandb_project: x\n", ".yaml:2: 'wandb_project' is not an option of hone train: every step"},
         {"bf16: maybe\n", ".yaml:1: bf16 cannot be 'maybe'"},
+        {"fp16: true\n", ".yaml:1: fp16 cannot be 'true': hone needs no loss scaling"},
+        {"model: [a, b]\n", ".yaml:1: model_name_or_path takes one value, not a list"},
+        {"data: [a, [b]]\n", ".yaml:1: dataset_path takes a list of single values"},
         {"lr: 1\nlearning_rate: 2\n", ".yaml:2: learning_rate was already given in line 1"},
         {"no_shuffle: true\n", "did you mean 'shuffle: false'?"},
     };
@@ -497,6 +542,7 @@ int main(void)
         cmocka_unit_test_teardown(answers_name_options_that_there_are, clean),
         cmocka_unit_test_teardown(every_word_is_found, clean),
         cmocka_unit_test_teardown(values_are_those_of_their_options, clean),
+        cmocka_unit_test_teardown(what_is_taken_as_something_else_is_said, clean),
         cmocka_unit_test_teardown(commands_of_other_tools_are_answered, clean),
         cmocka_unit_test_teardown(suggestions_are_near_or_none, clean),
         cmocka_unit_test_teardown(the_library_takes_the_same_words, clean),
