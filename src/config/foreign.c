@@ -41,7 +41,7 @@ static enum status apply(struct foreign *f, const struct foreign_row *row, const
     switch (row->rule) {
     case RULE_TAKE: return take_value(f, row->option, node, key);
     case RULE_TURN:
-        if (node->kind != YAML_SCALAR && row->convert != value_targets)
+        if (node->kind != YAML_SCALAR && row->convert != value_targets && row->convert != value_report)
             return foreign_refuse(f, node, key, "one value is needed");
         return row->convert(f, row, node, key);
     case RULE_READ: return OK;

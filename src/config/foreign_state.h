@@ -96,7 +96,8 @@ enum status foreign_say(struct foreign *f, const char *key, const char *value, c
 
 /* TURN's functions (foreign_value.c). */
 foreign_value value_inverse, value_mask, value_excess, value_packing, value_method, value_targets, value_optimizer,
-    value_scheduler, value_warmup, value_steps, value_truth, value_cpu, value_interval, value_strategy;
+    value_scheduler, value_warmup, value_steps, value_truth, value_cpu, value_interval, value_strategy, value_column,
+    value_report;
 
 /* What follows from several keys of a tool (foreign_tool.c), and its data sets (foreign_data.c). */
 enum status finish_axolotl(struct foreign *f);

@@ -83,11 +83,24 @@ static enum status axolotl_batch(struct foreign *f)
     return foreign_set_real(f, OPTION_gradient_accumulation_steps, all / micro, foreign_find(f, "batch_size"), "batch_size");
 }
 
+/* It counts with the cosine alone, which is also what is taken if no schedule is named. */
+static enum status axolotl_lowest(struct foreign *f)
+{
+    const struct yaml_node *lowest = foreign_find(f, "cosine_min_lr_ratio");
+    if (!lowest || foreign_is_off(lowest) || strcmp(foreign_text(f, "lr_scheduler", "cosine"), "cosine") != 0)
+        return OK;
+    if (lowest->kind != YAML_SCALAR)
+        return foreign_refuse(f, lowest, "cosine_min_lr_ratio", "one value is needed");
+    TRY(foreign_set(f, OPTION_lr_scheduler_type, "cosine_with_min_lr", lowest, "cosine_min_lr_ratio"));
+    return foreign_set(f, OPTION_min_lr_rate, lowest->text, lowest, "cosine_min_lr_ratio");
+}
+
 enum status finish_axolotl(struct foreign *f)
 {
     TRY(axolotl_type(f));
     TRY(axolotl_adapter(f));
     TRY(axolotl_batch(f));
+    TRY(axolotl_lowest(f));
     TRY(drop_warmup(f, "lr_scheduler"));
     TRY(foreign_data_list(f, "datasets", OPTION_dataset_path));
     TRY(foreign_data_list(f, "test_datasets", OPTION_eval_dataset_path));

@@ -151,3 +151,34 @@ enum status value_strategy(struct foreign *f, const struct foreign_row *row, con
     bool none = row->option == OPTION_eval_steps && foreign_is_off(node);
     return none || foreign_in_words("steps", node->text) ? OK : say_interval(f, row, node, key);
 }
+
+/* A column of another name; what a key of the tool's data is called in hone's rows follows from the key. */
+enum status value_column(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    bool pair = foreign_in_words("prompt_feature,completion_feature", key);
+    const char *ours = strstr(key, "field_messages") || strstr(key, "chat_feature") ? "messages" : "text";
+    const char *prompt = foreign_text(f, "prompt_feature", "prompt");
+    const char *completion = foreign_text(f, "completion_feature", "completion");
+    const char *known = pair ? "prompt,completion" : strcmp(ours, "messages") == 0 ? "messages,conversations" : ours;
+    const struct yaml_node *sets = strchr(key, '[') ? foreign_find(f, "datasets") : NULL;
+    if (f->given->source[OPTION_dataset_path] || foreign_in_words(known, node->text))
+        return OK;
+    if (sets && sets->first && sets->first->next)
+        return foreign_refuse(f, node, key, "rename the column: of several data sets all have the same columns");
+    const char *pairs = pair ? arena_format(f->arena, "prompt=%s,completion=%s", prompt, completion)
+                             : arena_format(f->arena, "%s=%s", ours, node->text);
+    return pairs ? foreign_set(f, row->option, pairs, node, key) : ERR_MEMORY;
+}
+
+enum status value_report(struct foreign *f, const struct foreign_row *row, const struct yaml_node *node, const char *key)
+{
+    const char *names;
+    TRY(foreign_joined(f, node, &names));
+    if (!names)
+        return foreign_refuse(f, node, key, "names are needed");
+    if (foreign_in_words(names, "tensorboard") || is_true(names))
+        TRY(foreign_set(f, row->option, "tensorboard", node, key));
+    return foreign_is_off(node) || foreign_in_words("tensorboard,none,true", names)
+               ? OK
+               : foreign_say(f, key, names, "metrics.jsonl has every step, for W&B, MLflow and others (docs/metrics.md)");
+}

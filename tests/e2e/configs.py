@@ -34,7 +34,7 @@ EXPECTED = {
         "model_name_or_path": "model", "dataset_path": "data/sharegpt.jsonl", "val_set_size": "2", "output_dir": "outputs/full",
         "max_length": "256", "excess_length": "drop", "finetuning_type": "full", "load_in_4bit": "false", "optim": "adamw",
         "learning_rate": "0.0001", "lr_scheduler_type": "constant", "warmup_ratio": "0", "per_device_train_batch_size": "4",
-        "num_train_epochs": "2", "eval_steps": "1", "dtype": "float32"},
+        "num_train_epochs": "2", "eval_steps": "1", "report_to": "tensorboard", "dtype": "float32"},
     "llamafactory/lora_sft.yaml": {
         "model_name_or_path": "model", "dataset_path": "data/identity.json,data/alpaca.jsonl", "val_set_size": "0.2", "max_samples": "5",
         "output_dir": "saves/lora/sft", "max_length": "200", "excess_length": "truncate", "finetuning_type": "lora", "lora_r": "8",
@@ -125,7 +125,7 @@ WRONG = {
         ("adapter: lora", "lora_r and lora_alpha are needed"), ("neftune_noise_alpha: 5", "neftune_noise_alpha: 5 (line 6)"),
         ("lora_modules_to_save: [embed_tokens]", "lora_modules_to_save (line 6): hone trains adapters"),
         ("plugins: [axolotl.integrations.spectrum.SpectrumPlugin]", "plugins (line 6): hone has no plugins"),
-        ("tokens: ['<x>']", "tokens (line 6): hone adds no tokens"), ("cosine_min_lr_ratio: 0.1", "the cosine ends at 0"),
+        ("tokens: ['<x>']", "tokens (line 6): hone adds no tokens"), ("cosine_constant_lr_ratio: 0.1", "the cosine goes on"),
         ("special_token: x", "did you mean special_tokens?")],
     "llamafactory": [
         ("pref_beta: 0.1", "pref_beta: 0.1 (line 6): hone has supervised"), ("finetuning_type: freeze", "finetuning_type: freeze (line 6): hone has lora and full"),

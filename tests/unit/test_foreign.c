@@ -242,6 +242,19 @@ static void values_are_converted(void **state)
         {TRL_FEW "bf16: true\ndtype: float32\n", OPTION_dtype, "bfloat16"},
         {TRL_FEW "train_on_inputs: false\n", OPTION_train_on_inputs, "false"},
         {FACTORY_FEW "early_stopping_steps: 3\n", OPTION_early_stopping_patience, "3"},
+        {TRL_FEW "load_best_model_at_end: true\n", OPTION_load_best_model_at_end, "true"},
+        {TRL_FEW "report_to: [wandb, tensorboard]\n", OPTION_report_to, "tensorboard"},
+        {TRL_FEW "report_to: none\n", OPTION_report_to, "none"},
+        {AXOLOTL_FEW "use_tensorboard: true\n", OPTION_report_to, "tensorboard"},
+        {AXOLOTL_FEW "cosine_min_lr_ratio: 0.1\n", OPTION_min_lr_rate, "0.1"},
+        {AXOLOTL_FEW "cosine_min_lr_ratio: 0.1\n", OPTION_lr_scheduler_type, "cosine_with_min_lr"},
+        {AXOLOTL_FEW "lr_scheduler: linear\ncosine_min_lr_ratio: 0.1\n", OPTION_lr_scheduler_type, "linear"},
+        {TRL_FEW "dataset_text_field: content\n", OPTION_column_mapping, "text=content"},
+        {TRL_FEW "dataset_text_field: text\n", OPTION_column_mapping, ""},
+        {MLX_FEW "prompt_feature: question\n", OPTION_column_mapping, "prompt=question,completion=completion"},
+        {MLX_FEW "chat_feature: chat\n", OPTION_column_mapping, "messages=chat"},
+        {"base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, field_messages: chat}]\n", OPTION_column_mapping,
+         "messages=chat"},
         {"model: m\ndata: d\ntrain: true\nval_batches: 1\nmax_steps: 7\nlora_target_modules: [q_proj]\n", OPTION_max_steps, "7"},
         {"model: m\ndata: d\ntrain: true\nval_batches: 1\nlora_target_modules: [q_proj]\n", OPTION_lora_target_modules, "q_proj"},
         {TRL_FEW "fp16: true\n", OPTION_dtype, "float16"},
@@ -281,6 +294,7 @@ static void what_hone_does_otherwise_is_said(void **state)
         const char *text, *says;
     } cases[] = {
         {TRL_FEW "eval_strategy: epoch\ntest_split_size: 0.1\n", "eval_strategy: epoch: hone validates every --eval-steps"},
+        {TRL_FEW "report_to: [wandb]\n", "report_to: wandb: metrics.jsonl has every step"},
         {TRL_FEW "save_strategy: epoch\n", "save_strategy: epoch: hone saves every --save-steps"},
         {TRL_FEW "save_strategy: no\n", "save_strategy: no: hone saves every --save-steps"},
         {TRL_FEW "eval_steps: 0.1\n", "eval_steps: 0.1: hone validates every --eval-steps"},
@@ -350,6 +364,8 @@ static void all_that_is_refused_is_told_together(void **state)
                  "micro_batch_size in line 3 says it already");
     assert_fails(load("base_model: m\ndatasets: x\nsequence_len: 4\n"), ERR_ARGUMENT,
                  "datasets: x (line 2): a list is needed, with a path for each; learning_rate (line 1): it is missing");
+    assert_fails(load("base_model: m\nlearning_rate: 1\nsequence_len: 9\ndatasets: [{path: a, field: x}, {path: b}]\n"),
+                 ERR_ARGUMENT, "datasets[].field: x (line 4): rename the column");
     assert_fails(load(TRL_FEW "lora_rank: 8\n"), ERR_ARGUMENT, "did you mean lora_r?");
     assert_fails(load(MLX_FEW "lr_schedule: {name: cosine_decay, arguments: [1e-4, 50]}\n"), ERR_ARGUMENT, "end with the run");
 }
