@@ -53,6 +53,20 @@ const json_t *history_piece(const struct history *h)
     return count ? json_array_get(pieces, count - 1) : NULL;
 }
 
+int64_t history_peak(const struct history *h)
+{
+    const json_t *piece;
+    size_t i;
+    int64_t peak = 0;
+    json_array_foreach(json_object_get(h->run, "pieces"), i, piece)
+    {
+        int64_t bytes = json_integer_value(json_object_get(piece, "peak_rss_bytes"));
+        if (count_of(piece, "step") > count_of(piece, "from_step") && bytes > peak)
+            peak = bytes;
+    }
+    return peak;
+}
+
 const struct history_eval *history_best(const struct history *h)
 {
     const struct history_eval *best = NULL;
@@ -69,7 +83,8 @@ static void forget(struct history *h)
     json_decref(h->header);
     h->header = NULL;
     h->step_count = h->eval_count = h->sample_count = h->total = h->resumes = h->bad_lines = h->read = 0;
-    h->skipped = h->flagged = 0;
+    h->skipped = h->flagged = h->result_step = 0;
+    h->early = false;
 }
 
 static enum status add_step(struct history *h, const json_t *line)
@@ -118,6 +133,13 @@ static enum status add_sample(struct history *h, const json_t *line)
     return OK;
 }
 
+static void add_end(struct history *h, const json_t *line)
+{
+    const char *how = json_string_value(json_object_get(line, "how"));
+    h->early = how && !strcmp(how, "early_stopping");
+    h->result_step = count_of(line, "result_step");
+}
+
 static enum status add_line(struct history *h, const char *text, int64_t length)
 {
     json_t *line = NULL;
@@ -139,6 +161,10 @@ static enum status add_line(struct history *h, const char *text, int64_t length)
         json_decref(h->header);
         h->header = json_incref(line);
         h->total = count_of(line, "steps");
+        h->result_step = 0;
+        h->early = false;
+    } else if (event && !strcmp(event, "end")) {
+        add_end(h, line);
     }
     json_decref(line);
     return status;

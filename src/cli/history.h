@@ -42,6 +42,8 @@ struct history {
     int64_t bad_lines;        /* that were passed over */
     int64_t skipped, flagged; /* steps that were not applied, and those that the guard found */
     int64_t read;             /* bytes of the metrics so far */
+    int64_t result_step;      /* the step whose weights are the result; 0: none, or not known */
+    bool early;               /* early stopping ended it */
     enum history_state state;
     const char *why; /* of a run that failed; in `run` */
     long pid;        /* of RUNNING, if known */
@@ -60,6 +62,9 @@ const char *history_state_name(enum history_state state);
 
 /* The last piece of run.json, or NULL. */
 const json_t *history_piece(const struct history *h);
+
+/* The peak of the memory of all processes that made steps and said it; 0: none did. */
+int64_t history_peak(const struct history *h);
 
 /* The best validation; NULL: there was none. */
 const struct history_eval *history_best(const struct history *h);

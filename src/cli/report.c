@@ -6,12 +6,23 @@
 #include "cli/report_page.h"
 #include "cli/summary.h"
 
+static bool is_page(const char *path)
+{
+    const char *dot = strrchr(cli_base_name(path), '.');
+    return dot && (!strcasecmp(dot, ".html") || !strcasecmp(dot, ".htm"));
+}
+
 static enum status report(hone_options *options, const char *dir, const char *output, struct arena *arena)
 {
     struct history h;
     const char *path = *output ? output : file_join(arena, dir, "report.html");
     if (!path)
         return ERR_MEMORY;
+    if (*output && !file_is_directory(output) && !is_page(output))
+        return fail(ERR_ARGUMENT,
+                    "--output %s: the report is a page of HTML, and its name ends in .html: give one that does, or a directory "
+                    "that is there",
+                    output);
     if (file_is_directory(path))
         path = file_join(arena, path, "report.html");
     TRY(path ? OK : ERR_MEMORY);

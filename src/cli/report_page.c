@@ -71,7 +71,8 @@ static enum status put_title(struct buffer *page, const struct history *h)
     TRY(page_put(page, "<title>hone: ", cli_base_name(h->dir), "</title>\n<main>\n"));
     TRY(page_put(page, "<h1>", *model ? model : "A run", ""));
     TRY(page_put(page, *method ? ", " : "", method, ""));
-    TRY(buffer_format(page, " <span class=\"state %s\">%s</span></h1>\n", classes[h->state], history_state_name(h->state)));
+    TRY(buffer_format(page, " <span class=\"state %s\">%s%s</span></h1>\n", classes[h->state], history_state_name(h->state),
+                      h->state == HISTORY_FINISHED && h->early ? ", stopped early" : ""));
     TRY(page_put(page, "<p class=\"sub\">", h->dir, ""));
     return page_put(page, *began ? ", last begun " : "", began, "</p>\n");
 }
@@ -92,7 +93,7 @@ static enum status put_sums(struct buffer *page, const struct history *h)
     struct screen s;
     char text[32], says[64];
     const struct history_eval *best = history_best(h);
-    int64_t peak = json_integer_value(json_object_get(history_piece(h), "peak_rss_bytes"));
+    int64_t peak = history_peak(h);
     summary_screen(h, &s);
     TRY(buffer_format(page, "<div class=\"sums\">\n"));
     snprintf(says, sizeof says, "of %lld steps", (long long)s.total);
@@ -118,6 +119,11 @@ static enum status put_sums(struct buffer *page, const struct history *h)
 /* What a reader must know of the run, or of the files that the page is made from. */
 static enum status put_notes(struct buffer *page, const struct history *h)
 {
+    char result[SUMMARY_PLACE];
+    if (summary_result(h, result))
+        TRY(buffer_format(page, "<p class=\"note\">%sThe %s is that %s.</p>\n",
+                          h->early ? "Early stopping ended the run: the validation loss fell no further. " : "",
+                          strcmp(history_text(h, "method"), "full") ? "adapter" : "model", result));
     if (h->state != HISTORY_FINISHED && summary_verdict(h) != OK)
         TRY(page_put(page, "<p class=\"note bad\">", status_message(), "</p>\n"));
     if (h->state == HISTORY_RUNNING)

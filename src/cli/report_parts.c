@@ -109,7 +109,7 @@ enum status report_data(struct buffer *page, const struct history *h)
 enum status report_memory(struct buffer *page, const struct history *h)
 {
     const json_t *plan = json_object_get(h->run, "plan"), *row;
-    double peak = (double)page_number(plan, "peak_bytes"), measured = (double)page_number(history_piece(h), "peak_rss_bytes");
+    double peak = (double)page_number(plan, "peak_bytes"), measured = (double)history_peak(h);
     char text[32];
     size_t i;
     if (!(peak > 0))

@@ -192,9 +192,19 @@ const char *screen_time(char text[static 32], double seconds)
     return text;
 }
 
+/* Neither the number of steps is known nor anything else. */
+static bool is_starting(const struct screen *s)
+{
+    return s->activity && s->total <= 0 && s->done <= 0;
+}
+
 static void first_line(struct line *l, const struct screen *s)
 {
     char text[32];
+    if (is_starting(s)) {
+        add(l, 0, GREEN, "%s", s->activity);
+        return;
+    }
     add(l, 0, BOLD, "%s %lld/%lld", s->what, (long long)s->done, (long long)s->total);
     if (s->total > 0)
         add(l, 2, NULL, "%3.0f%%", floor(100 * (double)s->done / (double)s->total));
@@ -207,6 +217,8 @@ static void first_line(struct line *l, const struct screen *s)
 static void second_line(struct line *l, const struct screen *s)
 {
     char text[32];
+    if (is_starting(s))
+        return;
     if (s->activity && s->parts > 0)
         add(l, 0, GREEN, "%s %lld/%lld", s->activity, (long long)s->part, (long long)s->parts);
     else if (s->activity)
@@ -247,6 +259,10 @@ int screen_draw(const struct screen *s, struct look look, char out[SCREEN_SIZE])
 void screen_line(const struct screen *s, char out[SCREEN_SIZE])
 {
     char passed[32], left[32];
+    if (is_starting(s)) {
+        snprintf(out, SCREEN_SIZE, "%s", s->activity);
+        return;
+    }
     int n = snprintf(out, SCREEN_SIZE, "%s %lld/%lld", s->what, (long long)s->done, (long long)s->total);
     size_t size = SCREEN_SIZE;
     if (!isnan(s->epoch))

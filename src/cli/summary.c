@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/record.h"
 
@@ -43,16 +44,15 @@ static bool validates(const struct history *h, const struct pace *pace)
     return step == h->total || (pace->eval_steps && step % pace->eval_steps == 0);
 }
 
-/* Seconds of the steps and validations of this process, and those since its last line. */
+/* Seconds of the steps and validations of the run, by all its processes, and those since its last line. */
 static double passed(const struct history *h)
 {
-    int64_t from = (int64_t)json_integer_value(json_object_get(h->header, "from_step"));
     double seconds = 0;
     for (int64_t i = 0; i < h->step_count; i++)
-        if (h->steps[i].step > from && isfinite(h->steps[i].seconds))
+        if (isfinite(h->steps[i].seconds))
             seconds += h->steps[i].seconds;
     for (int64_t i = 0; i < h->eval_count; i++)
-        if (h->evals[i].step >= from && isfinite(h->evals[i].seconds))
+        if (isfinite(h->evals[i].seconds))
             seconds += h->evals[i].seconds;
     return seconds + (h->state == HISTORY_RUNNING ? file_age(h->metrics) : 0);
 }
@@ -104,8 +104,9 @@ static json_t *best_json(const struct history *h)
 
 struct stand {
     const char *run, *state, *why, *model, *method, *smoothing, *activity;
-    int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes;
+    int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes, result_step;
     double epoch, loss, last_loss, eval_loss, tokens_per_second, seconds, seconds_left;
+    bool stopped_early;
 };
 
 json_t *summary_json(const struct history *h)
@@ -129,6 +130,8 @@ json_t *summary_json(const struct history *h)
         RECORD(struct stand, seconds),
         RECORD(struct stand, seconds_left),
         RECORD(struct stand, planned_bytes),
+        RECORD(struct stand, stopped_early),
+        RECORD(struct stand, result_step),
         RECORD(struct stand, resumes),
         RECORD(struct stand, skipped_steps),
         RECORD(struct stand, unreadable_lines),
@@ -155,6 +158,8 @@ json_t *summary_json(const struct history *h)
         .seconds = s.seconds,
         .seconds_left = h->state == HISTORY_RUNNING ? s.left : NAN,
         .planned_bytes = s.memory_bytes,
+        .stopped_early = h->early,
+        .result_step = h->result_step,
         .resumes = h->resumes,
         .skipped_steps = h->skipped,
         .unreadable_lines = h->bad_lines,
@@ -165,31 +170,66 @@ json_t *summary_json(const struct history *h)
     return tree;
 }
 
+static bool has_checkpoint(const struct history *h)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count = 0;
+    bool found = false;
+    if (directory_list(&arena, h->dir, &names, &count) != OK)
+        count = 0;
+    for (int64_t i = 0; i < count; i++)
+        found |= !strncmp(names[i], "checkpoint-", 11) && !strchr(names[i], '.');
+    arena_free(&arena);
+    return found;
+}
+
+const char *summary_place(const struct history *h, char text[static SUMMARY_PLACE])
+{
+    int64_t step = last_step(h);
+    if (step && h->total)
+        snprintf(text, SUMMARY_PLACE, "after step %lld of %lld", (long long)step, (long long)h->total);
+    else if (step)
+        snprintf(text, SUMMARY_PLACE, "after step %lld", (long long)step);
+    else
+        snprintf(text, SUMMARY_PLACE, "before its first step");
+    return text;
+}
+
+const char *summary_result(const struct history *h, char text[static SUMMARY_PLACE])
+{
+    bool other = h->result_step != last_step(h);
+    if (h->state != HISTORY_FINISHED || !h->result_step || (!other && !h->early))
+        return NULL;
+    snprintf(text, SUMMARY_PLACE, "of step %lld%s", (long long)h->result_step,
+             other ? ", which has the lowest validation loss" : ", the last");
+    return text;
+}
+
 enum status summary_verdict(const struct history *h)
 {
-    long long step = (long long)last_step(h), steps = (long long)h->total;
+    char place[SUMMARY_PLACE];
     int code = (int)json_integer_value(json_object_get(history_piece(h), "status"));
     switch (h->state) {
     case HISTORY_RUNNING:
     case HISTORY_FINISHED: break;
     case HISTORY_STOPPED:
-        return fail(ERR_STOPPED, "%s: the run was stopped after step %lld of %lld; the same hone train command resumes it",
-                    h->dir, step, steps);
+        return fail(ERR_STOPPED, "%s: the run was stopped %s; the same hone train command resumes it", h->dir,
+                    summary_place(h, place));
     case HISTORY_FAILED:
-        return fail(code > 0 && code <= (int)ERR_COMPUTE ? (enum status)code : ERR_INTERNAL,
-                    "%s: the run failed after step %lld of %lld: %s", h->dir, step, steps,
-                    h->why ? h->why : "it did not say why");
+        return fail(code > 0 && code <= (int)ERR_COMPUTE ? (enum status)code : ERR_INTERNAL, "%s: the run failed %s: %s", h->dir,
+                    summary_place(h, place), h->why ? h->why : "it did not say why");
     case HISTORY_KILLED:
         return fail(
             ERR_STOPPED,
-            "%s: the run's process ended without a word after step %lld of %lld: it was killed, or ran out of memory. The "
-            "same hone train command resumes it from its last checkpoint",
-            h->dir, step, steps);
+            "%s: the run's process ended without a word %s: by a second Ctrl-C, by a kill, or because memory ran out. The same "
+            "hone train command %s",
+            h->dir, summary_place(h, place),
+            has_checkpoint(h) ? "resumes it from its last checkpoint" : "starts it over: there is no checkpoint");
     case HISTORY_UNKNOWN:
         return fail(ERR_UNSUPPORTED,
-                    "%s: this file system has no locks, so it cannot be told whether the run is alive; its last "
-                    "step is %lld of %lld",
-                    h->dir, step, steps);
+                    "%s: this file system has no locks, so it cannot be told whether the run is alive; what it wrote ends %s",
+                    h->dir, summary_place(h, place));
     }
     return OK;
 }

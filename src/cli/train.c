@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/record.h"
 #include "cli/cli.h"
+#include "cli/history.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/visible.h"
@@ -18,6 +19,7 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
+    const char *output;
     json_t *data;  /* the library's account of it */
     int64_t first; /* steps done before this process began */
     struct screen screen;
@@ -27,6 +29,25 @@ struct run {
     double first_eval;   /* of the run, also before a resume; NaN before the first one */
     int evals;           /* 2 are as good as more */
 };
+
+/* The mean and the chart of a run that resumes go on from the steps before, which are in its metrics. Without them, as after a
+ * checkpoint was moved elsewhere, they begin here. */
+static void go_back(struct run *run)
+{
+    struct history h;
+    struct screen *s = &run->screen;
+    if (!run->first || history_open(&h, run->output) != OK)
+        return;
+    for (int64_t i = 0; i < h.step_count && h.steps[i].step <= run->first; i++)
+        if (isfinite(h.steps[i].loss)) {
+            mean_add(&run->loss, h.steps[i].loss);
+            curve_add(&s->losses, mean_value(&run->loss));
+        }
+    for (int64_t i = 0; i < h.eval_count && h.evals[i].step <= run->first; i++)
+        s->eval_loss = h.evals[i].loss;
+    s->loss = mean_value(&run->loss);
+    history_close(&h);
+}
 
 /* Ends a run at the next event once a signal has asked for it. */
 static int go_on(const hone_event *e)
@@ -157,6 +178,7 @@ static int show(void *context, const hone_event *e)
     switch (e->kind) {
     case HONE_EVENT_START: /* the options and files are fine */
         print_start(run->info, run->data);
+        go_back(run);
         run->start = clock_seconds();
         if (cli_terminal())
             show_screen(run, true);
@@ -341,6 +363,7 @@ hone_status cli_train(hone_options *options)
     if (status == HONE_OK)
         status = read_account(&run);
     if (status == HONE_OK) {
+        run.output = output;
         begin(&run, &info);
         /* until here nothing is lost if the program ends at once */
         signals_stop(

@@ -10,17 +10,19 @@
 
 static const double LOOK_SECONDS = 0.25;
 
-static void say_start(const struct history *h)
+/* Of a run that is starting not much is known: what comes later is said later. Returns whether all is said. */
+static bool say_model(const struct history *h)
 {
     char all[32], some[32];
-    const char *model = history_text(h, "model");
-    progress_say("run         %s%s", h->dir, h->state == HISTORY_RUNNING ? "" : ", which is not under way");
-    if (*model)
-        progress_say("model       %s, %s parameters, %s trained (%s)", cli_base_name(model),
-                     cli_count(all, (double)history_number(h, "parameters")),
-                     cli_count(some, (double)history_number(h, "trainable_parameters")), history_text(h, "method"));
-    if (h->pid)
-        progress_say("process     %ld, in %s on %s", h->pid, history_text(h, "dtype"), history_text(h, "device"));
+    const char *model = history_text(h, "model"), *dtype = history_text(h, "dtype"), *device = history_text(h, "device");
+    if (!*model)
+        return false;
+    progress_say("model       %s, %s parameters, %s trained (%s)", cli_base_name(model),
+                 cli_count(all, (double)history_number(h, "parameters")),
+                 cli_count(some, (double)history_number(h, "trainable_parameters")), history_text(h, "method"));
+    if (h->pid && *dtype && *device)
+        progress_say("process     %ld, in %s on %s", h->pid, dtype, device);
+    return true;
 }
 
 /* The validations that came since the last look. */
@@ -37,19 +39,28 @@ static void say_evals(const struct history *h, int64_t *said)
 static void print_end(const struct history *h)
 {
     struct screen s;
-    char text[32];
+    char text[32], place[SUMMARY_PLACE];
     const struct history_eval *best = history_best(h);
-    int64_t peak = json_integer_value(json_object_get(history_piece(h), "peak_rss_bytes"));
+    int64_t peak = history_peak(h);
     summary_screen(h, &s);
-    printf("%-11s step %lld of %lld\n", history_state_name(h->state), (long long)s.done, (long long)s.total);
+    if (s.done && s.total)
+        printf("%-11s step %lld of %lld%s\n", history_state_name(h->state), (long long)s.done, (long long)s.total,
+               h->early ? ", then early stopping" : "");
+    else
+        printf("%-11s %s\n", history_state_name(h->state), summary_place(h, place));
     if (!isnan(s.loss))
         printf("loss        %.4f, a mean of about %d steps\n", s.loss, MEAN_STEPS);
-    if (best)
+    if (best && h->eval_count > 1)
         printf("validation  %.4f -> %.4f, %.4f at best after step %lld\n", h->evals[0].loss, s.eval_loss, best->loss,
                (long long)best->step);
-    printf("time        %s, %.0f tok/s\n", screen_time(text, s.seconds), s.tokens_per_second);
+    else if (best)
+        printf("validation  %.4f after step %lld\n", best->loss, (long long)best->step);
+    if (s.tokens_per_second > 0)
+        printf("time        %s, %.0f tok/s\n", screen_time(text, s.seconds), s.tokens_per_second);
     if (peak > 0)
         printf("memory      %s peak\n", cli_bytes(text, (double)peak));
+    if (summary_result(h, place))
+        printf("%-11s %s\n", strcmp(history_text(h, "method"), "full") ? "adapter" : "model", place);
     printf("see it      hone report %s\n", h->dir);
 }
 
@@ -57,7 +68,10 @@ static enum status follow(struct history *h)
 {
     int64_t said = h->eval_count; /* those before are in the past */
     double start = clock_seconds();
-    say_start(h);
+    progress_say("run         %s%s", h->dir, h->state == HISTORY_RUNNING ? "" : ", which is not under way");
+    bool known = say_model(h);
+    if (!known && h->pid)
+        progress_say("process     %ld", h->pid);
     while (h->state == HISTORY_RUNNING && !signals_stopped()) {
         struct screen s;
         say_evals(h, &said);
@@ -66,6 +80,7 @@ static enum status follow(struct history *h)
             progress_tell(&s);
         cli_sleep(LOOK_SECONDS);
         TRY(history_update(h));
+        known = known || say_model(h);
     }
     say_evals(h, &said);
     progress_clear();

@@ -11,6 +11,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -141,6 +142,17 @@ class Screens(TrainCase):
         process.kill()
         process.wait(60)
 
+    def lines(self, out):
+        return [json.loads(line) for line in (self.dir / out / "metrics.jsonl").read_text().splitlines()]
+
+    def train_in_two(self, out):
+        """Six steps, of which a second process makes the last two; what it says."""
+        self.train(out, "--save-steps", 4)
+        shutil.rmtree(self.dir / out / "checkpoint-6")
+        result = run(*self.words(out, "--save-steps", 4))
+        self.assertIn("after 4 of 6 steps", result.stderr)
+        return result.stderr
+
     def state(self, out):
         return json.loads(self.ok("watch", self.dir / out, "--json"))
 
@@ -253,6 +265,14 @@ class Screens(TrainCase):
         self.assertRegex(terminal.draws()[0][0], r"^batch \d+/\d+ .*ETA ")
         self.assertLess(max(len(line) for d in terminal.draws() for line in d), 60)
 
+    def test_the_mean_goes_on_where_a_run_resumes(self):
+        text = self.train_in_two("out")
+        losses = [line["loss"] for line in self.lines("out") if "grad_norm" in line]
+        self.assertEqual(len(losses), 6, text)
+        weights = [0.9 ** (6 - i) for i in range(1, 7)]
+        mean = sum(w * x for w, x in zip(weights, losses)) / sum(weights)
+        self.assertIn(f"step 6/6, epoch 1.50, loss {mean:.4f} (mean of 10 steps)", text)
+
     # --- run.json --------------------------------------------------------------------------------------------------------
 
     def test_a_run_says_what_it_is_made_from(self):
@@ -289,10 +309,11 @@ class Screens(TrainCase):
             terminal = self.in_terminal(columns, "watch", self.dir / "out")
             terminal.until(r"step \d+: validation loss")
             terminal.until(r"step \d+/100000")
+            draws = terminal.draws()            # those before Ctrl-C, at which a terminal throws away what was not read yet, half lines too
             os.write(terminal.master, b"\x03")
             self.assertEqual(terminal.finish(), 10)
             self.assertIn("the run goes on", terminal.text())
-            self.assertLess(max(len(line) for d in terminal.draws() for line in d), columns)
+            self.assertLess(max(len(line) for d in draws for line in d), columns)
         log = subprocess.Popen([HONE, "watch", str(self.dir / "out")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
@@ -315,8 +336,59 @@ class Screens(TrainCase):
         self.assertAlmostEqual(state["last_loss"], r["loss"], 6)
         self.assertFalse((self.dir / "out/run.lock").exists())          # asking must not make it
 
+    def test_a_process_that_finds_nothing_to_do_changes_no_figure(self):
+        self.train("out", "--eval-data", self.valid)
+        before, page = self.state("out"), self.page("out").words
+        told = self.ok("watch", self.dir / "out")
+        self.train("out", "--eval-data", self.valid)
+        after = self.state("out")
+        self.assertGreater(before["seconds"], 0)
+        self.assertEqual({**before, "resumes": 1, "planned_bytes": after["planned_bytes"]}, after)
+        self.assertEqual(self.ok("watch", self.dir / "out"), told)
+        for figure in re.search(r"tokens per second(.*)steps and validations(.*)memory, at its peak", page).groups():
+            self.assertIn(figure, self.page("out").words)
+
+    def test_the_time_is_that_of_all_processes(self):
+        self.train_in_two("out")
+        self.assertAlmostEqual(self.state("out")["seconds"], sum(line.get("step_seconds", 0) for line in self.lines("out")), 6)
+
+    def test_early_stopping_and_the_step_of_the_result_are_told(self):
+        other = [chat(i) for i in range(6)]
+        for row in other:                                               # its loss goes down, and later up
+            row["messages"][1]["content"] = "Nothing of the kind: Debian has no such thing."
+        r = self.train("out", "--eval-data", self.write("against.jsonl", *other), "--eval-steps", 4, "--max-steps", 40, "--learning-rate", 0.02,
+                       "--early-stopping-patience", 1, "--load-best-model-at-end")
+        self.assertTrue(r["stopped_early"] and 0 < r["saved_step"] < r["steps"], r)
+        out = self.ok("watch", self.dir / "out")
+        self.assertRegex(out, rf"(?m)^finished +step {r['steps']} of 40, then early stopping$")
+        self.assertRegex(out, rf"(?m)^adapter +of step {r['saved_step']}, which has the lowest validation loss$")
+        state = self.state("out")
+        self.assertEqual((state["stopped_early"], state["result_step"]), (True, r["saved_step"]))
+        page = self.page("out").words
+        self.assertIn("finished, stopped early", page)
+        self.assertIn(f"The adapter is that of step {r['saved_step']}, which has the lowest validation loss.", page)
+
+    def test_a_run_that_is_starting_is_told_without_what_is_not_known(self):
+        out = self.dir / "out"
+        out.mkdir()
+        with (out / "run.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock.write("4711 here\n")
+            lock.flush()
+            for columns in (40, 120):
+                terminal = self.in_terminal(columns, "watch", out)
+                terminal.until("starting")
+                os.write(terminal.master, b"\x03")
+                self.assertEqual(terminal.finish(), 10)
+                self.assertRegex(terminal.text(), r"(?m)^process     4711$")
+                self.assertNotRegex(terminal.text(), r"0/0|ETA|, in ")
+        result = run("watch", out)
+        self.assertRegex(result.stdout, r"(?m)^killed      before its first step$")
+        self.assertNotIn("time", result.stdout)
+        self.assertRegex(result.stderr, "second Ctrl-C.* starts it over: there is no checkpoint")
+
     def test_a_killed_run_is_known_from_its_lock(self):
-        self.kill_at("out", 3)
+        self.kill_at("out", 3, "--save-steps", 2)
         self.assertTrue((self.dir / "out/run.lock").exists())
         self.assertEqual(self.state("out")["state"], "killed")
         result = run("watch", self.dir / "out")
@@ -345,6 +417,10 @@ class Screens(TrainCase):
         self.train("out")
         self.fails(2, "watch", self.dir / "out/checkpoint-6", says=["no run was here", "The directory above it has"])
         self.fails(3, "report", self.dir / "out", "--output", self.dir / "no/such/page.html", says=["page.html"])
+        for name in ("page.pdf", "page", "html"):
+            self.fails(2, "report", self.dir / "out", "--output", self.dir / name, says=[name, "ends in .html"])
+            self.assertFalse((self.dir / name).exists())
+        self.ok("report", self.dir / "out", "--output", self.dir / "PAGE.HTM")
 
     # --- hone report -----------------------------------------------------------------------------------------------------
 

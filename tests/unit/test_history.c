@@ -126,6 +126,24 @@ static void the_end_of_a_run_is_in_its_last_piece(void **state)
     }
 }
 
+/* Of a process that resumed and found nothing to do, the end holds and the memory does not. */
+static void the_last_end_and_the_highest_peak_count(void **state)
+{
+    (void)state;
+    struct history h;
+    write_text("metrics.jsonl", HEADER STEP(1, 4) STEP(2, 3));
+    append_text("metrics.jsonl", "{\"event\":\"end\",\"how\":\"early_stopping\",\"steps\":2,\"result_step\":1}\n");
+    write_text("run.json",
+               "{\"pieces\": [{\"from_step\": 0, \"step\": 1, \"peak_rss_bytes\": 50}, {\"from_step\": 1, \"step\": 2, "
+               "\"peak_rss_bytes\": 40}, {\"from_step\": 2, \"step\": 2, \"peak_rss_bytes\": 70}, {}, 7]}");
+    assert_ok(history_open(&h, dir));
+    assert_true(h.early && h.result_step == 1 && history_peak(&h) == 50);
+    append_text("metrics.jsonl", "{\"event\":\"resume\",\"steps\":10}\n");
+    assert_ok(history_update(&h));
+    assert_true(!h.early && h.result_step == 0);
+    history_close(&h);
+}
+
 /* By a lock, whatever the files say; and asking takes nothing from the run. */
 static void a_run_is_alive_while_it_holds_its_lock(void **state)
 {
@@ -184,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps_begin_again_where_a_line_says_so, start, end),
         cmocka_unit_test_setup_teardown(what_is_no_metrics_is_counted, start, end),
         cmocka_unit_test_setup_teardown(the_end_of_a_run_is_in_its_last_piece, start, end),
+        cmocka_unit_test_setup_teardown(the_last_end_and_the_highest_peak_count, start, end),
         cmocka_unit_test_setup_teardown(a_run_is_alive_while_it_holds_its_lock, start, end),
         cmocka_unit_test_setup_teardown(no_run_is_an_error_that_says_what_to_name, start, end),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, start, end),

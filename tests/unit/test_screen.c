@@ -64,6 +64,18 @@ static void no_line_is_wider_than_the_terminal(void **state)
             }
 }
 
+/* Without is_starting() it is "step 0/0 ... ETA ?". */
+static void of_a_run_that_starts_only_that_is_said(void **state)
+{
+    (void)state;
+    char text[SCREEN_SIZE];
+    struct screen s = {.what = "step", .epoch = NAN, .loss = NAN, .eval_loss = NAN, .left = NAN, .activity = "starting"};
+    assert_int_equal(screen_draw(&s, (struct look){80, 24, false, false}, text), 1);
+    assert_string_equal(text, "starting");
+    screen_line(&s, text);
+    assert_string_equal(text, "starting");
+}
+
 static void what_matters_less_goes_first(void **state)
 {
     (void)state;
@@ -139,9 +151,9 @@ static void times_and_logs_are_plain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_line_is_wider_than_the_terminal), cmocka_unit_test(what_matters_less_goes_first),
-        cmocka_unit_test(a_curve_keeps_its_course),           cmocka_unit_test(the_rest_counts_validations_and_saves),
-        cmocka_unit_test(times_and_logs_are_plain),
+        cmocka_unit_test(no_line_is_wider_than_the_terminal),     cmocka_unit_test(what_matters_less_goes_first),
+        cmocka_unit_test(of_a_run_that_starts_only_that_is_said), cmocka_unit_test(a_curve_keeps_its_course),
+        cmocka_unit_test(the_rest_counts_validations_and_saves),  cmocka_unit_test(times_and_logs_are_plain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
