@@ -88,6 +88,19 @@ static double nice_step(double range, int ticks)
     return power * (digit <= 1 ? 1 : digit <= 2 ? 2 : digit <= 5 ? 5 : 10);
 }
 
+/* "15k" and "1.5M" rather than 1.5e+04. */
+static enum status put_tick(struct buffer *page, double y)
+{
+    bool thousands = fabs(y) >= 1e4 && fabs(y) < 1e6, millions = fabs(y) >= 1e6 && fabs(y) < 1e10;
+    return buffer_format(page, "%.4g%s</text>",
+                         y / (thousands  ? 1e3
+                              : millions ? 1e6
+                                         : 1),
+                         thousands  ? "k"
+                         : millions ? "M"
+                                    : "");
+}
+
 static enum status put_axes(struct buffer *page, const struct plot *p)
 {
     const struct chart *c = p->chart;
@@ -99,8 +112,8 @@ static enum status put_axes(struct buffer *page, const struct plot *p)
             break;
         TRY(buffer_format(page, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, c->width - RIGHT,
                           down(p, y), down(p, y)));
-        TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>", LEFT - 7,
-                          down(p, y) + 4, fabs(y) < 1e-9 * step ? 0 : y));
+        TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 7, down(p, y) + 4));
+        TRY(put_tick(page, fabs(y) < 1e-9 * step ? 0 : y));
     }
     TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>", LEFT - 7, bottom + 18));
     step = fmax(nice_step(fmax(c->to - c->from, 1), c->width > 450 ? 8 : 4), 1);

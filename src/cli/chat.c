@@ -11,9 +11,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 
 #define PROMPT "> "
+
+enum { SAY_SIZE = 8192 };
 
 struct chat {
     hone_options *options;
@@ -26,13 +29,13 @@ struct chat {
 
 __attribute__((format(printf, 2, 3))) static void say(const struct chat *c, const char *format, ...)
 {
+    char text[SAY_SIZE];
     va_list args;
     va_start(args, format);
-    if (c->typed) {
-        vfprintf(stderr, format, args);
-        fputc('\n', stderr);
-    }
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (c->typed)
+        progress_say("%s", text);
 }
 
 static hone_status no_memory(void)
@@ -299,8 +302,8 @@ static const struct command {
     {"/save", "FILE", "add the conversation to a file as one row of data for hone train", true, save},
     {"/reset", "", "forget the conversation; the system message stays", false, reset},
     {"/help", "",
-     "list these commands; a message that begins with / is typed with two: //, one of several lines\n"
-     "                     begins and ends with \"\"\"",
+     "list these commands; a message that begins with / is typed with two: //, one of several lines begins and ends with "
+     "\"\"\"",
      false, help},
     {"/exit", "", "end, as Ctrl-D does; Ctrl-C stops an answer", false, leave},
     {"/quit", "", NULL, false, leave}, /* what other programs call it */
@@ -312,7 +315,7 @@ static hone_status help(struct chat *c, const char *unused)
 {
     (void)c, (void)unused;
     for (int i = 0; i < COMMANDS_HERE && commands[i].help; i++)
-        fprintf(stderr, "  %-8s %-9s %s\n", commands[i].name, commands[i].takes, commands[i].help);
+        progress_say("  %-8s %-9s %s", commands[i].name, commands[i].takes, commands[i].help);
     return HONE_OK;
 }
 

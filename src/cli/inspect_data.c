@@ -261,6 +261,8 @@ hone_status cli_inspect_data(hone_options *options)
         print_report(report, cli_colour(stdout), strcmp(row, "0") != 0);
     if (done == OK && *page)
         done = inspect_page_write(report, cli_base_name(model), page);
+    if (done == OK && *page && !cli_flag(options, "json"))
+        printf("page: %s\n", page);
     if (done == OK)
         done = verdict(report);
     json_decref(report);

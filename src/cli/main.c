@@ -214,6 +214,13 @@ int main(int argc, char **argv)
         printf("hone %s\n", hone_version());
         return 0;
     }
+    if (!strcmp(argv[1], "completion") && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
+        puts("Usage: hone completion bash\n\nPrints a script that completes hone's commands and options in bash. To have it in "
+             "every "
+             "shell:\n\n    echo '. <(hone completion bash)' >> ~/.bashrc\n\n"
+             "zsh takes it after autoload -U bashcompinit; bashcompinit");
+        return finish(HONE_OK);
+    }
     if (!strcmp(argv[1], "completion"))
         return argc < 3 || !strcmp(argv[2], "bash") ? print_help(options_complete) : no_completion(argv[2]);
     if (!strcmp(argv[1], "man"))

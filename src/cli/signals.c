@@ -35,16 +35,35 @@ static const char *_Atomic second_text;
 static const char *_Atomic interrupt_text; /* NULL: Ctrl-C is a request as others are */
 static atomic_int asked, interrupted, faults;
 
-/* By calls that are safe in a handler. */
-static void write_line(const char *const *parts)
+/* Breaks a line at blanks, where it would go beyond the edge of a terminal. */
+static void wrap(char *text, int columns)
+{
+    char *blank = NULL, *start = text;
+    for (; *text; text++) {
+        if (*text == ' ')
+            blank = text;
+        if (blank && blank > start && text - start >= columns) {
+            *blank = '\n';
+            start = blank + 1;
+            blank = NULL;
+        }
+    }
+}
+
+/* By calls that are safe in a handler. What `start` does to a terminal takes no columns there. */
+static void write_line(const char *start, const char *const *parts)
 {
     char line[PATH_SIZE + 512];
-    size_t n = 0;
+    size_t n = strlen(start), from = n;
+    memcpy(line, start, n);
     for (; *parts; parts++) {
         size_t length = strlen(*parts), room = sizeof line - 1 - n;
         memcpy(line + n, *parts, length < room ? length : room);
         n += length < room ? length : room;
     }
+    line[n] = 0;
+    if (isatty(STDERR_FILENO))
+        wrap(line + from, cli_columns(NULL));
     line[n++] = '\n';
     if (write(STDERR_FILENO, line, n) < 0)
         return; /* there is no one to tell */
@@ -85,11 +104,11 @@ static void *wait_for_requests(void *unused)
             r++;
         const char *start = progress_shown() ? PROGRESS_CLEAR : isatty(STDERR_FILENO) ? "\n" : "", *first = first_text;
         if (first && r->twice && by_hand)
-            write_line((const char *const[]){start, "hone: ", r->name, " again: ", second_text, NULL});
+            write_line(start, (const char *const[]){"hone: ", r->name, " again: ", second_text, NULL});
         if (!first || (r->twice && by_hand))
             end_by(number);
         if (!asked || r->twice)
-            write_line((const char *const[]){start, "hone: ", r->name, ": ", first, NULL});
+            write_line(start, (const char *const[]){"hone: ", r->name, ": ", first, NULL});
         by_hand |= r->twice;
         asked = 1;
         progress_tick();
@@ -162,7 +181,7 @@ static void end_with(const char *what, const char *how, hone_status code)
 {
     while (atomic_fetch_add(&faults, 1) > 0) /* other threads read the file too */
         pause();
-    write_line((const char *const[]){progress_shown() ? PROGRESS_CLEAR : "", "hone: ", what, how, NULL});
+    write_line(progress_shown() ? PROGRESS_CLEAR : "", (const char *const[]){"hone: ", what, how, NULL});
     _exit((int)code);
 }
 

@@ -167,7 +167,8 @@ enum status options_overview(struct buffer *text)
         TRY(buffer_format(text, "  %-10s  ", command_table[c].name));
         TRY(append_wrapped(text, command_table[c].summary, 14, 14));
     }
-    return buffer_format(text, "\nhone COMMAND --help lists a command's options; hone --version prints the version.\n");
+    return buffer_format(text, "\nhone COMMAND --help lists a command's options; hone --version prints the version.\n"
+                               "hone completion bash completes them in a shell; hone man prints the manual page.\n");
 }
 
 static enum status append_commands(struct buffer *text, const struct option_row *row)

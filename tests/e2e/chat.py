@@ -9,6 +9,7 @@ import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import termios
 import time
@@ -188,6 +189,18 @@ class Chat(Case):
         finally:
             t.close()
         self.assertIs(self.saved("a.jsonl")[0][-1]["train"], False)
+
+    def test_lines_are_broken_between_words(self):
+        t = Terminal(self.dir, "chat", "--model", TINY, *FEW)
+        try:
+            fcntl.ioctl(t.mine, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 40, 0, 0))
+            t.read("> ")
+            t.type("/help\n")
+            lines = t.read("> ").split("\n")
+            self.assertGreater(len(lines), 10)
+            self.assertLessEqual(max(map(len, lines)), 40, lines)
+        finally:
+            t.close()
 
     def test_a_terminal_can_be_left_by_a_command(self):
         t = Terminal(self.dir, "chat", "--model", TINY, *FEW)

@@ -33,6 +33,8 @@ class Tiny(Case):
         for command in ("train", "eval", "generate", "chat", "plan", "inspect", "devices", "bench"):
             self.assertIn(command, overview)
             self.assertIn("--", self.ok(command, "--help"))
+        self.assertIn("hone completion bash", overview)
+        self.assertIn("Usage: hone completion bash", self.ok("completion", "--help"))
         self.assertEqual(run().returncode, 2)
 
     def test_answers_in_milliseconds(self):

@@ -307,7 +307,8 @@ class Rows(Case):
         user = {"role": "user", "content": "<script>alert(1)</script> & \"x\""}
         path = self.write("rows.jsonl", {"messages": [user, ANSWER]}, "{bad")
         page = self.dir / "page.html"
-        run("inspect", "data", "--model", TINY, "--data", path, "--html", page)
+        shown = run("inspect", "data", "--model", TINY, "--data", path, "--html", page).stdout
+        self.assertIn(f"page: {page}\n", shown)
         text = page.read_text()
         self.assertNotIn("<script", text)
         self.assertNotIn("http", text)

@@ -217,6 +217,7 @@ class Screens(TrainCase):
             self.assertLess(max(len(line) for d in terminal.draws()[before + 2:] for line in d), columns)
         terminal.process.send_signal(signal.SIGTERM)
         self.assertEqual(terminal.finish(), 10)
+        self.assertIn("hone: SIGTERM: the step\nunder way is finished and\n", terminal.text())
 
     def test_a_long_step_is_drawn_again_when_the_size_changes_and_as_time_passes(self):
         """Between two events nothing but the thread that waits for signals can."""
@@ -345,8 +346,8 @@ class Screens(TrainCase):
         self.assertGreater(before["seconds"], 0)
         self.assertEqual({**before, "resumes": 1, "planned_bytes": after["planned_bytes"]}, after)
         self.assertEqual(self.ok("watch", self.dir / "out"), told)
-        for figure in re.search(r"tokens per second(.*)steps and validations(.*)memory, at its peak", page).groups():
-            self.assertIn(figure, self.page("out").words)
+        figures = re.search("tokens per second.*steps and validations.*memory, at its peak", page, re.S)[0]
+        self.assertIn(figures, self.page("out").words)
 
     def test_the_time_is_that_of_all_processes(self):
         self.train_in_two("out")
@@ -459,6 +460,14 @@ class Screens(TrainCase):
         pieces = json.loads((self.dir / "out/run.json").read_text())["pieces"]
         self.assertEqual([p.get("how") for p in pieces], [None, "finished"])
         self.assertGreaterEqual(pieces[1]["from_step"], 8)
+
+    def test_an_axis_has_numbers_as_people_write_them(self):
+        (self.dir / "out").mkdir()
+        for most, ticks in ((17000, ["0", "5000", "10k", "15k"]), (3e6, ["0", "1M", "2M", "3M"]), (8, ["0", "2", "4", "6", "8"])):
+            (self.dir / "out/metrics.jsonl").write_text("".join(f'{{"step": {i}, "tokens_per_second": {most * i / 4}}}\n' for i in range(1, 5)))
+            text = (self.page("out") and self.dir / "out/report.html").read_text()
+            speed = text[text.index('aria-label="Tokens per second"'):]
+            self.assertEqual(re.findall(r'text-anchor="end">([^<]*)</text>', speed), [*ticks, "step"])
 
     def test_a_report_of_a_run_under_way(self):
         self.start("out", "--max-steps", 100000, "--save-steps", 0)
