@@ -19,7 +19,7 @@ static void say_kinds(const json_t *report, cli_say *say)
         int n = snprintf(text + used, sizeof text - used, ", %s %lld", kind, (long long)json_integer_value(rows));
         used += n > 0 && (size_t)n < sizeof text - used ? (size_t)n : 0;
     }
-    say("  read      %lld rows%s", number(report, "rows_read"), text);
+    say("  read      %lld row%s%s", number(report, "rows_read"), cli_plural(number(report, "rows_read")), text);
     if (json_object_get(json_object_get(report, "kinds"), "preference"))
         say("            of preference rows the chosen answer is trained");
 }
@@ -33,8 +33,8 @@ static void say_files(const json_t *report, cli_say *say)
     json_array_foreach(files, i, file)
     {
         const json_t *weight = json_object_get(file, "weight");
-        say("  file      %s: %lld rows, weight %g", json_string_value(json_object_get(file, "path")), number(file, "rows"),
-            weight ? json_number_value(weight) : 1.0);
+        say("  file      %s: %lld row%s, weight %g", json_string_value(json_object_get(file, "path")), number(file, "rows"),
+            cli_plural(number(file, "rows")), weight ? json_number_value(weight) : 1.0);
     }
 }
 
@@ -44,11 +44,14 @@ static void say_lengths(const json_t *report, cli_say *say)
     say("  longest   %lld tokens in %s:%lld; the limit is %lld", number(longest, "tokens"),
         json_string_value(json_object_get(longest, "path")), number(longest, "line"), number(report, "max_length"));
     if (number(report, "truncated_rows"))
-        say("  truncated %lld rows, %lld tokens lost", number(report, "truncated_rows"), number(report, "lost_tokens"));
+        say("  truncated %lld row%s, %lld tokens lost", number(report, "truncated_rows"),
+            cli_plural(number(report, "truncated_rows")), number(report, "lost_tokens"));
     if (number(report, "split_rows"))
-        say("  split     %lld rows into %lld windows", number(report, "split_rows"), number(report, "split_windows"));
+        say("  split     %lld row%s into %lld windows", number(report, "split_rows"), cli_plural(number(report, "split_rows")),
+            number(report, "split_windows"));
     if (number(report, "dropped_rows"))
-        say("  dropped   %lld rows, %lld tokens lost", number(report, "dropped_rows"), number(report, "lost_tokens"));
+        say("  dropped   %lld row%s, %lld tokens lost", number(report, "dropped_rows"),
+            cli_plural(number(report, "dropped_rows")), number(report, "lost_tokens"));
     if (number(report, "emptied_rows"))
         say("  left out  %lld cut rows or windows, which have no token to train", number(report, "emptied_rows"));
 }
@@ -56,17 +59,20 @@ static void say_lengths(const json_t *report, cli_say *say)
 static void say_rest(const json_t *report, cli_say *say)
 {
     if (number(report, "untrained_rows"))
-        say("  untrained %lld rows, which have no token to train", number(report, "untrained_rows"));
+        say("  untrained %lld row%s without a token to train", number(report, "untrained_rows"),
+            cli_plural(number(report, "untrained_rows")));
     if (number(report, "skipped_rows"))
-        say("  skipped   %lld rows, which cannot be used", number(report, "skipped_rows"));
+        say("  skipped   %lld row%s, which cannot be used", number(report, "skipped_rows"),
+            cli_plural(number(report, "skipped_rows")));
 }
 
 void cli_account(const char *name, const json_t *report, cli_say *say)
 {
     if (!json_object_get(report, "rows"))
         return;
-    say("%-11s %lld rows, %lld tokens, %lld trained; the longest row has %lld", name, number(report, "rows"),
-        number(report, "tokens"), number(report, "trained_tokens"), number(report, "longest_row"));
+    say("%-11s %lld row%s, %lld tokens, %lld trained; the longest row has %lld", name, number(report, "rows"),
+        cli_plural(number(report, "rows")), number(report, "tokens"), number(report, "trained_tokens"),
+        number(report, "longest_row"));
     say_kinds(report, say);
     say_files(report, say);
     say_lengths(report, say);

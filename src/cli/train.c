@@ -163,8 +163,8 @@ static void print_start(const hone_trainer_info *i, const json_t *data)
                  cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
                  i->method);
     cli_account("data", data, progress_say);
-    progress_say("run         %lld steps, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
-                 (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
+    progress_say("run         %lld step%s, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
+                 cli_plural(i->steps), (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
     progress_say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
     if (i->resumed_from[0])
         progress_say("resumed     from %s, after %lld of %lld steps", i->resumed_from, (long long)i->step, (long long)i->steps);
@@ -263,7 +263,7 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     char text[32];
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
-        printf("loss        %.4f in the last of %lld steps%s\n", r->loss, (long long)r->steps,
+        printf("loss        %.4f in the last of %lld step%s%s\n", r->loss, (long long)r->steps, cli_plural(r->steps),
                r->stopped_early ? ", then early stopping" : "");
     else
         printf("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
@@ -273,7 +273,8 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     else if (run->evals)
         printf("validation  %.4f\n", r->eval_loss);
     if (r->skipped_steps)
-        printf("skipped     %lld steps, whose losses or gradients were not finite\n", (long long)r->skipped_steps);
+        printf("skipped     %lld step%s, whose losses or gradients were not finite\n", (long long)r->skipped_steps,
+               cli_plural(r->skipped_steps));
     printf("time        %s, %.0f tok/s\n", screen_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
     printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
     printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));

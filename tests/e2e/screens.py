@@ -259,6 +259,12 @@ class Screens(TrainCase):
         self.assertNotRegex(result.stdout + result.stderr, "[\x1b\r]")
         self.assertRegex(result.stderr, r"(?m)^step 6/6, epoch 1\.50, loss \d\.\d{4} \(mean of 10 steps\), \d+ tok/s, \d+:\d\d, ETA 0:00$")
 
+    def test_one_step_of_one_row_is_told_as_one(self):
+        self.data = self.write("one.jsonl", chat(1))
+        result = run(*self.words("out", "--max-steps", 1))
+        self.assertRegex(result.stderr, r"(?m)^data +1 row, (.|\n)*^run +1 step, ")
+        self.assertRegex(result.stdout, r"in the last of 1 step\n")
+
     def test_hone_eval_has_the_same_progress(self):
         data = self.write("many.jsonl", *(chat(i) for i in range(3000)))
         terminal = self.in_terminal(60, "eval", "--model", self.command("out")[2], "--data", data)
