@@ -378,7 +378,12 @@ class Trainer(_Text):
                 data = ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * (length * vocabulary))).contents
                 whole = memoryview(data).cast("B").cast("f")
                 return [whole[row * vocabulary:(row + 1) * vocabulary] for row in range(length)]
-            total[0] += loss(sequence, first, views(logits), views(gradient))
+            given = views(logits), views(gradient)
+            try:
+                total[0] += loss(sequence, first, *given)
+            finally:
+                for view in (*given[0], *given[1]):
+                    view.release()              # the library's memory is not theirs any longer
 
         if loss is None:
             _call("hone_trainer_forward_backward", self._handle, rows, count, ctypes.byref(result))

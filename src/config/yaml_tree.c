@@ -48,7 +48,7 @@ static enum status add_node(struct builder *b, const char *key, struct yaml_node
     struct yaml_node *n = arena_alloc(b->arena, sizeof *n);
     if (!n)
         return ERR_MEMORY;
-    *n = (struct yaml_node){.key = key, .text = "", .line = yaml_line(b->reader)};
+    *n = (struct yaml_node){.key = key ? key : "", .text = "", .line = yaml_line(b->reader)};
     *out = n;
     if (++b->nodes > YAML_NODES_MAX)
         return yaml_fail(b->reader, "a file with so many values is no configuration");

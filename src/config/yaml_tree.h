@@ -11,7 +11,7 @@ enum yaml_kind { YAML_NULL, YAML_SCALAR, YAML_LIST, YAML_MAPPING };
 
 struct yaml_node {
     enum yaml_kind kind;
-    const char *key;  /* in a mapping; NULL elsewhere */
+    const char *key;  /* in a mapping; "" elsewhere */
     const char *text; /* of a scalar; "" elsewhere */
     int line;
     struct yaml_node *first, *last, *next; /* children in order; the node after this one */
