@@ -30,8 +30,9 @@ class Packages(Case):
         return tarball, wheel
 
     def test_packages(self):
-        tarball, wheel = self.bundle(pathlib.Path(HONE).resolve().parent / "portable", "made")
-        for one, again in zip((tarball, wheel), self.bundle(self.dir / "elsewhere", "again")):
+        folder = pathlib.Path(HONE).resolve().parent
+        tarball, wheel = self.bundle(folder / "portable", "made")
+        for one, again in zip((tarball, wheel), self.bundle(folder / "elsewhere/portable", "again")):
             self.assertEqual(one.read_bytes(), again.read_bytes(), f"{one.name}: another folder gives other bytes")
         with tarfile.open(tarball) as file:
             file.extractall(self.dir, filter="data")
