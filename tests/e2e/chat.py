@@ -116,7 +116,7 @@ class Chat(Case):
                   "--temperature", "1.5")
         first, second = self.saved("a.jsonl")
         self.assertEqual([m["content"] for m in second if m["role"] == "user"], ["/slash", "two\nlines"])
-        report = json.loads(self.ok("inspect", "data", "--model", TINY, "--data", self.dir / "a.jsonl", "--json"))
+        report = json.loads(self.ok("inspect", "data", "--model", TINY, "--data", self.dir / "a.jsonl", "--excess-length", "truncate", "--json"))
         self.assertEqual((report["rows"], report.get("bad_rows", 0)), (2, 0), report)
         self.chat(["Hi", "/save b.jsonl"], "--adapter", self.adapter(), "--max-new-tokens", "100")
         self.assertEqual([list(m) for m in self.saved("b.jsonl")[0]], [["role", "content"]] * 2)    # it has learned to end
@@ -133,7 +133,7 @@ class Chat(Case):
     def test_mistakes_in_a_script_end_it(self):
         for code, says, *lines in ((2, "/help lists them", "/sing"), (2, "/adapter DIR|none: say which", "/adapter"),
                                    (3, "no adapter there", "/adapter nowhere"), (2, "no conversation yet", "/save a.jsonl"),
-                                   (3, "/none/a.jsonl cannot be written", "Hi", "/save /none/a.jsonl")):
+                                   (3, "/none/a.jsonl: cannot open", "Hi", "/save /none/a.jsonl")):
             result = self.chat([*lines, "Hi"], code=code)
             self.assertIn(says, result.stderr.splitlines()[-1])
         self.assertEqual(self.chat(["/exit", "/sing"]).stdout, "")

@@ -232,7 +232,7 @@ class Pull(Case):
     # --- mistakes ---------------------------------------------------------------------------------------------------------------
 
     def test_names_that_are_none(self):
-        self.fails(2, "pull", says=["--model"])
+        self.fails(2, "pull", says=["hone pull ORG/NAME"])
         for name in ("tiny", "a/b/c", "../x", "org/..", "org/-x", "org/x y", "org/a--b", "/etc/x", "https://huggingface.co/org/x"):
             self.fails(2, "pull", name, says=["not the name of a model"])
         self.fails(2, "pull", "https://huggingface.co/org/x", says=["the last two parts"])
