@@ -68,8 +68,6 @@ bool cli_unicode(void);
 /* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
 int cli_columns(int *rows);
 
-void cli_sleep(double seconds);
-
 /* A piece of a model's answer, in whole characters. A model may write anything: on a terminal its control characters become
  * signs, except newlines and tabs; into a file or a pipe it goes as it is. */
 void cli_answer(FILE *to, const char *text, size_t length);

@@ -51,11 +51,6 @@ int cli_columns(int *rows)
     return known && size.ws_col ? size.ws_col : COLUMNS_USUAL;
 }
 
-void cli_sleep(double seconds)
-{
-    usleep((useconds_t)(1e6 * seconds));
-}
-
 static enum status to_file(void *file, const char *text, int64_t length)
 {
     fwrite(text, 1, (size_t)length, file);

@@ -78,7 +78,7 @@ static enum status follow(struct history *h)
         summary_screen(h, &s);
         if (progress_due(clock_seconds() - start))
             progress_tell(&s);
-        cli_sleep(LOOK_SECONDS);
+        clock_wait(LOOK_SECONDS);
         TRY(history_update(h));
         known = known || say_model(h);
     }
