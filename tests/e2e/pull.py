@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """hone pull, and models by their name on the hub, against a hub on this machine.
 
-    pull.py HONE ASSETS DATA
-
 huggingface_hub, from the assets' Python, is asked whether the cache that hone wrote is one.
 """
 import hashlib

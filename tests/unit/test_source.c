@@ -8,46 +8,12 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "base/directory.h"
 #include "base/file.h"
 #include "data/source.h"
 #include "failing.h"
+#include "source_rig.h"
 
 enum { ROWS = 200 };
-
-static char dir[] = "/tmp/hone-source-XXXXXX";
-static char path[256];
-
-static const char *at(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void put(const char *name, const void *bytes, int64_t count)
-{
-    FILE *file = fopen(at(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, (size_t)count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void put_text(const char *name, const char *text)
-{
-    put(name, text, (int64_t)strlen(text));
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return directory_remove(dir) == OK ? 0 : -1;
-}
 
 /* The truth: rows and the lines they begin at, as a text. */
 struct text {

@@ -4,43 +4,10 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "base/directory.h"
 #include "data/source.h"
 #include "failing.h"
 #include "parquet_rig.h"
-
-static char dir[] = "/tmp/hone-tables-XXXXXX", path[512];
-
-static const char *at(const char *name)
-{
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
-static void put(const char *name, const char *text, int64_t count)
-{
-    FILE *file = fopen(at(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, (size_t)count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void put_text(const char *name, const char *text)
-{
-    put(name, text, (int64_t)strlen(text));
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return directory_remove(dir) == OK ? 0 : -1;
-}
+#include "source_rig.h"
 
 /* All rows, each as "LINE ROW\n", in blocks of so many bytes, seeking to each block if asked to. */
 static enum status read_all(const char *paths, const char *columns, int64_t bytes, bool seek, struct buffer *out)
