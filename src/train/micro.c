@@ -108,23 +108,23 @@ enum status micro_size(struct trainer *t)
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
 
-/* Token slots of a size: all, three quarters, a half or a quarter of the largest. */
+/* Token slots of a size: all, seven eighths, … or one eighth of the largest. */
 static int64_t size_of(const struct trainer *t, int size)
 {
-    return round_up(t->place.slots * (TRAINER_SIZES - size) / TRAINER_SIZES, SIZE_STEP);
+    return round_up(t->place.slots * (SIZES_T - size) / SIZES_T, SIZE_STEP);
 }
 
 static int smallest_size(const struct trainer *t, int64_t tokens)
 {
     int size = 0;
-    while (size + 1 < TRAINER_SIZES && tokens <= size_of(t, size + 1))
+    while (size + 1 < SIZES_T && tokens <= size_of(t, size + 1))
         size++;
     return size;
 }
 
 static int rows_size(int64_t T, int64_t targets)
 {
-    return TRAINER_SIZES - (int)(batch_rows(T, targets) * TRAINER_SIZES / T);
+    return SIZES_R - (int)(batch_rows(T, targets) * SIZES_R / T);
 }
 
 static int64_t targets_of(const struct sequence *s)
@@ -154,7 +154,7 @@ static enum status want(struct trainer *t, int size, int rows)
     int64_t T = size_of(t, size), *program = &t->micro.program[size][rows], largest = t->micro.program[0][0];
     if (*program != UNKNOWN)
         return OK;
-    return session_add_within(&t->session, NET_TRAIN, T, T * (TRAINER_SIZES - rows) / TRAINER_SIZES, largest, program);
+    return session_add_within(&t->session, NET_TRAIN, T, T * (SIZES_R - rows) / SIZES_R, largest, program);
 }
 
 /* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. A plan
@@ -163,12 +163,12 @@ enum status micro_add(struct trainer *t, bool planning)
 {
     t->micro.logits = t->micro.logits_backward = -1;
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
-    for (int i = 1; i < TRAINER_SIZES * TRAINER_SIZES; i++)
-        t->micro.program[i / TRAINER_SIZES][i % TRAINER_SIZES] = UNKNOWN;
+    for (int i = 1; i < SIZES_T * SIZES_R; i++)
+        t->micro.program[i / SIZES_R][i % SIZES_R] = UNKNOWN;
     if (planning && !t->data.row_count)
         return OK;
-    for (int size = 0; all && size < TRAINER_SIZES; size++)
-        for (int rows = 0; rows < TRAINER_SIZES; rows++)
+    for (int size = 0; all && size < SIZES_T; size++)
+        for (int rows = 0; rows < SIZES_R; rows++)
             TRY(want(t, size, rows));
     for (int64_t step = 0; !all && step < t->steps; step++) {
         const int64_t *rows;

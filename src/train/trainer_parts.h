@@ -9,12 +9,12 @@
 
 /* --- micro.c -------------------------------------------------------------------------------------------------------------- */
 
-enum { TRAINER_SIZES = 4 };
+enum { SIZES_T = 8, SIZES_R = 4 };
 
-/* The programs of micro-batches, and the memory for their outputs. They are keyed by (T, R): four sizes of token slots, four
+/* The programs of micro-batches, and the memory for their outputs. They are keyed by (T, R): eight sizes of token slots, four
  * capacities for losses, of which those that the data need are built. */
 struct micro_programs {
-    int64_t program[TRAINER_SIZES][TRAINER_SIZES]; /* by size of T and R; negative: none */
+    int64_t program[SIZES_T][SIZES_R]; /* by size of T and R; negative: none */
     int64_t logits, logits_backward;               /* of trainer_add_with; -1: none */
     float *losses, *weights;                       /* of a micro-batch that is waited for */
     float *seen;                                   /* its logits, of trainer_add_with */
