@@ -232,6 +232,9 @@ typedef struct hone_trainer_info {
     char method[16], recompute[16], dtype[16], device[16]; /* "lora" or "full"; "none", "selective" or "full" */
     char resumed_from[4096];                               /* the checkpoint's path; "" without one */
     double first_eval_loss; /* of the run's first validation, also before a resume; NaN before it */
+    int64_t disk_bytes,
+        disk_free_bytes; /* what the run may add to the disk of output_dir, and what is free there; 0: not known */
+    int64_t checkpoint_bytes, checkpoints; /* of disk_bytes: one checkpoint, and how many there may be besides those there now */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);
@@ -348,7 +351,8 @@ typedef struct hone_train_result {
 
 /* The whole run: steps, validation, samples, metrics.jsonl and run.json (docs/watching.md), checkpoints, and at the end the
  * adapter or model in the option output. With the option load_best_model_at_end these are the best checkpoint's files; the
- * trainer keeps the weights of the last step. `events` may be NULL. */
+ * trainer keeps the weights of the last step. `events` may be NULL. With the option dry_run, which must be set before the trainer
+ * is opened, it checks what a run would meet before its first step, and writes nothing. */
 HONE_API hone_status hone_train(hone_trainer *trainer, hone_events events, void *context, hone_train_result *result);
 
 /* --- reports: JSON objects as text, to be released with hone_text_destroy -------------------------------------------------- */

@@ -12,6 +12,7 @@
 #include "data/account.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
+#include "train/space.h"
 
 enum { SEQUENCES_AT_ONCE = 64 };
 
@@ -97,6 +98,13 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .startup_seconds = handle->startup_seconds,
         .first_eval_loss = t->place.first_eval_loss,
     };
+    struct space space;
+    if (t->options->output_dir && t->data.row_count && space_plan(t, &space) == OK) {
+        filled.disk_bytes = space.bytes;
+        filled.disk_free_bytes = max(space.room, 0);
+        filled.checkpoint_bytes = space.checkpoint;
+        filled.checkpoints = space.count;
+    }
     process_memory(&now, &filled.peak_rss_bytes);
     snprintf(filled.method, sizeof filled.method, "%s", options_word(OPTION_finetuning_type, (int)t->options->finetuning_type));
     snprintf(filled.recompute, sizeof filled.recompute, "%s", recompute_name(s->tuning.recompute));

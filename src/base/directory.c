@@ -57,6 +57,34 @@ static enum status make(const char *path, mode_t mode)
     return status;
 }
 
+/* Cuts the last name off; what is left of a plain name is ".". */
+static void to_parent(char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (!n)
+        path[n++] = '.';
+    path[n] = 0;
+}
+
+enum status directory_may_make(struct arena *arena, const char *path, const char **there)
+{
+    char *at = arena_text(arena, path, (int64_t)strlen(path));
+    if (!at)
+        return ERR_MEMORY;
+    while (*at && !file_exists(at) && strcmp(at, ".") != 0)
+        to_parent(at);
+    *there = at;
+    if (file_exists(at) && !file_is_directory(at))
+        return fail(ERR_IO, "%s: cannot make the directory: there is a file of this name", at);
+    return access(at, W_OK | X_OK) == 0 ? OK : file_fail(at, "write");
+}
+
 enum status directory_make(const char *path)
 {
     return make(path, 0777);

@@ -13,7 +13,11 @@
 /* Makes the directory and any missing parents. One that exists is fine. */
 enum status directory_make(const char *path);
 
-/* The same; if the directory is new, only its owner can look into it. */
+/* Whether the directory could be made and written into, found out without making anything. *there, in the arena, is the directory
+ * itself or the nearest above it that exists. */
+enum status directory_may_make(struct arena *arena, const char *path, const char **there);
+
+/* The same as directory_make; if the directory is new, only its owner can look into it. */
 enum status directory_make_private(const char *path);
 
 /* Removes the whole tree; of a link only the link, wherever it points. Nothing there is fine. */

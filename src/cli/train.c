@@ -1,6 +1,7 @@
 /* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
  * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@
 struct run {
     hone_trainer *trainer;
     const hone_trainer_info *info;
-    const char *output;
+    const char *model, *output;
     json_t *data;  /* the library's account of it */
     int64_t first; /* steps done before this process began */
     struct screen screen;
@@ -156,20 +157,18 @@ static void show_save(struct run *run, const hone_event *e)
     show_activity(run, NULL, 0, 0);
 }
 
-static void print_start(const hone_trainer_info *i, const json_t *data)
+static void print_start(const hone_trainer_info *i, const json_t *data, cli_say *say)
 {
     char all[32], some[32];
-    progress_say("model       %s parameters, %s trained (%.2f%%, %s)", cli_count(all, (double)i->parameters),
-                 cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
-                 i->method);
-    cli_account("data", data, progress_say);
-    progress_say("run         %lld step%s, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps,
-                 cli_plural(i->steps), (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
-    progress_say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
+    say("model       %s parameters, %s trained (%.2f%%, %s)", cli_count(all, (double)i->parameters),
+        cli_count(some, (double)i->trainable_parameters), 100 * (double)i->trainable_parameters / (double)i->parameters,
+        i->method);
+    cli_account("data", data, say);
+    say("run         %lld step%s, %lld an epoch, %lld tokens a micro-batch, %s on %s", (long long)i->steps, cli_plural(i->steps),
+        (long long)i->steps_per_epoch, (long long)i->micro_batch_tokens, i->dtype, i->device);
+    say("memory      %s planned, recompute %s", cli_bytes(all, (double)i->peak_bytes), i->recompute);
     if (i->resumed_from[0])
-        progress_say("resumed     from %s, after %lld of %lld steps", i->resumed_from, (long long)i->step, (long long)i->steps);
-    progress_say("progress    its loss is a mean of about %d steps; metrics.jsonl has that of each", MEAN_STEPS);
-    progress_say("started after %.2f s", i->startup_seconds);
+        say("resumed     from %s, after %lld of %lld steps", i->resumed_from, (long long)i->step, (long long)i->steps);
 }
 
 static int show(void *context, const hone_event *e)
@@ -177,7 +176,9 @@ static int show(void *context, const hone_event *e)
     struct run *run = context;
     switch (e->kind) {
     case HONE_EVENT_START: /* the options and files are fine */
-        print_start(run->info, run->data);
+        print_start(run->info, run->data, progress_say);
+        progress_say("progress    its loss is a mean of about %d steps; metrics.jsonl has that of each", MEAN_STEPS);
+        progress_say("started after %.2f s", run->info->startup_seconds);
         go_back(run);
         run->start = clock_seconds();
         if (cli_terminal())
@@ -238,8 +239,9 @@ static const struct record_field outcome_fields[] = {
     {0},
 };
 
-static hone_status print_json(const struct run *run, const hone_trainer_info *i, const hone_train_result *r)
+static json_t *outcome_json(const struct run *run, const hone_train_result *r)
 {
+    const hone_trainer_info *i = run->info;
     struct outcome outcome = {.result = *r,
                               .info = *i,
                               .first_eval_loss = run->first_eval,
@@ -249,7 +251,7 @@ static hone_status print_json(const struct run *run, const hone_trainer_info *i,
     json_t *out = record_json(outcome_fields, &outcome);
     json_object_set_new(run->data, "eval_rows", json_integer((json_int_t)i->eval_rows));
     json_object_set(out, "data", run->data);
-    return cli_print_json(out);
+    return out;
 }
 
 /* The quotes that keep a word whole in a shell. */
@@ -258,8 +260,9 @@ static const char *quote(const char *word)
     return cli_needs_quotes(word) ? "'" : "";
 }
 
-static void print_text(const struct run *run, const char *model, const hone_trainer_info *i, const hone_train_result *r)
+static void print_text(const struct run *run, const hone_train_result *r)
 {
+    const hone_trainer_info *i = run->info;
     char text[32];
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
@@ -282,12 +285,49 @@ static void print_text(const struct run *run, const char *model, const hone_trai
     if (r->saved_step != r->steps)
         printf(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
     puts("");
-    const char *named = full ? r->output : model, *q = quote(named), *p = quote(r->output);
+    const char *named = full ? r->output : run->model, *q = quote(named), *p = quote(r->output);
     printf("see it      hone report %s%s%s\n", p, r->output, p);
     printf("try it      hone generate --model %s%s%s", q, named, q);
     if (!full)
         printf(" --adapter %s%s%s", p, r->output, p);
     puts(" --prompt \"...\"");
+}
+
+static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void print_line(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    puts("");
+}
+
+/* What a run would do, and where it would write. */
+static json_t *rehearsal_json(const struct run *run, const hone_train_result *r)
+{
+    json_t *out = outcome_json(run, r);
+    json_object_set_new(out, "dry_run", json_true());
+    json_object_set_new(out, "planned_steps", json_integer((json_int_t)run->info->steps));
+    json_object_set_new(out, "disk_bytes", json_integer((json_int_t)run->info->disk_bytes));
+    json_object_set_new(out, "disk_free_bytes", json_integer((json_int_t)run->info->disk_free_bytes));
+    return out;
+}
+
+static void print_rehearsal(const struct run *run, const hone_train_result *r)
+{
+    const hone_trainer_info *i = run->info;
+    char one[32], all[32], left[32];
+    print_start(i, run->data, print_line);
+    printf("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
+           cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
+           cli_bytes(one, (double)i->checkpoint_bytes),
+           i->disk_free_bytes ? cli_bytes(left, (double)i->disk_free_bytes) : "unknown bytes");
+    bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
+    printf("would write %s/%s, metrics.jsonl, run.json and checkpoint-N\n", r->output,
+           full ? "model.safetensors and the rest of a model" : "adapter_model.safetensors, adapter_config.json");
+    puts("dry run     nothing was trained or written; without --dry-run the same command begins");
 }
 
 /* The message of a run that was stopped: where its state is, and how to resume it. */
@@ -335,53 +375,78 @@ static void begin(struct run *run, const hone_trainer_info *info)
         .what = "step", .done = info->step, .total = info->steps, .epoch = NAN, .loss = NAN, .eval_loss = NAN, .left = NAN};
 }
 
+static hone_status read_options(struct run *run, hone_options *options)
+{
+    const char *data;
+    hone_status status = read_number(options, "eval_steps", &run->pace.eval_steps);
+    if (status == HONE_OK)
+        status = read_number(options, "save_steps", &run->pace.save_steps);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "model", &run->model);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "data", &data);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "output", &run->output);
+    if (status == HONE_OK && *run->model && *data && !*run->output) /* the library would say so too, but after all data is read */
+        status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
+    return status == HONE_OK ? (hone_status)lost_output(run->output) : status;
+}
+
+static hone_status open_trainer(struct run *run, hone_options *options, hone_trainer_info *info)
+{
+    hone_status status = hone_trainer_open(&run->trainer, options, 0);
+    if (status == HONE_OK)
+        status = hone_trainer_get_info(run->trainer, info);
+    if (status == HONE_OK)
+        status = read_account(run);
+    if (status == HONE_OK)
+        begin(run, info);
+    return status;
+}
+
+static hone_status train(struct run *run, hone_options *options, hone_trainer_info *info, hone_train_result *result)
+{
+    /* until here nothing is lost if the program ends at once */
+    signals_stop("the step under way is finished and the state saved; a second Ctrl-C or SIGTERM ends at once, without saving",
+                 "ended at once; what was done since the last checkpoint is lost");
+    hone_status status = hone_train(run->trainer, show, run, result);
+    progress_clear();
+    if (status == HONE_ERR_STOPPED)
+        return stopped(options, result);
+    if (status == HONE_OK)
+        status = hone_trainer_get_info(run->trainer, info); /* again, for the peak */
+    if (status == HONE_OK && cli_flag(options, "json"))
+        return cli_print_json(outcome_json(run, result));
+    if (status == HONE_OK)
+        print_text(run, result);
+    return status;
+}
+
+static hone_status rehearse(struct run *run, hone_options *options, hone_train_result *result)
+{
+    hone_status status = hone_train(run->trainer, NULL, NULL, result);
+    if (status == HONE_OK && cli_flag(options, "json"))
+        return cli_print_json(rehearsal_json(run, result));
+    if (status == HONE_OK)
+        print_rehearsal(run, result);
+    return status;
+}
+
 hone_status cli_train(hone_options *options)
 {
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
-    const char *model, *data, *output;
+    bool dry = cli_flag(options, "dry_run");
     signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = signals_watch();
     if (status == HONE_OK)
-        status = read_number(options, "eval_steps", &run.pace.eval_steps);
+        status = read_options(&run, options);
     if (status == HONE_OK)
-        status = read_number(options, "save_steps", &run.pace.save_steps);
+        status = open_trainer(&run, options, &info);
     if (status == HONE_OK)
-        status = hone_options_get(options, "model", &model);
-    if (status == HONE_OK)
-        status = hone_options_get(options, "data", &data);
-    if (status == HONE_OK)
-        status = hone_options_get(options, "output", &output);
-    if (status == HONE_OK && *model && *data && !*output) /* the library would say so too, but after it has encoded all data */
-        status = (hone_status)fail(ERR_ARGUMENT, "hone train needs --output DIR, where the result goes");
-    if (status == HONE_OK)
-        status = (hone_status)lost_output(output);
-    if (status == HONE_OK)
-        status = hone_trainer_open(&run.trainer, options, 0);
-    if (status == HONE_OK)
-        status = hone_trainer_get_info(run.trainer, &info);
-    if (status == HONE_OK)
-        status = read_account(&run);
-    if (status == HONE_OK) {
-        run.output = output;
-        begin(&run, &info);
-        /* until here nothing is lost if the program ends at once */
-        signals_stop(
-            "the step under way is finished and the state saved; a second Ctrl-C or SIGTERM ends at once, without saving",
-            "ended at once; what was done since the last checkpoint is lost");
-        status = hone_train(run.trainer, show, &run, &result);
-        progress_clear();
-    }
-    if (status == HONE_ERR_STOPPED)
-        status = stopped(options, &result);
-    else if (status == HONE_OK)
-        status = hone_trainer_get_info(run.trainer, &info); /* again, for the peak */
-    if (status == HONE_OK && cli_flag(options, "json"))
-        status = print_json(&run, &info, &result);
-    else if (status == HONE_OK)
-        print_text(&run, model, &info, &result);
+        status = dry ? rehearse(&run, options, &result) : train(&run, options, &info, &result);
     json_decref(run.data);
     hone_trainer_close(run.trainer);
-    return cli_finish(options, status, &result);
+    return dry ? status : cli_finish(options, status, &result);
 }

@@ -172,7 +172,7 @@ static enum status set_aside(const struct trainer *t, struct entries *list, cons
         if (file_size(path) > 0)
             names[count++] = *others;
     }
-    return output_set_aside(output, names, count);
+    return output_set_aside(output, names, count, t->options->dry_run);
 }
 
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others)

@@ -486,13 +486,20 @@ enum status run_all(struct trainer *t, run_listener *listener, void *context, st
     struct run r = {.t = t, .listener = listener, .context = context, .result = result};
     const char *output = t->options->output_dir;
     *result = (struct run_result){.loss = NAN};
-    TRY(directory_make(output));
+    bool dry = t->options->dry_run;
+    if (!dry)
+        TRY(directory_make(output));
     r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
     r.faults = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.faults);
     if (!r.sequences || !r.faults)
         return ERR_MEMORY;
-    TRY(checkpoint_make_room(t, output, metrics_names));
+    if (file_is_directory(output))
+        TRY(checkpoint_make_room(t, output, metrics_names));
     TRY(space_check(t));
+    if (dry) {
+        warn_of_options(t);
+        return OK;
+    }
     enum status status = run_steps(&r);
     metrics_close(&r.metrics);
     return status;

@@ -52,6 +52,21 @@ enum status output_take(struct output *o, const char *dir, struct arena *arena)
     return status;
 }
 
+enum status output_look(const char *dir, struct arena *arena)
+{
+    struct output o = {.dir = dir, .lock_path = file_join(arena, dir, "run.lock")};
+    const char *there;
+    bool held;
+    if (!o.lock_path)
+        return ERR_MEMORY;
+    TRY(directory_may_make(arena, dir, &there));
+    enum status status = lock_is_held(o.lock_path, &held);
+    if (status == ERR_UNSUPPORTED)
+        return OK;
+    TRY(status);
+    return held ? refuse(&o) : OK;
+}
+
 void output_release(struct output *o)
 {
     if (!o->dir)
@@ -64,7 +79,7 @@ void output_release(struct output *o)
     *o = (struct output){.lock = {-1}};
 }
 
-static enum status move(struct arena *arena, const char *dir, const char *const *names, int64_t count)
+static enum status move(struct arena *arena, const char *dir, const char *const *names, int64_t count, bool dry)
 {
     const char *to = NULL;
     for (int k = 1; k < EARLIER_MAX && (!to || file_exists(to)); k++) {
@@ -72,21 +87,23 @@ static enum status move(struct arena *arena, const char *dir, const char *const 
         if (!to)
             return ERR_MEMORY;
     }
-    TRY(directory_make(to));
-    for (int64_t i = 0; i < count; i++) {
+    if (!dry)
+        TRY(directory_make(to));
+    for (int64_t i = 0; i < count && !dry; i++) {
         const char *from = file_join(arena, dir, names[i]), *there = file_join(arena, to, names[i]);
         if (!from || !there)
             return ERR_MEMORY;
         TRY(file_rename(from, there));
     }
-    log_message(LOG_WARNING, "%s%s of another run: moved to %s", names[0], count > 1 ? " and others are" : " is", to);
+    log_message(LOG_WARNING, "%s%s of another run: %smoved to %s", names[0], count > 1 ? " and others are" : " is",
+                dry ? "would be " : "", to);
     return OK;
 }
 
-enum status output_set_aside(const char *dir, const char *const *names, int64_t count)
+enum status output_set_aside(const char *dir, const char *const *names, int64_t count, bool dry)
 {
     struct arena arena = {0};
-    enum status status = count ? move(&arena, dir, names, count) : OK;
+    enum status status = count ? move(&arena, dir, names, count, dry) : OK;
     arena_free(&arena);
     return status;
 }

@@ -24,10 +24,13 @@ struct output {
 /* Makes the directory and locks it. ERR_ARGUMENT if another run has it, with the process that does. */
 enum status output_take(struct output *output, const char *dir, struct arena *arena);
 
+/* Whether output_take would succeed, found out without making or locking anything. */
+enum status output_look(const char *dir, struct arena *arena);
+
 /* Releases it; one that was made and is still empty is removed. */
 void output_release(struct output *output);
 
-/* Moves these entries of the directory into a new output/earlier-K, and says so. */
-enum status output_set_aside(const char *dir, const char *const *names, int64_t count);
+/* Moves these entries of the directory into a new output/earlier-K, and says so; with `dry` says only that it would. */
+enum status output_set_aside(const char *dir, const char *const *names, int64_t count, bool dry);
 
 #endif

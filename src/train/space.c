@@ -1,6 +1,8 @@
 /* Sizes of what is saved, from the tensors that it consists of. */
 #include "train/space.h"
 
+#include <string.h>
+
 #include "base/directory.h"
 #include "base/number.h"
 #include "models/model_copy.h"
@@ -44,19 +46,38 @@ int64_t space_count(const struct trainer *t, int64_t existing)
     return min(saves, max(kept - existing, 0) + 1);
 }
 
+static enum status plan(const struct trainer *t, struct arena *arena, struct space *s)
+{
+    const char *output = t->options->output_dir, *there;
+    int64_t existing = 0, result;
+    TRY(directory_may_make(arena, output, &there));
+    if (!strcmp(there, output))
+        TRY(checkpoint_count(t, output, &existing));
+    *s = (struct space){
+        .checkpoint = space_checkpoint(t, &result), .count = space_count(t, existing), .room = directory_room(there)};
+    if (__builtin_mul_overflow(s->checkpoint, s->count, &s->bytes) || __builtin_add_overflow(s->bytes, result, &s->bytes))
+        s->bytes = INT64_MAX;
+    return OK;
+}
+
+enum status space_plan(const struct trainer *t, struct space *space)
+{
+    struct arena arena = {0};
+    enum status status = plan(t, &arena, space);
+    arena_free(&arena);
+    return status;
+}
+
 enum status space_check(const struct trainer *t)
 {
-    const char *output = t->options->output_dir;
-    int64_t existing, result, one = space_checkpoint(t, &result), room = directory_room(output), all;
-    TRY(checkpoint_count(t, output, &existing));
-    int64_t count = space_count(t, existing);
-    if (__builtin_mul_overflow(one, count, &all) || __builtin_add_overflow(all, result, &all))
-        all = INT64_MAX;
-    if (room < 0 || all <= room)
+    struct space s;
+    TRY(space_plan(t, &s));
+    if (s.room < 0 || s.bytes <= s.room)
         return OK;
     return fail(ERR_IO,
                 "%s: the run needs %.3f GB of disk, and %.3f GB are free: it adds up to %lld checkpoints of %.3f GB (up to "
                 "--save-total-limit of them are kept, and the best one), and the result. Make room, lower --save-total-limit, or "
                 "choose another --output",
-                output, (double)all * 1e-9, (double)room * 1e-9, (long long)count, (double)one * 1e-9);
+                t->options->output_dir, (double)s.bytes * 1e-9, (double)s.room * 1e-9, (long long)s.count,
+                (double)s.checkpoint * 1e-9);
 }

@@ -271,7 +271,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(choose_method(t));
     TRY(decide_rate(t));
     if (writes && o->output_dir)
-        TRY(output_take(&t->output, o->output_dir, &t->arena));
+        TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));
     TRY(open_data(t, ready_for));
     if (runs)

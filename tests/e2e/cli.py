@@ -233,7 +233,7 @@ class Tiny(Case):
         given = {word[2:].replace("-", "_") for word in line if word.startswith("--")}
         self.assertEqual(known - given - {"model_name_or_path", "dataset_path", "output_dir", "lora_r"},
                          {"eval_dataset_path", "init_adapter", "lora_target_parameters", "lr_end", "power", "min_lr", "config",
-                          "config_format", "help"})     # what excludes the others, and what is not a setting
+                          "config_format", "dry_run", "help"})     # what excludes the others, and what is not a setting
 
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"

@@ -276,7 +276,6 @@ static const struct {
     {"many", TRAIN, "--num-gpus 2", "one process"},
     {"many", EVAL, "--batch-size 8", "leave it out"},
     {"many", EVAL, "--lr 1", "it belongs to hone train"},
-    {"many", TRAIN, "--dry-run", "hone plan"},
 };
 
 static void words_of_other_tools_mean_what_their_users_meant(void **state)

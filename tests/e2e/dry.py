@@ -1,0 +1,71 @@
+"""--dry-run: everything is checked and said, and nothing is written."""
+import json
+import os
+import pathlib
+import shutil
+
+from case import CHAT, TINY, Case, main, run
+
+
+def listing(folder):
+    """Every path below a folder with its bytes, except caches."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+            for p in sorted(folder.rglob("*")) if "cache" not in p.relative_to(folder).parts}
+
+
+class Dry(Case):
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("chats.jsonl", *[CHAT] * 8)
+        self.line = ("train", "--model", TINY, "--data", self.data, "--max-steps", 4, "--save-steps", 2)
+
+    def test_a_run_is_checked_and_nothing_is_written(self):
+        before = listing(self.dir)
+        out = self.dir / "a/b/out"
+        text = self.ok(*self.line, "--output", out, "--val-set-size", 2, "--dry-run", "--on-finish", f"touch {self.dir}/finished")
+        for words in ("8 rows", "4 steps", "planned", f"would write {out}/adapter_model.safetensors", "are free", "nothing was trained"):
+            self.assertIn(words, text)
+        self.assertEqual(listing(self.dir), before)
+        full = self.ok(*self.line, "--output", out, "--finetuning-type", "full", "--dry-run")
+        self.assertIn(f"{out}/model.safetensors", full)
+
+    def test_its_json_says_what_the_run_will_be(self):
+        out = self.dir / "out"
+        dry = json.loads(self.ok(*self.line, "--output", out, "--dry-run", "--json"))
+        self.assertFalse(out.exists())
+        real = json.loads(self.ok(*self.line, "--output", out, "--json"))
+        for key in ("planned_bytes", "trainable_parameters", "micro_batch_tokens", "steps_per_epoch", "output", "data"):
+            self.assertEqual(dry[key], real[key], key)
+        self.assertEqual((dry["planned_steps"], dry["steps"], dry["dry_run"]), (4, 0, True))
+        written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
+        self.assertGreater(dry["disk_bytes"], written * 0.9)
+        self.assertLess(dry["disk_bytes"], written * 3)
+        self.assertAlmostEqual(dry["disk_free_bytes"], shutil.disk_usage(self.dir).free, delta=1 << 30)
+
+    def test_what_it_finds_in_the_output_stays(self):
+        out = self.dir / "out"
+        self.ok(*self.line, "--output", out)
+        shutil.rmtree(out / "checkpoint-4")
+        before = listing(self.dir)
+        self.assertIn(f"resumed     from {out}/checkpoint-2, after 2 of 4 steps", self.ok(*self.line, "--output", out, "--dry-run"))
+        result = run(*self.line, "--output", out, "--resume", "none", "--dry-run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("would be moved to", result.stderr)
+        self.fails(2, *self.line, "--output", out, "--dry-run", "--seed", 7, says=["seed 42", "--resume none"])
+        self.assertEqual(listing(self.dir), before)
+
+    def test_what_would_stop_a_run_stops_it(self):
+        self.write("file", "x")
+        self.fails(3, *self.line, "--output", self.dir / "file/out", "--dry-run", says=["file", "there is a file of this name"])
+        self.fails(2, *self.line, "--output", TINY, "--dry-run", says=["the model's own directory"])
+        self.fails(2, *self.line, "--dry-run", says=["--output DIR"])
+        self.fails(9, *self.line, "--output", self.dir / "out", "--max-length", 10, "--dry-run", says=["--excess-length"])
+        if os.geteuid():
+            closed = self.dir / "closed"
+            closed.mkdir(mode=0o500)
+            self.fails(3, *self.line, "--output", closed / "out", "--dry-run", says=["cannot write", "chmod"])
+        self.assertFalse((self.dir / "out").exists())
+
+
+if __name__ == "__main__":
+    main(Dry, Dry)
