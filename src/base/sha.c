@@ -1,4 +1,5 @@
-/* FIPS 180-4. Both hashes take blocks of 64 bytes, padded in the same way; only the rounds differ. */
+/* FIPS 180-4. Both hashes take blocks of 64 bytes, padded in the same way; only the rounds differ. Those of SHA-256, by which
+ * models' weights are named, are done by the processor's own instructions where it has them. */
 #include "base/sha.h"
 
 #include <stddef.h>
@@ -6,20 +7,11 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/sha_256.h"
 
 static uint32_t left(uint32_t x, int n)
 {
     return x << n | x >> (32 - n);
-}
-
-static uint32_t right(uint32_t x, int n)
-{
-    return x >> n | x << (32 - n);
-}
-
-static uint32_t big_endian(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
 static void add_block_1(uint32_t *state, const uint8_t *block)
@@ -27,7 +19,7 @@ static void add_block_1(uint32_t *state, const uint8_t *block)
     static const uint32_t constants[4] = {0x5a827999, 0x6ed9eba1, 0x8f1bbcdc, 0xca62c1d6};
     uint32_t w[80];
     for (int t = 0; t < 16; t++)
-        w[t] = big_endian(block + 4 * t);
+        w[t] = sha_word(block + 4 * t);
     for (int t = 16; t < 80; t++)
         w[t] = left(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4];
@@ -47,52 +39,12 @@ static void add_block_1(uint32_t *state, const uint8_t *block)
     state[4] += e;
 }
 
-static void add_block_256(uint32_t *state, const uint8_t *block)
+static void add_blocks(struct sha *sha, const uint8_t *blocks, int64_t count)
 {
-    static const uint32_t constants[64] = {
-        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
-        0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
-        0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147,
-        0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-        0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08,
-        0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
-        0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-    uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3];
-    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
-    for (int t = 0; t < 16; t++)
-        w[t] = big_endian(block + (ptrdiff_t)4 * t);
-    for (int t = 16; t < 64; t++) {
-        uint32_t x = w[t - 15], y = w[t - 2];
-        w[t] = (right(y, 17) ^ right(y, 19) ^ y >> 10) + w[t - 7] + (right(x, 7) ^ right(x, 18) ^ x >> 3) + w[t - 16];
-    }
-    for (int t = 0; t < 64; t++) {
-        uint32_t first = h + (right(e, 6) ^ right(e, 11) ^ right(e, 25)) + (g ^ (e & (f ^ g))) + constants[t] + w[t];
-        uint32_t second = (right(a, 2) ^ right(a, 13) ^ right(a, 22)) + ((a & b) | (c & (a | b)));
-        h = g;
-        g = f;
-        f = e;
-        e = d + first;
-        d = c;
-        c = b;
-        b = a;
-        a = first + second;
-    }
-    state[0] += a;
-    state[1] += b;
-    state[2] += c;
-    state[3] += d;
-    state[4] += e;
-    state[5] += f;
-    state[6] += g;
-    state[7] += h;
-}
-
-static void add_block(struct sha *sha, const uint8_t *block)
-{
-    if (sha->kind == SHA_1)
-        add_block_1(sha->state, block);
-    else
-        add_block_256(sha->state, block);
+    if (sha->kind == SHA_256)
+        (sha_256_has_instructions() ? sha_256_by_instructions : sha_256_by_arithmetic)(sha->state, blocks, count);
+    for (int64_t i = 0; i < count && sha->kind == SHA_1; i++)
+        add_block_1(sha->state, blocks + i * (int64_t)sizeof sha->block);
 }
 
 void sha_init(struct sha *sha, enum sha_kind kind)
@@ -116,12 +68,11 @@ void sha_add(struct sha *sha, const void *bytes, int64_t count)
         count -= n;
         held = (held + n) % size;
         if (!held)
-            add_block(sha, sha->block);
+            add_blocks(sha, sha->block, 1);
     }
-    for (; count >= size; from += size, count -= size)
-        add_block(sha, from);
-    if (count)
-        memcpy(sha->block, from, (size_t)count);
+    add_blocks(sha, from, count / size);
+    if (count % size)
+        memcpy(sha->block, from + count / size * size, (size_t)(count % size));
 }
 
 void sha_end(struct sha *sha, char text[static SHA_TEXT])
