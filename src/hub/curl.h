@@ -12,6 +12,7 @@ struct curl_slist;
 #define CURL_NUMBERS(NUMBER)                                                                                                     \
     NUMBER(CURLE_OK, 0)                                                                                                          \
     NUMBER(CURLE_OUT_OF_MEMORY, 27)                                                                                              \
+    NUMBER(CURLE_UNKNOWN_OPTION, 48)                                                                                             \
     NUMBER(CURLE_WRITE_ERROR, 23)                                                                                                \
     NUMBER(CURLE_ABORTED_BY_CALLBACK, 42)                                                                                        \
     NUMBER(CURLE_PEER_FAILED_VERIFICATION, 60)                                                                                   \
@@ -19,6 +20,7 @@ struct curl_slist;
     NUMBER(CURLE_UNSUPPORTED_PROTOCOL, 1)                                                                                        \
     NUMBER(CURLE_URL_MALFORMAT, 3)                                                                                               \
     NUMBER(CURL_GLOBAL_ALL, 3)                                                                                                   \
+    NUMBER(CURLHEADER_SEPARATE, 1)                                                                                               \
     NUMBER(CURLPROTO_HTTP, 1)                                                                                                    \
     NUMBER(CURLPROTO_HTTPS, 2)                                                                                                   \
     NUMBER(CURLOPT_LOW_SPEED_LIMIT, 19)                                                                                          \
@@ -28,6 +30,7 @@ struct curl_slist;
     NUMBER(CURLOPT_BUFFERSIZE, 98)                                                                                               \
     NUMBER(CURLOPT_NOSIGNAL, 99)                                                                                                 \
     NUMBER(CURLOPT_PROTOCOLS, 181)                                                                                               \
+    NUMBER(CURLOPT_HEADEROPT, 229)                                                                                               \
     NUMBER(CURLOPT_WRITEDATA, 10001)                                                                                             \
     NUMBER(CURLOPT_URL, 10002)                                                                                                   \
     NUMBER(CURLOPT_RANGE, 10007)                                                                                                 \
@@ -36,6 +39,9 @@ struct curl_slist;
     NUMBER(CURLOPT_HTTPHEADER, 10023)                                                                                            \
     NUMBER(CURLOPT_HEADERDATA, 10029)                                                                                            \
     NUMBER(CURLOPT_XFERINFODATA, 10057)                                                                                          \
+    NUMBER(CURLOPT_CAINFO, 10065)                                                                                                \
+    NUMBER(CURLOPT_NOPROXY, 10177)                                                                                               \
+    NUMBER(CURLOPT_PROTOCOLS_STR, 10318)                                                                                         \
     NUMBER(CURLOPT_WRITEFUNCTION, 20011)                                                                                         \
     NUMBER(CURLOPT_HEADERFUNCTION, 20079)                                                                                        \
     NUMBER(CURLOPT_XFERINFOFUNCTION, 20219)                                                                                      \

@@ -24,17 +24,6 @@ static bool is_true(const char *variable)
     return false;
 }
 
-static bool on_this_machine(const char *url)
-{
-    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
-    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
-        size_t n = strlen(hosts[i]);
-        if (!strncasecmp(url, hosts[i], n) && (!url[n] || url[n] == ':' || url[n] == '/'))
-            return true;
-    }
-    return false;
-}
-
 static enum status read_url(struct endpoint *e)
 {
     const char *url = getenv("HF_ENDPOINT");
@@ -89,7 +78,7 @@ static enum status read_token(struct endpoint *e)
         path = file_join(e->arena, home, "token");
     if (!e->token && path && *path)
         TRY(read_token_file(e, path));
-    if (e->token && strncasecmp(e->url, "https://", 8) != 0 && !on_this_machine(e->url)) {
+    if (e->token && strncasecmp(e->url, "https://", 8) != 0 && !http_is_local(e->url)) {
         log_message(LOG_WARNING, "the token is not sent: HF_ENDPOINT is http://, without encryption");
         e->token = NULL;
     }

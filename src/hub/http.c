@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/library.h"
+#include "base/pipe_signal.h"
 #include "base/stop.h"
 #include "hub/curl.h"
 
@@ -47,7 +48,7 @@ static enum status load(void)
 #define SYMBOL(result, name, arguments)                                                                                          \
     *(void **)&curl.name = library_symbol(library, #name);                                                                       \
     if (!curl.name)                                                                                                              \
-        return fail(ERR_UNSUPPORTED, "%s has no " #name ": hone pull needs libcurl 7.32 or later", names[0]);
+        return fail(ERR_UNSUPPORTED, "%s has no " #name ": hone pull needs libcurl 7.62 or later", names[0]);
     CURL_SYMBOLS(SYMBOL)
 #undef SYMBOL
     if (curl.curl_global_init(CURL_GLOBAL_ALL) != CURLE_OK)
@@ -89,7 +90,10 @@ void http_close(struct http *http)
 {
     if (!http)
         return;
-    curl.curl_easy_cleanup(http->handle);
+    struct pipe_signal pipe;
+    pipe_signal_block(&pipe);
+    curl.curl_easy_cleanup(http->handle); /* says goodbye to servers */
+    pipe_signal_restore(&pipe);
     memory_free(http);
 }
 
@@ -105,6 +109,17 @@ bool http_same_origin(const char *a, const char *b)
 {
     size_t n = origin_length(a);
     return n && n == origin_length(b) && strncasecmp(a, b, n) == 0;
+}
+
+bool http_is_local(const char *url)
+{
+    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        size_t n = strlen(hosts[i]);
+        if (!strncasecmp(url, hosts[i], n) && (!url[n] || url[n] == ':' || url[n] == '/'))
+            return true;
+    }
+    return false;
 }
 
 static bool is_encrypted(const char *url)
@@ -196,30 +211,69 @@ static enum status add_line(struct curl_slist **lines, const char *format, const
     return OK;
 }
 
-static void set_options(struct http *http, const char *url, const char *range, struct curl_slist *lines, struct transfer *t)
+/* The file of certificates that are trusted, if a variable names one: those that huggingface_hub reads. NULL: libcurl's own. */
+static const char *trusted(void)
 {
-    CURL *h = http->handle;
-    curl.curl_easy_reset(h);
+    static const char *const variables[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *value = getenv(variables[i]);
+        if (value && *value)
+            return value;
+    }
+    return NULL;
+}
+
+/* What a libcurl refuses is not gone without: it may be what keeps a token secret. */
+#define SET(option, value)                                                                                                       \
+    do {                                                                                                                         \
+        int set_code = curl.curl_easy_setopt(http->handle, option, value);                                                       \
+        if (set_code != CURLE_OK)                                                                                                \
+            return fail_option(#option, set_code);                                                                               \
+    } while (0)
+
+static enum status fail_option(const char *option, int code)
+{
+    if (code == CURLE_OUT_OF_MEMORY)
+        return fail(ERR_MEMORY, "out of memory while asking a server");
+    return fail(ERR_UNSUPPORTED, "this libcurl does not take %s (%s): hone pull needs libcurl 7.62 or later", option,
+                curl.curl_easy_strerror(code));
+}
+
+static enum status set_options(struct http *http, const char *url, const char *range, struct curl_slist *lines,
+                               struct transfer *t)
+{
+    const char *certificates = trusted();
+    curl.curl_easy_reset(http->handle);
     http->error[0] = 0;
-    curl.curl_easy_setopt(h, CURLOPT_URL, url);
-    curl.curl_easy_setopt(h, CURLOPT_PROTOCOLS, (long)CURLPROTO_HTTP | CURLPROTO_HTTPS);
-    curl.curl_easy_setopt(h, CURLOPT_USERAGENT, "hone");
-    curl.curl_easy_setopt(h, CURLOPT_HTTPHEADER, lines);
-    curl.curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
-    curl.curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
-    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl.curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
-    curl.curl_easy_setopt(h, CURLOPT_BUFFERSIZE, (long)PIECE_BYTES);
-    curl.curl_easy_setopt(h, CURLOPT_ERRORBUFFER, http->error);
-    curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
-    curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, t);
-    curl.curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
-    curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, t);
-    curl.curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, look_up);
-    curl.curl_easy_setopt(h, CURLOPT_XFERINFODATA, t);
-    curl.curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+    SET(CURLOPT_ERRORBUFFER, http->error);
+    SET(CURLOPT_URL, url);
+    int code = curl.curl_easy_setopt(http->handle, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (code == CURLE_UNKNOWN_OPTION) /* before 7.85 */
+        SET(CURLOPT_PROTOCOLS, (long)CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    else if (code != CURLE_OK)
+        return fail_option("CURLOPT_PROTOCOLS_STR", code);
+    SET(CURLOPT_USERAGENT, "hone");
+    SET(CURLOPT_HTTPHEADER, lines);
+    SET(CURLOPT_HEADEROPT, (long)CURLHEADER_SEPARATE); /* a proxy does not see them */
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_CONNECTTIMEOUT, (long)CONNECT_SECONDS);
+    SET(CURLOPT_LOW_SPEED_LIMIT, 1L);
+    SET(CURLOPT_LOW_SPEED_TIME, (long)http->timeout);
+    SET(CURLOPT_BUFFERSIZE, (long)PIECE_BYTES);
+    SET(CURLOPT_HEADERFUNCTION, take_header);
+    SET(CURLOPT_HEADERDATA, t);
+    SET(CURLOPT_WRITEFUNCTION, take_body);
+    SET(CURLOPT_WRITEDATA, t);
+    SET(CURLOPT_XFERINFOFUNCTION, look_up);
+    SET(CURLOPT_XFERINFODATA, t);
+    SET(CURLOPT_NOPROGRESS, 0L);
+    if (http_is_local(url)) /* a proxy, which is another machine, would get what is not encrypted */
+        SET(CURLOPT_NOPROXY, "*");
+    if (certificates)
+        SET(CURLOPT_CAINFO, certificates);
     if (range)
-        curl.curl_easy_setopt(h, CURLOPT_RANGE, range);
+        SET(CURLOPT_RANGE, range);
+    return OK;
 }
 
 static enum status judge(struct http *http, int code, struct transfer *t)
@@ -235,6 +289,11 @@ static enum status judge(struct http *http, int code, struct transfer *t)
                      code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
     reply->broken = !reply->refused;
     snprintf(reply->why, sizeof reply->why, "%s", http->error[0] ? http->error : curl.curl_easy_strerror(code));
+    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+        return fail(ERR_IO,
+                    "%s: its certificate is not accepted: %s; if that is a server or a proxy of your own, name the file of the "
+                    "certificates that it is signed by in SSL_CERT_FILE",
+                    reply->host, reply->why);
     return fail(ERR_IO, "%s: %s", reply->host, reply->why);
 }
 
@@ -251,8 +310,13 @@ static enum status ask(struct http *http, const char *url, bool with_token, cons
     if (status == OK) {
         reply->code = 0;
         name_host(url, reply->host);
-        set_options(http, url, request->from ? range : NULL, lines, &t);
+        status = set_options(http, url, request->from ? range : NULL, lines, &t);
+    }
+    if (status == OK) {
+        struct pipe_signal pipe;
+        pipe_signal_block(&pipe);
         int code = curl.curl_easy_perform(http->handle);
+        pipe_signal_restore(&pipe);
         curl.curl_easy_getinfo(http->handle, CURLINFO_RESPONSE_CODE, &reply->code);
         status = judge(http, code, &t);
     }

@@ -38,6 +38,9 @@ void http_close(struct http *http); /* NULL is fine */
 /* OK with any answer of the server, also an error's code. ERR_IO: `broken` or `refused`. */
 enum status http_get(struct http *http, const struct http_request *request, struct http_reply *reply);
 
+/* Whether an address is one of this machine, which is asked without encryption and without a proxy. */
+bool http_is_local(const char *url);
+
 /* Whether two addresses have the same scheme, host and port. */
 bool http_same_origin(const char *a, const char *b);
 

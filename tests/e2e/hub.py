@@ -5,12 +5,13 @@
         hub.fault = some function    called with (handler, kind, name) before an answer; True: it has answered itself
         hub.requests                 every request: (server, path, headers)
 
-Large files (Git LFS) are sent on to a second server, as to the hub's CDN, at another port: another host to a client.
+With `certificate`, a file with a key and a certificate, it is an https:// server. Large files (Git LFS) are sent on to a second server, as to the hub's CDN, at another port: another host to a client.
 """
 import hashlib
 import http.server
 import json
 import re
+import ssl
 import threading
 
 NAME, COMMIT = "org/tiny-model", "0123456789abcdef0123456789abcdef01234567"
@@ -82,7 +83,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Hub:
-    def __init__(self, files):
+    def __init__(self, files, certificate=None):
+        self.certificate = certificate
         self.files, self.fault, self.requests, self.lock = dict(files), None, [], threading.Lock()
         self.extra = []                                 # more entries of the list
         self.servers = []
@@ -115,9 +117,15 @@ class Hub:
             server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
             server.hub, server.kind, server.daemon_threads = self, kind, True
             server.block_on_close = False
+            if self.certificate:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(self.certificate)
+                server.handle_error = lambda *_: None   # a client that does not trust it says so and is gone
+                server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             self.servers.append(server)
-        self.url, self.cdn_url = (f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers)
+        scheme = "https" if self.certificate else "http"
+        self.url, self.cdn_url = (f"{scheme}://127.0.0.1:{s.server_address[1]}" for s in self.servers)
         return self
 
     def __exit__(self, *_):

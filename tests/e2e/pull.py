@@ -26,7 +26,8 @@ TOKEN = "hf_secretsecretsecret"
 class Pull(Case):
     def setUp(self):
         super().setUp()
-        for variable in [v for v in os.environ if v.startswith(("HF_", "HUGGING", "TRANSFORMERS_"))]:
+        ours = ("HF_", "HUGGING", "TRANSFORMERS_", "SSL_CERT_FILE", "REQUESTS_CA_", "CURL_CA_", "HONE_CURL_")
+        for variable in [v for v in os.environ if v.startswith(ours) or v.lower().endswith("_proxy")]:
             del os.environ[variable]
         files = {p.name: p.read_bytes() for p in TINY.iterdir() if p.name in NEEDED}
         self.assertIn("model.safetensors", files)
@@ -476,6 +477,51 @@ class Pull(Case):
         result = subprocess.run([HONE, "pull", NAME], capture_output=True, text=True, timeout=60)
         self.assertIn("the token is not sent", result.stderr)
         self.assertNotIn(TOKEN, result.stderr)
+
+    def test_a_proxy_does_not_get_what_is_for_this_machine(self):
+        with Hub({}) as proxy:
+            os.environ |= {"HF_TOKEN": TOKEN, "http_proxy": proxy.url, "all_proxy": proxy.url}
+            del os.environ["no_proxy"]
+            self.pull()
+            self.assertFalse(proxy.requests)
+
+    def certified(self):
+        """A hub with encryption, and the file with its certificate, which nobody has signed."""
+        both, alone = self.dir / "key.pem", self.dir / "certificate.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                        "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", both, "-out", alone],
+                       check=True, capture_output=True)
+        both.write_bytes(both.read_bytes() + alone.read_bytes())
+        hub = Hub(self.hub.files, both).__enter__()
+        self.addCleanup(hub.__exit__)
+        os.environ["HF_ENDPOINT"] = hub.url
+        return hub, alone
+
+    def test_only_a_certificate_that_is_trusted_is_accepted(self):
+        hub, certificate = self.certified()
+        os.environ["HF_TOKEN"] = TOKEN
+        for library in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+            shutil.rmtree(self.home, ignore_errors=True)
+            os.environ["HONE_CURL_LIBRARY"] = library
+            self.fails(3, "pull", NAME, says=["127.0.0.1", "certificate is not accepted", "SSL_CERT_FILE"])
+            self.assertFalse(hub.requests)
+            os.environ["SSL_CERT_FILE"] = str(certificate)
+            self.pull()
+            self.assertEqual({h.get("Authorization") for s, _, h in hub.requests if s == "hub"}, {f"Bearer {TOKEN}"})
+            self.assertEqual({h.get("Authorization") for s, _, h in hub.requests if s == "cdn"}, {None})
+            del os.environ["SSL_CERT_FILE"]
+            hub.requests.clear()
+
+    def test_an_encrypted_server_does_not_send_on_to_one_that_is_not(self):
+        hub, certificate = self.certified()
+        os.environ["SSL_CERT_FILE"] = str(certificate)
+        for elsewhere in (self.hub.cdn_url, "ftp://127.0.0.1", "file:///etc/passwd"):
+            hub.cdn_url = elsewhere
+            self.fails(3, "pull", NAME, says=["127.0.0.1", "without encryption"])
+        self.assertFalse(self.hub.requests)
+        os.environ["HF_ENDPOINT"] = self.hub.url
+        self.hub.cdn_url = "ftp://127.0.0.1"
+        self.fails(3, "pull", NAME, says=["127.0.0.1", "ftp"])
 
     def test_an_endpoint_with_a_name_or_password_is_refused_and_not_printed(self):
         port = self.hub.url.rsplit(":", 1)[1]

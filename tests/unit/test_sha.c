@@ -76,7 +76,7 @@ static void the_processors_instructions_give_the_same_state(void **state)
     uint8_t bytes[5 * 64 + 1];
     if (!sha_256_has_instructions()) {
         print_message("SHA's instructions are left out: this processor has none\n");
-        skip();
+        return;
     }
     for (uint32_t seed = 1; seed < 200; seed++) {
         uint32_t number = seed, a[8], b[8];
