@@ -64,6 +64,7 @@ typedef enum hone_status {
     HONE_ERR_DATA = 9,        /* the data cannot be used */
     HONE_ERR_STOPPED = 10,    /* stopped on request */
     HONE_ERR_COMPUTE = 11,    /* a computation gave two results */
+    HONE_ERR_RANK = 12,       /* another process of the run is gone */
 } hone_status;
 
 HONE_API const char *hone_version(void);

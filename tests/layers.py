@@ -18,14 +18,15 @@ MAY = {
     "format": "base",
     "text": "base format",
     "device": "base",
+    "dist": "base device",
     "data": "base format text",
     "tensor": "base device",
     "ops": "base format device tensor",
     "models": "base text format device tensor ops",
     "run": "base text format device data tensor ops models",
     "export": "base text format device data tensor ops models run",
-    "train": "base config text format device data tensor ops models run",
-    "api": "base config text format device data tensor ops models run export train hub hone.h",
+    "train": "base config text format device dist data tensor ops models run",
+    "api": "base config text format device dist data tensor ops models run export train hub hone.h",
     "cli": "base config hone.h",                            # the program is a user of the public header
     "include": "",
 }

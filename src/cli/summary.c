@@ -217,7 +217,7 @@ enum status summary_verdict(const struct history *h)
         return fail(ERR_STOPPED, "%s: the run was stopped %s; the same hone train command resumes it", h->dir,
                     summary_place(h, place));
     case HISTORY_FAILED:
-        return fail(code > 0 && code <= (int)ERR_COMPUTE ? (enum status)code : ERR_INTERNAL, "%s: the run failed %s: %s", h->dir,
+        return fail(code > 0 && code <= (int)ERR_RANK ? (enum status)code : ERR_INTERNAL, "%s: the run failed %s: %s", h->dir,
                     summary_place(h, place), h->why ? h->why : "it did not say why");
     case HISTORY_KILLED:
         return fail(

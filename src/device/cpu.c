@@ -54,6 +54,10 @@ struct step { /* a command with addresses */
             void *to;
             int64_t bytes;
         };
+        struct {
+            struct collective collective;
+            void *side[COLLECTIVE_OPERANDS];
+        };
     };
 };
 
@@ -288,6 +292,11 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
         step->to = address(cpu, command->operand[0]);
         step->bytes = command->bytes;
         return OK;
+    case COMMAND_COLLECTIVE:
+        step->collective = command->collective;
+        for (int i = 0; i < COLLECTIVE_OPERANDS; i++)
+            step->side[i] = address(cpu, command->operand[i]);
+        return device_collective_check(&cpu->device);
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -325,6 +334,9 @@ static enum status run(struct device *device, struct prepared *prepared)
         case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
         case COMMAND_GEMM: TRY(cpu->engine->run(step->plan, step->address)); break;
         case COMMAND_FILL: memset(step->to, 0, (size_t)step->bytes); break;
+        case COMMAND_COLLECTIVE:
+            TRY(group_collective(device->group, &step->collective, step->side[COLLECTIVE_FROM], step->side[COLLECTIVE_TO], NULL));
+            break;
         }
     }
     device->counters.launches += prepared->count;

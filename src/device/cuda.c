@@ -265,6 +265,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
         step->to = cuda_address(c, command->operand[0]);
         step->bytes = command->bytes;
         return OK;
+    case COMMAND_COLLECTIVE: return fail(ERR_UNSUPPORTED, "CUDA takes part in no group yet: use the CPU");
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -332,6 +333,7 @@ static enum status issue_step(struct cuda *c, const struct cuda_step *step)
         if (!step->bytes)
             return OK;
         return cuda_check(cu.cuMemsetD8Async(step->to, 0, (size_t)step->bytes, c->stream), "filling with zeros");
+    case COMMAND_COLLECTIVE: break; /* it cannot be prepared */
     }
     return OK;
 }

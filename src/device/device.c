@@ -225,6 +225,15 @@ bool device_gemm_joins(struct device *device, const struct gemm *gemm)
     return device->class->gemm_joins && device->class->gemm_joins(device, gemm);
 }
 
+enum status device_collective_check(const struct device *device)
+{
+    if (!device->group)
+        return fail(ERR_INTERNAL, "a collective on a device that computes alone");
+    return device->group->class->device_memory ? fail(ERR_UNSUPPORTED, "device %s cannot use %s: take MPI for it",
+                                                      device->class->name, device->group->class->name)
+                                               : OK;
+}
+
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)
 {
     return device->class->prepare(device, commands, count, out);

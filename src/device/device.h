@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/memory.h"
+#include "device/group.h"
 
 enum {
     OPERANDS = 12, /* of one command */
@@ -82,9 +83,11 @@ struct gemm {
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
-enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL };
+enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE };
 
-/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to */
+enum collective_operand { COLLECTIVE_FROM, COLLECTIVE_TO, COLLECTIVE_OPERANDS };
+
+/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to · as enum collective_operand */
 struct command {
     enum command_kind kind;
     struct operand operand[OPERANDS];
@@ -92,6 +95,7 @@ struct command {
         struct launch launch;
         struct gemm gemm;
         int64_t bytes; /* of a fill with zeros */
+        struct collective collective;
     };
 };
 
@@ -165,6 +169,7 @@ enum status device_later_alloc(char *later[DEVICE_LATER], int64_t bytes);
 struct device {
     const struct device_class *class;
     struct device_counters counters;
+    struct group *group;           /* that computes with this one, set as early as the options; NULL: alone */
     struct device_options options; /* may be set between device_open and the first device_prepare */
     int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
     int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
@@ -219,6 +224,9 @@ enum status device_gemm_query(struct device *device, const struct gemm *gemm, in
 
 /* Whether the device takes this matmul, which has a second product. */
 bool device_gemm_joins(struct device *device, const struct gemm *gemm);
+
+/* For devices: ERR_INTERNAL for a collective without a group, ERR_UNSUPPORTED if the device cannot use its group's kind. */
+enum status device_collective_check(const struct device *device);
 
 /* All blocks must have been allocated and still hold zeros: matmuls may be run once on them. The commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);

@@ -35,6 +35,12 @@ struct step {
             cl_mem to;
             int64_t offset, bytes;
         };
+        struct {
+            struct collective collective;
+            cl_mem side[COLLECTIVE_OPERANDS];
+            size_t side_offset[COLLECTIVE_OPERANDS];
+            char *host; /* [the whole] */
+        };
     };
 };
 
@@ -343,6 +349,18 @@ static enum status prepare_product(struct opencl *o, struct prepared *p, const s
     return opencl_gemm_prepare(o, &product, &step->product);
 }
 
+static enum status prepare_collective(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
+{
+    TRY(device_collective_check(&o->device));
+    step->collective = command->collective;
+    for (int i = 0; i < COLLECTIVE_OPERANDS; i++) {
+        step->side[i] = o->blocks[command->operand[i].block];
+        step->side_offset[i] = (size_t)command->operand[i].offset;
+    }
+    step->host = arena_array(&p->arena, collective_bytes(&step->collective), 1);
+    return step->host || !step->collective.count ? OK : ERR_MEMORY;
+}
+
 static enum status prepare_step(struct opencl *o, struct prepared *p, const struct command *command, struct step *step)
 {
     struct command launch;
@@ -363,6 +381,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         step->offset = command->operand[0].offset;
         step->bytes = command->bytes;
         return OK;
+    case COMMAND_COLLECTIVE: return prepare_collective(o, p, command, step);
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -415,6 +434,26 @@ static enum status run_product(struct opencl *o, const struct step *step)
     return step->bias ? run_launch(o, step->bias) : OK;
 }
 
+/* Through host memory, in place: what is only a part lies in the whole where it belongs. */
+static enum status run_collective(struct opencl *o, const struct step *step)
+{
+    struct group *g = o->device.group;
+    const struct collective *c = &step->collective;
+    size_t whole = (size_t)collective_bytes(c), part = whole / (size_t)g->size, place = part * (size_t)g->rank;
+    bool gathers = c->kind == COLLECTIVE_ALL_GATHER, scatters = c->kind == COLLECTIVE_REDUCE_SCATTER;
+    char *from = step->host + (gathers ? place : 0), *to = step->host + (scatters ? place : 0);
+    if (!whole)
+        return OK;
+    o->device.counters.syncs++;
+    TRY(opencl_check(cl.clEnqueueReadBuffer(o->queue, step->side[COLLECTIVE_FROM], 1, step->side_offset[COLLECTIVE_FROM],
+                                            gathers ? part : whole, from, 0, NULL, NULL),
+                     "reading for a collective"));
+    TRY(group_collective(g, c, from, to, NULL));
+    return opencl_check(cl.clEnqueueWriteBuffer(o->queue, step->side[COLLECTIVE_TO], 1, step->side_offset[COLLECTIVE_TO],
+                                                scatters ? part : whole, to, 0, NULL, NULL),
+                        "writing after a collective");
+}
+
 static enum status run(struct device *device, struct prepared *prepared)
 {
     struct opencl *o = opencl_of(device);
@@ -422,7 +461,8 @@ static enum status run(struct device *device, struct prepared *prepared)
         const struct step *step = &prepared->step[i];
         TRY(step->kind == COMMAND_LAUNCH ? run_launch(o, step)
             : step->kind == COMMAND_GEMM ? run_product(o, step)
-                                         : fill(o, step->to, step->offset, step->bytes));
+            : step->kind == COMMAND_FILL ? fill(o, step->to, step->offset, step->bytes)
+                                         : run_collective(o, step));
     }
     device->counters.launches += prepared->count;
     device->counters.runs++;

@@ -351,4 +351,21 @@ static inline struct value *clip(struct program *p, struct value *parts, struct 
     return NODE(p, clip, parts, hyper, count);
 }
 
+/* Of an array x (N) of the ranks of the device's group, in place: the sum of all of them, the rank's part of that sum, or all
+ * parts. N is a multiple of the number of ranks for the last two. */
+static inline struct value *all_reduce(struct program *p, struct value *x)
+{
+    return NODE(p, all_reduce, x);
+}
+
+static inline struct value *reduce_scatter(struct program *p, struct value *x)
+{
+    return NODE(p, reduce_scatter, x);
+}
+
+static inline struct value *all_gather(struct program *p, struct value *x)
+{
+    return NODE(p, all_gather, x);
+}
+
 #endif

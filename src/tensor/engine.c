@@ -170,6 +170,7 @@ static enum status count_commands(struct engine_program *ep)
         at->launches += c->command.kind == COMMAND_LAUNCH;
         at->products += c->command.kind == COMMAND_GEMM;
         at->fills += c->command.kind == COMMAND_FILL;
+        at->collectives += c->command.kind == COMMAND_COLLECTIVE;
         at->bytes += timing_bytes(c);
     }
     return OK;

@@ -16,7 +16,7 @@
 
 struct engine_op { /* what a program's nodes of one op were lowered to */
     const struct op *op;
-    int64_t launches, products, fills;
+    int64_t launches, products, fills, collectives;
     int64_t bytes; /* of their operands */
 };
 

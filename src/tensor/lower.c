@@ -174,6 +174,19 @@ enum status lower_fill(struct lowering *l, struct value *v)
     return OK;
 }
 
+enum status lower_collective(struct lowering *l, const struct collective *collective, struct value *from, struct value *to)
+{
+    TRY(expect_memory(l, from));
+    TRY(expect_memory(l, to));
+    struct lowered *c = add(l, COMMAND_COLLECTIVE, COLLECTIVE_OPERANDS);
+    if (!c)
+        return ERR_MEMORY;
+    c->command.collective = *collective;
+    c->value[COLLECTIVE_FROM] = from;
+    c->value[COLLECTIVE_TO] = to;
+    return OK;
+}
+
 static enum status lower_node(struct lowering *l, const struct node *n)
 {
     l->node = n;

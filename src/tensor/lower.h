@@ -41,6 +41,9 @@ struct lower_with {
 
 enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, struct value *b, bool transpose_b, struct value *c,
                        struct lower_with with);
+
+/* A collective of the whole `count` elements; `from` and `to` as device/group.h says, one value where it is in place. */
+enum status lower_collective(struct lowering *l, const struct collective *collective, struct value *from, struct value *to);
 enum status lower_fill(struct lowering *l, struct value *v);
 
 #endif

@@ -1,0 +1,140 @@
+/* Counting collectives, and what ranks tell each other. */
+#include "device/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+const char *collective_name(enum collective_kind kind)
+{
+    static const char *const names[COLLECTIVES] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
+    return names[kind];
+}
+
+int64_t collective_bytes(const struct collective *c)
+{
+    return c->count * dtype_size(c->dtype);
+}
+
+void group_count(struct group *g, const struct collective *c)
+{
+    g->counters.calls[c->kind]++;
+    g->counters.bytes[c->kind] += collective_bytes(c);
+}
+
+enum status group_collective(struct group *g, const struct collective *c, const void *from, void *to, void *stream)
+{
+    bool in_parts = c->kind == COLLECTIVE_ALL_GATHER || c->kind == COLLECTIVE_REDUCE_SCATTER;
+    if (c->count < 0 || (in_parts && c->count % g->size))
+        return fail(ERR_INTERNAL, "%s of %lld elements among %d ranks", collective_name(c->kind), (long long)c->count, g->size);
+    double start = clock_seconds();
+    enum status status = g->class->collective(g, c, from, to, stream);
+    g->counters.seconds += clock_seconds() - start;
+    if (status == OK)
+        group_count(g, c);
+    return status;
+}
+
+int group_rank(const struct group *g)
+{
+    return g ? g->rank : 0;
+}
+
+int group_size(const struct group *g)
+{
+    return g ? g->size : 1;
+}
+
+enum status group_share(struct group *g, const void *mine, void *all, int64_t bytes)
+{
+    if (!g) {
+        memcpy(all, mine, (size_t)bytes);
+        return OK;
+    }
+    double start = clock_seconds();
+    enum status status = g->class->share(g, mine, all, bytes);
+    g->counters.share_seconds += clock_seconds() - start;
+    g->counters.shares++;
+    return status;
+}
+
+enum status group_sum(struct group *g, double *numbers, int count)
+{
+    int64_t bytes = count * (int64_t)sizeof *numbers;
+    if (count > GROUP_NUMBERS)
+        return fail(ERR_INTERNAL, "a sum of %d numbers", count);
+    if (!g)
+        return OK;
+    double *all = memory_alloc(bytes * g->size);
+    if (!all)
+        return ERR_MEMORY;
+    enum status status = group_share(g, numbers, all, bytes);
+    for (int i = 0; i < count && status == OK; i++) {
+        numbers[i] = 0;
+        for (int rank = 0; rank < g->size; rank++)
+            numbers[i] += all[rank * count + i];
+    }
+    memory_free(all);
+    return status;
+}
+
+enum status group_tell(struct group *g, void *bytes, int64_t count)
+{
+    if (!g || !count)
+        return OK;
+    char *all = memory_alloc(count * g->size);
+    if (!all)
+        return ERR_MEMORY;
+    enum status status = group_share(g, bytes, all, count);
+    if (status == OK)
+        memcpy(bytes, all, (size_t)count);
+    memory_free(all);
+    return status;
+}
+
+enum status group_barrier(struct group *g)
+{
+    return group_sum(g, &(double){0}, 1);
+}
+
+/* What a rank brings to group_agree. */
+struct verdict {
+    int32_t status;
+    char message[STATUS_MESSAGE_SIZE];
+};
+
+static enum status agree(struct group *g, const struct verdict *mine, struct verdict *all)
+{
+    TRY(group_share(g, mine, all, (int64_t)sizeof *mine));
+    for (int rank = 0; rank < g->size; rank++)
+        if (all[rank].status != OK && all[g->rank].status != OK && rank == g->rank)
+            return fail((enum status)mine->status, "%s", mine->message);
+        else if (all[rank].status != OK)
+            return fail((enum status)all[rank].status, "rank %d: %s", rank, all[rank].message);
+    return OK;
+}
+
+enum status group_agree(struct group *g, enum status status)
+{
+    if (!g)
+        return status;
+    struct verdict *mine = memory_alloc((g->size + 1) * (int64_t)sizeof *mine);
+    if (!mine)
+        return ERR_MEMORY;
+    mine->status = (int32_t)status;
+    if (status != OK)
+        snprintf(mine->message, sizeof mine->message, "%s", status_message());
+    status = agree(g, mine, mine + 1);
+    memory_free(mine);
+    return status;
+}
+
+void group_close(struct group *g, enum status status)
+{
+    char message[STATUS_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", status == OK ? "" : status_message());
+    if (g)
+        g->class->close(g, status, message);
+}

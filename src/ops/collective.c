@@ -1,0 +1,71 @@
+/* all_reduce, reduce_scatter, all_gather: what ranks of a group (device/group.h) do with an array that each of them has, in
+ * place. Alone, nothing is left to do. The ops have no gradient.
+ *
+ *     all_reduce       x = Σ x of all ranks
+ *     reduce_scatter   the rank's part of x = Σ of that part of all ranks; the other parts are not defined
+ *     all_gather       part r of x = that of rank r
+ */
+#include "ops/op.h"
+
+enum { X };
+enum { X_AFTER };
+
+static enum status shape(struct program *p, struct node *n)
+{
+    TRY(node_expect(n, X, 1, SHAPE(-1)));
+    node_alias(p, n, X_AFTER, X);
+    return program_status(p);
+}
+
+static enum status lower_all(struct lowering *l, const struct node *n, enum collective_kind kind)
+{
+    const struct group *g = l->device->group;
+    struct value *x = n->in[X], *part = x;
+    int64_t count = value_elements(x);
+    if (group_size(g) == 1)
+        return OK;
+    if (kind != COLLECTIVE_ALL_REDUCE) {
+        part = program_rows(l->program, x, count / g->size * g->rank, count / g->size);
+        if (!part)
+            return program_status(l->program);
+    }
+    struct collective collective = {.kind = kind, .dtype = x->dtype, .count = count};
+    return lower_collective(l, &collective, kind == COLLECTIVE_ALL_GATHER ? part : x,
+                            kind == COLLECTIVE_REDUCE_SCATTER ? part : x);
+}
+
+static enum status lower_all_reduce(struct lowering *l, const struct node *n)
+{
+    return lower_all(l, n, COLLECTIVE_ALL_REDUCE);
+}
+
+static enum status lower_reduce_scatter(struct lowering *l, const struct node *n)
+{
+    return lower_all(l, n, COLLECTIVE_REDUCE_SCATTER);
+}
+
+static enum status lower_all_gather(struct lowering *l, const struct node *n)
+{
+    return lower_all(l, n, COLLECTIVE_ALL_GATHER);
+}
+
+#define COLLECTIVE_OP(op, does)                                                                                                  \
+    static struct value *build_##op(struct program *p, const int64_t *d)                                                         \
+    {                                                                                                                            \
+        return op(p, program_input(p, "x", ROLE_GRADIENT, 1, d[0]));                                                             \
+    }                                                                                                                            \
+    static const struct op_example examples_##op[] = {{.build = build_##op, .axes = {{"N", {1, 17}}}, .forward_only = true},     \
+                                                      {0}};                                                                      \
+    const struct op OP(op) = {                                                                                                   \
+        .name = #op,                                                                                                             \
+        .formula = does,                                                                                                         \
+        .inputs = {"x"},                                                                                                         \
+        .outputs = {"x"},                                                                                                        \
+        .shape = shape,                                                                                                          \
+        .lower = lower_##op,                                                                                                     \
+        .examples = examples_##op,                                                                                               \
+    };
+
+COLLECTIVE_OP(all_reduce, "x = Σ x of all ranks")
+COLLECTIVE_OP(reduce_scatter, "the rank's part of x = Σ of that part of all ranks")
+COLLECTIVE_OP(all_gather, "part r of x = that of rank r")
