@@ -49,23 +49,56 @@ static enum status lower_all_gather(struct lowering *l, const struct node *n)
     return lower_all(l, n, COLLECTIVE_ALL_GATHER);
 }
 
-#define COLLECTIVE_OP(op, does)                                                                                                  \
-    static struct value *build_##op(struct program *p, const int64_t *d)                                                         \
-    {                                                                                                                            \
-        return op(p, program_input(p, "x", ROLE_GRADIENT, 1, d[0]));                                                             \
-    }                                                                                                                            \
-    static const struct op_example examples_##op[] = {{.build = build_##op, .axes = {{"N", {1, 17}}}, .forward_only = true},     \
-                                                      {0}};                                                                      \
-    const struct op OP(op) = {                                                                                                   \
-        .name = #op,                                                                                                             \
-        .formula = does,                                                                                                         \
-        .inputs = {"x"},                                                                                                         \
-        .outputs = {"x"},                                                                                                        \
-        .shape = shape,                                                                                                          \
-        .lower = lower_##op,                                                                                                     \
-        .examples = examples_##op,                                                                                               \
-    };
+static struct value *build_all_reduce(struct program *p, const int64_t *d)
+{
+    return all_reduce(p, program_input(p, "x", ROLE_GRADIENT, 1, d[0]));
+}
 
-COLLECTIVE_OP(all_reduce, "x = Σ x of all ranks")
-COLLECTIVE_OP(reduce_scatter, "the rank's part of x = Σ of that part of all ranks")
-COLLECTIVE_OP(all_gather, "part r of x = that of rank r")
+static const struct op_example examples_all_reduce[] = {
+    {.build = build_all_reduce, .axes = {{"N", {1, 17}}}, .forward_only = true}, {0}};
+
+const struct op OP(all_reduce) = {
+    .name = "all_reduce",
+    .formula = "x = Σ x of all ranks",
+    .inputs = {"x"},
+    .outputs = {"x"},
+    .shape = shape,
+    .lower = lower_all_reduce,
+    .examples = examples_all_reduce,
+};
+
+static struct value *build_reduce_scatter(struct program *p, const int64_t *d)
+{
+    return reduce_scatter(p, program_input(p, "x", ROLE_GRADIENT, 1, d[0]));
+}
+
+static const struct op_example examples_reduce_scatter[] = {
+    {.build = build_reduce_scatter, .axes = {{"N", {1, 17}}}, .forward_only = true}, {0}};
+
+const struct op OP(reduce_scatter) = {
+    .name = "reduce_scatter",
+    .formula = "the rank's part of x = Σ of that part of all ranks",
+    .inputs = {"x"},
+    .outputs = {"x"},
+    .shape = shape,
+    .lower = lower_reduce_scatter,
+    .examples = examples_reduce_scatter,
+};
+
+static struct value *build_all_gather(struct program *p, const int64_t *d)
+{
+    return all_gather(p, program_input(p, "x", ROLE_GRADIENT, 1, d[0]));
+}
+
+static const struct op_example examples_all_gather[] = {
+    {.build = build_all_gather, .axes = {{"N", {1, 17}}}, .forward_only = true}, {0}};
+
+const struct op OP(all_gather) = {
+    .name = "all_gather",
+    .formula = "part r of x = that of rank r",
+    .inputs = {"x"},
+    .outputs = {"x"},
+    .shape = shape,
+    .lower = lower_all_gather,
+    .examples = examples_all_gather,
+};
