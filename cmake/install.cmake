@@ -14,6 +14,9 @@ if(HONE_PORTABLE)       # DT_RPATH holds for what the libraries beside the progr
 endif()
 install(TARGETS hone)
 install(TARGETS hone-shared EXPORT hone-targets)
+if(HONE_PLUGINS)
+    install(TARGETS ${HONE_PLUGINS} DESTINATION ${CMAKE_INSTALL_LIBDIR}/hone)
+endif()
 install(FILES include/hone.h TYPE INCLUDE)
 
 # The program prints both from its table of options.

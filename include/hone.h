@@ -68,6 +68,12 @@ typedef enum hone_status {
 } hone_status;
 
 HONE_API const char *hone_version(void);
+
+/* The rank of this process among those of its run, as its launcher says (mpirun, srun, torchrun's variables); 0 alone. Trainers
+ * of all ranks train together: each call that trains, validates, saves or loads is made by all of them, in the same order. Rank 0
+ * alone writes files. */
+HONE_API int hone_rank(void);
+HONE_API int hone_ranks(void);         /* how many there are; 1 alone */
 HONE_API const char *hone_error(void); /* of this thread's last failure; never NULL */
 HONE_API const char *hone_status_text(hone_status status);
 
@@ -236,6 +242,7 @@ typedef struct hone_trainer_info {
     int64_t disk_bytes,
         disk_free_bytes; /* what the run may add to the disk of output_dir, and what is free there; 0: not known */
     int64_t checkpoint_bytes, checkpoints; /* of disk_bytes: one checkpoint, and how many there may be besides those there now */
+    int64_t rank, ranks;    /* of this process, and how many train together */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);

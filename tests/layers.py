@@ -43,7 +43,7 @@ RULES = {
     "end": "the library never ends the process",
     "print": "the library prints nothing",
     "open": "files are opened in base and cli alone",
-    "thread": "threads belong to base/parallel.c, the one that waits for signals to cli/signals.c, oneDNN's to device/gemm_onednn.c",
+    "thread": "threads belong to base/parallel.c, the one that waits for signals to cli/signals.c, that of ranks to dist/watch.c, oneDNN's to device/gemm_onednn.c",
     "long": "a file has one concept and stays short",
     "undone": "nothing is left undone",
 }
@@ -61,9 +61,12 @@ OWNERS = {
     "dnnl.h": ["device/gemm_onednn.c"],
     "sys/mman.h": ["device/cpu.c"],
     "sys/ioctl.h": ["cli/terminal.c"],
-    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c"],
+    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c", "dist/star.c"],
     "signal.h": ["cli/signals.c"],
-    "pthread.h": ["cli/signals.c"],
+    "pthread.h": ["cli/signals.c", "dist/watch.c"],
+    "mpi.h": ["dist/plugin/mpi.c"],
+    "poll.h": ["dist/star.c", "dist/watch.c"],
+    **{name: ["dist/star.c"] for name in "arpa/inet.h fcntl.h ifaddrs.h netdb.h netinet/tcp.h sys/socket.h".split()},
     "immintrin.h": ["device/turn.h", "device/gemm_amx.c", "device/gemm_avx512.c", "ops/attention_bf16.c", "ops/weight_bf16.c"],
 }
 
@@ -75,7 +78,8 @@ ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert|raise|__bui
 PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(|\b(?:stdout|stderr)\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 # What makes threads or settles their number, and the one file that may.
-THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"), ("base/parallel.c", "cli/signals.c")),
+THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"),
+            ("base/parallel.c", "cli/signals.c", "dist/watch.c")),
            (re.compile(r"(?<!\w)omp_"), ("device/gemm_onednn.c",))]
 PRAGMA = re.compile(r'(?<!\w)_Pragma\s*\(\s*"\s*omp')
 UNDONE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")

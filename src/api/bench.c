@@ -93,6 +93,18 @@ struct summary {
     double step_seconds, tokens_per_second;
 };
 
+/* Of a step, on this rank. */
+static json_t *communication_json(const struct trainer *t, const struct measured *m)
+{
+    json_t *tree = json_pack("{s:i, s:f}", "ranks", group_size(t->group), "seconds_per_step", m->waited / (double)m->steps);
+    for (int i = 0; i < COLLECTIVES; i++) {
+        char key[48];
+        snprintf(key, sizeof key, "%s_bytes", collective_name((enum collective_kind)i));
+        json_object_set_new(tree, key, json_integer((json_int_t)(m->communicated[i] / m->steps)));
+    }
+    return tree;
+}
+
 static json_t *summary_json(const struct trainer *t, const struct measured *m)
 {
     static const struct record_field fields[] = {
@@ -119,7 +131,9 @@ static json_t *summary_json(const struct trainer *t, const struct measured *m)
         .step_seconds = m->seconds / (double)m->steps,
         .tokens_per_second = m->seconds > 0 ? (double)(m->tokens * m->steps) / m->seconds : 0,
     };
-    return record_json(fields, &summary);
+    json_t *report = record_json(fields, &summary);
+    json_object_set_new(report, "communication", communication_json(t, m));
+    return report;
 }
 
 static enum status measure_counts(const struct options *values, json_t *report)

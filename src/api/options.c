@@ -5,10 +5,23 @@
 #include "api/handles.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "dist/launcher.h"
 
 #define STATUS(name, number, text) _Static_assert((int)HONE_##name == (int)name, "hone.h and status.def agree");
 #include "base/status.def"
 #undef STATUS
+
+int hone_rank(void)
+{
+    struct launcher launcher;
+    return launcher_read(&launcher) == OK ? launcher.rank : 0;
+}
+
+int hone_ranks(void)
+{
+    struct launcher launcher;
+    return launcher_read(&launcher) == OK ? launcher.size : 1;
+}
 
 const char *hone_version(void)
 {

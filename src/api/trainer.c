@@ -97,6 +97,8 @@ hone_status hone_trainer_get_info(hone_trainer *handle, hone_trainer_info *info)
         .peak_bytes = total + s->process_bytes,
         .startup_seconds = handle->startup_seconds,
         .first_eval_loss = t->place.first_eval_loss,
+        .rank = group_rank(t->group),
+        .ranks = group_size(t->group),
     };
     struct space space;
     if (t->options->output_dir && t->data.row_count && space_plan(t, &space) == OK) {
@@ -240,7 +242,7 @@ hone_status hone_trainer_save(hone_trainer *t, const char *dir)
 {
     CHECK(check_text(dir, "dir", __func__));
     CHECK(handle_enter_nested(t, HANDLE_TRAINER, __func__));
-    return trainer_leave(t, trainer_save(&t->trainer, dir));
+    return trainer_leave(t, checkpoint_save_result(&t->trainer, dir));
 }
 
 hone_status hone_trainer_save_state(hone_trainer *t, const char *dir)
@@ -272,9 +274,10 @@ static bool pass_on(void *context, const struct run_event *e)
         [RUN_SAVE] = HONE_EVENT_SAVE,   [RUN_WAIT] = HONE_EVENT_WAIT, [RUN_SAMPLE] = HONE_EVENT_SAMPLE};
     const struct listener *l = context;
     const struct trainer *t = &l->trainer->trainer;
-    if (e->kind == RUN_START)
+    bool writes = group_rank(t->group) == 0;
+    if (e->kind == RUN_START && writes)
         run_file_begin(l->trainer);
-    if (e->kind == RUN_SAVE)
+    if (e->kind == RUN_SAVE && writes)
         run_file_digests(l->trainer);
     if (!l->call)
         return true;
@@ -327,6 +330,8 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     if (status != OK)
         return trainer_leave(handle, status);
     status = run_all(t, pass_on, &listener, &r);
+    if (status != OK && status != ERR_STOPPED)
+        group_close(t->group, status); /* the other ranks end with this one */
     run_file_end(handle, status, r.seconds);
     struct arena arena = {0};
     const struct trainer_place *place = &t->place;

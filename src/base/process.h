@@ -17,6 +17,9 @@ void process_trim(void);
  * stays. */
 enum status process_grow_stack(void);
 
+/* Lets other threads and processes have the processor. */
+void process_yield(void);
+
 /* This process's number, and the machine's name, "?" where it has none. */
 enum { PROCESS_HOST = 256 };
 int64_t process_id(void);
@@ -25,6 +28,11 @@ void process_host(char host[static PROCESS_HOST]);
 /* Runs a command of the shell, with these variables ("NAME=value", NULL after the last) in its environment, and waits for it. It
  * prints where standard error goes. *code is its exit code, or 128 and the number of the signal that ended it. */
 enum status process_shell(const char *command, const char *const *variables, int *code);
+
+/* Ends this program in favour of another one, found by its name, that gets these arguments (the first is its name, NULL after
+ * the last) before the words of this one's own command line, and these variables ("NAME=value") unless they are set. Returns
+ * only if that is not possible. */
+enum status process_become(const char *const *arguments, const char *const *variables);
 
 /* The path of the program that runs; "" where the system does not tell. */
 enum { PROCESS_PATH = 4096 };

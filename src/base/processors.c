@@ -87,6 +87,17 @@ static int64_t processors_allowed(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
 }
 
+uint64_t processors_set(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    sched_getaffinity(0, sizeof set, &set);
+    uint64_t number = 0;
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        number = number * 1000003 + (CPU_ISSET((size_t)i, &set) ? (uint64_t)i + 1 : 0);
+    return number;
+}
+
 int processors_usable(void)
 {
     static _Atomic int known;

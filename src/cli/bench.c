@@ -92,6 +92,21 @@ static void print_graph(const json_t *report)
                json_is_true(reached) ? "reached" : "NOT reached");
 }
 
+static void print_communication(const json_t *c, double step)
+{
+    static const char *const kinds[] = {"all_reduce", "reduce_scatter", "all_gather"};
+    char size[32], key[32];
+    if (number(c, "ranks") < 2)
+        return;
+    printf("ranks       %.0f, which wait %.3f ms a step for each other (%.1f%%)\n", number(c, "ranks"),
+           1e3 * number(c, "seconds_per_step"), step > 0 ? 100 * number(c, "seconds_per_step") / step : 0);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        snprintf(key, sizeof key, "%s_bytes", kinds[i]);
+        if (number(c, key) > 0)
+            printf("            %s a step to %s\n", cli_bytes(size, number(c, key)), kinds[i]);
+    }
+}
+
 static void print_bench(const json_t *report)
 {
     bool stand_in = json_is_true(json_object_get(report, "stand_in"));
@@ -101,6 +116,7 @@ static void print_bench(const json_t *report)
            (long long)number(report, "tokens"), (long long)number(report, "micro_batch_tokens"));
     printf("time        %.3f ms a step, %.0f tok/s%s\n", 1e3 * number(report, "step_seconds"),
            number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");
+    print_communication(json_object_get(report, "communication"), number(report, "step_seconds"));
     if (json_object_get(report, "per_step"))
         print_counts(report);
     if (json_object_get(report, "profile"))
@@ -111,5 +127,6 @@ static void print_bench(const json_t *report)
 
 hone_status cli_bench(hone_options *options)
 {
-    return cli_report(options, hone_bench, print_bench);
+    hone_status status = cli_start_ranks(options);
+    return status == HONE_OK ? cli_report(options, hone_bench, print_bench) : status;
 }

@@ -25,6 +25,10 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
 typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void cli_account(const char *name, const json_t *report, cli_say *say);
 
+/* Where --nproc asks for several processes and no launcher has started them: the program becomes a launcher, and this returns
+ * only if that fails. */
+hone_status cli_start_ranks(hone_options *options);
+
 /* Runs the command of --on-finish, if there is one, after a run that ended with this status; returns the status. */
 hone_status cli_finish(hone_options *options, hone_status status, const hone_train_result *result);
 

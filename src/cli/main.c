@@ -75,7 +75,9 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     hone_status status = make(options, &json);
     if (status != HONE_OK)
         return status;
-    if (cli_flag(options, "json"))
+    if (hone_rank()) /* rank 0 prints it */
+        tree = NULL;
+    else if (cli_flag(options, "json"))
         puts(json);
     else
         status = (hone_status)json_parse(&tree, json, (int64_t)strlen(json), "report");
@@ -121,7 +123,9 @@ static int finish(hone_status status)
         return (int)HONE_ERR_IO;
     }
     progress_clear();
-    if (status != HONE_OK)
+    if (status != HONE_OK && hone_rank())
+        fprintf(stderr, "hone: rank %d: %s\n", hone_rank(), hone_error());
+    else if (status != HONE_OK)
         fprintf(stderr, "hone: %s\n", hone_error());
     return (int)status;
 }

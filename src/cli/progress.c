@@ -15,13 +15,19 @@ enum { LABEL = 12, HANGING = 4 }; /* columns before the text of a labelled line;
 
 static struct screen last; /* the last report */
 static bool known;         /* there is one */
+static bool silent;        /* nothing is shown */
 static double known_at;
 static atomic_bool shown;  /* it is on the terminal, and the next one replaces it */
 static double told = -1e9; /* when, in seconds of the work */
 
+void progress_silence(void)
+{
+    silent = true;
+}
+
 bool progress_due(double seconds)
 {
-    if (seconds - told < (cli_terminal() ? 0.1 : 10))
+    if (silent || seconds - told < (cli_terminal() ? 0.1 : 10))
         return false;
     told = seconds;
     return true;
@@ -64,7 +70,7 @@ static void draw(void)
 void progress_again(void)
 {
     flockfile(stderr);
-    if (cli_terminal() && known)
+    if (cli_terminal() && known && !silent)
         draw();
     funlockfile(stderr);
 }
@@ -81,6 +87,8 @@ void progress_tick(void)
 void progress_tell(const struct screen *screen)
 {
     char line[SCREEN_SIZE];
+    if (silent)
+        return;
     flockfile(stderr);
     last = *screen;
     known = true;
@@ -130,6 +138,8 @@ void progress_say(const char *format, ...)
 {
     char *text = NULL;
     va_list values;
+    if (silent)
+        return;
     va_start(values, format);
     int n = vasprintf(&text, format, values);
     va_end(values);

@@ -24,6 +24,9 @@ void progress_tick(void);
 /* A line that stays; on a terminal, words do not break at its edge. */
 __attribute__((format(printf, 1, 2))) void progress_say(const char *format, ...);
 
+/* From now on nothing is shown: another rank of the run does it. */
+void progress_silence(void);
+
 /* Clears the progress before something else is written to the terminal, and puts it back. */
 void progress_clear(void);
 void progress_again(void);

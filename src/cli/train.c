@@ -415,6 +415,8 @@ static hone_status train(struct run *run, hone_options *options, hone_trainer_in
         return stopped(options, result);
     if (status == HONE_OK)
         status = hone_trainer_get_info(run->trainer, info); /* again, for the peak */
+    if (hone_rank() != 0)
+        return status;
     if (status == HONE_OK && cli_flag(options, "json"))
         return cli_print_json(outcome_json(run, result));
     if (status == HONE_OK)
@@ -425,6 +427,8 @@ static hone_status train(struct run *run, hone_options *options, hone_trainer_in
 static hone_status rehearse(struct run *run, hone_options *options, hone_train_result *result)
 {
     hone_status status = hone_train(run->trainer, NULL, NULL, result);
+    if (hone_rank() != 0)
+        return status;
     if (status == HONE_OK && cli_flag(options, "json"))
         return cli_print_json(rehearsal_json(run, result));
     if (status == HONE_OK)
@@ -437,7 +441,12 @@ hone_status cli_train(hone_options *options)
     struct run run = {.first_eval = NAN};
     hone_trainer_info info = {.size = sizeof info};
     hone_train_result result = {.size = sizeof result};
-    bool dry = cli_flag(options, "dry_run");
+    bool dry = cli_flag(options, "dry_run"), shows = hone_rank() == 0; /* of many ranks, the first */
+    hone_status started = cli_start_ranks(options);
+    if (started != HONE_OK)
+        return started;
+    if (!shows)
+        progress_silence();
     signals_survive(); /* a reader of the progress that leaves must not end the run */
     hone_status status = signals_watch();
     if (status == HONE_OK)
@@ -448,5 +457,5 @@ hone_status cli_train(hone_options *options)
         status = dry ? rehearse(&run, options, &result) : train(&run, options, &info, &result);
     json_decref(run.data);
     hone_trainer_close(run.trainer);
-    return dry ? status : cli_finish(options, status, &result);
+    return dry || !shows ? status : cli_finish(options, status, &result);
 }

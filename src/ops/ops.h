@@ -351,6 +351,12 @@ static inline struct value *clip(struct program *p, struct value *parts, struct 
     return NODE(p, clip, parts, hyper, count);
 }
 
+/* x = 0, in place. */
+static inline struct value *clear(struct program *p, struct value *x)
+{
+    return NODE(p, clear, x);
+}
+
 /* Of an array x (N) of the ranks of the device's group, in place: the sum of all of them, the rank's part of that sum, or all
  * parts. N is a multiple of the number of ranks for the last two. */
 static inline struct value *all_reduce(struct program *p, struct value *x)

@@ -98,8 +98,44 @@ static enum status run_batch(struct evaluation *v, struct session *s, const stru
     return status;
 }
 
+/* Each rank takes every so many-th batch. The sums of all are then added in the order of the batches, on every rank. */
+static enum status run_own(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *sums)
+{
+    const struct group *g = s->device->group;
+    double start = clock_seconds();
+    int64_t tokens = 0, number = 0;
+    for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch); number++) {
+        if (number % g->size != g->rank)
+            continue;
+        TRY(run_batch(v, s, &batch, &sums[number / g->size]));
+        tokens += batch.tokens;
+        if (progress) /* whoever wants to stop waits until all ranks are done */
+            progress(context, number + 1, v->count, tokens * g->size, clock_seconds() - start);
+    }
+    return OK;
+}
+
+static enum status run_shares(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)
+{
+    struct group *g = s->device->group;
+    int64_t each = divide_up(v->count, g->size);
+    double *own = memory_alloc((g->size + 1) * each * (int64_t)sizeof *own), *all = own + each, sum = 0;
+    if (!own)
+        return ERR_MEMORY;
+    enum status status = group_agree(g, run_own(v, s, progress, context, own));
+    if (status == OK)
+        status = group_share(g, own, all, each * (int64_t)sizeof *own);
+    for (int64_t i = 0; i < v->count && status == OK; i++)
+        sum += all[i % g->size * each + i / g->size];
+    memory_free(own);
+    *loss = sum / (double)v->data->trained;
+    return status;
+}
+
 enum status eval_run(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)
 {
+    if (s->device->group)
+        return run_shares(v, s, progress, context, loss);
     double start = clock_seconds(), sum = 0;
     int64_t tokens = 0, done = 0;
     for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch);) {

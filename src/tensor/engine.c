@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "base/number.h"
+#include "tensor/shard.h"
+
 void engine_init(struct engine *e, struct device *device, struct store *store)
 {
     *e = (struct engine){.device = device, .store = store, .lead = -1};
@@ -228,21 +231,48 @@ static struct operand tensor_on_device(const struct engine *e, const struct tens
 enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                                enum dtype from_type)
 {
-    struct operand to = tensor_on_device(e, tensor);
-    to.offset += first * dtype_size(tensor->dtype);
-    return device_write(e->device, to, tensor->dtype, from, from_type, count);
+    const struct tensor *array = tensor->whole ? tensor->whole : tensor;
+    int64_t size = dtype_size(tensor->dtype), at = first + (tensor->whole ? tensor->part / size : -tensor->shard), skipped = 0;
+    struct operand to = tensor_on_device(e, array);
+    if (array->sharded) { /* what other ranks keep is left out */
+        skipped = at < 0 ? -at : 0;
+        count = min(at + count, tensor_elements(array)) - at - skipped;
+        if (count <= 0)
+            return OK;
+    }
+    to.offset += (at + skipped) * size;
+    return device_write(e->device, to, tensor->dtype, (const char *)from + skipped * dtype_size(from_type), from_type, count);
 }
 
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type)
 {
-    return engine_upload_part(e, tensor, 0, tensor_elements(tensor), from, from_type);
+    return engine_upload_part(e, tensor, 0, tensor_whole(tensor), from, from_type);
 }
 
 enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes)
 {
+    if (tensor->whole ? tensor->whole->sharded : tensor->sharded)
+        return shard_download(e, tensor, offset, to, bytes);
     struct operand from = tensor_on_device(e, tensor);
     from.offset += offset;
     return device_read(e->device, to, from, bytes);
+}
+
+enum status engine_broadcast(struct engine *e, const struct tensor *tensor)
+{
+    struct operand at = tensor_on_device(e, tensor);
+    struct command command = {
+        .kind = COMMAND_COLLECTIVE,
+        .operand = {[COLLECTIVE_FROM] = at, [COLLECTIVE_TO] = at},
+        .collective = {.kind = COLLECTIVE_BROADCAST, .dtype = tensor->dtype, .count = tensor_elements(tensor)},
+    };
+    struct prepared *prepared;
+    if (!e->device->group)
+        return OK;
+    TRY(device_prepare(e->device, &command, 1, &prepared));
+    enum status status = device_run(e->device, prepared);
+    device_discard(e->device, prepared);
+    return status;
 }
 
 void *engine_input(struct engine *e, const struct value *input)

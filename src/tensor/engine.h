@@ -80,15 +80,18 @@ enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t 
 /* After engine_prepare: frees what only building and planning needed. Only inputs and outputs remain of the values. */
 void engine_shrink(struct engine *e);
 
-/* Fills a tensor from the host, converting. */
+/* Fills a tensor from the host, converting. Of a sharded one the host has all; this rank keeps its own. */
 enum status engine_upload(struct engine *e, const struct tensor *tensor, const void *from, enum dtype from_type);
 
 /* The same for `count` elements from `first` on. */
 enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                                enum dtype from_type);
 
-/* A tensor's bytes from `offset` on, in the type it has on the device. */
+/* A tensor's bytes from `offset` on, in the type it has on the device. Of a sharded one: tensor/shard.h. */
 enum status engine_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes);
+
+/* Sends rank 0's content of a tensor to all ranks of the device's group; alone it does nothing. */
+enum status engine_broadcast(struct engine *e, const struct tensor *tensor);
 
 /* Where the host writes an input of the next run. */
 void *engine_input(struct engine *e, const struct value *input);

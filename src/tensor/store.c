@@ -83,6 +83,11 @@ int64_t tensor_elements(const struct tensor *tensor)
     return shape_elements(tensor->rank, tensor->shape);
 }
 
+int64_t tensor_whole(const struct tensor *tensor)
+{
+    return tensor->sharded ? tensor->sharded : tensor_elements(tensor);
+}
+
 int64_t tensor_bytes(const struct tensor *tensor)
 {
     return tensor_elements(tensor) * dtype_size(tensor->dtype);

@@ -40,6 +40,8 @@ struct tensor {
     struct tensor *whole;  /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
     int64_t part;
     bool assembled;       /* it consists of parts */
+    int64_t sharded;      /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
+    int64_t shard;        /* the first that this rank keeps */
     struct operand place; /* set by engine_place */
 };
 
@@ -60,7 +62,8 @@ struct tensor *store_find(const struct store *store, const char *name);
 
 int64_t shape_elements(int rank, const int64_t *shape);
 int64_t tensor_elements(const struct tensor *tensor);
-int64_t tensor_bytes(const struct tensor *tensor);
+int64_t tensor_bytes(const struct tensor *tensor); /* here */
+int64_t tensor_whole(const struct tensor *tensor); /* elements, also where this rank keeps only some of them */
 int64_t align_up(int64_t bytes);
 
 #endif

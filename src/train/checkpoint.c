@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/record.h"
+#include "tensor/shard.h"
 #include "train/micro.h"
 
 enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
@@ -137,12 +138,14 @@ static void list_state(struct trainer *t, struct state *s)
     const char *names[OPTIMIZER_TENSORS];
     *s = (struct state){.trainer = t};
     s->count = optimizer_tensors(&t->optimizer, s->tensor, names);
-    for (int i = 0; i < s->count; i++)
+    for (int i = 0; i < s->count; i++) { /* as many elements as one rank would have */
+        int64_t elements = s->tensor[i] == t->optimizer.count ? tensor_elements(s->tensor[i]) : t->optimizer.elements;
         s->file[i] = (struct safetensors_tensor){.name = names[i],
                                                  .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32,
                                                  .rank = 1,
-                                                 .shape = {s->tensor[i]->shape[0]},
-                                                 .bytes = tensor_bytes(s->tensor[i])};
+                                                 .shape = {elements},
+                                                 .bytes = elements * dtype_size(s->tensor[i]->dtype)};
+    }
 }
 
 static enum status read_state(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes)
@@ -164,7 +167,7 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
     return checksums_write(dir);
 }
 
-enum status checkpoint_save(struct trainer *t, const char *dir)
+static enum status save(struct trainer *t, const char *dir)
 {
     TRY(trainer_at_rest(t));
     struct arena arena = {0};
@@ -180,6 +183,29 @@ enum status checkpoint_save(struct trainer *t, const char *dir)
         directory_discard(part);
     arena_free(&arena);
     return status;
+}
+
+/* Rank 0 writes; the others hand over what they keep of the state, and write nothing. */
+static enum status together(struct trainer *t, const char *dir, enum status (*write)(struct trainer *t, const char *dir))
+{
+    struct engine *e = &t->session.engine;
+    if (group_rank(t->group))
+        return shard_serve(e);
+    char message[STATUS_MESSAGE_SIZE];
+    enum status status = write(t, dir);
+    snprintf(message, sizeof message, "%s", status == OK ? "" : status_message());
+    enum status ended = shard_end(e);
+    return status == OK ? ended : fail(status, "%s", message);
+}
+
+enum status checkpoint_save(struct trainer *t, const char *dir)
+{
+    return together(t, dir, save);
+}
+
+enum status checkpoint_save_result(struct trainer *t, const char *dir)
+{
+    return together(t, dir, trainer_save);
 }
 
 /* --- as a result ---------------------------------------------------------------------------------------------------------- */
@@ -419,32 +445,55 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
     return listed || known || (place && !parsed) ? CHECKPOINT_DAMAGED : CHECKPOINT_FOREIGN;
 }
 
-static enum status load_tensors(struct trainer *t, const char *path)
+/* Opens the file and checks all of it before the first tensor is loaded. */
+static enum status open_state(const struct state *s, const char *path, struct safetensors **files)
 {
-    struct safetensors *files;
-    struct state s;
-    struct optimizer *o = &t->optimizer;
-    double cleared;
-    struct engine *e = &t->session.engine;
-    TRY(safetensors_open(&files, path));
-    enum status status = OK;
-    list_state(t, &s);
-    for (int i = 0; i < s.count && status == OK; i++) { /* check all before loading the first */
-        const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
-        if (!f || f->bytes != s.file[i].bytes || f->dtype != s.file[i].dtype)
-            status = fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s.file[i].name);
+    TRY(safetensors_open(files, path));
+    for (int i = 0; i < s->count; i++) {
+        const struct safetensors_tensor *f = safetensors_find(*files, s->file[i].name);
+        if (!f || f->bytes != s->file[i].bytes || f->dtype != s->file[i].dtype)
+            return fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s->file[i].name);
     }
-    if (status == OK)
-        status = optimizer_clear(o, &t->session, &cleared);
-    for (int i = 0; i < s.count && status == OK; i++) {
-        const struct safetensors_tensor *f = safetensors_find(files, s.file[i].name);
-        status = engine_upload(e, s.tensor[i], f->data, s.tensor[i]->dtype);
-        if (status == OK && i == 0 && o->master != o->weights)
-            status = engine_upload(e, o->weights, f->data, o->master->dtype);
-        if (status == OK)
+    return OK;
+}
+
+static enum status upload_state(struct trainer *t, const struct state *s, const struct safetensors *files)
+{
+    const struct optimizer *o = &t->optimizer;
+    struct engine *e = &t->session.engine;
+    for (int i = 0; i < s->count; i++) {
+        const struct safetensors_tensor *f = safetensors_find(files, s->file[i].name);
+        if (!s->tensor[i]->sharded)
+            TRY(engine_upload_part(e, s->tensor[i], 0, s->file[i].shape[0], f->data, s->tensor[i]->dtype));
+        if (i == 0 && o->master != o->weights)
+            TRY(engine_upload_part(e, o->weights, 0, s->file[i].shape[0], f->data, o->master->dtype));
+        if (!s->tensor[i]->sharded)
             file_map_drop(f->map, f->offset, f->bytes);
     }
-    safetensors_close(files);
+    return OK;
+}
+
+/* Rank 0 reads, and sends what it has read. */
+static enum status load_tensors(struct trainer *t, const char *path)
+{
+    struct safetensors *files = NULL;
+    struct state s;
+    double cleared;
+    bool reads = group_rank(t->group) == 0;
+    list_state(t, &s);
+    enum status status = group_agree(t->group, reads ? open_state(&s, path, &files) : OK);
+    if (status == OK)
+        status = optimizer_clear(&t->optimizer, &t->session, &cleared);
+    if (status == OK)
+        status = group_agree(t->group, reads ? upload_state(t, &s, files) : OK);
+    for (int i = 0; i < s.count && status == OK; i++)
+        status = s.tensor[i]->sharded
+                     ? shard_spread(&t->session.engine, s.tensor[i], reads ? safetensors_find(files, s.file[i].name)->data : NULL)
+                     : engine_broadcast(&t->session.engine, s.tensor[i]);
+    if (files)
+        safetensors_close(files);
+    if (status == OK && t->optimizer.master != t->optimizer.weights)
+        status = engine_broadcast(&t->session.engine, t->optimizer.weights);
     return status;
 }
 

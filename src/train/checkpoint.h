@@ -18,7 +18,11 @@
 /* --- one: checkpoint.c --------------------------------------------------------------------------------------------------------
  */
 
+/* All ranks call it; rank 0 writes. */
 enum status checkpoint_save(struct trainer *t, const char *dir);
+
+/* The same of what trainer_save writes alone. */
+enum status checkpoint_save_result(struct trainer *t, const char *dir);
 
 /* Copies the adapter or the model in it to an output directory: the bytes that trainer_save wrote when it was saved. Checks it
  * before. */

@@ -36,8 +36,24 @@ struct run {
     enum guard_finding found; /* in the last step */
     double deviations;
     int64_t sample_tokens; /* so far */
-    bool stopped;
+    bool asked;            /* this rank was asked to stop */
+    bool stopped;          /* all ranks do */
 };
+
+/* Rank 0 writes, and answers prompts; the others write nothing. */
+static bool writes(const struct run *r)
+{
+    return group_rank(r->t->group) == 0;
+}
+
+/* A request to stop, on any rank, holds for all of them. */
+static enum status agree_to_stop(struct run *r)
+{
+    double asked = r->asked;
+    TRY(group_sum(r->t->group, &asked, 1));
+    r->stopped |= asked > 0;
+    return OK;
+}
 
 /* --- events ------------------------------------------------------------------------------------------------------------- */
 
@@ -58,7 +74,8 @@ static void tell(struct run *r, struct run_event event)
     event.last = r->steps_here ? &r->last : NULL;
     event.under_way = r->t->queue.ahead;
     if (r->listener && !r->listener(r->context, &event))
-        r->stopped = true;
+        r->asked = true;
+    r->stopped |= r->asked && !r->t->group;
 }
 
 static enum status save(struct run *r)
@@ -70,6 +87,8 @@ static enum status save(struct run *r)
     tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
     TRY(checkpoint_save(t, path));
     r->result->checkpoint = path;
+    if (!writes(r))
+        return OK;
     TRY(checkpoint_thin(t, t->options->output_dir, t->options->save_total_limit));
     tell(r, (struct run_event){.kind = RUN_SAVE, .path = path});
     return OK;
@@ -166,7 +185,7 @@ static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
 static enum status answer_prompts(struct run *r)
 {
     struct samples *s = &r->t->samples;
-    for (int64_t i = 0; s->make && i < s->count && !r->stopped; i++) {
+    for (int64_t i = 0; s->make && writes(r) && i < s->count && !r->stopped; i++) {
         struct sample sample = {0};
         enum status status = make_sample(r, i, &sample);
         buffer_free(&sample.answer);
@@ -329,7 +348,9 @@ static enum status queue_step(struct run *r)
 static enum status report_step(struct run *r)
 {
     struct trainer *t = r->t;
+    t->queue.asks_stop = r->asked;
     TRY(trainer_report(t, &r->last));
+    r->stopped |= r->last.stops;
     r->seconds[r->steps_here % RATE_STEPS] = r->last.seconds;
     r->tokens[r->steps_here++ % RATE_STEPS] = r->last.tokens;
     r->result->loss = r->last.loss;
@@ -365,6 +386,8 @@ static enum status all_steps(struct run *r)
         TRY(validate(r, &best));
     if (looks)
         TRY(answer_prompts(r));
+    if (looks)
+        TRY(agree_to_stop(r));
     if (resumes_due && !t->place.eval_due) /* the checkpoint gets the result too */
         TRY(save(r));
     while (!has_ended(t) && !r->stopped) {
@@ -379,6 +402,8 @@ static enum status all_steps(struct run *r)
             TRY(validate(r, &best));
         if (looks_now)
             TRY(answer_prompts(r));
+        if (looks_now)
+            TRY(agree_to_stop(r));
         if (best || r->stopped || saves || has_ended(t))
             TRY(save(r));
     }
@@ -402,7 +427,9 @@ static enum status save_result(struct run *r)
             "of the last step. Lower --learning-rate, or look at the data",
             p->best_loss);
     if (!other)
-        return trainer_save(t, output);
+        return checkpoint_save_result(t, output);
+    if (!writes(r))
+        return OK;
     const char *path = checkpoint_path(&t->arena, output, p->best_step);
     if (!path)
         return ERR_MEMORY;
@@ -481,22 +508,26 @@ static enum status run_steps(struct run *r)
     return status == OK ? OK : fail(status, "%s", message);
 }
 
+static enum status make_output(struct trainer *t, const char *output)
+{
+    if (!t->options->dry_run)
+        TRY(directory_make(output));
+    if (file_is_directory(output))
+        TRY(checkpoint_make_room(t, output, metrics_names));
+    return space_check(t);
+}
+
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)
 {
     struct run r = {.t = t, .listener = listener, .context = context, .result = result};
     const char *output = t->options->output_dir;
     *result = (struct run_result){.loss = NAN};
-    bool dry = t->options->dry_run;
-    if (!dry)
-        TRY(directory_make(output));
     r.sequences = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.sequences);
     r.faults = arena_array(&t->arena, t->sampler.max_rows, sizeof *r.faults);
     if (!r.sequences || !r.faults)
         return ERR_MEMORY;
-    if (file_is_directory(output))
-        TRY(checkpoint_make_room(t, output, metrics_names));
-    TRY(space_check(t));
-    if (dry) {
+    TRY(group_agree(t->group, writes(&r) ? make_output(t, output) : OK));
+    if (t->options->dry_run) {
         warn_of_options(t);
         return OK;
     }

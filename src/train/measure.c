@@ -116,6 +116,7 @@ static enum status count_ops(const struct engine *e, const int64_t *before, stru
             at->launches += runs * add.launches;
             at->products += runs * add.products;
             at->fills += runs * add.fills;
+            at->collectives += runs * add.collectives;
             at->bytes += runs * add.bytes;
         }
     }
@@ -143,6 +144,7 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m)
     TRY(start(&p, t));
     TRY(run_steps(&p, 2));
     struct device_counters before = device->counters;
+    struct group_counters spoken = device->group ? device->group->counters : (struct group_counters){0};
     int64_t memory = memory_count();
     for (int64_t i = 0; i < e->program_count; i++)
         runs[i] = e->programs[i].runs;
@@ -151,6 +153,11 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m)
     m->seconds = clock_seconds() - begin;
     m->host_allocations = memory_count() - memory;
     m->counters = difference(device->counters, &before);
+    for (int i = 0; i < COLLECTIVES && device->group; i++)
+        m->communicated[i] = device->group->counters.bytes[i] - spoken.bytes[i];
+    if (device->group)
+        m->waited =
+            device->group->counters.seconds + device->group->counters.share_seconds - spoken.seconds - spoken.share_seconds;
     TRY(count_ops(e, runs, m));
     TRY(report(&p, 0));
     if (p.skipped)

@@ -11,7 +11,9 @@ struct measured {
     double seconds;                  /* of them all */
     struct device_counters counters; /* what they added */
     int64_t host_allocations;
-    struct engine_op *ops; /* of them all */
+    int64_t communicated[COLLECTIVES]; /* bytes handed to collectives */
+    double waited;                     /* seconds that the host waited for other ranks */
+    struct engine_op *ops;             /* of them all */
     int64_t op_count, op_capacity;
     int64_t layer_commands; /* that one decoder layer adds to a micro-batch, forward and backward; -1: not known */
 };

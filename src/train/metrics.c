@@ -68,7 +68,11 @@ enum status metrics_check(const struct options *o)
  * `status`: of making the line. */
 static void flush(struct metrics *m, const char *path, enum status status)
 {
-    int64_t before = status == OK ? file_size(path) : -1;
+    int64_t before = status == OK && path ? file_size(path) : -1;
+    if (!path) { /* a rank that writes nothing */
+        m->line.size = 0;
+        return;
+    }
     if (status == OK)
         status = file_append(path, m->line.data, m->line.size);
     if (status != OK && !m->lost++)
@@ -175,7 +179,8 @@ void metrics_sample(struct metrics *m, int64_t number, const struct sample *s)
 struct end {
     const char *event, *how, *message;
     int64_t steps, result_step;
-    double seconds;
+    double seconds, communication_seconds;
+    int64_t all_reduce_bytes, all_gather_bytes, reduce_scatter_bytes; /* of this process's steps */
 };
 
 static const struct record_field end_fields[] = {
@@ -184,13 +189,24 @@ static const struct record_field end_fields[] = {
     RECORD(struct end, steps),
     RECORD(struct end, result_step),
     RECORD(struct end, seconds),
+    RECORD(struct end, communication_seconds),
+    RECORD(struct end, all_reduce_bytes),
+    RECORD(struct end, all_gather_bytes),
+    RECORD(struct end, reduce_scatter_bytes),
     RECORD(struct end, message),
     {0},
 };
 
 void metrics_end(struct metrics *m, const char *how, int64_t result_step, double seconds, const char *message)
 {
-    struct end end = {"end", how, message, m->trainer->place.step, result_step, seconds};
+    struct end end = {"end", how, message, m->trainer->place.step, result_step, seconds, 0, 0, 0, 0};
+    const struct group *g = m->trainer->session.device->group;
+    if (g) {
+        end.communication_seconds = g->counters.seconds + g->counters.share_seconds;
+        end.all_reduce_bytes = g->counters.bytes[COLLECTIVE_ALL_REDUCE];
+        end.all_gather_bytes = g->counters.bytes[COLLECTIVE_ALL_GATHER];
+        end.reduce_scatter_bytes = g->counters.bytes[COLLECTIVE_REDUCE_SCATTER];
+    }
     write_record(m, end_fields, &end);
 }
 
@@ -201,7 +217,7 @@ void metrics_end(struct metrics *m, const char *how, int64_t result_step, double
 struct header {
     const char *event, *model, *method, *dtype, *device, *recompute, *resumed_from;
     int64_t from_step, steps, steps_per_epoch, rows, data_tokens, data_trained_tokens, longest_row, eval_rows;
-    int64_t parameters, trainable_parameters, micro_batch_tokens;
+    int64_t parameters, trainable_parameters, micro_batch_tokens, ranks;
     double learning_rate, startup_seconds;
 };
 
@@ -223,6 +239,7 @@ static const struct record_field header_fields[] = {
     RECORD(struct header, parameters),
     RECORD(struct header, trainable_parameters),
     RECORD(struct header, micro_batch_tokens),
+    RECORD(struct header, ranks),
     RECORD(struct header, learning_rate),
     RECORD(struct header, startup_seconds),
     RECORD(struct header, resumed_from),
@@ -250,6 +267,7 @@ static json_t *header_json(const struct trainer *t)
         .parameters = t->session.model.parameters,
         .trainable_parameters = t->optimizer.parameters,
         .micro_batch_tokens = t->place.slots,
+        .ranks = group_size(t->group),
         .learning_rate = t->options->learning_rate,
         .startup_seconds = clock_since_start(),
     };
@@ -370,6 +388,8 @@ enum status metrics_open(struct metrics *m, struct trainer *t)
     struct arena arena = {0};
     struct kept kept = {{0}, {0}, {0}};
     *m = (struct metrics){.trainer = t};
+    if (group_rank(t->group))
+        return OK;
     enum status status = open_files(m, &arena, &kept);
     buffer_free(&kept.lines);
     buffer_free(&kept.csv);

@@ -15,7 +15,7 @@
 
 struct metrics {
     struct trainer *trainer;
-    const char *path, *csv, *events; /* files; NULL: not asked for */
+    const char *path, *csv, *events; /* files; NULL: not asked for, or not rank 0 */
     struct buffer line;              /* of one of them */
     int64_t lost;
 };

@@ -21,6 +21,26 @@ const char *recompute_name(enum recompute recompute)
 
 /* --- sizes -------------------------------------------------------------------------------------------------------------- */
 
+/* The rows of a step, and how many of them this rank takes: those at mine_of(0), mine_of(1), ... */
+static enum status share_rows(struct trainer *t, int64_t step, const int64_t **rows, int64_t *count)
+{
+    struct share *s = &t->share;
+    TRY(sampler_step(&t->sampler, step, rows, count));
+    if (!t->group)
+        return OK;
+    share_begin(s);
+    for (int64_t i = 0; i < *count; i++)
+        TRY(share_add(s, t->data.rows[(*rows)[i]].count));
+    TRY(share_end(s));
+    *count = s->count;
+    return OK;
+}
+
+static int64_t mine_of(const struct trainer *t, int64_t i)
+{
+    return t->group ? t->share.mine[i] : i;
+}
+
 /* The tokens of the largest of the next steps: a micro-batch need not hold more. */
 static enum status largest_step(struct trainer *t, int64_t *max_tokens)
 {
@@ -29,9 +49,9 @@ static enum status largest_step(struct trainer *t, int64_t *max_tokens)
     for (int64_t step = 0; step < steps && *max_tokens < SLOTS_USUAL; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0;
-        TRY(sampler_step(&t->sampler, step, &rows, &count));
+        TRY(share_rows(t, step, &rows, &count));
         for (int64_t i = 0; i < count; i++)
-            tokens += t->data.rows[rows[i]].count;
+            tokens += t->data.rows[rows[mine_of(t, i)]].count;
         *max_tokens = tokens > *max_tokens ? tokens : *max_tokens;
     }
     return OK;
@@ -43,12 +63,13 @@ static int64_t fixed_bytes(const struct trainer *t)
     const struct session *s = &t->session;
     int64_t bytes = 0;
     int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
+    int64_t ranks = t->options->shard == CHOICE_shard_optimizer ? group_size(t->group) : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
         if (tensor->lifetime == LIFE_WEIGHTS)
             bytes += tensor->in_file ? 0 : tensor_bytes(tensor);
         else
-            bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) : 0);
+            bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
     }
     return bytes;
 }
@@ -173,9 +194,9 @@ enum status micro_add(struct trainer *t, bool planning)
     for (int64_t step = 0; !all && step < t->steps; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0, targets = 0;
-        TRY(sampler_step(&t->sampler, step, &rows, &count));
+        TRY(share_rows(t, step, &rows, &count));
         for (int64_t i = 0; i <= count; i++) {
-            const struct token_row *row = i < count ? &t->data.rows[rows[i]] : NULL;
+            const struct token_row *row = i < count ? &t->data.rows[rows[mine_of(t, i)]] : NULL;
             if (!row || tokens + row->count > t->place.slots) {
                 int size = smallest_size(t, tokens);
                 TRY(want(t, size, rows_size(size_of(t, size), targets)));
@@ -294,24 +315,28 @@ enum status micro_run(struct trainer *t, const struct sequence *sequences, int64
     struct writer w = {.e = e, .n = t->session.nets[program]};
     for (int64_t i = 0; i < micro->sequences; i++) {
         struct sequence s = sequences[i];
-        s.number = t->sums.sequences++;
+        s.number = t->sums.numbered ? s.number : t->sums.sequences;
+        t->sums.sequences++;
         batch_put(&w, &s);
     }
     batch_end(&w);
     write_draw(t, w.n);
     write_settings(t, w.n);
     micro->net = w.n;
-    t->sums.tokens += micro->tokens;
-    t->sums.targets += micro->targets;
     return engine_run(e, program);
 }
 
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count)
 {
     double weight = 0;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t k = 1; k < sequences[i].count; k++)
-            weight += (double)sequence_weight(&sequences[i], k);
+    for (int64_t i = 0; i < count; i++) {
+        t->sums.tokens += sequences[i].count;
+        for (int64_t k = 1; k < sequences[i].count; k++) {
+            double each = (double)sequence_weight(&sequences[i], k);
+            weight += each;
+            t->sums.targets += each != 0;
+        }
+    }
     t->sums.weight += weight;
 }
 
@@ -343,6 +368,8 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
     for (int64_t done = 0; done < count; done += micro.sequences) {
         TRY(micro_run(t, sequences + done, count - done, &micro));
         TRY(engine_read(e, micro.net->result, t->micro.losses));
+        t->sums.tokens += micro.tokens;
+        t->sums.targets += micro.targets;
         int64_t rows = micro_weights(sequences + done, micro.sequences, each, NULL, 0);
         for (int64_t i = 0; i < rows; i++) {
             *sum += (double)each[i] * (double)t->micro.losses[i];

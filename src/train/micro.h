@@ -32,7 +32,7 @@ struct micro { /* a running micro-batch */
 /* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. */
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
 
-/* Adds the weights of sequences whose losses are read later to the sums. */
+/* Adds the tokens, targets and weights of sequences whose losses are read later, by this rank or another, to the sums. */
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count);
 
 /* Writes the weights of the sequences' targets in the order of the program's losses and, unless it is NULL, the number of the

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 enum { UNIT = 128 }; /* elements; parts of 16-bit arrays are aligned too */
 
 static const struct optimizer_kind kinds[] = {
@@ -74,18 +76,31 @@ static enum status make_ranges(struct optimizer *o, const struct store *store)
     return o->range_count ? OK : fail(ERR_ARGUMENT, "nothing to train: no weight is trainable");
 }
 
+/* Weights and gradients, of which a rank computes all; with sharding, parts of equal size. */
 static enum status make_array(struct tensor **out, const struct optimizer *o, struct store *store, const char *name,
-                              enum lifetime lifetime, enum dtype dtype)
+                              enum lifetime lifetime, enum dtype dtype, int ranks)
 {
-    TRY(store_tensor(out, store, name, lifetime, dtype, 1, &o->elements));
+    int64_t elements = o->sharded ? o->kept * ranks : o->elements;
+    TRY(store_tensor(out, store, name, lifetime, dtype, 1, &elements));
     (*out)->assembled = true;
+    return OK;
+}
+
+/* What only the step needs. */
+static enum status make_state(struct tensor **out, const struct optimizer *o, struct store *store, const char *name,
+                              enum dtype dtype)
+{
+    TRY(store_tensor(out, store, name, LIFE_STATE, dtype, 1, o->sharded ? &o->kept : &o->elements));
+    (*out)->assembled = true;
+    (*out)->sharded = o->sharded ? o->elements : 0;
+    (*out)->shard = o->first;
     return OK;
 }
 
 static void make_part(struct tensor *part, struct tensor *whole, int64_t element)
 {
     part->whole = whole;
-    part->part = element * dtype_size(whole->dtype);
+    part->part = (element - whole->shard) * dtype_size(whole->dtype);
 }
 
 static enum status make_parts(struct optimizer *o, struct store *store)
@@ -113,52 +128,94 @@ static enum status make_arrays(struct optimizer *o, struct session *s)
 {
     struct store *store = &s->model.store;
     const enum dtype *types = run_types[s->run];
-    TRY(make_array(&o->weights, o, store, "optimizer.weights", LIFE_TRAINABLE, types[ROLE_WEIGHT]));
-    TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT]));
+    int ranks = group_size(s->device->group);
+    TRY(make_array(&o->weights, o, store, "optimizer.weights", LIFE_TRAINABLE, types[ROLE_WEIGHT], ranks));
+    TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT], ranks));
     for (int i = 0; i < o->states; i++) {
         char name[64];
         snprintf(name, sizeof name, "optimizer.%s", o->kind->state[i].name);
-        TRY(make_array(&o->state[i], o, store, name, LIFE_STATE, types[o->kind->state[i].role]));
+        TRY(make_state(&o->state[i], o, store, name, types[o->kind->state[i].role]));
     }
     o->master = o->weights;
     if (has_masters(s->run))
-        TRY(make_array(&o->master, o, store, "optimizer.master", LIFE_STATE, types[ROLE_GRADIENT]));
+        TRY(make_state(&o->master, o, store, "optimizer.master", types[ROLE_GRADIENT]));
     return store_tensor(&o->count, store, "optimizer.count", LIFE_STATE, types[ROLE_INDEX], 1, (int64_t[]){2});
 }
 
-static enum status make_program(struct optimizer *o, enum run_type run)
+/* The part of an array that this rank steps. */
+static struct value *kept_of(const struct optimizer *o, struct program *p, struct value *array)
+{
+    return o->sharded ? program_rows(p, array, o->first, o->kept) : array;
+}
+
+static enum status make_program(struct optimizer *o, enum run_type run, const struct group *group)
 {
     struct program *p = &o->program;
     program_init(p, ops_table, run);
     o->hyper = program_input(p, "hyper", ROLE_STATISTIC, 1, (int64_t)STEP_NUMBERS);
     o->rates = program_input(p, "rates", ROLE_STATISTIC, 2, (int64_t)OPTIMIZER_GROUPS, (int64_t)2);
     o->ranges = program_input(p, "ranges", ROLE_INDEX, 2, o->range_count, (int64_t)2);
-    struct value *gradients = program_tensor(p, o->gradients);
-    o->control = clip(p, squared_sum(p, gradients), o->hyper, program_tensor(p, o->count));
+    struct value *gradients = program_tensor(p, o->gradients), *weights = program_tensor(p, o->weights);
+    if (o->sharded)
+        gradients = reduce_scatter(p, gradients);
+    else if (group)
+        gradients = all_reduce(p, gradients);
+    struct value *own = kept_of(o, p, gradients), *parts = squared_sum(p, own);
+    if (o->sharded) /* piece by piece over all ranks: clip sums the pieces */
+        parts = all_reduce(p, parts);
+    o->control = clip(p, parts, o->hyper, program_tensor(p, o->count));
     struct value *to_step[NODE_INPUTS] = {
-        program_tensor(p, o->master),
-        gradients,
+        o->master == o->weights ? kept_of(o, p, weights) : program_tensor(p, o->master),
+        own,
         o->control,
         o->rates,
         o->ranges,
         o->hyper,
-        o->master != o->weights ? program_tensor(p, o->weights) : NULL,
+        o->master != o->weights ? kept_of(o, p, weights) : NULL,
     };
     int count = 7;
     for (int i = 0; i < o->states; i++)
         to_step[count++] = program_tensor(p, o->state[i]);
     program_node(p, o->kind->op, count, to_step, 0, NULL);
+    if (o->sharded) {
+        all_gather(p, weights);
+        clear(p, gradients); /* the step has cleared its own part */
+    }
     o->control = program_output(p, o->control, "control");
     return program_status(p);
 }
 
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind)
+/* Each rank keeps as many units; the last one may keep some that are nothing's. The table of ranges becomes that of its part. */
+static void take_part(struct optimizer *o, const struct group *group)
+{
+    int64_t count = 0;
+    o->kept = divide_up(o->elements / UNIT, group->size) * UNIT;
+    o->first = o->kept * group->rank;
+    o->sharded = true;
+    int64_t first = o->first / UNIT, end = first + o->kept / UNIT;
+    for (int64_t i = 0; i < o->range_count; i++) {
+        int64_t to = o->range[2 * i];
+        if (to <= first && i + 1 < o->range_count)
+            continue;
+        bool last = to >= end || i + 1 == o->range_count;
+        o->range[2 * count] = (int32_t)((last ? end : to) - first);
+        o->range[2 * count + 1] = o->range[2 * i + 1];
+        count++;
+        if (last)
+            break;
+    }
+    o->range_count = count;
+}
+
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard)
 {
     *o = (struct optimizer){.kind = kind, .states = count_states(kind)};
     TRY(make_ranges(o, &s->model.store));
+    if (shard && s->device->group)
+        take_part(o, s->device->group);
     TRY(make_arrays(o, s));
     TRY(make_parts(o, &s->model.store));
-    TRY(make_program(o, s->run));
+    TRY(make_program(o, s->run, s->device->group));
     TRY(session_add_program(s, &o->program, &o->index));
     engine_lead(&s->engine, o->index);
     return OK;

@@ -1,4 +1,5 @@
-/* The optimizer: one program that divides the gradient sums, takes their norm, clips, and updates all trainable parameters.
+/* The optimizer: one program that adds up the gradient sums of all ranks, divides them, takes their norm, clips, and updates all
+ * trainable parameters.
  *
  * Trainable tensors become parts of one array, and so do their gradients. The optimizer's state (config/optimizers.def) and, in
  * 16-bit runs, the float32 masters are arrays with the same offsets. A table of ranges gives each part its group, which has its
@@ -42,6 +43,8 @@ struct optimizer {
     int64_t index;      /* of the program */
     int64_t parameters; /* trainable ones */
     int64_t elements;   /* of the arrays: parts begin at multiples of 128 */
+    bool sharded;       /* this rank keeps the state, and steps the weights, of `kept` elements from `first` on */
+    int64_t first, kept;
     struct tensor *weights, *gradients;
     struct tensor *master; /* the weights themselves in a float32 run */
     struct tensor *state[OPTIMIZER_STATES];
@@ -52,8 +55,9 @@ struct optimizer {
     int64_t range_count;
 };
 
-/* After all nets are built, before session_plan. */
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind);
+/* After all nets are built, before session_plan. `shard`: among the ranks of the device's group. Every rank then sums its own
+ * part of the gradients of all (reduce_scatter), steps that part, and gets the other parts of the weights (all_gather). */
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard);
 void optimizer_free(struct optimizer *o);
 
 /* The tensors that steps change, for checkpoints: masters or weights, state, counts. Returns their number. */

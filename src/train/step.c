@@ -13,6 +13,13 @@
 #include "train/micro.h"
 #include "train/verify.h"
 
+/* What ranks tell each other of a step: the losses of their sequences, the worst one, and whether to stop. */
+struct told {
+    double sum, worst_loss;
+    int64_t worst;
+    int64_t stops;
+};
+
 /* What is known of the sums' step before it has run. */
 static struct trainer_step describe(const struct trainer *t, double rate)
 {
@@ -73,8 +80,14 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
 {
     struct optimizer_result result;
     TRY(trainer_at_rest(t));
-    if (!t->sums.sequences)
+    double sums[] = {t->sums.sum, t->sums.weight, (double)t->sums.tokens, (double)t->sums.targets, (double)t->sums.sequences};
+    TRY(group_sum(t->group, sums, 5));
+    if (sums[4] < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: nothing was added since the last one");
+    t->sums.sum = sums[0];
+    t->sums.weight = sums[1];
+    t->sums.tokens = (int64_t)sums[2];
+    t->sums.targets = (int64_t)sums[3];
     *step = describe(t, rate);
     struct optimizer_settings chosen = settings(t, step->rate);
     TRY(optimizer_step(&t->optimizer, &t->session, divisor(t), &chosen, &result));
@@ -93,11 +106,13 @@ enum status step_open(struct trainer *t)
             return ERR_MEMORY;
     }
     t->queue.worst = -1;
-    return OK;
+    t->queue.told = memory_alloc(group_size(t->group) * (int64_t)sizeof *t->queue.told);
+    return t->queue.told ? OK : ERR_MEMORY;
 }
 
 void step_close(struct trainer *t)
 {
+    memory_free(t->queue.told);
     for (int i = 0; i < DEVICE_LATER; i++) {
         memory_free(t->queue.under_way[i].weights);
         memory_free(t->queue.under_way[i].sequence);
@@ -130,20 +145,22 @@ static void collect_anew(struct step_queue *q)
     q->worst = -1;
 }
 
-/* Waits for the oldest copy out of losses. */
+/* Waits for the oldest copy out of losses. A rank without sequences in a step has none. */
 static enum status collect(struct trainer *t)
 {
     struct under_way *u = &t->queue.under_way[t->queue.oldest];
     const void *outputs;
     TRY(engine_read_wait(&t->session.engine, t->queue.oldest, &outputs));
-    add_losses(&t->queue, u, engine_output(outputs, u->net->result));
+    if (u->net)
+        add_losses(&t->queue, u, engine_output(outputs, u->net->result));
     t->queue.oldest = (t->queue.oldest + 1) % DEVICE_LATER;
     t->queue.waiting--;
     if (!u->ends)
         return OK;
     t->queue.is_finished = true;
     t->queue.finished = u->step;
-    t->queue.finished.loss = (u->sum + t->queue.collected) / u->weight;
+    t->queue.finished_sum = u->sum + t->queue.collected;
+    t->queue.finished_weight = u->weight;
     t->queue.finished.worst = t->queue.worst;
     t->queue.finished.worst_loss = t->queue.worst_loss;
     t->queue.result = optimizer_read(engine_output(outputs, t->optimizer.control));
@@ -154,39 +171,71 @@ static enum status collect(struct trainer *t)
 
 static enum status read_later(struct trainer *t, const struct under_way *u)
 {
-    TRY(engine_read_later(&t->session.engine, (t->queue.oldest + t->queue.waiting) % DEVICE_LATER, u->net->result));
+    const struct value *last = u->net ? u->net->result : t->optimizer.control;
+    TRY(engine_read_later(&t->session.engine, (t->queue.oldest + t->queue.waiting) % DEVICE_LATER, last));
     t->queue.waiting++;
     return OK;
+}
+
+/* The sequences of a step that this rank computes. */
+static enum status take_share(struct trainer *t, const struct sequence **sequences, int64_t *count)
+{
+    if (!t->group)
+        return OK;
+    t->sums.numbered = true;
+    return share_sequences(&t->share, *sequences, *count, t->sums.sequences, sequences, count);
+}
+
+/* Which losses the copy out of a micro-batch will bring. */
+static void expect(const struct trainer *t, struct under_way *u, const struct micro *micro, const struct sequence *sequences,
+                   int64_t first)
+{
+    u->net = micro->net;
+    u->rows = micro_weights(sequences + first, micro->sequences, u->weights, u->sequence, first);
+    for (int64_t i = 0; i < u->rows && t->group; i++)
+        u->sequence[i] = (int32_t)sequences[u->sequence[i]].number;
+}
+
+static enum status run_optimizer(struct trainer *t, const struct under_way *u)
+{
+    struct engine *e = &t->session.engine;
+    return u->net ? engine_run_lead(e) : engine_run(e, t->optimizer.index);
 }
 
 enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate)
 {
     struct session *s = &t->session;
-    struct micro micro;
+    int64_t done = 0;
     if (count < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: there are none to queue");
     double started = t->sums.sequences ? t->sums.started : clock_seconds();
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
     bool verifies = verify_due(t);
+    const struct sequence *all = sequences;
+    int64_t all_count = count;
+    TRY(take_share(t, &sequences, &count));
     if (verifies)
         TRY(verify_first(t, sequences, count));
-    micro_weigh(t, sequences, count);
+    t->sums.numbered = t->group != NULL;
+    micro_weigh(t, all, all_count);
     rate = describe(t, rate).rate;
     struct optimizer_settings chosen = settings(t, rate);
     optimizer_write(&t->optimizer, s, divisor(t), &chosen);
-    for (int64_t done = 0; done < count; done += micro.sequences) {
-        TRY(micro_run(t, sequences + done, count - done, &micro));
+    do {
+        struct micro micro = {0};
+        if (count)
+            TRY(micro_run(t, sequences + done, count - done, &micro));
         if (t->queue.waiting == DEVICE_LATER)
             TRY(collect(t));
         struct under_way *u = &t->queue.under_way[(t->queue.oldest + t->queue.waiting) % DEVICE_LATER];
-        u->net = micro.net;
-        u->rows = micro_weights(sequences + done, micro.sequences, u->weights, u->sequence, done);
-        u->ends = done + micro.sequences == count;
+        expect(t, u, &micro, sequences, done);
+        done += micro.sequences;
+        u->ends = done == count;
         if (u->ends && verifies)
             TRY(verify_second(t));
         if (u->ends) {
-            TRY(engine_run_lead(&s->engine));
+            TRY(run_optimizer(t, u));
             u->step = describe(t, rate);
             u->step.verified = verifies;
             u->sum = t->sums.sum;
@@ -194,9 +243,40 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
             u->started = started;
         }
         TRY(read_later(t, u));
-    }
+    } while (done < count);
     micro_start_over(t);
     t->queue.ahead++;
+    return OK;
+}
+
+static bool is_worse(const struct told *told, const struct trainer_step *than)
+{
+    if (told->worst < 0 || than->worst < 0)
+        return told->worst >= 0;
+    if (isnan(told->worst_loss) || isnan(than->worst_loss))
+        return isnan(told->worst_loss) && (!isnan(than->worst_loss) || told->worst < than->worst);
+    return told->worst_loss > than->worst_loss || (told->worst_loss == than->worst_loss && told->worst < than->worst);
+}
+
+/* Every rank gets the same sum, in the order of ranks. */
+static enum status join_losses(struct trainer *t, struct trainer_step *step)
+{
+    struct step_queue *q = &t->queue;
+    if (!t->group)
+        return OK;
+    struct told mine = {q->finished_sum, step->worst_loss, step->worst, q->asks_stop};
+    struct told *all = q->told;
+    TRY(group_share(t->group, &mine, all, (int64_t)sizeof mine));
+    q->finished_sum = 0;
+    step->worst = -1;
+    for (int rank = 0; rank < t->group->size; rank++) {
+        q->finished_sum += all[rank].sum;
+        step->stops |= all[rank].stops != 0;
+        if (is_worse(&all[rank], step)) {
+            step->worst = all[rank].worst;
+            step->worst_loss = all[rank].worst_loss;
+        }
+    }
     return OK;
 }
 
@@ -206,7 +286,8 @@ enum status trainer_report(struct trainer *t, struct trainer_step *step)
         TRY(collect(t));
     t->queue.is_finished = false;
     *step = t->queue.finished;
-    finish(t, step, t->queue.finished.loss, t->queue.finished_started, t->queue.result);
+    TRY(join_losses(t, step));
+    finish(t, step, t->queue.finished_sum / t->queue.finished_weight, t->queue.finished_started, t->queue.result);
     t->queue.ahead--;
     return OK;
 }

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/split.h"
+#include "dist/dist.h"
 #include "models/lora.h"
 #include "train/checkpoint.h"
 #include "train/measure.h"
@@ -251,7 +252,35 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(score_add(&t->scorer, &t->session, t->place.slots));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
-    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim));
+    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), o->shard == CHOICE_shard_optimizer);
+}
+
+/* Ranks of one machine share its cache of tokens: the first of them makes it, then the others find it. */
+static enum status open_data_in_turn(struct trainer *t, unsigned ready_for)
+{
+    bool first = !t->group || t->group->local_rank == 0;
+    TRY(group_agree(t->group, first ? open_data(t, ready_for) : OK));
+    return first ? OK : open_data(t, ready_for);
+}
+
+/* Rank 0 alone looks into the output directory, and tells the others where the run stands. */
+static enum status find_resume(struct trainer *t)
+{
+    struct {
+        struct trainer_place place;
+        struct identity identity;
+        bool resumes;
+    } found = {0};
+    TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_find(t)));
+    found.place = t->place;
+    found.identity = t->identity;
+    found.resumes = t->resume != NULL;
+    TRY(group_tell(t->group, &found, (int64_t)sizeof found));
+    t->place = found.place;
+    t->identity = found.identity;
+    if (found.resumes && !t->resume)
+        t->resume = "rank 0's checkpoint";
+    return OK;
 }
 
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
@@ -260,26 +289,32 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     bool planning = ready_for & TRAINER_PLAN, runs = !(ready_for & (TRAINER_MEASURE | TRAINER_KERNELS));
     bool writes = runs && !planning;
     struct session_options options = settings_session(o, o->init_adapter, !planning);
+    int threads;
     if (runs) {
         TRY(metrics_check(o));
         TRY(samples_read(&t->samples, o, &t->arena));
         ready_for |= t->samples.count ? TRAINER_SAMPLE : 0;
     }
-    parallel_set_threads((int)o->threads);
+    if (!planning && !(ready_for & TRAINER_KERNELS))
+        TRY(dist_join(&t->group));
+    TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
+    TRY(dist_threads(t->group, &threads));
+    parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&t->session, &options));
+    TRY(dist_attach(t->session.device, t->group));
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(decide_rate(t));
-    if (writes && o->output_dir)
+    if (writes && o->output_dir && !group_rank(t->group))
         TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));
-    TRY(open_data(t, ready_for));
+    TRY(open_data_in_turn(t, ready_for));
     if (runs)
         TRY(check_validation(t));
     TRY(open_sampler(t));
     TRY(schedule_init(&t->schedule, t->options, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)
-        TRY(checkpoint_find(t));
+        TRY(find_resume(t));
     TRY(micro_size(t));
     if (!(ready_for & TRAINER_SAMPLE)) { /* it was there to encode rows */
         chat_close(t->chat);
@@ -313,8 +348,10 @@ enum status trainer_open_for(struct trainer *t, const struct options *options, u
                           .place = {.first_loss = NAN, .best_loss = NAN, .eval_loss = NAN, .first_eval_loss = NAN}};
     trainer_loss_settings(t, loss_of(loss)->settings[0], loss_of(loss)->settings[1]);
     enum status status = open_all(t, ready_for, loss);
-    if (status != OK)
+    if (status != OK) {
+        group_close(t->group, status);
         trainer_close(t);
+    }
     return status;
 }
 
@@ -332,6 +369,7 @@ void trainer_close(struct trainer *t)
     chat_close(t->chat);
     micro_close(t);
     step_close(t);
+    share_close(&t->share);
     output_release(&t->output);
     arena_free(&t->arena);
     *t = (struct trainer){0};

@@ -21,6 +21,7 @@
 #include "train/rate.h"
 #include "train/samples.h"
 #include "train/schedule.h"
+#include "train/share.h"
 #include "train/trainer_parts.h"
 
 /* SAMPLE: ->generator. LOGITS: trainer_add_with. LOGPROBS: ->scorer. PLAN: no weights, no data. MEASURE: synthetic data, of
@@ -38,6 +39,8 @@ enum trainer_ready {
 
 struct trainer {
     const struct options *options;
+    struct group *group; /* the ranks that train together; NULL: alone. Rank 0 writes, the others write nothing */
+    struct share share;
     struct session session;
     struct adapter_config lora;  /* made from the options, or that of --init-adapter */
     struct chat *chat;           /* NULL until it is needed */

@@ -24,6 +24,7 @@ struct micro_programs {
 struct micro_sums {
     double sum, weight; /* of losses and of their weights */
     int64_t tokens, targets, sequences;
+    bool numbered;  /* sequences bring their numbers; else they are numbered as they come */
     double started; /* when the first of them came */
     int64_t back;   /* how many steps before the next one they are of */
 };
@@ -38,6 +39,7 @@ struct trainer_step {
     bool applied, verified; /* verified: it was computed twice (verify.h) */
     int64_t worst;     /* of an enqueued step: its sequence with the highest mean loss, or the first that is NaN; -1: not known */
     double worst_loss; /* of that sequence */
+    bool stops;        /* a rank has asked to stop */
 };
 
 struct under_way { /* a copy out of a micro-batch's losses, in flight */
@@ -60,8 +62,11 @@ struct step_queue {
     double worst_loss;
     bool is_finished; /* a step's losses are read, but it is not reported yet: */
     struct trainer_step finished;
+    double finished_sum, finished_weight; /* of its losses: this rank's, and all ranks' */
     struct optimizer_result result;
     double finished_started, ended; /* ended: when the last step did */
+    struct told *told;              /* [ranks] what they say of a step */
+    bool asks_stop;                 /* loop.c writes it: this rank asks all to stop */
 };
 
 /* --- verify.c ------------------------------------------------------------------------------------------------------------- */

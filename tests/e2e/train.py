@@ -20,15 +20,10 @@ import subprocess
 import time
 
 from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run
+from train_chats import chat
 
 STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds"}
 MODES = ("none", "selective", "full")
-
-
-def chat(i, words=None):
-    words = words or 3 + i * 7 % 23
-    return {"messages": [{"role": "user", "content": f"What is number {i}?"},
-                         {"role": "assistant", "content": " ".join(f"{i * k % 97} packages" for k in range(1, words // 2 + 2))}]}
 
 
 def metrics(out):

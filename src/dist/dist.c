@@ -1,0 +1,71 @@
+/* One group for the process, until it ends. */
+#include "dist/dist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/number.h"
+#include "base/process.h"
+#include "base/processors.h"
+#include "dist/launcher.h"
+#include "dist/mpi.h"
+#include "dist/tcp.h"
+
+static struct group *joined;
+static void (*finish)(struct group *group);
+
+static void leave(void)
+{
+    if (joined)
+        finish(joined);
+    joined = NULL;
+}
+
+enum status dist_join(struct group **out)
+{
+    struct launcher launcher;
+    *out = joined;
+    if (joined)
+        return joined->class->check(joined);
+    TRY(launcher_read(&launcher));
+    if (launcher.kind == LAUNCHER_ALONE)
+        return OK;
+    bool variables = launcher.kind == LAUNCHER_VARIABLES;
+    TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher));
+    finish = variables ? tcp_finish : mpi_finish;
+    atexit(leave);
+    *out = joined;
+    return OK;
+}
+
+/* Where a rank computes. */
+struct seat {
+    char host[PROCESS_HOST];
+    uint64_t processors;
+};
+
+enum status dist_threads(struct group *group, int *threads)
+{
+    struct seat mine = {.processors = processors_set()}, *all;
+    int sharing = 0;
+    *threads = 0;
+    if (!group)
+        return OK;
+    all = memory_alloc(group->size * (int64_t)sizeof *all);
+    if (!all)
+        return ERR_MEMORY;
+    process_host(mine.host);
+    enum status status = group_share(group, &mine, all, (int64_t)sizeof mine);
+    for (int i = 0; i < group->size && status == OK; i++)
+        sharing += all[i].processors == mine.processors && !strcmp(all[i].host, mine.host);
+    memory_free(all);
+    *threads = sharing ? (int)max(processors_usable() / sharing, 1) : 0;
+    return status;
+}
+
+enum status dist_attach(struct device *device, struct group *group)
+{
+    device->group = group;
+    return OK;
+}

@@ -1,0 +1,71 @@
+/* Reading the variables of launchers. */
+#include "dist/launcher.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { RANKS_MAX = 1 << 20, PORT_MAX = 65535 };
+
+static const struct source {
+    enum launcher_kind kind;
+    const char *rank, *size, *local_rank;
+} sources[] = {
+    {LAUNCHER_OPEN_MPI, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {LAUNCHER_MPICH, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {LAUNCHER_PMIX, "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
+    {LAUNCHER_VARIABLES, "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+};
+
+enum { SOURCES = sizeof sources / sizeof sources[0] };
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+static enum status read_number(const char *name, int min, int max, int *number)
+{
+    const char *text = variable(name);
+    char *end;
+    if (!text)
+        return fail(ERR_ARGUMENT, "the launcher's variable %s is missing: start all processes of a run by the same launcher",
+                    name);
+    long value = strtol(text, &end, 10);
+    if (*end || value < min || value > max)
+        return fail(ERR_ARGUMENT, "the launcher's variable %s is '%s': it is a whole number from %d to %d", name, text, min, max);
+    *number = (int)value;
+    return OK;
+}
+
+static enum status read_source(const struct source *s, struct launcher *l)
+{
+    *l = (struct launcher){.kind = s->kind, .local_rank = -1};
+    TRY(read_number(s->size, 1, RANKS_MAX, &l->size));
+    TRY(read_number(s->rank, 0, l->size - 1, &l->rank));
+    if (variable(s->local_rank))
+        TRY(read_number(s->local_rank, 0, l->size - 1, &l->local_rank));
+    if (s->kind != LAUNCHER_VARIABLES || l->size == 1)
+        return OK;
+    TRY(read_number("LOCAL_RANK", 0, l->size - 1, &l->local_rank));
+    TRY(read_number("MASTER_PORT", 1, PORT_MAX, &l->port));
+    l->address = variable("MASTER_ADDR");
+    return l->address
+               ? OK
+               : fail(ERR_ARGUMENT, "the launcher's variable MASTER_ADDR is missing: it is the address of rank 0's machine");
+}
+
+enum status launcher_read(struct launcher *l)
+{
+    *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
+    for (int i = 0; i < SOURCES; i++) {
+        if (!variable(sources[i].rank) || !variable(sources[i].size))
+            continue;
+        TRY(read_source(&sources[i], l));
+        if (l->size == 1)
+            *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
+        return OK;
+    }
+    return OK;
+}

@@ -1,0 +1,150 @@
+/* Sharing over the star: all send to rank 0, which sends all of it to all. */
+#include "dist/tcp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "dist/star.h"
+#include "dist/watch.h"
+
+enum { STAR_OF_GROUP = 2 };
+static const double LONG = 1e9, SEND = 60; /* seconds: the watch ends what takes too long */
+
+struct tcp {
+    struct group group;
+    struct star star;
+    struct watch *watch;
+    bool broken;
+};
+
+static struct tcp *tcp_of(struct group *group)
+{
+    return (struct tcp *)group;
+}
+
+static enum status check(struct group *group)
+{
+    struct tcp *t = tcp_of(group);
+    enum status status = t->broken ? fail(ERR_RANK, "the group of ranks is broken") : t->watch ? watch_check(t->watch) : OK;
+    t->broken |= status != OK;
+    return status;
+}
+
+static enum status check_meanwhile(void *group)
+{
+    return check(group);
+}
+
+/* A line that ends is a rank that ends, and the watch knows which and why. */
+static enum status blame(struct tcp *t, enum status status)
+{
+    if (status != OK && t->watch && watch_wait(t->watch))
+        return check(&t->group);
+    return status;
+}
+
+static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
+{
+    struct group *g = &t->group;
+    memcpy(all + bytes * g->rank, mine, (size_t)bytes);
+    if (g->rank) {
+        TRY(star_send(t->star.line[0], mine, bytes, SEND));
+        return star_receive(t->star.line[0], all, bytes * g->size, LONG, check_meanwhile, g);
+    }
+    for (int i = 1; i < g->size; i++)
+        TRY(star_receive(t->star.line[i], all + bytes * i, bytes, LONG, check_meanwhile, g));
+    for (int i = 1; i < g->size; i++)
+        TRY(star_send(t->star.line[i], all, bytes * g->size, SEND));
+    return OK;
+}
+
+static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
+{
+    struct tcp *t = tcp_of(group);
+    TRY(check(group));
+    return blame(t, exchange(t, mine, all, bytes));
+}
+
+static enum status collective(struct group *group, const struct collective *c, const void *from, void *to, void *stream)
+{
+    (void)group, (void)from, (void)to, (void)stream;
+    return fail(ERR_UNSUPPORTED,
+                "%s: ranks that torchrun's variables name compute together on CUDA alone, over NCCL: start others by "
+                "mpirun or srun",
+                collective_name(c->kind));
+}
+
+static void close_group(struct group *group, enum status status, const char *message)
+{
+    struct tcp *t = tcp_of(group);
+    if (status == OK)
+        return;
+    t->broken = true;
+    watch_close(t->watch, status, message);
+    t->watch = NULL;
+}
+
+static const struct group_class class_tcp = {
+    .name = "TCP",
+    .collective = collective,
+    .share = share,
+    .check = check,
+    .close = close_group,
+};
+
+/* Other machines can reach the port. */
+static enum status choose_secret(struct star_place *place, const struct launcher *launcher)
+{
+    const char *secret = getenv("HONE_SECRET"), *address = launcher->address;
+    bool here = !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1");
+    if (!here && !(secret && *secret))
+        return fail(ERR_ARGUMENT,
+                    "MASTER_ADDR is %s: set HONE_SECRET to the same text for all ranks, so that nobody else can join", address);
+    if (secret && strlen(secret) >= STAR_SECRET)
+        return fail(ERR_ARGUMENT, "HONE_SECRET has more than %d characters", STAR_SECRET - 1);
+    snprintf(place->secret, sizeof place->secret, "%s", secret ? secret : "");
+    return OK;
+}
+
+static enum status join(struct tcp *t, const struct launcher *launcher)
+{
+    struct star_place place = {.port = launcher->port};
+    int listener = -1;
+    t->group =
+        (struct group){.class = &class_tcp, .rank = launcher->rank, .size = launcher->size, .local_rank = launcher->local_rank};
+    if (snprintf(place.address[0], STAR_TEXT, "%s", launcher->address) >= STAR_TEXT)
+        return fail(ERR_ARGUMENT, "MASTER_ADDR is longer than %d characters", STAR_TEXT - 1);
+    TRY(choose_secret(&place, launcher));
+    enum status status = launcher->rank
+                             ? star_connect(&t->star, &place, launcher->rank, launcher->size, STAR_OF_GROUP, TCP_SECONDS)
+                             : star_listen(&listener, &place);
+    if (status == OK && !launcher->rank)
+        status = star_accept(&t->star, listener, &place, launcher->size, STAR_OF_GROUP, TCP_SECONDS);
+    star_stop(listener);
+    return status == OK ? watch_open(&t->watch, &t->group) : status;
+}
+
+enum status tcp_open(struct group **out, const struct launcher *launcher)
+{
+    struct tcp *t = memory_alloc(sizeof *t);
+    if (!t)
+        return ERR_MEMORY;
+    enum status status = join(t, launcher);
+    if (status == OK) {
+        *out = &t->group;
+        return OK;
+    }
+    star_close(&t->star);
+    memory_free(t);
+    return status;
+}
+
+void tcp_finish(struct group *group)
+{
+    struct tcp *t = tcp_of(group);
+    watch_close(t->watch, OK, "");
+    star_close(&t->star);
+    memory_free(t);
+}

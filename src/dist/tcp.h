@@ -1,0 +1,15 @@
+/* Groups whose ranks speak over TCP, for launchers that set torchrun's variables: small things in host memory alone. What they
+ * compute with each other goes over NCCL, which learns from here where the others are. */
+#ifndef DIST_TCP_H
+#define DIST_TCP_H
+
+#include "device/group.h"
+#include "dist/launcher.h"
+
+/* Rank 0 waits at MASTER_PORT, the others call MASTER_ADDR. HONE_SECRET is what all of them know; without it only an address of
+ * this machine is taken. ERR_RANK if not all of them come within TCP_SECONDS. */
+enum { TCP_SECONDS = 120 };
+enum status tcp_open(struct group **out, const struct launcher *launcher);
+void tcp_finish(struct group *group);
+
+#endif

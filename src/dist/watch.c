@@ -1,0 +1,269 @@
+/* Signs of life between ranks. */
+#include "dist/watch.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "dist/star.h"
+
+enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 1, PEER_TEXT = 320 };
+static const double BEAT = 1, LOOK = 0.25, SEND = 0.5; /* seconds */
+
+enum note_kind { NOTE_BEAT, NOTE_FAREWELL, NOTE_FAILED };
+
+/* What ranks say. A note of a failure is said once, the others are short. */
+struct note {
+    int32_t kind, rank, status;
+    char message[STATUS_MESSAGE_SIZE];
+};
+
+enum { NOTE_SHORT = 3 * sizeof(int32_t) };
+
+struct peer {             /* the rank at the other end of a line */
+    char name[PEER_TEXT]; /* "rank 3 (process 4711 on node2)" */
+    double heard;
+    bool left;
+    struct note note; /* being read */
+    int64_t got;
+};
+
+struct watch {
+    struct group *group;
+    struct star star;
+    struct peer *peer; /* as star.line */
+    int peers;
+    struct pollfd *polled;
+    pthread_t thread;
+    atomic_bool ends;      /* the thread is to end */
+    atomic_bool broken;    /* the verdict is there: */
+    pthread_mutex_t mutex; /* of: */
+    struct note verdict;
+};
+
+/* --- what is known of others --------------------------------------------------------------------------------------------------
+ */
+
+static int first_peer(const struct watch *w)
+{
+    return w->group->rank ? 0 : 1;
+}
+
+/* The first verdict counts. */
+static void decide(struct watch *w, const struct note *note)
+{
+    pthread_mutex_lock(&w->mutex);
+    bool first = !w->broken;
+    if (first)
+        w->verdict = *note;
+    w->broken = true;
+    pthread_mutex_unlock(&w->mutex);
+    if (first && w->group->rank == 0)
+        for (int i = 1; i < w->peers; i++)
+            if (w->star.line[i] >= 0 && i != note->rank)
+                star_send(w->star.line[i], note, sizeof *note, SEND);
+}
+
+/* A rank is gone. silent: for so many seconds; 0: its line has ended. */
+static void lose(struct watch *w, int peer, double silent)
+{
+    struct note note = {.kind = NOTE_FAILED, .rank = w->group->rank ? 0 : peer, .status = ERR_RANK};
+    if (silent > 0)
+        snprintf(note.message, sizeof note.message, "%s gives no sign of life since %.0f seconds: it is stopped, or cut off",
+                 w->peer[peer].name, silent);
+    else
+        snprintf(note.message, sizeof note.message, "%s has ended without a word: it was killed, or has crashed",
+                 w->peer[peer].name);
+    decide(w, &note);
+}
+
+static int64_t length_of(const struct note *note)
+{
+    return note->kind == NOTE_FAILED ? (int64_t)sizeof *note : NOTE_SHORT;
+}
+
+/* Takes in what has come over a line. */
+static void hear(struct watch *w, int i)
+{
+    struct peer *p = &w->peer[i];
+    for (;;) {
+        int64_t want = p->got < NOTE_SHORT ? NOTE_SHORT : length_of(&p->note), got;
+        enum status status = star_take(w->star.line[i], (char *)&p->note + p->got, want - p->got, &got);
+        if (status != OK) {
+            if (!p->left && !w->ends)
+                lose(w, i, 0);
+            p->left = true;
+            return;
+        }
+        if (!got)
+            return;
+        p->heard = clock_seconds();
+        p->got += got;
+        if (p->got < NOTE_SHORT || p->got < length_of(&p->note))
+            continue;
+        p->got = 0;
+        p->left |= p->note.kind == NOTE_FAREWELL;
+        if (p->note.kind == NOTE_FAILED)
+            decide(w, &p->note);
+    }
+}
+
+static void beat(struct watch *w)
+{
+    struct note note = {.kind = NOTE_BEAT, .rank = w->group->rank};
+    for (int i = first_peer(w); i < w->peers; i++)
+        if (!w->peer[i].left)
+            star_send(w->star.line[i], &note, NOTE_SHORT, 0); /* a full line is a silent one, which is noticed */
+}
+
+static void look(struct watch *w, double now)
+{
+    for (int i = first_peer(w); i < w->peers; i++)
+        if (!w->peer[i].left && now - w->peer[i].heard > WATCH_SILENCE) {
+            w->peer[i].left = true;
+            lose(w, i, now - w->peer[i].heard);
+        }
+}
+
+static void *watching(void *context)
+{
+    struct watch *w = context;
+    double said = 0, turn = clock_seconds();
+    while (!w->ends) {
+        int count = 0;
+        for (int i = first_peer(w); i < w->peers; i++)
+            if (!w->peer[i].left)
+                w->polled[count++] = (struct pollfd){.fd = w->star.line[i], .events = POLLIN};
+        poll(w->polled, (nfds_t)count, (int)(LOOK * 1000));
+        for (int i = first_peer(w); i < w->peers; i++)
+            if (!w->peer[i].left)
+                hear(w, i);
+        double now = clock_seconds();
+        if (now - turn > WATCH_SILENCE / 2.0) /* it was this rank that stood still: the others' notes are still to be read */
+            for (int i = first_peer(w); i < w->peers; i++)
+                w->peer[i].heard = now;
+        turn = now;
+        if (now - said >= BEAT) {
+            beat(w);
+            said = now;
+        }
+        look(w, now);
+    }
+    return NULL;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------------------
+ */
+
+static enum status make_place(struct star_place *place, int *listener)
+{
+    uint64_t secret[4];
+    for (int i = 0; i < 4; i++)
+        TRY(process_unique(&secret[i]));
+    snprintf(place->secret, sizeof place->secret, "%016llx%016llx%016llx%016llx", (unsigned long long)secret[0],
+             (unsigned long long)secret[1], (unsigned long long)secret[2], (unsigned long long)secret[3]);
+    return star_listen(listener, place);
+}
+
+/* Who is where. */
+static enum status name_peers(struct watch *w)
+{
+    struct {
+        char host[PROCESS_HOST];
+        int64_t id;
+    } mine = {.id = process_id()}, *all = memory_alloc(w->group->size * (int64_t)sizeof mine);
+    if (!all)
+        return ERR_MEMORY;
+    process_host(mine.host);
+    enum status status = group_share(w->group, &mine, all, (int64_t)sizeof mine);
+    for (int i = 0; i < w->peers && status == OK; i++) {
+        int rank = w->group->rank ? 0 : i;
+        snprintf(w->peer[i].name, sizeof w->peer[i].name, "rank %d (process %lld on %s)", rank, (long long)all[rank].id,
+                 all[rank].host);
+        w->peer[i].heard = clock_seconds();
+    }
+    memory_free(all);
+    return status;
+}
+
+static enum status connect_all(struct watch *w, int *listener)
+{
+    struct group *g = w->group;
+    struct star_place place = {0};
+    TRY(group_agree(g, g->rank ? OK : make_place(&place, listener)));
+    TRY(group_tell(g, &place, (int64_t)sizeof place));
+    TRY(g->rank ? star_connect(&w->star, &place, g->rank, g->size, STAR_OF_WATCH, OPEN_SECONDS)
+                : star_accept(&w->star, *listener, &place, g->size, STAR_OF_WATCH, OPEN_SECONDS));
+    w->peers = g->rank ? 1 : g->size;
+    w->peer = memory_alloc(w->peers * (int64_t)sizeof *w->peer);
+    w->polled = memory_alloc(w->peers * (int64_t)sizeof *w->polled);
+    if (!w->peer || !w->polled)
+        return ERR_MEMORY;
+    return name_peers(w);
+}
+
+static void free_watch(struct watch *w)
+{
+    star_close(&w->star);
+    pthread_mutex_destroy(&w->mutex);
+    memory_free(w->peer);
+    memory_free(w->polled);
+    memory_free(w);
+}
+
+enum status watch_open(struct watch **out, struct group *group)
+{
+    struct watch *w = memory_alloc(sizeof *w);
+    int listener = -1;
+    if (!w)
+        return ERR_MEMORY;
+    w->group = group;
+    pthread_mutex_init(&w->mutex, NULL);
+    enum status status = connect_all(w, &listener);
+    star_stop(listener);
+    if (status == OK && pthread_create(&w->thread, NULL, watching, w) != 0)
+        status = fail(ERR_MEMORY, "no thread that watches over the other ranks can be made");
+    if (status == OK)
+        *out = w;
+    else
+        free_watch(w);
+    return status;
+}
+
+enum status watch_check(struct watch *w)
+{
+    if (!w->broken)
+        return OK;
+    pthread_mutex_lock(&w->mutex);
+    struct note verdict = w->verdict;
+    pthread_mutex_unlock(&w->mutex);
+    return fail((enum status)verdict.status, "%s", verdict.message);
+}
+
+bool watch_wait(struct watch *w)
+{
+    for (double end = clock_seconds() + 4 * LOOK; !w->broken && clock_seconds() < end;)
+        clock_wait(LOOK / 10);
+    return w->broken;
+}
+
+void watch_close(struct watch *w, enum status status, const char *message)
+{
+    struct note note = {
+        .kind = status == OK ? NOTE_FAREWELL : NOTE_FAILED, .rank = w ? w->group->rank : 0, .status = (int32_t)status};
+    if (!w)
+        return;
+    w->ends = true;
+    pthread_join(w->thread, NULL);
+    if (status != OK)
+        snprintf(note.message, sizeof note.message, "rank %d: %.4000s", note.rank, message);
+    for (int i = first_peer(w); i < w->peers && !w->broken; i++)
+        if (!w->peer[i].left)
+            star_send(w->star.line[i], &note, length_of(&note), SEND);
+    free_watch(w);
+}

@@ -1,0 +1,121 @@
+/* Pieces of sharded tensors, over the group's own channel. */
+#include "tensor/shard.h"
+
+#include <string.h>
+
+#include "base/number.h"
+
+enum { PIECE = 1 << 18 }; /* bytes */
+
+struct request { /* bytes [begin, end) of a whole array; end 0: there are no more requests */
+    int64_t tensor, begin, end;
+};
+
+static bool has_shards(const struct engine *e)
+{
+    for (int64_t i = 0; i < e->store->count; i++)
+        if (e->store->tensor[i]->sharded)
+            return true;
+    return false;
+}
+
+/* What this rank keeps of a piece, at its place in it. */
+static enum status read_kept(struct engine *e, const struct request *r, char *piece)
+{
+    const struct tensor *t = e->store->tensor[r->tensor];
+    int64_t size = dtype_size(t->dtype), begin = max(r->begin, t->shard * size);
+    int64_t end = min(r->end, t->shard * size + tensor_bytes(t));
+    struct operand from = {e->blocks[t->place.block].block, t->place.offset + begin - t->shard * size};
+    return end > begin ? device_read(e->device, piece + (begin - r->begin), from, end - begin) : OK;
+}
+
+/* All ranks: a piece, put together. */
+static enum status gather(struct engine *e, const struct request *r, char *mine, char *all)
+{
+    const struct tensor *t = e->store->tensor[r->tensor];
+    int64_t kept = tensor_bytes(t), bytes = r->end - r->begin;
+    memset(mine, 0, (size_t)bytes);
+    TRY(read_kept(e, r, mine));
+    TRY(group_share(e->device->group, mine, all, bytes));
+    for (int64_t at = r->begin; at < r->end;) { /* each byte from the rank that keeps it */
+        int64_t rank = at / kept, until = min((rank + 1) * kept, r->end);
+        memcpy(mine + (at - r->begin), all + rank * bytes + (at - r->begin), (size_t)(until - at));
+        at = until;
+    }
+    return OK;
+}
+
+static enum status ask(struct engine *e, const struct request *r, char *buffer, char *to)
+{
+    struct request said = *r;
+    TRY(group_tell(e->device->group, &said, (int64_t)sizeof said));
+    if (!r->end)
+        return OK;
+    TRY(gather(e, r, buffer, buffer + PIECE));
+    memcpy(to, buffer, (size_t)(r->end - r->begin));
+    return OK;
+}
+
+static char *open_buffer(const struct engine *e)
+{
+    return memory_alloc((int64_t)PIECE * (group_size(e->device->group) + 1));
+}
+
+enum status shard_download(struct engine *e, const struct tensor *tensor, int64_t offset, void *to, int64_t bytes)
+{
+    const struct tensor *array = tensor->whole ? tensor->whole : tensor;
+    int64_t index = 0, begin = offset + (tensor->whole ? tensor->part + array->shard * dtype_size(array->dtype) : 0);
+    while (e->store->tensor[index] != array)
+        index++;
+    char *buffer = open_buffer(e);
+    enum status status = buffer ? OK : ERR_MEMORY;
+    for (int64_t at = 0; at < bytes && status == OK; at += PIECE) {
+        struct request r = {index, begin + at, begin + min(at + PIECE, bytes)};
+        status = ask(e, &r, buffer, (char *)to + at);
+    }
+    memory_free(buffer);
+    return status;
+}
+
+enum status shard_end(struct engine *e)
+{
+    return has_shards(e) ? ask(e, &(struct request){0}, NULL, NULL) : OK;
+}
+
+enum status shard_serve(struct engine *e)
+{
+    if (!has_shards(e))
+        return OK;
+    char *buffer = open_buffer(e);
+    enum status status = buffer ? OK : ERR_MEMORY;
+    for (struct request r; status == OK;) {
+        status = group_tell(e->device->group, &r, (int64_t)sizeof r);
+        if (status == OK && !r.end)
+            break;
+        if (status == OK)
+            status = gather(e, &r, buffer, buffer + PIECE);
+    }
+    memory_free(buffer);
+    return status;
+}
+
+static enum status spread(struct engine *e, const struct tensor *tensor, const char *from, char *piece)
+{
+    int64_t size = dtype_size(tensor->dtype), bytes = tensor_whole(tensor) * size;
+    for (int64_t at = 0; at < bytes; at += PIECE) {
+        int64_t some = min(bytes - at, PIECE);
+        if (group_rank(e->device->group) == 0)
+            memcpy(piece, from + at, (size_t)some);
+        TRY(group_tell(e->device->group, piece, some));
+        TRY(engine_upload_part(e, tensor, at / size, some / size, piece, tensor->dtype));
+    }
+    return OK;
+}
+
+enum status shard_spread(struct engine *e, const struct tensor *tensor, const void *from)
+{
+    char *piece = memory_alloc(PIECE);
+    enum status status = piece ? spread(e, tensor, from, piece) : ERR_MEMORY;
+    memory_free(piece);
+    return status;
+}

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Several processes (ranks) that train together, over MPI.
+
+    ranks.py HONE ASSETS DATA [--large]
+
+The measure of what ranks may change is what one process changes by itself: the largest difference of the losses of two runs whose
+micro-batches are cut differently. It is printed. Without --large: a tiny model. With it: SmolLM2, and the throughput of two ranks
+with a thread each against one with two.
+
+Seen to fail: losses, with the divisor of a rank's own sequences in place of all (micro_weigh), with dropout's draws by the rank's
+own numbering, and with a rank that leaves its last sequence out; traffic, with two all_reduces a step; resume, with a checkpoint
+that only rank 0 loads; the end of a rank, without the watch (it hangs).
+"""
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+from case import HONE, SANITIZED, SMOL, TINY, Case, main, run
+from train_chats import chat
+
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
+METHODS = {"lora": [], "dropout": ["--lora-dropout", 0.1], "qlora": ["--finetuning-type", "qlora"],
+           "full": ["--finetuning-type", "full", "--learning-rate", 1e-3]}
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def losses(out):
+    return [o["loss"] for o in lines(out) if "loss" in o]
+
+
+def distance(a, b):
+    assert len(a) == len(b) and a, (len(a), len(b))
+    return max(abs(x - y) for x, y in zip(a, b))
+
+
+class Ranks(Case):
+    model, steps, splits, dtype = TINY, 30, (64, 128, 320), "float32"
+
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("chats.jsonl", *map(chat, range(24)))
+        self.valid = self.write("valid.jsonl", *map(chat, range(50, 57)))
+
+    def command(self, out, *args):
+        return ["train", "--model", self.model, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps", self.steps,
+                "--per-device-train-batch-size", 6, "--learning-rate", 0.003, "--dtype", self.dtype, "--micro-batch-tokens",
+                self.splits[0], "--save-steps", 0, *args]
+
+    def train(self, ranks, out, *args, launcher="mpirun", env=None, code=0):
+        start = [launcher, "-n", str(ranks)] if ranks > 1 else []
+        r = subprocess.run([*start, HONE, *map(str, self.command(out, *args))], capture_output=True, text=True, timeout=600,
+                           env={**os.environ, **MPI, **(env or {})})
+        self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        return json.loads(r.stdout) if not code else r
+
+    def files(self, out):
+        """What a run computed."""
+        return {p.name: p.read_bytes() for p in (self.dir / out).glob("*.safetensors")}
+
+    def compare(self, method, worlds):
+        flags = METHODS[method]
+        for split in self.splits:
+            self.train(1, f"{method}-{split}", *flags, "--micro-batch-tokens", split)
+        one = [losses(self.dir / f"{method}-{s}") for s in self.splits]
+        allowed = max(distance(a, b) for i, a in enumerate(one) for b in one[:i])
+        for ranks in worlds:
+            out = f"{method}-ranks-{ranks}"
+            r = self.train(ranks, out, *flags)
+            far = distance(losses(self.dir / out), one[0])
+            print(f"{self.model.name} {method}: {ranks} ranks are {far:.3g} away, splits of one process {allowed:.3g}", file=sys.stderr)
+            self.assertLessEqual(far, allowed)
+            self.assertEqual(r["trainable_parameters"], lines(self.dir / out)[0]["trainable_parameters"])
+            self.assertEqual(lines(self.dir / out)[0]["ranks"], ranks)
+        return allowed
+
+
+class Tiny(Ranks):
+    def test_losses_are_those_of_one_process(self):
+        for method in METHODS:
+            self.compare(method, (2, 4) if method == "lora" else (2,))
+
+    def test_two_runs_give_the_same_bytes(self):
+        for ranks in 2, 3:
+            for turn in "ab":
+                self.train(ranks, f"{turn}{ranks}", "--max-steps", 5)
+            self.assertTrue(self.files(f"a{ranks}"))
+            self.assertEqual(self.files(f"a{ranks}"), self.files(f"b{ranks}"))
+
+    def test_a_step_reduces_four_bytes_a_trained_parameter(self):
+        r = self.train(2, "out", "--max-steps", 7)
+        end = lines(self.dir / "out")[-1]
+        self.assertEqual(end["all_reduce_bytes"], 7 * 4 * r["trainable_parameters"])
+        self.assertEqual((end["all_gather_bytes"], end["reduce_scatter_bytes"]), (0, 0))
+
+    def test_a_checkpoint_of_four_ranks_resumes_on_one_and_three(self):
+        whole = self.train(4, "whole", "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4)
+        for ranks in 1, 3:
+            out = f"resumed-{ranks}"
+            self.train(4, out, "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4, "--on-finish", "true")
+            for later in (self.dir / out).glob("checkpoint-8"):
+                subprocess.run(["rm", "-r", later], check=True)
+            r = self.train(ranks, out, "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4)
+            self.assertEqual((r["resumed_step"], r["steps"]), (4, 8))
+            far = distance(losses(self.dir / out), losses(self.dir / "whole"))
+            self.assertLess(far, 1e-4)
+            self.assertAlmostEqual(r["eval_loss"], whole["eval_loss"], delta=1e-4)
+
+    def test_a_validation_is_that_of_one_process(self):
+        at_once = self.train(1, "one", "--max-steps", 1, "--eval-data", self.valid, "--learning-rate", 0)
+        shared = self.train(3, "three", "--max-steps", 1, "--eval-data", self.valid, "--learning-rate", 0)
+        self.assertAlmostEqual(at_once["eval_loss"], shared["eval_loss"], places=12)
+
+    def test_a_rank_without_a_sequence_takes_part(self):
+        args = "--max-steps", 6, "--per-device-train-batch-size", 2
+        self.train(1, "one", *args)
+        self.train(4, "four", *args)
+        self.assertLess(distance(losses(self.dir / "one"), losses(self.dir / "four")), 1e-4)
+
+    def test_nproc_starts_the_ranks(self):
+        r = subprocess.run([HONE, *map(str, self.command("out", "--max-steps", 2, "--nproc", 2))], capture_output=True, text=True,
+                           timeout=600)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(json.loads(r.stdout)["steps"], 2)
+        self.assertEqual(lines(self.dir / "out")[0]["ranks"], 2)
+
+    def test_mpich_does_the_same(self):
+        self.train(2, "open", "--max-steps", 4)
+        self.train(2, "mpich", "--max-steps", 4, launcher="mpirun.mpich")
+        self.assertLess(distance(losses(self.dir / "open"), losses(self.dir / "mpich")), 1e-5)
+
+    def test_a_failure_of_one_rank_ends_all(self):
+        """Rank 1 alone has too little memory."""
+        script = self.dir / "start"
+        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && set -- "$@" --model {self.dir}/nothing\nexec {HONE} "$@"\n')
+        script.chmod(0o755)
+        begun = time.monotonic()
+        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out"))], capture_output=True, text=True, timeout=120,
+                           env={**os.environ, **MPI})
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("nothing", r.stderr)
+        self.assertLess(time.monotonic() - begun, 60)
+
+    def start(self, ranks, out, *args):
+        """A run under way: its process, and those of its ranks, in order."""
+        launcher = subprocess.Popen(["mpirun", "-n", str(ranks), HONE, *map(str, self.command(out, "--max-steps", 100000, *args))],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
+        path = self.dir / out / "metrics.jsonl"
+        while launcher.poll() is None and not (path.exists() and '"step":3,' in path.read_text().replace(" ", "")):
+            time.sleep(0.02)
+        self.assertIsNone(launcher.poll(), launcher.communicate()[1] if launcher.poll() is not None else "")
+        found = {}
+        for p in os.listdir("/proc"):
+            try:
+                if p.isdigit() and os.readlink(f"/proc/{p}/exe") == os.path.realpath(HONE):
+                    env = open(f"/proc/{p}/environ", "rb").read().decode(errors="replace").split("\0")
+                    command = open(f"/proc/{p}/cmdline", "rb").read().decode().split("\0")
+                    if str(self.dir / out) in command:
+                        found[int(next(e for e in env if e.startswith("OMPI_COMM_WORLD_RANK=")).split("=")[1])] = int(p)
+            except (OSError, StopIteration):
+                pass
+        self.assertEqual(sorted(found), list(range(ranks)))
+        return launcher, [found[r] for r in range(ranks)]
+
+    def ends(self, launcher, pids, seconds):
+        begun = time.monotonic()
+        out, err = launcher.communicate(timeout=seconds)
+        took = time.monotonic() - begun
+        for pid in pids:                                # no orphan
+            self.assertFalse(os.path.exists(f"/proc/{pid}"), pid)
+        return took, err
+
+    def test_a_rank_that_is_stopped_is_named_and_all_end(self):
+        launcher, pids = self.start(3, "out")
+        os.kill(pids[1], signal.SIGSTOP)
+        took, err = self.ends(launcher, pids, 60)
+        self.assertIn(f"rank 1 (process {pids[1]} on ", err)
+        self.assertIn("no sign of life", err)
+        self.assertLess(took, 15)
+        print(f"a stopped rank: all ended after {took:.1f} s", file=sys.stderr)
+
+    def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
+        launcher, pids = self.start(2, "out")
+        os.kill(pids[1], signal.SIGTERM)
+        _, err = self.ends(launcher, pids, 60)
+        self.assertEqual(launcher.returncode, 10, err)
+        saved = sorted((self.dir / "out").glob("checkpoint-*"))
+        self.assertEqual(len(saved), 1)
+        self.assertEqual(lines(self.dir / "out")[-1]["how"], "stopped")
+
+
+class Large(Ranks):
+    model, steps, splits, dtype = SMOL, 30, (256, 512), "auto"
+
+    def test_losses_are_those_of_one_process(self):
+        for method in "lora", "qlora", "full":
+            self.compare(method, (2, 4))
+
+    def test_two_ranks_are_as_fast_as_two_threads(self):
+        def rate(ranks, threads):
+            flags = ["bench", "--model", SMOL, "--max-length", 256, "--per-device-train-batch-size", 8, "--max-steps", 6, "--json",
+                     "--threads", threads, "--micro-batch-tokens", 1024]
+            start = ["mpirun", "-n", str(ranks)] if ranks > 1 else []
+            r = subprocess.run([*start, HONE, *map(str, flags)], capture_output=True, text=True, env={**os.environ, **MPI}, check=True)
+            return json.loads(r.stdout)
+        pairs = [(rate(1, 2), rate(2, 1)) for _ in range(3)]
+        ratio = statistics.median(b["tokens_per_second"] / a["tokens_per_second"] for a, b in pairs)
+        wait = pairs[-1][1]["communication"]
+        print(f"2 ranks x 1 thread: {ratio:.3f} of 1 rank x 2 threads; waiting {wait['seconds_per_step']:.4f} s of "
+              f"{pairs[-1][1]['step_seconds']:.4f} s a step", file=sys.stderr)
+        self.assertGreaterEqual(ratio, 0.9)
+
+
+main(Tiny, Large)
