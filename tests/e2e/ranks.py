@@ -3,8 +3,9 @@
 
     ranks.py HONE ASSETS DATA [--large]
 
-The measure of what ranks may change is what one process changes by itself: the largest difference of the losses of two runs whose
-micro-batches are cut differently. It is printed. Without --large: a tiny model. With it: SmolLM2, and the throughput of two ranks
+The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
+its runs whose micro-batches are cut differently. Several such runs are made, with a learning rate at which differences of the last
+digit grow, and a run of ranks must be as near to one of them as they are to each other. Both distances are printed. Without --large: a tiny model. With it: SmolLM2, and the throughput of two ranks
 with a thread each against one with two.
 
 Seen to fail: losses, with the divisor of a rank's own sequences in place of all (micro_weigh), with dropout's draws by the rank's
@@ -13,6 +14,7 @@ that only rank 0 loads; the end of a rank, without the watch (it hangs).
 """
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -25,7 +27,7 @@ from train_chats import chat
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
 METHODS = {"lora": [], "dropout": ["--lora-dropout", 0.1], "qlora": ["--finetuning-type", "qlora"],
-           "full": ["--finetuning-type", "full", "--learning-rate", 1e-3]}
+           "full": ["--finetuning-type", "full", "--learning-rate", 1e-3], "bfloat16": ["--dtype", "bfloat16"]}
 
 
 def lines(out):
@@ -42,7 +44,7 @@ def distance(a, b):
 
 
 class Ranks(Case):
-    model, steps, splits, dtype = TINY, 30, (64, 128, 320), "float32"
+    model, steps, splits, dtype = TINY, 30, (64, 128, 192, 256, 320), "float32"
 
     def setUp(self):
         super().setUp()
@@ -51,7 +53,7 @@ class Ranks(Case):
 
     def command(self, out, *args):
         return ["train", "--model", self.model, "--data", self.data, "--output", self.dir / out, "--json", "--max-steps", self.steps,
-                "--per-device-train-batch-size", 6, "--learning-rate", 0.003, "--dtype", self.dtype, "--micro-batch-tokens",
+                "--per-device-train-batch-size", 12, "--learning-rate", 0.01, "--dtype", self.dtype, "--micro-batch-tokens",
                 self.splits[0], "--save-steps", 0, *args]
 
     def train(self, ranks, out, *args, launcher="mpirun", env=None, code=0):
@@ -65,18 +67,19 @@ class Ranks(Case):
         """What a run computed."""
         return {p.name: p.read_bytes() for p in (self.dir / out).glob("*.safetensors")}
 
-    def compare(self, method, worlds):
+    def compare(self, method, worlds, *more):
         flags = METHODS[method]
         for split in self.splits:
             self.train(1, f"{method}-{split}", *flags, "--micro-batch-tokens", split)
         one = [losses(self.dir / f"{method}-{s}") for s in self.splits]
         allowed = max(distance(a, b) for i, a in enumerate(one) for b in one[:i])
         for ranks in worlds:
-            out = f"{method}-ranks-{ranks}"
-            r = self.train(ranks, out, *flags)
-            far = distance(losses(self.dir / out), one[0])
-            print(f"{self.model.name} {method}: {ranks} ranks are {far:.3g} away, splits of one process {allowed:.3g}", file=sys.stderr)
-            self.assertLessEqual(far, allowed)
+            out = f"{method}-ranks-{ranks}" + "".join(map(str, more))
+            r = self.train(ranks, out, *flags, *more)
+            far = [distance(losses(self.dir / out), o) for o in one]
+            print(f"{self.model.name} {' '.join(map(str, [method, *more]))}: {ranks} ranks are {min(far):.3g} to {max(far):.3g} away from "
+                  f"one process, whose splits are up to {allowed:.3g} away from each other", file=sys.stderr)
+            self.assertLessEqual(min(far), allowed)
             self.assertEqual(r["trainable_parameters"], lines(self.dir / out)[0]["trainable_parameters"])
             self.assertEqual(lines(self.dir / out)[0]["ranks"], ranks)
         return allowed
@@ -86,6 +89,10 @@ class Tiny(Ranks):
     def test_losses_are_those_of_one_process(self):
         for method in METHODS:
             self.compare(method, (2, 4) if method == "lora" else (2,))
+
+    def test_losses_are_the_same_with_a_sharded_optimizer(self):
+        for method in "lora", "full", "bfloat16":
+            self.compare(method, (2, 3), "--shard", "optimizer")
 
     def test_two_runs_give_the_same_bytes(self):
         for ranks in 2, 3:
@@ -101,17 +108,20 @@ class Tiny(Ranks):
         self.assertEqual((end["all_gather_bytes"], end["reduce_scatter_bytes"]), (0, 0))
 
     def test_a_checkpoint_of_four_ranks_resumes_on_one_and_three(self):
-        whole = self.train(4, "whole", "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4)
-        for ranks in 1, 3:
-            out = f"resumed-{ranks}"
-            self.train(4, out, "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4, "--on-finish", "true")
-            for later in (self.dir / out).glob("checkpoint-8"):
-                subprocess.run(["rm", "-r", later], check=True)
-            r = self.train(ranks, out, "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4)
-            self.assertEqual((r["resumed_step"], r["steps"]), (4, 8))
-            far = distance(losses(self.dir / out), losses(self.dir / "whole"))
-            self.assertLess(far, 1e-4)
-            self.assertAlmostEqual(r["eval_loss"], whole["eval_loss"], delta=1e-4)
+        """To the bytes of a run of one process that goes on from the same checkpoint, or near them."""
+        args = "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4
+        for sharding in ["none", "optimizer"], ["optimizer", "none"], ["optimizer", "optimizer"]:
+            for ranks in 1, 3, 4:
+                out = f"{'-'.join(sharding)}-{ranks}"
+                whole = self.train(4, out, *args, "--shard", sharding[0])
+                before = losses(self.dir / out)
+                shutil.rmtree(self.dir / out / "checkpoint-8")
+                r = self.train(ranks, out, *args, "--shard", sharding[1])
+                self.assertEqual((r["resumed_step"], r["steps"]), (4, 8))
+                self.assertLess(distance(losses(self.dir / out), before), 1e-4)
+                self.assertAlmostEqual(r["eval_loss"], whole["eval_loss"], delta=1e-4)
+                if ranks == 4 and sharding[0] == sharding[1]:
+                    self.assertEqual(losses(self.dir / out), before)
 
     def test_a_validation_is_that_of_one_process(self):
         at_once = self.train(1, "one", "--max-steps", 1, "--eval-data", self.valid, "--learning-rate", 0)
@@ -137,7 +147,7 @@ class Tiny(Ranks):
         self.assertLess(distance(losses(self.dir / "open"), losses(self.dir / "mpich")), 1e-5)
 
     def test_a_failure_of_one_rank_ends_all(self):
-        """Rank 1 alone has too little memory."""
+        """Rank 1 alone has no model."""
         script = self.dir / "start"
         script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && set -- "$@" --model {self.dir}/nothing\nexec {HONE} "$@"\n')
         script.chmod(0o755)
@@ -174,7 +184,11 @@ class Tiny(Ranks):
         out, err = launcher.communicate(timeout=seconds)
         took = time.monotonic() - begun
         for pid in pids:                                # no orphan
-            self.assertFalse(os.path.exists(f"/proc/{pid}"), pid)
+            try:
+                state = open(f"/proc/{pid}/stat", encoding="utf-8").read().rsplit(")", 1)[1].split()[0]
+            except OSError:
+                continue
+            self.assertIn(state, "ZX", "which has ended, but whose parent has not asked for it yet")
         return took, err
 
     def test_a_rank_that_is_stopped_is_named_and_all_end(self):
@@ -197,7 +211,7 @@ class Tiny(Ranks):
 
 
 class Large(Ranks):
-    model, steps, splits, dtype = SMOL, 30, (256, 512), "auto"
+    model, steps, splits, dtype = SMOL, 30, (128, 256, 512), "auto"
 
     def test_losses_are_those_of_one_process(self):
         for method in "lora", "qlora", "full":
