@@ -63,7 +63,7 @@ CUresult cuStreamQuery(CUstream stream)
     state_count("queries", 1);
     if (s->head && s->refused++ == 0)
         LEAVE_WITH(CUDA_ERROR_NOT_READY);
-    LEAVE_WITH(queue_run(s, UINT64_MAX));
+    LEAVE_WITH(queue_try(s, UINT64_MAX));
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -147,7 +147,7 @@ CUresult cuEventQuery(CUevent event)
     bool pending = event->stream->head && event->stream->head->sequence <= event->sequence;
     if (pending && event->refused++ == 0)
         LEAVE_WITH(CUDA_ERROR_NOT_READY);
-    LEAVE_WITH(queue_run(event->stream, event->sequence));
+    LEAVE_WITH(queue_try(event->stream, event->sequence));
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)

@@ -113,7 +113,19 @@ static CUresult run_memset(const struct op *op)
     return CUDA_SUCCESS;
 }
 
-static CUresult run_one(struct op *op, uint64_t checksum)
+static CUresult run_call(struct op *op, bool patient)
+{
+    int state = op->poll ? op->poll(op->data) : CUDASIM_READY;
+    if (state == CUDASIM_NEVER && patient)
+        return state_report(CUDA_ERROR_LAUNCH_TIMEOUT, "%s: the host waits for work that never ends", op->what);
+    if (state != CUDASIM_READY)
+        return CUDA_ERROR_NOT_READY;
+    long long faults = cudasim_count("faults");
+    op->run(op->data);
+    return cudasim_count("faults") > faults ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+static CUresult run_one(struct op *op, uint64_t checksum, bool patient)
 {
     switch (op->kind) {
     case OP_LAUNCH: return run_launch(op);
@@ -134,24 +146,23 @@ static CUresult run_one(struct op *op, uint64_t checksum)
         op->event->time = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
         return CUDA_SUCCESS;
     }
-    case OP_CALL: {
-        long long faults = cudasim_count("faults");
-        op->run(op->data);
-        return cudasim_count("faults") > faults ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
-    }
+    case OP_CALL: return run_call(op, patient);
     default: return CUDA_SUCCESS;
     }
 }
 
-CUresult op_run(struct op *op)
+CUresult op_run(struct op *op, bool patient)
 {
     if (op->kind != OP_GRAPH)
-        return run_one(op, op->checksum);
-    for (size_t i = 0; i < op->list->count; i++) {
-        CUresult result = run_one(op->list->ops[i], op->checksums[i]);
+        return run_one(op, op->checksum, patient);
+    for (; op->at < op->list->count; op->at++) {
+        CUresult result = run_one(op->list->ops[op->at], op->checksums[op->at], patient);
+        if (result == CUDA_ERROR_NOT_READY)
+            return result;
         if (result) {
             char replay[900];
-            snprintf(replay, sizeof replay, "%s (node %zu of %zu of a replayed graph)", cudasim_last_error(), i, op->list->count);
+            snprintf(replay, sizeof replay, "%s (node %zu of %zu of a replayed graph)", cudasim_last_error(), op->at,
+                     op->list->count);
             return state_report(result, "%s", replay);
         }
     }
@@ -160,11 +171,18 @@ CUresult op_run(struct op *op)
 
 CUresult cudasim_enqueue(CUstream stream, void (*run)(const void *args), const void *args, size_t size, const char *what)
 {
+    return cudasim_enqueue_polled(stream, NULL, run, args, size, what);
+}
+
+CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), void (*run)(const void *args), const void *args,
+                                size_t size, const char *what)
+{
     ENTER(what);
     CUstream s = stream_of(stream);
     if (!s)
         LEAVE_WITH(state_report(CUDA_ERROR_INVALID_HANDLE, "%s on a stream that does not exist", what));
     struct op *op = op_new(OP_CALL);
+    op->poll = poll;
     op->run = run;
     op->what = what;
     op->data = malloc(size);

@@ -4,10 +4,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct object *objects;
 static CUstream legacy;
 static uint64_t sequence;
+static bool patient = true; /* the call waits, it does not only ask */
 
 void *object_new(size_t size, char kind)
 {
@@ -176,7 +178,16 @@ CUresult queue_run(CUstream stream, uint64_t until)
         stream->head = op->next;
         if (!stream->head)
             stream->tail = NULL;
-        CUresult result = op_run(op);
+        CUresult result = op_run(op, patient);
+        if (result == CUDA_ERROR_NOT_READY) {
+            op->next = stream->head;
+            stream->head = op;
+            stream->tail = op->next ? stream->tail : op;
+            if (!patient)
+                return result;
+            usleep(100);
+            continue;
+        }
         op_free(op);
         if (result) {
             state_set_sticky(result);
@@ -184,6 +195,14 @@ CUresult queue_run(CUstream stream, uint64_t until)
         }
     }
     return state_sticky();
+}
+
+CUresult queue_try(CUstream stream, uint64_t until)
+{
+    patient = false;
+    CUresult result = queue_run(stream, until);
+    patient = true;
+    return result;
 }
 
 static void run_whole(void *object, void *data)

@@ -25,11 +25,13 @@ struct op {
     CUstream stream; /* WAIT: until this stream has run its work up to this number */
     uint64_t until;
     void (*run)(const void *args); /* CALL */
+    int (*poll)(const void *args); /* CALL: whether it can run; null: always */
     const char *what;
     uint8_t *data; /* params, staged bytes or args; owned */
     uint64_t data_size;
     struct op_list *list; /* GRAPH */
     uint64_t *checksums;  /* GRAPH: one for each of the list; owned */
+    size_t at;            /* GRAPH: the next of the list to run */
 };
 
 /* What a graph holds; shared by the graph, what was instantiated from it, and its launches. */
@@ -109,12 +111,15 @@ CUresult queue_add(CUstream stream, struct op *op);
 /* Runs a stream's work up to this number, and what that waits for. Returns the first fault. */
 CUresult queue_run(CUstream stream, uint64_t until);
 CUresult queue_run_all(void);
+/* The same for a query: CUDA_ERROR_NOT_READY where work waits for other processes. */
+CUresult queue_try(CUstream stream, uint64_t until);
 bool queue_pending(void);
 /* Counts the device's work, including each op of a launched graph. */
 void op_count(const struct op *op);
 uint64_t op_checksum(const void *bytes, uint64_t size);
-/* Executes one op. */
-CUresult op_run(struct op *op);
+/* Executes one op. CUDA_ERROR_NOT_READY: it waits for other processes, and is to be run again. `patient`: the caller waits for
+ * it, and what never ends is a fault. */
+CUresult op_run(struct op *op, bool patient);
 /* Copies in flight whose source the device itself has just written take its new bytes as right. */
 void queue_rewritten(const uint8_t *begin, const uint8_t *end);
 

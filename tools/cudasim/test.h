@@ -50,7 +50,7 @@ static int device_open(void **unused)
     return 0;
 }
 
-static int device_close(void **unused)
+static inline int device_close(void **unused)
 {
     (void)unused;
     cudasim_reset();
