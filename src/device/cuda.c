@@ -22,7 +22,7 @@ enum status cuda_wait(struct cuda *c)
     if (!c->busy)
         return OK;
     c->device.counters.syncs++;
-    TRY(cuda_check(cu.cuStreamSynchronize(c->stream), "waiting for the device"));
+    TRY(cuda_wait_for(c, NULL, "waiting for the device"));
     c->busy = false;
     for (int i = 0; i < CUDA_RING; i++)
         c->in_flight[i] = false;
@@ -73,8 +73,7 @@ static enum status connect(struct cuda *c, int number)
 static void release_block(struct device *device, int32_t block)
 {
     struct cuda *c = cuda_of(device);
-    if (c->blocks[block] && enter(c) == OK) {
-        cuda_wait(c);
+    if (c->blocks[block] && enter(c) == OK && cuda_settle(c)) {
         cu.cuMemFree(c->blocks[block]);
         device->counters.bytes -= c->block_bytes[block];
     }
@@ -84,8 +83,7 @@ static void release_block(struct device *device, int32_t block)
 static void close_cuda(struct device *device)
 {
     struct cuda *c = cuda_of(device);
-    if (c->context && enter(c) == OK) {
-        cuda_wait(c);
+    if (c->context && enter(c) == OK && cuda_settle(c)) {
         for (int32_t i = 0; i < c->block_count; i++)
             release_block(device, i);
         cuda_gemm_close(c);
@@ -96,6 +94,7 @@ static void close_cuda(struct device *device)
         cu.cuDevicePrimaryCtxRelease(c->number);
     }
     cuda_code_close(&c->code);
+    memory_free(c->collectives);
     memory_free(c->blocks);
     memory_free(c->block_bytes);
     memory_free(c);
@@ -265,7 +264,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
         step->to = cuda_address(c, command->operand[0]);
         step->bytes = command->bytes;
         return OK;
-    case COMMAND_COLLECTIVE: return fail(ERR_UNSUPPORTED, "CUDA takes part in no group yet: use the CPU");
+    case COMMAND_COLLECTIVE: p->collectives++; return cuda_collective_prepare(c, command, step);
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -273,10 +272,8 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
 static void discard(struct device *device, struct prepared *prepared)
 {
     struct cuda *c = cuda_of(device);
-    if (enter(c) == OK) {
-        cuda_wait(c);
+    if (enter(c) == OK && cuda_settle(c))
         cuda_capture_discard(prepared);
-    }
     arena_free(&prepared->arena);
     memory_free(prepared);
 }
@@ -295,6 +292,8 @@ static enum status prepare_list(struct cuda *c, struct prepared *p, const struct
     for (int64_t i = 0; i < count; i++)
         if (p->step[i].kind == COMMAND_GEMM)
             TRY(cuda_gemm_warm_up(c, &p->step[i]));
+        else if (p->step[i].kind == COMMAND_COLLECTIVE)
+            TRY(cuda_collective_warm_up(c, &p->step[i]));
     TRY(cuda_wait(c));
     return cuda_capture(c, p);
 }
@@ -333,7 +332,7 @@ static enum status issue_step(struct cuda *c, const struct cuda_step *step)
         if (!step->bytes)
             return OK;
         return cuda_check(cu.cuMemsetD8Async(step->to, 0, (size_t)step->bytes, c->stream), "filling with zeros");
-    case COMMAND_COLLECTIVE: break; /* it cannot be prepared */
+    case COMMAND_COLLECTIVE: return cuda_collective_run(c, step);
     }
     return OK;
 }
@@ -352,7 +351,9 @@ static enum status run(struct device *device, struct prepared *prepared)
     struct cuda *c = cuda_of(device);
     bool launched;
     TRY(enter(c));
-    cuda_capture_launch(c, prepared, &launched);
+    if (c->broken)
+        return cuda_wait_for(c, NULL, "running");
+    TRY(cuda_capture_launch(c, prepared, &launched));
     if (!launched)
         TRY(cuda_issue(c, prepared));
     device->counters.runs++;

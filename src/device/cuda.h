@@ -6,6 +6,7 @@
  *     cuda_code.c      that code: NVRTC, the cache on disk
  *     cuda_gemm.c      matmuls: cuBLAS
  *     cuda_capture.c   a list as a graph
+ *     cuda_group.c     collectives, and waiting where other ranks are waited for
  *     cuda_api.c       the libraries
  */
 #ifndef DEVICE_CUDA_H
@@ -53,6 +54,10 @@ struct cuda {
     struct gemm *products; /* those that have run once */
     int64_t product_count, product_capacity;
     bool capture_failed; /* and the reason was logged */
+
+    struct collective *collectives; /* those that have run once */
+    int64_t collective_count, collective_capacity;
+    bool broken; /* the group is: what is on the stream may never end */
 };
 
 struct cuda_step { /* a command with addresses */
@@ -73,6 +78,10 @@ struct cuda_step { /* a command with addresses */
             CUdeviceptr to;
             int64_t bytes;
         };
+        struct {
+            struct collective collective;
+            CUdeviceptr side[COLLECTIVE_OPERANDS];
+        };
     };
 };
 
@@ -80,7 +89,8 @@ struct prepared {
     struct arena arena;
     int64_t count;
     struct cuda_step *step;
-    CUgraphExec graph; /* NULL: not captured */
+    int64_t collectives; /* of them */
+    CUgraphExec graph;   /* NULL: not captured */
 };
 
 /* --- cuda.c --- */
@@ -138,11 +148,29 @@ enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
 /* Whether a list of so many commands is to become a graph: --cuda-graph, or $CUDA_GRAPH where it says auto. */
 bool cuda_capture_wanted(const struct cuda *c, int64_t commands);
 
-/* Makes a graph of the list. If that fails, the reason is logged once, and the list runs command by command. */
+/* Makes a graph of the list. If that fails, the reason is logged once, and the list runs command by command. A list with
+ * collectives becomes a graph on all ranks or on none: NCCL wants that. */
 enum status cuda_capture(struct cuda *c, struct prepared *p);
 
-/* *launched is false if the graph could not be launched: it is then gone, and the reason was logged. */
-void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched);
+/* *launched is false if the graph could not be launched: it is then gone, and the reason was logged. With collectives that is an
+ * error. */
+enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched);
 void cuda_capture_discard(struct prepared *p);
+
+/* --- cuda_group.c --- */
+
+enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step);
+enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step);
+
+/* Runs a collective once if none of its kind, type and size has run: NCCL connects at the first use. */
+enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step);
+
+/* Waits for an event or, if it is NULL, for all that is on the stream. Alone, the driver does. In a group the host asks for both,
+ * the stream and the other ranks: ERR_RANK if one of them is gone. */
+enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what);
+
+/* Before something is freed: waits until the stream has no work. false if it may never come to that: freeing would hang, and is
+ * left to the end of the process. */
+bool cuda_settle(struct cuda *c);
 
 #endif

@@ -175,22 +175,16 @@ static enum status add_places(struct search *s, const char *name)
     return add_python(s, "/usr", name);
 }
 
-/* A library of CUDA 12 or 13, the driver's own version first, then an older one, then a newer one, which cuda_check_release
- * refuses by name. Without a driver the older one comes first: all drivers take what it makes. NULL: not found, or disabled
- * ($… is "none"). */
-static enum status open_library(void **library, const char *variable, const char *stem)
+enum status cuda_open_library(void **library, const char *variable, const char *const *names)
 {
     struct search s = {0};
     const char *own = environment(variable), *why = "";
-    int majors[] = {12, 13}, first = driver_version >= 13000;
     *library = NULL;
     if (own && !strcmp(own, "none"))
         return OK;
     enum status status = own ? add_path(&s, own) : OK;
-    for (int i = 0; i < 2 && !own && status == OK; i++) {
-        const char *name = arena_format(&s.arena, "%s.so.%d", stem, majors[i ^ first]);
-        status = name ? add_places(&s, name) : ERR_MEMORY;
-    }
+    for (; *names && !own && status == OK; names++)
+        status = add_places(&s, *names);
     if (status == OK)
         *library = library_open(s.path, &why);
     if (status == OK && !*library && own)
@@ -198,6 +192,14 @@ static enum status open_library(void **library, const char *variable, const char
     arena_free(&s.arena);
     memory_free(s.path);
     return status;
+}
+
+/* A library of CUDA 12 or 13, the driver's own version first, then an older one, then a newer one, which cuda_check_release
+ * refuses by name. Without a driver the older one comes first: all drivers take what it makes. */
+static enum status open_release(void **library, const char *variable, const char *of_12, const char *of_13)
+{
+    bool newer = driver_version >= 13000;
+    return cuda_open_library(library, variable, (const char *const[]){newer ? of_13 : of_12, newer ? of_12 : of_13, NULL});
 }
 
 /* --- the compiler and the matrix products ------------------------------------------------------------------------------- */
@@ -237,7 +239,7 @@ static enum status open_builtins(int major, int minor)
 static enum status find_nvrtc(void)
 {
     void *library;
-    TRY(open_library(&library, "HONE_NVRTC_LIBRARY", "libnvrtc"));
+    TRY(open_release(&library, "HONE_NVRTC_LIBRARY", "libnvrtc.so.12", "libnvrtc.so.13"));
     if (!library)
         return fail(ERR_DEVICE,
                     "NVRTC, which compiles hone's kernels for the card, was not found in the system, $CUDA_HOME, conda or "
@@ -266,7 +268,7 @@ enum status cuda_load_nvrtc(int *major, int *minor)
 static enum status find_cublas(void)
 {
     void *library;
-    TRY(open_library(&library, "HONE_CUBLAS_LIBRARY", "libcublas"));
+    TRY(open_release(&library, "HONE_CUBLAS_LIBRARY", "libcublas.so.12", "libcublas.so.13"));
     if (!library) {
         fail(ERR_DEVICE, "cuBLAS was not found in the system, $CUDA_HOME, conda or pip's packages: pip install nvidia-cublas%s",
              cuda_wheel_end());

@@ -73,6 +73,10 @@ enum status cuda_check_release(const char *what, const char *file, int major, in
 /* The end of pip's names of NVIDIA's wheels: those for drivers of CUDA 12 say so. */
 const char *cuda_wheel_end(void);
 
+/* The first of these names that the system, the CUDA toolkit, conda or pip has; or the file that the environment variable names.
+ * NULL: not found, or disabled (the variable is "none"). */
+enum status cuda_open_library(void **library, const char *variable, const char *const *names);
+
 /* The compiler, and its version. ERR_DEVICE with the command that installs it, also if the driver would refuse its code. */
 enum status cuda_load_nvrtc(int *major, int *minor);
 

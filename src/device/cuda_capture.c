@@ -49,20 +49,34 @@ static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph
     return cuda_wait(c);
 }
 
-enum status cuda_capture(struct cuda *c, struct prepared *p)
+static enum status make(struct cuda *c, struct prepared *p)
 {
     CUgraph graph = NULL;
-    if (!cuda_capture_wanted(c, p->count) || c->capture_failed)
-        return OK;
-    TRY(cuda_wait(c));
     struct device_counters before = c->device.counters;
+    struct group_counters group = c->device.group ? c->device.group->counters : (struct group_counters){0};
     enum status status = record(c, p, &graph);
     c->device.counters = before; /* nothing has run */
+    if (c->device.group)
+        c->device.group->counters = group;
     c->busy = false;
     if (status == OK)
         status = instantiate(c, p, graph);
     if (graph)
         cu.cuGraphDestroy(graph);
+    return status;
+}
+
+enum status cuda_capture(struct cuda *c, struct prepared *p)
+{
+    struct group *group = p->collectives ? c->device.group : NULL;
+    double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed;
+    TRY(group_sum(group, &wanted, 1));
+    if ((int)wanted < group_size(group))
+        return OK;
+    TRY(cuda_wait(c));
+    enum status status = group_agree(group, make(c, p));
+    if (status == ERR_RANK)
+        return status;
     if (status != OK) {
         give_up(c);
         cuda_capture_discard(p);
@@ -70,18 +84,25 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
     return OK;
 }
 
-void cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
+enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
 {
     *launched = false;
     if (!p->graph || c->device.one_by_one)
-        return;
-    if (cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph") == OK) {
+        return OK;
+    enum status status = cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph");
+    if (status == OK) {
         c->busy = *launched = true;
         c->device.counters.graph_launches++;
-        return;
+        for (int64_t i = 0; i < p->count && p->collectives; i++)
+            if (p->step[i].kind == COMMAND_COLLECTIVE)
+                group_count(c->device.group, &p->step[i].collective);
+        return OK;
     }
+    if (p->collectives) /* the other ranks have launched theirs */
+        return status;
     give_up(c);
     cuda_capture_discard(p);
+    return OK;
 }
 
 void cuda_capture_discard(struct prepared *p)

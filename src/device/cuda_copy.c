@@ -36,11 +36,10 @@ void cuda_copy_close(struct cuda *c)
 static enum status wait_for(struct cuda *c, CUevent event)
 {
     CUresult code = cu.cuEventQuery(event);
-    if (code == CUDA_ERROR_NOT_READY) {
-        c->device.counters.waits++;
-        code = cu.cuEventSynchronize(event);
-    }
-    return cuda_check(code, "waiting for a copy");
+    if (code != CUDA_ERROR_NOT_READY)
+        return cuda_check(code, "waiting for a copy");
+    c->device.counters.waits++;
+    return cuda_wait_for(c, event, "waiting for a copy");
 }
 
 /* The next pinned buffer, once its last copy is done. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares what hone and its simulator say of CUDA and OpenCL with the vendors' own headers.
+"""Compares what hone and its simulator say of CUDA, NCCL and OpenCL with the vendors' own headers.
 
-    headers.py COMPILER HEADERS               HEADERS has a folder of NVIDIA's headers for each release of CUDA; OpenCL's are the system's
-    headers.py COMPILER HEADERS --self-test   every row made wrong, and some faults that were or could have been, must each be found
+    headers.py COMPILER HEADERS NCCL               HEADERS and NCCL have a folder of NVIDIA's headers for each release; OpenCL's are the system's
+    headers.py COMPILER HEADERS NCCL --self-test   every row made wrong, and some faults that were or could have been, must each be found
 
 Every function of the tables must have the vendor's signature, every type the vendor's size, every constant its value. The driver's
 functions are those that cuGetProcAddress gives for the version that hone asks for: of the variants in cudaTypedefs.h the newest that
@@ -16,8 +16,9 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NVIDIA = "#include <cuda.h>\n#include <cudaTypedefs.h>\n#include <nvrtc.h>\n#include <cublas_v2.h>\n"
+COLLECTIVE = NVIDIA + "#include <stddef.h>\n#define __CUDA_BF16_TYPES_EXIST__\n#include <nccl.h>\n"
 KHRONOS = "#define CL_TARGET_OPENCL_VERSION 120\n#include <CL/cl.h>\n"
-THEIRS = re.compile(r"\b(?:CU|cu(?!da_)|nvrtc|library|CL_|cl_|MAJOR_VERSION|MINOR_VERSION|PATCH_LEVEL)\w*")   # names of the vendors'
+THEIRS = re.compile(r"\b(?:CU|cu(?!da_)|nvrtc|nccl(?!_)|library|CL_|cl_|MAJOR_VERSION|MINOR_VERSION|PATCH_LEVEL)\w*")   # names of the vendors'
 
 # What hone says: a header with types and constants, and tables whose macros each have the type of the result.
 HONE = ("src/device/cuda_api.h", {"src/device/cuda_symbols.def": {
@@ -25,7 +26,11 @@ HONE = ("src/device/cuda_api.h", {"src/device/cuda_symbols.def": {
     "CUBLAS(name, arguments)": "cublasStatus_t"}})
 SIMULATOR = ("tools/cudasim/cublassim.h", {"tools/cudasim/functions.def": {"F(base, version, name, arguments)": "CUresult"},
                                            "tools/cudasim/cublas.def": {"C(result, name, arguments)": "result"}})
+NCCL = ("src/dist/nccl_api.h", {"src/dist/nccl_symbols.def": {"NCCL(result, name, arguments)": "result"}})
+NCCL_SIMULATOR = ("tools/cudasim/ncclsim.h", {"tools/cudasim/nccl.def": {"C(result, name, arguments)": "result"}})
 OPENCL = ("src/device/opencl.h", {"src/device/opencl_symbols.def": {"SYMBOL(result, name, arguments)": "result"}})
+
+UNPROTOTYPED = {"ncclGroupStart", "ncclGroupEnd"}   # nccl.h declares them as (), which any arguments fit
 
 FAULTS = [  # table or header, what it says, what it could say instead, whose error must be seen
     ("src/device/cuda_symbols.def", "cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate"),
@@ -38,6 +43,11 @@ FAULTS = [  # table or header, what it says, what it could say instead, whose er
     ("tools/cudasim/functions.def", "F(cuGraphInstantiateWithFlags, 11040", "F(cuGraphInstantiate, 12000", "cuGraphInstantiate"),
     ("tools/cudasim/functions.def", "cuMemAlloc, 3020", "cuMemAlloc, 2000", "cuMemAlloc"),
     ("tools/cudasim/results.def", "CUDA_ERROR_NO_DEVICE, 100", "CUDA_ERROR_NO_DEVICE, 101", "CUDA_ERROR_NO_DEVICE"),
+    ("src/dist/nccl_symbols.def", "int root, ncclComm_t comm", "ncclComm_t comm, int root", "ncclBroadcast"),
+    ("src/dist/nccl_api.h", "unsigned magic, version;\n    int blocking", "unsigned version, magic;\n    int blocking", "magic"),
+    ("src/dist/nccl_api.h", "0xcafebeef", "0xcafebabe", "NCCL_MAGIC"),
+    ("src/dist/nccl_api.h", "ncclBfloat16 = 9", "ncclBfloat16 = 10", "ncclBfloat16"),
+    ("src/dist/nccl_api.h", "internal[128]", "internal[64]", "ncclUniqueId"),
     ("src/device/opencl.h", "CL_DEVICE_NAME = 0x102B", "CL_DEVICE_NAME = 0x102C", "CL_DEVICE_NAME"),
     ("src/device/opencl.h", "#define CL_DEVICE_TYPE_ALL 0xFFFFFFFFu", "#define CL_DEVICE_TYPE_ALL 0xFFFFFFFu", "CL_DEVICE_TYPE_ALL"),
 ]
@@ -50,7 +60,7 @@ class Source:
         said = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
         self.command = [compiler, "-std=gnu11", "-w", "-ferror-limit=0" if "clang" in said else "-fmax-errors=0", "-x", "c"]
         self.folder = pathlib.Path(folder)
-        for part in ("src/base", "src/device", "tools/cudasim"):
+        for part in ("src/base", "src/device", "src/dist", "tools/cudasim"):
             (self.folder / part).mkdir(parents=True)
             for file in [f for f in (ROOT / part).iterdir() if f.suffix in (".h", ".def")]:
                 (self.folder / part / file.name).write_text(file.read_text())
@@ -127,17 +137,29 @@ def driver_rows(rows, known, release, asked):
     return text, wrong
 
 
-def check(source, what, vendor, folder=None):
+def nccl_config(source, header, folder):
+    """hone's and the simulator's ncclConfig_t is the oldest, with which all later ones begin: assertions, and what is wrong besides."""
+    text = '_Static_assert(sizeof(own_ncclConfig_t) <= sizeof(ncclConfig_t), "ncclConfig_t: it is smaller");\n'
+    text += "".join(f'_Static_assert(offsetof(own_ncclConfig_t, {m}) == offsetof(ncclConfig_t, {m}), "{m}: its place differs");\n'
+                    for m in ("size", "magic", "version", "blocking"))
+    magic = re.search(r"#define NCCL_MAGIC (0x\w+?)u\b", (source.folder / header).read_text())[1]
+    return text, [] if magic in (folder / "nccl.h").read_text() else [f"NCCL_MAGIC: {magic} is not in nccl.h"]
+
+
+def check(source, what, vendor, folder=None, nccl=None):
     """What is wrong with a header and its tables: the compiler's words, and those about versions."""
     header, tables = what
     types, constants, names = source.names(header)
-    numbers = re.findall(r"(?m)^#define (\w+) (?:0x[0-9A-Fa-f]+|\d+)u?$", (source.folder / header).read_text())
+    numbers = re.findall(r"(?m)^#define (?!NCCL_MAGIC)(\w+) (?:0x[0-9A-Fa-f]+|\d+)u?$", (source.folder / header).read_text())
     text = "".join(f"#define {name} own_{name}\n" for name in names) + f'#include "{source.folder / header}"\n'
     text += "".join(f"#undef {name}\n" for name in names)
     text += "".join(f"enum {{ own_{name} = {name} }};\n#undef {name}\n" for name in numbers) + vendor
-    text += "".join(f'_Static_assert(sizeof(own_{t}) == sizeof({t}), "{t}: its size differs");\n' for t in types)
+    text += "".join(f'_Static_assert(sizeof(own_{t}) == sizeof({t}), "{t}: its size differs");\n' for t in types if t != "ncclConfig_t")
     text += "".join(f'_Static_assert((long long)own_{c} == (long long)({c}), "{c}: its value differs");\n' for c in constants + numbers)
     wrong, count = [], 0
+    if nccl:
+        more, wrong = nccl_config(source, header, nccl)
+        text += more
     for table, macros in tables.items():
         text += "".join(f"#define {head} typedef {result} row_##name arguments;\n" for head, result in macros.items())
         text += f'#include "{source.folder / table}"\n' + "".join(f"#undef {head.split('(')[0]}\n" for head in macros)
@@ -148,10 +170,11 @@ def check(source, what, vendor, folder=None):
             more, words = driver_rows(driver, variants(folder), release_of(folder), asked(source))
             text, wrong = text + more, wrong + words
         text += "".join(same(name, name) for macro, *_, name in rows if macro not in ("DRIVER", "F"))
-    options = ("-I", folder, "-D__CUDA_API_VERSION_INTERNAL") if folder else ()
+    options = ("-I", folder, "-D__CUDA_API_VERSION_INTERNAL", *(("-I", nccl) if nccl else ())) if folder else ()
     made = source.compile(text, "-fsyntax-only", *options)
     wrong += re.findall(r"error: (.*)", made.stderr) or ([made.stderr] if made.returncode else [])
-    return [f"{header} against {folder.name if folder else 'OpenCL'}: {w}" for w in wrong], (count, len(types), len(constants + numbers))
+    against = f"NCCL {nccl.name}" if nccl else folder.name if folder else "OpenCL"
+    return [f"{header} against {against}: {w}" for w in wrong], (count, len(types), len(constants + numbers))
 
 
 def release_of(folder):
@@ -163,29 +186,36 @@ def asked(source):
     return int(re.search(r"DRIVER_VERSION_MIN = (\d+)", (source.folder / HONE[0]).read_text())[1])
 
 
-def check_all(source, folders):
+def subjects(folders, nccl):
+    """What is compared with what: the arguments of check after the first."""
+    return ([(w, NVIDIA, f) for f in folders for w in (HONE, SIMULATOR)] + [(OPENCL, KHRONOS)] +
+            [(w, COLLECTIVE, folders[-1], n) for n in nccl for w in (NCCL, NCCL_SIMULATOR)])
+
+
+def check_all(source, folders, nccl):
     wrong, counts = [], [0, 0, 0]
-    for what, vendor, where in [(w, NVIDIA, f) for f in folders for w in (HONE, SIMULATOR)] + [(OPENCL, KHRONOS, None)]:
-        more, count = check(source, what, vendor, where)
+    for subject in subjects(folders, nccl):
+        more, count = check(source, *subject)
         wrong, counts = wrong + more, [a + b for a, b in zip(counts, count)]
     return wrong, counts
 
 
-def self_test(source, folders):
+def self_test(source, folders, nccl):
     """Rows are made wrong all at once, faults one by one."""
     missed, seen = [], 0
-    for what, vendor, where in (HONE, NVIDIA, folders[0]), (SIMULATOR, NVIDIA, folders[-1]), (OPENCL, KHRONOS, None):
-        for table, macros in what[1].items():
-            rows = {row[-1] for row in source.rows(table, macros)}
+    for subject in ((HONE, NVIDIA, folders[0]), (SIMULATOR, NVIDIA, folders[-1]), (OPENCL, KHRONOS),
+                    (NCCL, COLLECTIVE, folders[-1], nccl[0]), (NCCL_SIMULATOR, COLLECTIVE, folders[-1], nccl[-1])):
+        for table, macros in subject[0][1].items():
+            rows = {row[-1] for row in source.rows(table, macros)} - UNPROTOTYPED
             before = source.change(table, lambda text: re.sub(r"(?m)^([A-Z]+\([^()]*, *\n? *)\((?:void\))?", r"\1(struct wrong *, ", text)
                                    .replace("(struct wrong *, )", "(struct wrong *))"))
-            words = "\n".join(check(source, what, vendor, where)[0])
+            words = "\n".join(check(source, *subject)[0])
             missed += [f"{table}: {row} with another argument" for row in rows if f'"{row}: its signature differs"' not in words]
             seen += len(rows)
             (source.folder / table).write_text(before)
     for name, old, new, symbol in FAULTS:
         before = source.change(name, lambda text: text.replace(old, new, 1))
-        if not any(re.search(rf"\b{symbol}\b", words) for words in check_all(source, folders[-1:])[0]):
+        if not any(re.search(rf"\b{symbol}\b", words) for words in check_all(source, folders[-1:], nccl[-1:])[0]):
             missed.append(f"{name}: {new}")
         (source.folder / name).write_text(before)
     for line in missed:
@@ -194,10 +224,14 @@ def self_test(source, folders):
     return 1 if missed else 0
 
 
-def main(compiler, headers, *more):
+def main(compiler, headers, nccl_headers, *more):
+    nccl = sorted(f for f in pathlib.Path(nccl_headers).glob("*") if (f / "nccl.h").exists())
     folders = sorted(f for f in pathlib.Path(headers).glob("*") if (f / "cuda.h").exists())
     if {f.name.split(".")[0] for f in folders} != {"12", "13"}:
         print(f"headers: {headers} has not the headers of CUDA 12 and 13: tests/assets/get makes them")
+        return 77
+    if not nccl:
+        print(f"headers: {nccl_headers} has no headers of NCCL: tests/assets/get makes them")
         return 77
     with tempfile.TemporaryDirectory() as folder:
         source = Source(compiler, folder)
@@ -205,12 +239,12 @@ def main(compiler, headers, *more):
             print("headers: OpenCL's are missing (Debian: opencl-c-headers)")
             return 77
         if more == ("--self-test",):
-            return self_test(source, folders)
-        wrong, counts = check_all(source, folders)
+            return self_test(source, folders, nccl)
+        wrong, counts = check_all(source, folders, nccl)
     for line in wrong:
         print("WRONG", line)
     print("headers: {} functions, {} types and {} constants".format(*counts), f"compared, {len(wrong)} wrong, with CUDA",
-          ", ".join(f.name for f in folders), "and OpenCL")
+          ", ".join(f.name for f in folders), "NCCL", ", ".join(f.name for f in nccl), "and OpenCL")
     return 1 if wrong else 0
 
 

@@ -98,10 +98,10 @@ CUDASIM_EXPORT long long cudasim_lane_instructions(void);
  * the copy. A stream that is capturing records it. `what` names it in messages. */
 CUDASIM_EXPORT CUresult cudasim_enqueue(CUstream stream, void (*run)(const void *args), const void *args, size_t size,
                                         const char *what);
-/* The same for work that other processes must take part in. poll is asked before run, again and again: CUDASIM_WAITS, _READY, or
+/* The same for work that other processes must take part in. poll is asked before run, again and again: POLL_WAITS, _READY, or
  * _NEVER after a failure that the library tells in its own way. Meanwhile queries say "not ready"; a call that waits fails once
  * poll says _NEVER, where the real one would not return. */
-enum { CUDASIM_WAITS, CUDASIM_READY, CUDASIM_NEVER };
+enum { POLL_WAITS, POLL_READY, POLL_NEVER };
 CUDASIM_EXPORT CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), void (*run)(const void *args),
                                                const void *args, size_t size, const char *what);
 /* For run: the host memory of a device pointer, or null after a report, if [pointer, pointer + bytes) is not live. */

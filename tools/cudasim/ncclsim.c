@@ -125,7 +125,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     if (size < 1 || size > RANKS_MAX || rank < 0 || rank >= size || strncmp(id.internal, "ncclsim.", 8) ||
         strnlen(id.internal, sizeof id.internal) != 40)
         return refuse(NULL, ncclInvalidArgument, "ncclCommInitRank: an invalid size, rank or id");
-    if (config && (config->magic != (unsigned)NCCL_API_MAGIC || config->version < 21400 || config->size < 24))
+    if (config && (config->magic != NCCL_MAGIC || config->version < 21400 || config->size < 24))
         return refuse(NULL, ncclInvalidArgument, "ncclCommInitRank: the configuration is not initialised");
     ncclComm_t comm = calloc(1, sizeof *comm);
     if (!comm)
@@ -249,7 +249,7 @@ static int fault(ncclComm_t comm, ncclResult_t result, const char *message)
     comm->state = result;
     snprintf(comm->why, sizeof comm->why, "%s", message);
     cudasim_rule(message);
-    return CUDASIM_NEVER;
+    return POLL_NEVER;
 }
 
 static int compare(ncclComm_t comm)
@@ -264,7 +264,7 @@ static int compare(ncclComm_t comm)
                  describe(peers_call(&comm->peers, i), other, sizeof other));
         return fault(comm, ncclInvalidUsage, text);
     }
-    return CUDASIM_READY;
+    return POLL_READY;
 }
 
 static int poll(const void *args)
@@ -274,9 +274,9 @@ static int poll(const void *args)
     uint64_t number = comm->sequence + 1;
     char why[400];
     if (!live(comm))
-        return CUDASIM_READY; /* aborted: the kernel ends and does nothing */
+        return POLL_READY; /* aborted: the kernel ends and does nothing */
     if (comm->state != ncclSuccess && comm->state != ncclInProgress)
-        return CUDASIM_NEVER;
+        return POLL_NEVER;
     comm->since = comm->since > 0 ? comm->since : now();
     if (!comm->given && peers_done(&comm->peers, number - 1)) {
         const void *data = gives(w) ? cudasim_memory(w->from, bytes_from(w), "the source of a collective") : NULL;
@@ -289,11 +289,11 @@ static int poll(const void *args)
     if (peers_lost(&comm->peers, number, why, sizeof why) >= 0) {
         comm->state = ncclRemoteError;
         snprintf(comm->why, sizeof comm->why, "%s", why);
-        return CUDASIM_NEVER;
+        return POLL_NEVER;
     }
     if (now() - comm->since > limit())
         return fault(comm, ncclInternalError, "a collective that not all ranks have come to");
-    return CUDASIM_WAITS;
+    return POLL_WAITS;
 }
 
 static bool reduce(const struct work *w, char *to)

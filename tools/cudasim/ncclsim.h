@@ -38,7 +38,7 @@ typedef struct ncclConfig {
     unsigned magic, version;
     int blocking;
 } ncclConfig_t;
-enum { NCCL_API_MAGIC = (int)0xcafebeef };
+#define NCCL_MAGIC 0xcafebeefu
 
 /* Every function of NCCL is one line of nccl.def; here are the prototypes. */
 #define C(result, name, args) CUDASIM_EXPORT result name args;

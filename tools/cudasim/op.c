@@ -115,10 +115,10 @@ static CUresult run_memset(const struct op *op)
 
 static CUresult run_call(struct op *op, bool patient)
 {
-    int state = op->poll ? op->poll(op->data) : CUDASIM_READY;
-    if (state == CUDASIM_NEVER && patient)
+    int state = op->poll ? op->poll(op->data) : POLL_READY;
+    if (state == POLL_NEVER && patient)
         return state_report(CUDA_ERROR_LAUNCH_TIMEOUT, "%s: the host waits for work that never ends", op->what);
-    if (state != CUDASIM_READY)
+    if (state != POLL_READY)
         return CUDA_ERROR_NOT_READY;
     long long faults = cudasim_count("faults");
     op->run(op->data);

@@ -58,7 +58,7 @@ static ncclResult_t drained(void)
 
 static ncclResult_t join(void)
 {
-    ncclConfig_t config = {.size = sizeof config, .magic = (unsigned)NCCL_API_MAGIC, .version = 21400, .blocking = 0};
+    ncclConfig_t config = {.size = sizeof config, .magic = NCCL_MAGIC, .version = 21400, .blocking = 0};
     ncclResult_t result = ncclCommInitRankConfig(&comm, size, id, rank, &config);
     check(result == ncclInProgress || result == ncclSuccess);
     return settled();

@@ -1,0 +1,97 @@
+/* Collectives of a CUDA device: NCCL's, on the device's stream, in order with all else and captured like it.
+ *
+ * A collective that another rank never comes to never ends, and no call of the driver that waits for it returns. So in a group
+ * the host does not wait by the driver: it asks whether the stream is done and whether all ranks are there, until either says no
+ * more.
+ */
+#include "base/clock.h"
+#include "device/cuda.h"
+
+/* Asked without a pause at first, because most waits are short. */
+enum { EAGER_QUERIES = 200 };
+static const double PAUSE = 50e-6, CHECK_EVERY = 0.01;
+static const double DRAIN = 2; /* seconds in which an aborted collective ends, if ever */
+
+enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step)
+{
+    const struct group *group = c->device.group;
+    if (!group)
+        return fail(ERR_INTERNAL, "a collective on a device that computes alone");
+    if (!group->class->device_memory)
+        return fail(ERR_UNSUPPORTED, "device cuda cannot use %s: it takes part in a group by NCCL", group->class->name);
+    step->collective = command->collective;
+    for (int i = 0; i < COLLECTIVE_OPERANDS; i++)
+        step->side[i] = cuda_address(c, command->operand[i]);
+    return OK;
+}
+
+enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step)
+{
+    return group_collective(c->device.group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
+                            (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->stream);
+}
+
+static bool same(const struct collective *a, const struct collective *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && a->count == b->count && a->root == b->root;
+}
+
+enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step)
+{
+    for (int64_t i = 0; i < c->collective_count; i++)
+        if (same(&c->collectives[i], &step->collective))
+            return OK;
+    TRY(memory_grow(&c->collectives, &c->collective_capacity, c->collective_count + 1, (int64_t)sizeof *c->collectives));
+    struct group_counters before = c->device.group->counters;
+    c->busy = true;
+    TRY(cuda_collective_run(c, step));
+    c->device.group->counters = before; /* no traffic of a step */
+    c->collectives[c->collective_count++] = step->collective;
+    return cuda_wait(c);
+}
+
+static CUresult query(struct cuda *c, CUevent event)
+{
+    return event ? cu.cuEventQuery(event) : cu.cuStreamQuery(c->stream);
+}
+
+bool cuda_settle(struct cuda *c)
+{
+    if (!c->broken)
+        cuda_wait(c);
+    for (double start = clock_seconds(); c->broken && cu.cuStreamQuery(c->stream) == CUDA_ERROR_NOT_READY;
+         clock_wait(CHECK_EVERY))
+        if (clock_seconds() - start > DRAIN)
+            return false;
+    return true;
+}
+
+/* The group has broken: nothing that the device holds is worth anything. */
+static enum status give_up(struct cuda *c, enum status status)
+{
+    c->broken = true;
+    return status;
+}
+
+enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
+{
+    struct group *group = c->device.group;
+    if (!group || !group->class->device_memory)
+        return cuda_check(event ? cu.cuEventSynchronize(event) : cu.cuStreamSynchronize(c->stream), what);
+    if (c->broken)
+        return group->class->check(group);
+    CUresult code = query(c, event);
+    double checked = clock_seconds();
+    for (int64_t i = 0; code == CUDA_ERROR_NOT_READY; i++) {
+        if (i >= EAGER_QUERIES)
+            clock_wait(PAUSE);
+        if (clock_seconds() - checked >= CHECK_EVERY) {
+            enum status status = group->class->check(group);
+            if (status != OK)
+                return give_up(c, status);
+            checked = clock_seconds();
+        }
+        code = query(c, event);
+    }
+    return cuda_check(code, what);
+}
