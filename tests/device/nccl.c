@@ -104,8 +104,7 @@ static void compute(struct group *host)
     leave(group, device, OK);
 }
 
-/* Seen to fail with collectives that are not captured (cuda_collective_run on another stream), with counts of the whole given to
- * ncclAllGather, and without group_count in cuda_capture_launch. */
+/* Seen to fail with counts of the whole given to ncclAllGather, and without group_count in cuda_capture_launch. */
 static void collectives_of_a_list_give_the_right_bytes(void **state)
 {
     (void)state;
@@ -148,8 +147,7 @@ static void capture_on_one(struct group *host)
     leave(group, device, OK);
 }
 
-/* NCCL wants that an operation is captured on all ranks or on none. Seen to fail without group_agree in cuda_capture: "rank 0 has
- * ncclAllReduce of 240 elements ... captured". */
+/* NCCL wants that an operation is captured on all ranks or on none. Seen to fail without group_agree in cuda_capture. */
 static void all_ranks_capture_or_none(void **state)
 {
     (void)state;
@@ -190,7 +188,7 @@ static void differ(struct group *host)
     leave(group, device, ERR_RANK);
 }
 
-/* Seen to fail with cuda_wait_for that waits by the driver: "the host waits for work that never ends". */
+/* Seen to fail with cuda_wait_for that waits by the driver, which does not return: the simulator says so (702). */
 static void ranks_that_differ_are_told_within_seconds(void **state)
 {
     (void)state;
