@@ -1,0 +1,27 @@
+#!/bin/bash
+# A training run as a Slurm job: sbatch examples/slurm.sh
+#
+# Five minutes before the time is up Slurm sends USR1 to hone, which saves a checkpoint and ends with the code 10. The job is then
+# put back into the queue and goes on where it was, since the same command resumes. Any other failure ends the job with its code.
+#SBATCH --job-name=hone
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=8
+#SBATCH --gres=gpu:1
+#SBATCH --time=08:00:00
+#SBATCH --signal=USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=hone-%j.log
+set -u
+
+readonly ASKED_TO_STOP=10
+output=${OUTPUT:-$SLURM_SUBMIT_DIR/out} # on a disk that every node sees, and that outlives the job
+
+srun hone train "${CONFIG:-run.yaml}" --output "$output" --threads "${SLURM_CPUS_PER_TASK:-1}"
+code=$?
+if [ $code -eq $ASKED_TO_STOP ]; then
+    scontrol requeue "$SLURM_JOB_ID"
+    code=0
+fi
+exit $code

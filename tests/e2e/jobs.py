@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The examples of jobs for clusters, as far as one machine can try them.
+
+    jobs.py HONE ASSETS DATA
+
+The Slurm script runs with a srun and a scontrol of this test; the unit is checked by systemd-analyze, the manifest by what
+Kubernetes says a Job is. Their exit codes are those of src/base/status.def, and hone takes their options.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from case import CHAT, HONE, TINY, Case, main
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+CODES = dict(re.findall(r"STATUS\((\w+), (\d+)", (ROOT / "src/base/status.def").read_text()))
+STOPPED = int(CODES["ERR_STOPPED"])
+FINAL = sorted(int(CODES[name]) for name in ("ERR_ARGUMENT", "ERR_FORMAT", "ERR_UNSUPPORTED", "ERR_DATA"))  # the same would happen again
+
+
+class Jobs(Case):
+    def program(self, name, *lines):
+        path = self.dir / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+        path.chmod(0o755)
+
+    def slurm(self, code):
+        """The script's exit code and what it told Slurm, where hone ends with this code."""
+        told = self.dir / "told"
+        told.write_text("")
+        self.program("srun", 'exec "$@"')
+        self.program("scontrol", f'echo "$@" >> {told}')
+        self.program("hone", f'echo "$@" > {self.dir}/args', f"exit {code}")
+        environment = {**os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "42", "SLURM_CPUS_PER_TASK": "3",
+                       "SLURM_SUBMIT_DIR": str(self.dir)}
+        done = subprocess.run(["bash", EXAMPLES / "slurm.sh"], env=environment, cwd=self.dir, capture_output=True, text=True)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, told.read_text().split()
+
+    def test_a_slurm_job_that_was_asked_to_stop_is_put_back_and_no_other(self):
+        self.assertEqual(self.slurm(STOPPED), (0, ["requeue", "42"]))
+        self.assertEqual(self.slurm(0), (0, []))
+        for code in (*FINAL, 1, 143):
+            self.assertEqual(self.slurm(code), (code, []))
+        self.assertEqual((self.dir / "args").read_text().split(), ["train", "run.yaml", "--output", str(self.dir / "out"), "--threads", "3"])
+
+    def test_the_slurm_script_is_clean(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("there is no shellcheck")
+        subprocess.run(["shellcheck", EXAMPLES / "slurm.sh"], check=True)
+
+    def takes(self, args):
+        """hone accepts the words of an example: it trains one step with them, with this folder in place of theirs."""
+        (self.dir / "run.yaml").write_text(f"model: {TINY}\ndata: {self.write('train.jsonl', CHAT)}\nmax_steps: 1\n")
+        words = [str(self.dir / pathlib.Path(word).name) if word.startswith("/") else word for word in args]
+        done = subprocess.run([HONE, *words, "--device", "cpu"], capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shutil.rmtree(self.dir / "out")
+
+    def test_the_unit_is_valid_and_knows_the_exit_codes(self):
+        text = (EXAMPLES / "hone.service").read_text()
+        unit = dict(line.split("=", 1) for line in text.splitlines() if re.match(r"[A-Z]\w+=", line))
+        self.assertEqual(int(unit["SuccessExitStatus"]), STOPPED)
+        self.assertEqual([int(code) for code in unit["RestartPreventExitStatus"].split()], FINAL)
+        program, *args = unit["ExecStart"].split()
+        self.assertEqual(program, "/usr/bin/hone")
+        self.takes(args)
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("there is no systemd-analyze")
+        copy = self.dir / "hone.service"
+        copy.write_text(text.replace(program, str(pathlib.Path(HONE).resolve())))
+        done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_manifest_is_a_job_that_knows_the_exit_codes(self):
+        if not yaml:
+            self.skipTest("there is no PyYAML")
+        jobs = {tree["kind"]: tree for tree in yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())}
+        job = jobs["Job"]
+        self.assertEqual(job["apiVersion"], "batch/v1")
+        pod, rules = job["spec"]["template"]["spec"], job["spec"]["podFailurePolicy"]["rules"]
+        self.assertEqual(pod["restartPolicy"], "Never")                         # podFailurePolicy requires it
+        [container] = pod["containers"]
+        codes = {rule["action"]: rule["onExitCodes"] for rule in rules if "onExitCodes" in rule}
+        self.assertEqual({action: code["values"] for action, code in codes.items()}, {"FailJob": FINAL, "Ignore": [STOPPED]})
+        self.assertEqual({code["containerName"] for code in codes.values()}, {container["name"]})
+        self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, {volume["name"] for volume in pod["volumes"]})
+        self.takes(container["args"])
+
+    def test_the_container_has_what_the_readme_names(self):
+        text = (EXAMPLES / "Containerfile").read_text()
+        packages = re.search(r"apt-get install ((?:.|\\\n)*?)\n(?!\s)", (ROOT / "README.md").read_text()).group(1)
+        for package in packages.replace("\\", " ").split():
+            self.assertRegex(text, rf"\b{re.escape(package)}\b")
+        self.assertIn("USER 10001", text)
+        self.assertRegex((EXAMPLES / "kubernetes.yaml").read_text(), r"runAsUser: 10001\b")
+
+
+if __name__ == "__main__":
+    main(Jobs, Jobs)
