@@ -1,7 +1,12 @@
 /* hone.h: measurements of training steps, as JSON. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "api/handles.h"
+#include "base/file.h"
 #include "base/record.h"
-#include "train/measure.h"
+#include "device/cuda.h"
+#include "train/calibrate.h"
 
 enum { BATCH_USUAL = 4, LENGTH_USUAL = 128, STEPS_USUAL = 8 };
 
@@ -76,12 +81,33 @@ static json_t *profile_json(const struct profile *p)
                      p->step_seconds > 0 ? p->bare_seconds / p->step_seconds : 0, "flops", p->flops, "ops", rows);
 }
 
+/* The rates of this device, in a file for `hone plan --gpu FILE`. */
+static enum status write_calibration(const struct trainer *t, const struct profile *p, const char *path, json_t *report)
+{
+    struct card card;
+    calibrate_card(t, p, &card);
+    if (t->session.device->class == &device_cuda)
+        card.target = ((const struct cuda *)t->session.device)->target;
+    json_t *tree = card_json(&card);
+    char *text = json_write(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : ERR_MEMORY;
+    if (status == OK) {
+        json_object_set(report, "calibration", tree);
+        json_object_set_new(json_object_get(report, "calibration"), "file", json_lossy(path));
+    }
+    free(text);
+    json_decref(tree);
+    return status;
+}
+
 static enum status add_profile(struct trainer *t, int64_t rounds, json_t *report)
 {
     struct profile p;
     enum status status = measure_profile(t, rounds, &p);
     if (status == OK)
         json_object_set_new(report, "profile", profile_json(&p));
+    if (status == OK && t->options->calibrate)
+        status = write_calibration(t, &p, t->options->calibrate, report);
     profile_free(&p);
     return status;
 }
@@ -140,12 +166,13 @@ static enum status measure_counts(const struct options *values, json_t *report)
 {
     struct trainer t;
     struct measured m = {0};
-    TRY(trainer_open(&t, values, TRAINER_MEASURE | (values->profile ? TRAINER_TIMING : 0)));
+    bool profiles = values->profile || values->calibrate;
+    TRY(trainer_open(&t, values, TRAINER_MEASURE | (profiles ? TRAINER_TIMING : 0)));
     enum status status = OK;
     if (values->graph && t.session.device->class != &device_cuda)
         status = fail(ERR_ARGUMENT, "--graph measures CUDA graphs: use --device cuda");
-    if (values->profile && values->verify_every)
-        status = fail(ERR_ARGUMENT, "--profile times steps that are computed once: leave out --verify-every");
+    if (profiles && values->verify_every)
+        status = fail(ERR_ARGUMENT, "--profile and --calibrate time steps that are computed once: leave out --verify-every");
     if (status == OK)
         status = measure_steps(&t, values->max_steps, &m);
     if (status == OK) {
@@ -157,7 +184,7 @@ static enum status measure_counts(const struct options *values, json_t *report)
                                 m.layer_commands < 0 ? json_null() : json_integer((json_int_t)m.layer_commands));
         }
     }
-    if (status == OK && values->profile)
+    if (status == OK && profiles)
         status = add_profile(&t, values->max_steps, report);
     measured_free(&m);
     trainer_close(&t);

@@ -2,12 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/handles.h"
+#include "api/estimate.h"
 #include "base/file.h"
 #include "base/number.h"
 #include "base/process.h"
 #include "base/record.h"
 #include "data/account.h"
+#include "device/kernel_list.h"
 #include "run/eval.h"
 
 enum status json_result(json_t *tree, char **out)
@@ -40,6 +41,8 @@ static double bits_of(const struct weight_count *weights)
 {
     return 8.0 * (double)weights->bytes / (double)weights->elements;
 }
+
+static const char process_row[] = "the process itself";
 
 /* `weights`: those of the model in this block; NULL: none. */
 static void add_row(json_t *rows, const char *block, int64_t bytes, const struct weight_count *weights)
@@ -74,7 +77,7 @@ json_t *plan_rows(const struct session *s, const struct device_costs *costs, int
     add_row(rows, "kernels (estimate)", costs->modules, NULL);
     add_row(rows, "workspace of matmuls", costs->workspace, NULL);
     add_row(rows, "graphs (estimate)", costs->graphs, NULL);
-    add_row(rows, "the process itself", process_bytes, NULL);
+    add_row(rows, process_row, process_bytes, NULL);
     return rows;
 }
 
@@ -118,8 +121,7 @@ static enum status count_chat(struct chat **chat, const char *dir)
 }
 
 /* `data` is NULL where the run has none yet. */
-static enum status report_plan(struct session *s, int64_t slots, const char *run, const char *recompute, json_t *data,
-                               char **json)
+static json_t *make_plan(struct session *s, int64_t slots, const char *run, const char *recompute, json_t *data)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
     struct weight_count weights = s->model.weights_mapped;
@@ -130,6 +132,7 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     struct device_costs costs;
     session_costs(s, &costs);
     int64_t cache = session_cache(s, total - mapped, &costs);
+    const struct card *card = kernel_list_card(s->device);
     struct plan plan = {
         .session = s,
         .costs = costs,
@@ -146,7 +149,7 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
         .run = run,
         .recompute = recompute,
         .dtype = session_dtype(s),
-        .device = s->device->class->name,
+        .device = card ? card->name : s->device->class->name,
         .micro_batch_tokens = slots,
         .fits = session_room(s, total - mapped, &costs) >= 0,
     };
@@ -155,7 +158,7 @@ static enum status report_plan(struct session *s, int64_t slots, const char *run
     if (report && data)
         json_object_set(report, "data", data);
     json_decref(data);
-    return json_result(report, json);
+    return report;
 }
 
 static enum status open_plan_data(const struct options *values, const struct model_config *config, struct chat **chat,
@@ -188,29 +191,104 @@ static enum status plan_eval(const struct options *values, char **json)
     if (status == OK)
         status = session_plan(&s);
     if (status == OK)
-        status = report_plan(&s, slots, "eval", "none", data.row_count ? account_json(&data) : NULL, json);
+        status = json_result(make_plan(&s, slots, "eval", "none", data.row_count ? account_json(&data) : NULL), json);
     data_close(&data);
     session_close(&s);
     chat_close(chat);
     return status;
 }
 
-static enum status plan_train(const struct options *values, char **json)
+/* What a plan needs of the device's memory. */
+static int64_t device_bytes(const json_t *plan)
+{
+    size_t i;
+    const json_t *row;
+    int64_t bytes = 0;
+    json_array_foreach(json_object_get(plan, "table"), i, row) bytes +=
+        strcmp(json_string_value(json_object_get(row, "block")), process_row) ? json_integer_value(json_object_get(row, "bytes"))
+                                                                              : 0;
+    return bytes;
+}
+
+/* With an estimate where the device stands for a card. */
+static enum status plan_run(const struct options *values, unsigned ready_for, json_t **report)
 {
     struct trainer t;
-    TRY(trainer_open(&t, values, TRAINER_PLAN));
-    enum status status =
-        report_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
-                    recompute_name(t.session.tuning.recompute),
-                    t.data.row_count ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL, json);
+    struct estimate estimate;
+    TRY(trainer_open(&t, values, TRAINER_PLAN | ready_for));
+    enum status status = values->gpu ? estimate_make(&t, !values->dataset_path, &estimate) : OK;
+    if (status == OK)
+        *report = make_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
+                            recompute_name(t.session.tuning.recompute),
+                            values->dataset_path ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL);
+    if (status == OK && values->gpu)
+        json_object_set_new(*report, "estimate", estimate_json(&t, &estimate, device_bytes(*report)));
     trainer_close(&t);
     return status;
+}
+
+static enum status plan_card(const struct options *values, const char *card, json_t **report)
+{
+    struct arena arena = {0};
+    struct options own;
+    enum status status = estimate_options(values, card, &arena, &own);
+    if (status == OK)
+        status = plan_run(&own, estimate_ready(values), report);
+    arena_free(&arena);
+    return status;
+}
+
+/* What a table over all cards needs of a plan. */
+static json_t *card_row(const json_t *plan)
+{
+    static const char *const of_plan[] = {"fits", "peak_bytes", "memory_bytes", "dtype", "recompute", "micro_batch_tokens"};
+    static const char *const of_estimate[] = {
+        "card",  "name",        "step_seconds", "tokens_per_second", "roofline_tokens_per_second",
+        "steps", "run_seconds", "longest_row",  "synthetic_rows"};
+    const json_t *estimate = json_object_get(plan, "estimate");
+    json_t *row = json_object();
+    for (size_t i = 0; i < sizeof of_estimate / sizeof of_estimate[0]; i++)
+        json_object_set(row, of_estimate[i], json_object_get(estimate, of_estimate[i]));
+    for (size_t i = 0; i < sizeof of_plan / sizeof of_plan[0]; i++)
+        json_object_set(row, of_plan[i], json_object_get(plan, of_plan[i]));
+    return row;
+}
+
+static enum status plan_cards(const struct options *values, char **json)
+{
+    struct card card;
+    json_t *rows = json_array();
+    enum status status = OK;
+    for (int i = 0; status == OK && card_at(i, &card); i++) {
+        json_t *plan = NULL;
+        status = plan_card(values, card.name, &plan);
+        if (status == OK)
+            json_array_append_new(rows, card_row(plan));
+        json_decref(plan);
+    }
+    if (status == OK)
+        return json_result(json_pack("{s:o}", "cards", rows), json);
+    json_decref(rows);
+    return status;
+}
+
+static enum status plan_train(const struct options *values, char **json)
+{
+    json_t *report = NULL;
+    if (values->gpu && !strcmp(values->gpu, "all"))
+        return plan_cards(values, json);
+    TRY(values->gpu ? plan_card(values, values->gpu, &report) : plan_run(values, 0, &report));
+    return json_result(report, json);
 }
 
 static enum status plan(const struct hone_options *options, char **json)
 {
     struct options values;
     TRY(need_model(options, &values));
+    if (values.gpu && values.run_kind != CHOICE_run_kind_train)
+        return fail(ERR_ARGUMENT, "--gpu estimates training: leave out --for");
+    if (!values.gpu && (values.world > 1 || values.source[OPTION_network]))
+        return fail(ERR_ARGUMENT, "--world and --network do nothing without --gpu, which names the cards");
     return values.run_kind == CHOICE_run_kind_eval ? plan_eval(&values, json) : plan_train(&values, json);
 }
 

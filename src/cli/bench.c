@@ -121,6 +121,10 @@ static void print_bench(const json_t *report)
         print_counts(report);
     if (json_object_get(report, "profile"))
         print_profile(json_object_get(report, "profile"), number(report, "tokens"));
+    const json_t *calibration = json_object_get(report, "calibration");
+    if (calibration)
+        printf("calibration %s: hone plan --gpu takes it%s\n", json_string_value(json_object_get(calibration, "file")),
+               stand_in ? "; this device stands in for a GPU, and its times mean nothing" : "");
     if (json_object_get(report, "graph"))
         print_graph(report);
 }

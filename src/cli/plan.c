@@ -1,7 +1,7 @@
 /* hone plan: the memory of a run as a table. */
 #include <stdarg.h>
 
-#include "cli/cli.h"
+#include "cli/estimate.h"
 
 static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -16,6 +16,10 @@ static void print_line(const char *format, ...)
 
 static void print_plan(const json_t *plan)
 {
+    if (json_object_get(plan, "cards")) {
+        estimate_print_cards(json_object_get(plan, "cards"));
+        return;
+    }
     char text[32], count[32], room[CLI_MEMORY_SIZE];
     size_t i;
     const json_t *row;
@@ -49,6 +53,8 @@ static void print_plan(const json_t *plan)
                                                         : "it fits");
     if (json_object_get(plan, "data"))
         cli_account("data", json_object_get(plan, "data"), print_line);
+    if (json_object_get(plan, "estimate"))
+        estimate_print(json_object_get(plan, "estimate"));
 }
 
 hone_status cli_plan(hone_options *options)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/number.h"
+#include "device/card.h"
 
 static struct cuda *cuda_of(struct device *device)
 {
@@ -141,17 +142,10 @@ static void info(struct device *device, struct device_info *out)
     snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
 }
 
-/* CUDA does not say what its context, loaded code and graphs take: these are typical values. */
 static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
 {
-    enum { CONTEXT = 384 << 20, CUBLAS = 64 << 20, KERNEL = 64 << 10, NODE = 2 << 10 };
     const struct cuda *c = cuda_of(device);
-    *out = (struct device_costs){
-        .context = CONTEXT,
-        .workspace = cuda_gemm_workspace(c),
-        .modules = kernels * KERNEL + (c->cublas ? CUBLAS : 0),
-        .graphs = cuda_capture_wanted(c, commands) ? commands * NODE : 0,
-    };
+    card_costs(c->target, c->cublas, cuda_capture_wanted(c, commands), kernels, commands, out);
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------------- */

@@ -136,7 +136,6 @@ enum status cuda_warm_up(struct cuda *c);
 /* Without cuBLAS, or if it does not start: one warning, and matmuls are launches. */
 enum status cuda_gemm_open(struct cuda *c);
 void cuda_gemm_close(struct cuda *c);
-int64_t cuda_gemm_workspace(const struct cuda *c); /* bytes; 0 without cuBLAS */
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 

@@ -5,6 +5,7 @@
  * allocated later and a captured matmul finds it at every replay.
  */
 #include "base/log.h"
+#include "device/card.h"
 #include "device/cuda.h"
 
 static enum status check(cublasStatus_t code, const char *what)
@@ -12,15 +13,9 @@ static enum status check(cublasStatus_t code, const char *what)
     return code ? fail(code == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
 }
 
-/* What NVIDIA recommends: more for devices whose tensor cores work on larger tiles. */
 static int64_t workspace_bytes(const struct cuda *c)
 {
-    return (int64_t)(c->target >= 90 ? 32 : 4) << 20;
-}
-
-int64_t cuda_gemm_workspace(const struct cuda *c)
-{
-    return c->cublas ? workspace_bytes(c) : 0;
+    return card_workspace(c->target);
 }
 
 static enum status start(struct cuda *c)

@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 
 enum purpose { COMPUTES, LISTS };
-enum numbers { SINGLE, NUMBERED };
+enum numbers { SINGLE, NUMBERED, NAMED };
 
 static const struct kind {
     const struct device_class *class;
@@ -102,6 +102,8 @@ enum status device_open(struct device **out, const char *name)
         return open_best(out);
     for (int i = 0; i < KINDS; i++)
         if (strlen(kinds[i].class->name) == length && !strncmp(name, kinds[i].class->name, length)) {
+            if (kinds[i].numbers == NAMED && name[length])
+                return kinds[i].class->open_named(out, name + length + 1);
             TRY(read_number(&kinds[i], name, name + length, &number));
             return kinds[i].class->open(out, number);
         }

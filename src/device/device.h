@@ -144,6 +144,7 @@ struct device_class {
     bool compiles;                                        /* runs kernels from their text; otherwise their host functions */
     bool asynchronous;                                    /* runs return before they are done */
     enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
+    enum status (*open_named)(struct device **out, const char *name); /* of a NAMED kind (devices.def) */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */

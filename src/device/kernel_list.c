@@ -1,15 +1,29 @@
 /* Blocks are numbers without memory. */
 #include "device/kernel_list.h"
 
+#include <stdio.h>
+
 struct lister {
     struct device device;
     struct kernel_list list;
+    struct card card;
+    bool is_card;
     int32_t blocks;
 };
 
+static const struct lister *lister_of(const struct device *device)
+{
+    return (const struct lister *)device;
+}
+
 const struct kernel_list *kernel_list_of(const struct device *device)
 {
-    return &((const struct lister *)device)->list;
+    return &lister_of(device)->list;
+}
+
+const struct card *kernel_list_card(const struct device *device)
+{
+    return device->class == &device_kernels && lister_of(device)->is_card ? &lister_of(device)->card : NULL;
 }
 
 enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *need)
@@ -43,17 +57,41 @@ static enum status open_lister(struct device **out, int number)
     return OK;
 }
 
+static enum status open_card(struct device **out, const char *name)
+{
+    struct card card;
+    TRY(card_open(&card, name));
+    TRY(open_lister(out, 0));
+    struct lister *l = (struct lister *)*out;
+    l->card = card;
+    l->is_card = true;
+    return OK;
+}
+
 static void close_lister(struct device *device)
 {
     kernel_list_free(&((struct lister *)device)->list);
     memory_free(device);
 }
 
-/* Memory without a limit. */
+/* All memory of a card is taken to be free; without one there is no limit. */
 static void info(struct device *device, struct device_info *out)
 {
-    (void)device;
+    const struct card *card = kernel_list_card(device);
     *out = (struct device_info){.name = "no device", .max_block = INT64_MAX, .bf16 = true};
+    if (!card)
+        return;
+    snprintf(out->name, sizeof out->name, "%s", card->words);
+    out->memory = out->max_block = card->memory;
+    out->bf16 = card->bf16;
+    out->threads = card->units;
+}
+
+static void costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *out)
+{
+    const struct card *card = kernel_list_card(device);
+    if (card)
+        card_costs(card->target, true, device->options.cuda_graph != DEVICE_GRAPH_OFF, kernels, commands, out);
 }
 
 static enum status alloc(struct device *device, int64_t bytes, int32_t *block)
@@ -145,8 +183,10 @@ const struct device_class device_kernels = {
     .name = "kernels",
     .compiles = true,
     .open = open_lister,
+    .open_named = open_card,
     .close = close_lister,
     .info = info,
+    .costs = costs,
     .alloc = alloc,
     .release = release,
     .write = write_nowhere,

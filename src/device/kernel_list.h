@@ -1,11 +1,13 @@
 /* A device that computes nothing: preparing programs on it collects the variants of kernels that a compiling device would
- * need for them. It has no memory, so that programs of any size can be prepared anywhere. device_open knows it as "kernels".
+ * need for them. It has no memory, so that programs of any size can be prepared anywhere. device_open knows it as "kernels", and
+ * as "kernels:rtx4090" it stands for a card (device/card.h): programs are planned for the card's memory.
  *
  * Matmuls are listed as launches of the tiled kernel, which are not needed where a library multiplies.
  */
 #ifndef DEVICE_KERNEL_LIST_H
 #define DEVICE_KERNEL_LIST_H
 
+#include "device/card.h"
 #include "device/kernel.h"
 
 struct kernel_need {
@@ -21,6 +23,9 @@ struct kernel_list {
 
 /* The kernels of everything that was prepared on such a device. */
 const struct kernel_list *kernel_list_of(const struct device *device);
+
+/* The card that such a device stands for; NULL: none. */
+const struct card *kernel_list_card(const struct device *device);
 
 /* Adds what is not there yet. */
 enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *need);

@@ -178,6 +178,30 @@ static enum status want(struct trainer *t, int size, int rows)
     return session_add_within(&t->session, NET_TRAIN, T, T * (SIZES_R - rows) / SIZES_R, largest, program);
 }
 
+enum status micro_pack(struct trainer *t, int64_t step, micro_visit *visit, void *context)
+{
+    const int64_t *rows;
+    int64_t count, tokens = 0, targets = 0;
+    TRY(share_rows(t, step, &rows, &count));
+    for (int64_t i = 0; i <= count; i++) {
+        const struct token_row *row = i < count ? &t->data.rows[rows[mine_of(t, i)]] : NULL;
+        if (!row || tokens + row->count > t->place.slots) {
+            TRY(visit(t, tokens, targets, context));
+            tokens = targets = 0;
+        }
+        tokens += row ? row->count : 0;
+        targets += row ? row->trained : 0;
+    }
+    return OK;
+}
+
+static enum status want_for(struct trainer *t, int64_t tokens, int64_t targets, void *context)
+{
+    (void)context;
+    int size = smallest_size(t, tokens);
+    return want(t, size, rows_size(size_of(t, size), targets));
+}
+
 /* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. A plan
  * without data has the largest alone: the others take no more of the device. */
 enum status micro_add(struct trainer *t, bool planning)
@@ -192,27 +216,14 @@ enum status micro_add(struct trainer *t, bool planning)
         for (int rows = 0; rows < SIZES_R; rows++)
             TRY(want(t, size, rows));
     for (int64_t step = 0; !all && step < t->steps; step++) {
-        const int64_t *rows;
-        int64_t count, tokens = 0, targets = 0;
-        TRY(share_rows(t, step, &rows, &count));
-        for (int64_t i = 0; i <= count; i++) {
-            const struct token_row *row = i < count ? &t->data.rows[rows[mine_of(t, i)]] : NULL;
-            if (!row || tokens + row->count > t->place.slots) {
-                int size = smallest_size(t, tokens);
-                TRY(want(t, size, rows_size(size_of(t, size), targets)));
-                tokens = targets = 0;
-            }
-            tokens += row ? row->count : 0;
-            targets += row ? row->trained : 0;
-        }
+        TRY(micro_pack(t, step, want_for, NULL));
         if (step % 4096 == 0)
             data_rest(&t->data);
     }
     return OK;
 }
 
-/* The smallest program that holds this many tokens and targets. */
-static int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t targets)
+int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t targets)
 {
     for (int size = smallest_size(t, tokens); size > 0; size--)
         for (int rows = rows_size(size_of(t, size), targets); rows >= 0; rows--)

@@ -11,6 +11,13 @@ enum status micro_size(struct trainer *t);
 /* Adds the other programs that the run's steps need; none when planning. */
 enum status micro_add(struct trainer *t, bool planning);
 
+/* Calls `visit` for each micro-batch of a step, as a run would pack it. */
+typedef enum status micro_visit(struct trainer *t, int64_t tokens, int64_t targets, void *context);
+enum status micro_pack(struct trainer *t, int64_t step, micro_visit *visit, void *context);
+
+/* The smallest program that holds this many tokens and targets. */
+int64_t micro_program(const struct trainer *t, int64_t tokens, int64_t targets);
+
 /* Adds the programs of trainer_add_with. */
 enum status micro_add_logits(struct trainer *t);
 

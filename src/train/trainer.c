@@ -7,6 +7,7 @@
 #include "base/cache.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/split.h"
@@ -21,6 +22,7 @@
 #include "train/verify.h"
 
 enum { WINDOW_USUAL = 1024 }; /* of packing */
+enum { LENGTH_USUAL = 1024 }; /* of synthetic rows in a plan */
 enum { SLOTS_FEW = 16 };      /* of the smallest micro-batch */
 
 /* --- what is trained ------------------------------------------------------------------------------------------------------ */
@@ -165,9 +167,11 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     TRY(trainer_limits(&limits, o, &t->session.model.config, &t->arena));
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
-    if (ready_for & TRAINER_MEASURE)
-        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps, limits.max_tokens,
-                            limits.vocabulary, (uint64_t)o->seed);
+    if (ready_for & TRAINER_MEASURE) {
+        bool any = ready_for & TRAINER_PLAN && !o->max_length;
+        return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps,
+                            any ? min(limits.max_tokens, LENGTH_USUAL) : limits.max_tokens, limits.vocabulary, (uint64_t)o->seed);
+    }
     if (!o->dataset_path)
         return OK;
     limits.split = "train";

@@ -24,9 +24,9 @@
 #include "train/share.h"
 #include "train/trainer_parts.h"
 
-/* SAMPLE: ->generator. LOGITS: trainer_add_with. LOGPROBS: ->scorer. PLAN: no weights, no data. MEASURE: synthetic data, of
- * max_length tokens a row. TIMING: measure_profile. KERNELS: programs of every kind and size, which use every kernel that a run
- * with this loss and optimizer can need. */
+/* SAMPLE: ->generator. LOGITS: trainer_add_with. LOGPROBS: ->scorer. PLAN: no weights. MEASURE: synthetic data, of
+ * max_length tokens a row; with PLAN 1024 where it is not given. TIMING: measure_profile. KERNELS: programs of every kind and
+ * size, which use every kernel that a run with this loss and optimizer can need. */
 enum trainer_ready {
     TRAINER_SAMPLE = 1,
     TRAINER_LOGITS = 2,

@@ -1,0 +1,118 @@
+/* The estimate of a plan for a card that is not there, for people. */
+#include "cli/estimate.h"
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+const char *estimate_duration(char out[static 32], double seconds)
+{
+    static const struct {
+        double seconds;
+        const char *unit;
+    } units[] = {{86400, "days"}, {3600, "hours"}, {60, "minutes"}, {1, "s"}};
+    for (int i = 0; i < 4; i++)
+        if (seconds >= 2 * units[i].seconds || i == 3) {
+            snprintf(out, 32, "%.*f %s", i == 3 && seconds < 10 ? 2 : 1, seconds / units[i].seconds, units[i].unit);
+            break;
+        }
+    return out;
+}
+
+static void print_work(const json_t *e)
+{
+    size_t i;
+    const json_t *row;
+    double step = number(e, "step_seconds");
+    printf("%-44s %9s %9s %9s %10s %10s %6s  %s\n", "estimate of a step", "commands", "TFLOP", "GB", "seconds", "roofline",
+           "share", "assumed rate");
+    json_array_foreach(json_object_get(e, "work"), i, row)
+    {
+        double flops = number(row, "flops");
+        printf("%-44s %9.0f %9.3f %9.1f %10.4f %10.4f %5.1f%%  %s\n", text(row, "work"), number(row, "commands"), flops * 1e-12,
+               number(row, "bytes") * 1e-9, number(row, "seconds"), number(row, "roofline_seconds"),
+               100 * number(row, "seconds") / step, text(row, "rate"));
+    }
+    double commands = number(e, "launches_per_step"), gaps = number(e, "gap_seconds");
+    printf("%-44s %9.0f %9s %9s %10.4f %10.4f %5.1f%%  %.1f us a command, %s CUDA graphs\n", "gaps between commands", commands,
+           "", "", gaps, 0.0, 100 * gaps / step, 1e6 * gaps / commands,
+           json_is_true(json_object_get(e, "graphs")) ? "with" : "without");
+    printf("%-44s %9s %9.3f %9s %10.4f %10.4f\n\n", "step", "", number(e, "flops_per_step") * 1e-12, "", step,
+           number(e, "roofline_step_seconds"));
+}
+
+static void print_world(const json_t *world)
+{
+    size_t i;
+    const json_t *l;
+    char rank[32], sent[32];
+    printf(
+        "\n%.0f cards, each with a link of %.0f Gbit/s: an estimate, %.0f%% of that rate and %.0f us a step of a tree assumed\n",
+        number(world, "ranks"), number(world, "network_gbps"), 100 * number(world, "network_share"),
+        1e6 * number(world, "latency_seconds"));
+    printf("%-46s %10s %5s %11s %9s %12s %12s\n", "shared", "a card", "fits", "sent a step", "seconds", "tokens/s", "overlapped");
+    json_array_foreach(json_object_get(world, "layouts"), i, l)
+        printf("%-46s %10s %5s %11s %9.4f %12.0f %12.0f\n", text(l, "what"), cli_bytes(rank, number(l, "rank_bytes")),
+               json_is_true(json_object_get(l, "fits")) ? "yes" : "NO", cli_bytes(sent, number(l, "sent_bytes")),
+               number(l, "communication_seconds"), number(l, "tokens_per_second"), number(l, "overlapped_tokens_per_second"));
+    puts("tokens/s: communication begins when the work has ended; overlapped: all of it under the work.");
+}
+
+void estimate_print(const json_t *e)
+{
+    char run[32];
+    printf("\n");
+    print_work(e);
+    printf("A step of %.0f tokens in %.4g micro-batches takes %.3g s on %s by this estimate: %.0f tokens a second.\n",
+           number(e, "tokens_per_step"), number(e, "micro_batches_per_step"), number(e, "step_seconds"), text(e, "name"),
+           number(e, "tokens_per_second"));
+    if (number(e, "roofline_step_seconds") > 0)
+        printf("The same commands at every published rate, the roofline: %.0f tokens a second; their FLOPs alone: %.0f.\n",
+               number(e, "roofline_tokens_per_second"), number(e, "flops_tokens_per_second"));
+    if (number(e, "steps") > 0)
+        printf("The run of %.0f steps takes %s by this estimate, without validations and saves.\n", number(e, "steps"),
+               estimate_duration(run, number(e, "run_seconds")));
+    if (json_is_true(json_object_get(e, "synthetic_rows")))
+        printf("There is no data: rows of %.0f tokens are taken. --data FILE gives the time of its own rows%s.\n",
+               number(e, "longest_row"), number(e, "steps") > 0 ? "" : ", --max-steps that of a run");
+    if (json_is_true(json_object_get(e, "measured")))
+        printf("Rates were measured on %s%s.\n", text(e, "name"),
+               json_is_true(json_object_get(e, "stand_in")) ? ", a stand-in for tests: its times mean nothing" : "");
+    else
+        printf("Nobody has measured it: published rates (%s), assumed shares of them (docs/time.md).\n", text(e, "source"));
+    if (json_object_get(e, "world"))
+        print_world(json_object_get(e, "world"));
+}
+
+void estimate_print_cards(const json_t *cards)
+{
+    size_t i;
+    const json_t *card, *first = json_array_get(cards, 0);
+    char needs[32], memory[32], run[32];
+    bool runs = number(first, "steps") > 0;
+    printf("%-18s %10s %10s %5s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "dtype", "recompute", "slots",
+           "tokens/s", "roofline", runs ? "the run" : "");
+    json_array_foreach(cards, i, card)
+    {
+        bool fits = json_is_true(json_object_get(card, "fits"));
+        printf("%-18s %10s %10s %5s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
+               cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", text(card, "dtype"), text(card, "recompute"),
+               number(card, "micro_batch_tokens"));
+        if (fits)
+            printf("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "roofline_tokens_per_second"),
+                   runs ? estimate_duration(run, number(card, "run_seconds")) : "");
+        else
+            printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
+    }
+    printf(
+        "\nTokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
+        "are made of.\n",
+        runs ? " and times of the run" : "", number(first, "longest_row"),
+        json_is_true(json_object_get(first, "synthetic_rows")) ? ", as no data was given" : "");
+}

@@ -1,0 +1,73 @@
+/* A graphics card that is not there: what its maker publishes (cards.def), and how much of that each kind of work is assumed to
+ * reach (work.def). Or a device that was measured: a file of `hone bench --calibrate` has its rates in place of the assumptions.
+ *
+ * The device that computes nothing (device/kernel_list.h) can stand for a card: device_open("kernels:rtx4090").
+ */
+#ifndef DEVICE_CARD_H
+#define DEVICE_CARD_H
+
+#include "base/json.h"
+#include "device/device.h"
+
+enum work {
+#define WORK(kind, words, rate, share, source) WORK_##kind,
+#include "device/work.def"
+#undef WORK
+    WORK_COUNT
+};
+
+/* TENSOR: that of the tensor cores for the type of the operands. SHARED: multiply-adds that each need a word of shared memory. */
+enum card_rate { CARD_BF16, CARD_F16, CARD_TF32, CARD_F32, CARD_TENSOR, CARD_SHARED, CARD_BYTES };
+
+struct work_kind {
+    const char *id, *words;
+    enum card_rate rate;
+    double share; /* assumed; 0: the card's for matmuls */
+    const char *source;
+};
+
+extern const struct work_kind work_kinds[WORK_COUNT];
+
+struct card {
+    char name[64], words[128]; /* as the user names it, and its name for people */
+    int target;
+    bool bf16;
+    int64_t memory; /* bytes */
+    int units, lanes;
+    double peak[CARD_BYTES]; /* FLOP/s by rate; TENSOR is 0: it depends on the type. 0: not known, or there is none */
+    double bandwidth;        /* bytes a second; 0: not known */
+    double matmul;           /* the assumed share for matmuls */
+    double gap, issue;       /* seconds between two commands of a captured graph, and of the host to issue one without it */
+    const char *source, *matmul_source; /* of the figures above; "": a card that is not in cards.def */
+    bool measured, stand_in;            /* from a file; and of a device whose times mean nothing */
+    double rate[WORK_COUNT];            /* measured: FLOPs, or bytes where only those count, a second; 0: not measured */
+};
+
+/* The card of this name in cards.def, or in a file that --calibrate wrote. ERR_ARGUMENT names all cards. */
+enum status card_open(struct card *card, const char *name);
+
+/* The index-th card of cards.def; false: there are no more. */
+bool card_at(int index, struct card *card);
+
+/* FLOP/s that a kind of work could reach at most, for operands of this type; 0: only its bytes count. */
+double card_peak(const struct card *card, enum work work, enum dtype dtype);
+
+/* FLOP/s and bytes/s that it is taken to reach: measured, or assumed. 0: they do not count. */
+double card_flops(const struct card *card, enum work work, enum dtype dtype);
+double card_bytes(const struct card *card, enum work work);
+
+/* The share of its multiprocessors that a matmul keeps busy, and of its tiles that are not padding. 1 for a measured card: its
+ * rates have it in them. */
+double card_filled(const struct card *card, const struct gemm *gemm);
+
+/* A measured card as a JSON object, and a file of it as a card. */
+json_t *card_json(const struct card *card);
+enum status card_read(struct card *card, const char *path);
+
+/* What CUDA's driver and libraries take besides blocks, on a card of this target. CUDA does not say: these are typical values. */
+void card_costs(int target, bool cublas, bool graphs, int64_t kernels, int64_t commands, struct device_costs *out);
+
+/* Bytes of cuBLAS's workspace: what NVIDIA recommends, more for devices whose tensor cores work on larger tiles. */
+int64_t card_workspace(int target);
+
+#endif

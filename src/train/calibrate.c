@@ -1,0 +1,65 @@
+/* Each command was run as a list of its own and waited for. What the fastest of them took is the price of waiting, and is taken
+ * off all others. What a step takes beyond the sum of its commands is the gap between two of them. */
+#include "train/calibrate.h"
+
+#include <stdio.h>
+
+#include "train/estimate.h"
+
+struct totals {
+    double work[WORK_COUNT], seconds[WORK_COUNT]; /* FLOPs, or bytes where only those count */
+    double commands, all_seconds;
+};
+
+/* Runs of a program in a step: the optimizer's program runs once. */
+static double runs_of(const struct trainer *t, int64_t program)
+{
+    const struct engine *e = &t->session.engine;
+    return (double)e->programs[program].runs / (double)e->programs[t->optimizer.index].runs;
+}
+
+static double shortest(const struct trainer *t)
+{
+    const struct engine *e = &t->session.engine;
+    double least = 1;
+    for (int64_t i = 0; i < e->program_count; i++)
+        for (int64_t k = 0; runs_of(t, i) > 0 && k < e->programs[i].timing->count; k++) {
+            double seconds = e->programs[i].timing->command[k].seconds / runs_of(t, i);
+            least = seconds < least ? seconds : least;
+        }
+    return least;
+}
+
+static void add_up(const struct trainer *t, double waiting, struct totals *sum)
+{
+    const struct engine *e = &t->session.engine;
+    for (int64_t i = 0; i < e->program_count; i++) {
+        const struct timing *timing = e->programs[i].timing;
+        double runs = runs_of(t, i);
+        for (int64_t k = 0; runs > 0 && k < timing->count; k++) {
+            const struct timing_command *c = &timing->command[k];
+            enum work work = estimate_work_of(c->op, &timing->issued[k]);
+            double seconds = c->seconds - runs * waiting;
+            sum->work[work] += runs * (work_kinds[work].rate == CARD_BYTES ? (double)c->bytes : c->flops);
+            sum->seconds[work] += seconds;
+            sum->all_seconds += seconds;
+            sum->commands += runs;
+        }
+    }
+}
+
+void calibrate_card(const struct trainer *t, const struct profile *p, struct card *card)
+{
+    const struct device_info *info = &t->session.info;
+    struct totals sum = {0};
+    add_up(t, shortest(t), &sum);
+    *card = (struct card){.bf16 = info->bf16,
+                          .memory = info->memory,
+                          .units = info->threads,
+                          .measured = true,
+                          .stand_in = info->stand_in,
+                          .gap = p->step_seconds > sum.all_seconds ? (p->step_seconds - sum.all_seconds) / sum.commands : 0};
+    snprintf(card->words, sizeof card->words, "%s", info->name);
+    for (int i = 0; i < WORK_COUNT; i++)
+        card->rate[i] = sum.seconds[i] > 0 ? sum.work[i] / sum.seconds[i] : 0;
+}

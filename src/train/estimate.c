@@ -1,0 +1,235 @@
+/* Steps are packed as in a run, each of their programs is counted, and the commands of a program are added up once. */
+#include "train/estimate.h"
+
+#include <string.h>
+
+#include "base/number.h"
+#include "device/kernel_list.h"
+#include "ops/ops.h"
+#include "train/measure.h"
+#include "train/micro.h"
+
+enum { STEPS_LOOKED_AT = 4096 };
+
+struct sums {
+    struct estimate *e;
+    const struct trainer *t;
+    double local_keys; /* as keys, with the model's window */
+    double times;      /* runs of the program in a step, on average */
+};
+
+/* --- what a command does ------------------------------------------------------------------------------------------------ */
+
+static bool is_op(const struct op *op, enum op_id id)
+{
+    return op == ops_table[id];
+}
+
+static enum work work_of_gemm(const struct gemm *g)
+{
+    return g->a == DTYPE_BF16  ? WORK_matmul_bfloat16
+           : g->a == DTYPE_F16 ? WORK_matmul_float16
+           : g->tf32           ? WORK_matmul_tf32
+                               : WORK_matmul_float32;
+}
+
+/* The ops besides attention whose kernels multiply matrices themselves. */
+static bool multiplies(const struct op *op)
+{
+    return is_op(op, OP_expert_linear) || is_op(op, OP_expert_linear_bwd_x) || is_op(op, OP_expert_linear_bwd_w) ||
+           is_op(op, OP_gated_delta) || is_op(op, OP_gated_delta_states) || is_op(op, OP_gated_delta_bwd);
+}
+
+/* A kernel for tensor cores has mma in its name. */
+enum work estimate_work_of(const struct op *op, const struct command *c)
+{
+    if (c->kind == COMMAND_GEMM)
+        return work_of_gemm(&c->gemm);
+    if (c->kind == COMMAND_FILL)
+        return WORK_memory;
+    const struct kernel *kernel = c->launch.kernel;
+    bool mma = strstr(kernel->name, "_mma");
+    if (is_op(op, OP_attention))
+        return mma ? WORK_attention_mma : WORK_attention;
+    if (is_op(op, OP_attention_bwd))
+        return mma ? WORK_attention_bwd_mma : WORK_attention_bwd;
+    if (multiplies(op))
+        return mma ? WORK_products_mma : WORK_products;
+    return kernel->file && (!strcmp(kernel->file, "nf4") || !strcmp(kernel->file, "blocks")) ? WORK_expand : WORK_memory;
+}
+
+/* Of all launches of a node together. */
+static double flops_of(const struct sums *s, const struct node *n)
+{
+    struct gemm product[TIMING_PRODUCTS];
+    int count = measure_products(n, product);
+    double flops = 0;
+    for (int i = 0; i < count; i++) {
+        bool local = false;
+        for (int k = 0; k < n->in_count; k++)
+            local = local || (n->in[k] && n->in[k]->name && !strcmp(n->in[k]->name, "local_first"));
+        double keys = local ? s->local_keys : s->e->keys, size = 2;
+        const int64_t dims[] = {product[i].m, product[i].n, product[i].k};
+        for (int k = 0; k < 3; k++)
+            size *= dims[k] == TIMING_KEYS ? keys : (double)dims[k];
+        flops += size;
+    }
+    return count || !multiplies(n->op) || !n->op->flops ? flops : n->op->flops(n);
+}
+
+/* A table whose rows are picked is not read as a whole. */
+static double bytes_of(const struct lowered *c)
+{
+    const struct node *n = c->node;
+    double bytes = (double)timing_bytes(c);
+    if (!is_op(n->op, OP_embedding) && !is_op(n->op, OP_gather_rows))
+        return bytes;
+    double row = (double)value_bytes(n->out[0]);
+    for (int i = 0; i < OPERANDS; i++)
+        if (c->value[i] && (double)value_bytes(c->value[i]) > row)
+            bytes -= (double)value_bytes(c->value[i]) - row;
+    return bytes;
+}
+
+/* --- adding up ---------------------------------------------------------------------------------------------------------- */
+
+/* What the card could do at most: products on tensor cores, however they are made today. */
+static double best_flops(const struct card *card, enum work work, enum dtype dtype)
+{
+    return card_peak(card, work_kinds[work].rate == CARD_SHARED ? WORK_attention_mma : work, dtype);
+}
+
+/* A rate of 0 does not count. */
+static double longer(double flops, double flops_rate, double bytes, double bytes_rate)
+{
+    double computing = flops > 0 && flops_rate > 0 ? flops / flops_rate : 0, moving = bytes_rate > 0 ? bytes / bytes_rate : 0;
+    return computing > moving ? computing : moving;
+}
+
+static enum status add_command(const struct sums *s, const struct lowered *c, double flops)
+{
+    struct estimate *e = s->e;
+    const struct card *card = e->card;
+    enum work work = estimate_work_of(c->node->op, &c->command);
+    struct estimate_work *w = &e->work[work];
+    bool product = c->command.kind == COMMAND_GEMM;
+    const struct gemm *g = &c->command.gemm;
+    enum dtype dtype = product ? g->a : c->value[0] ? c->value[0]->dtype : DTYPE_F32;
+    double bytes = bytes_of(c), filled = product ? card_filled(card, g) : 1;
+    if (card->measured && !(card->rate[work] > 0))
+        return fail(ERR_ARGUMENT, "--gpu: the file has no rate for %s: calibrate with the same --dtype and --finetuning-type",
+                    work_kinds[work].words);
+    if (product)
+        flops = 2.0 * (double)g->m * (double)g->n * (double)(g->k + g->k2);
+    double seconds = longer(flops, card_flops(card, work, dtype) * filled, bytes, card_bytes(card, work));
+    double best = best_flops(card, work, dtype), at_best = longer(flops, best, bytes, card->bandwidth);
+    double gap = card->gap;
+    if (!e->graphs && seconds + gap < card->issue)
+        gap = card->issue - seconds;
+    w->commands += s->times;
+    w->flops += s->times * flops;
+    w->bytes += s->times * bytes;
+    w->seconds += s->times * seconds;
+    w->roofline_seconds += s->times * at_best;
+    w->flops_seconds += s->times * longer(flops, best, 0, 0);
+    e->gap_seconds += s->times * gap;
+    return OK;
+}
+
+static enum status add_program(const struct sums *s, const struct lowering *l)
+{
+    const struct node *last = NULL;
+    for (int64_t i = 0; i < l->count; i++) {
+        const struct lowered *c = &l->list[i];
+        bool launch = c->command.kind == COMMAND_LAUNCH;
+        TRY(add_command(s, c, launch && c->node != last ? flops_of(s, c->node) : 0));
+        last = launch ? c->node : last;
+    }
+    return OK;
+}
+
+static void add_work(struct estimate *e)
+{
+    for (int i = 0; i < WORK_COUNT; i++) {
+        e->commands += e->work[i].commands;
+        e->flops += e->work[i].flops;
+        e->seconds += e->work[i].seconds;
+        e->roofline_seconds += e->work[i].roofline_seconds;
+        e->flops_seconds += e->work[i].flops_seconds;
+    }
+    e->seconds += e->gap_seconds;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------------- */
+
+/* The keys that queries of a row see, added up: token i sees i + 1, or as many as the window has. */
+static double keys_of(int64_t tokens, int64_t window)
+{
+    double all = (double)tokens, near = window && window < tokens ? (double)window : all;
+    return near * (near + 1) / 2 + (all - near) * near;
+}
+
+static void count_keys(struct sums *s, int64_t window)
+{
+    const struct data *data = &s->t->data;
+    double keys = 0, local = 0;
+    for (int64_t i = 0; i < data->row_count; i++) {
+        keys += keys_of(data->rows[i].count, 0);
+        local += keys_of(data->rows[i].count, window);
+    }
+    s->e->keys = keys / (double)data->tokens;
+    s->local_keys = local / (double)data->tokens;
+}
+
+struct count {
+    struct sums *sums;
+    double *runs; /* of each program */
+};
+
+static enum status count_micro(struct trainer *t, int64_t tokens, int64_t targets, void *context)
+{
+    struct count *c = context;
+    c->runs[micro_program(t, tokens, targets)]++;
+    c->sums->e->tokens += (double)tokens;
+    c->sums->e->micro_batches++;
+    return OK;
+}
+
+/* Where several ranks share a step, t->steps are those of one rank's rows. */
+static int64_t steps_of_run(const struct trainer *t, bool synthetic)
+{
+    const struct options *o = t->options;
+    return o->max_steps || synthetic ? o->max_steps : divide_up(t->steps, o->world);
+}
+
+enum status estimate_make(struct trainer *t, bool synthetic, struct estimate *e)
+{
+    const struct engine *engine = &t->session.engine;
+    *e = (struct estimate){.card = kernel_list_card(t->session.device),
+                           .graphs = t->options->cuda_graph != CHOICE_cuda_graph_off,
+                           .dtype = run_types[t->session.run][ROLE_WEIGHT],
+                           .rows = t->data.row_count,
+                           .longest = t->data.longest,
+                           .synthetic = synthetic,
+                           .steps = steps_of_run(t, synthetic)};
+    struct sums sums = {.e = e, .t = t};
+    struct count count = {&sums, arena_array(&t->arena, engine->program_count, sizeof *count.runs)};
+    int64_t steps = min(t->steps, STEPS_LOOKED_AT);
+    if (!e->card || !steps)
+        return fail(ERR_INTERNAL, "an estimate needs a card and rows");
+    if (!count.runs)
+        return ERR_MEMORY;
+    count_keys(&sums, t->session.model.config.local);
+    for (int64_t step = 0; step < steps; step++)
+        TRY(micro_pack(t, step, count_micro, &count));
+    count.runs[t->optimizer.index] = (double)steps;
+    for (int64_t i = 0; i < engine->program_count; i++) {
+        sums.times = count.runs[i] / (double)steps;
+        if (sums.times > 0)
+            TRY(add_program(&sums, &engine->programs[i].lowering));
+    }
+    e->tokens /= (double)steps;
+    e->micro_batches /= (double)steps;
+    add_work(e);
+    return OK;
+}

@@ -1,0 +1,83 @@
+/* Arithmetic on paper: bytes are those of the plan, rates those of cards and networks as published. */
+#include "train/scale.h"
+
+#include <math.h>
+
+/* NCCL's own tests reach 80 to 95% of a link in large rings; the lower end is assumed, and 10 µs for each step of a tree. */
+static const double network_share = 0.8, hop_seconds = 10e-6;
+
+struct load {                                  /* what one rank would hold without sharing */
+    double weights, trained, gradients, state; /* bytes */
+    double layers, micro_batches;
+};
+
+static struct load load_of(const struct trainer *t, const struct estimate *e)
+{
+    int64_t bytes[LIFE_COUNT], mapped;
+    session_bytes(&t->session, bytes, &mapped);
+    return (struct load){.weights = (double)(bytes[LIFE_WEIGHTS] + mapped),
+                         .trained = (double)bytes[LIFE_TRAINABLE],
+                         .gradients = (double)bytes[LIFE_GRADIENTS],
+                         .state = (double)bytes[LIFE_STATE],
+                         .layers = (double)t->session.model.config.layers,
+                         .micro_batches = e->micro_batches};
+}
+
+static double hops(const struct scale *s)
+{
+    return ceil(log2((double)s->ranks));
+}
+
+/* Adds collectives of this payload in all: `ways` is 2 for a reduction, which goes around twice. */
+static void communicate(const struct scale *s, struct scale_layout *l, double payload, double ways, double collectives)
+{
+    double sent = ways * payload * (double)(s->ranks - 1) / (double)s->ranks;
+    l->payload += payload;
+    l->sent += sent;
+    l->seconds += sent * 8 / (s->network * s->share) + collectives * ways * hops(s) * s->latency;
+}
+
+/* Bytes that a rank gives up when these are shared. */
+static double saved(const struct scale *s, double bytes)
+{
+    return bytes * (double)(s->ranks - 1) / (double)s->ranks;
+}
+
+static void lay_out(const struct scale *s, const struct load *load, enum scale_layout_id id, int64_t peak, struct scale_layout *l)
+{
+    double less = 0, all = load->weights + load->trained;
+    *l = (struct scale_layout){.name = "replicated", .words = "everything on every rank"};
+    if (id == SCALE_REPLICATED)
+        communicate(s, l, load->gradients, 2, 1);
+    else
+        communicate(s, l, load->gradients, 1, 1);
+    if (id == SCALE_STATE) {
+        l->name = "state";
+        l->words = "gradients and optimizer state by rank";
+        communicate(s, l, load->trained, 1, 1);
+        less = saved(s, load->gradients + load->state);
+    }
+    if (id == SCALE_WEIGHTS) { /* two layers are there as a whole: the one in use and the next */
+        l->name = "weights";
+        l->words = "and weights by rank, gathered layer by layer";
+        communicate(s, l, 2 * load->micro_batches * all, 1, 2 * load->micro_batches * load->layers);
+        less = saved(s, load->gradients + load->state + all) - fmin(saved(s, all), 2 * all / load->layers);
+    }
+    l->rank_bytes = peak - (int64_t)less;
+}
+
+void scale_make(const struct trainer *t, const struct estimate *e, int64_t ranks, double network, int64_t peak, int64_t memory,
+                struct scale *s)
+{
+    struct load load = load_of(t, e);
+    *s = (struct scale){.ranks = ranks, .network = network, .share = network_share, .latency = hop_seconds};
+    for (int i = 0; i < SCALE_COUNT; i++) {
+        struct scale_layout *l = &s->layout[i];
+        lay_out(s, &load, (enum scale_layout_id)i, peak, l);
+        l->fits = l->rank_bytes <= memory;
+        l->after_seconds = e->seconds + l->seconds;
+        l->under_seconds = fmax(e->seconds, l->seconds);
+        l->after_tokens = (double)ranks * e->tokens / l->after_seconds;
+        l->under_tokens = (double)ranks * e->tokens / l->under_seconds;
+    }
+}
