@@ -18,6 +18,6 @@ presets: ; @cmake --preset $(PRESET) >/dev/null && cmake --build --preset $(PRES
 check: presets ; ctest --preset $(PRESET) -L quick
 test: presets ; ctest --preset $(PRESET)
 # Rewrites the generated pages, which are otherwise compared.
-docs: presets ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-(options|foreign)$$|^ops|^cuda-compile$$'
+docs: presets ; HONE_UPDATE_DOCS=1 ctest --preset $(PRESET) -R '^unit-(options|foreign)$$|^ops|^cuda-compile$$|^e2e-scale$$'
 format: ; @python3 tests/format.py --write
 clean: ; rm -rf build

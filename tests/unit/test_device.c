@@ -21,7 +21,7 @@ static void a_device_is_a_name_with_an_optional_number(void **state)
         {"cuda:1x", "there is no device 'cuda:1x'"},
         {"opencl:99999999999999999999", "as in opencl:1"},
         {"cpu:0", "there is one cpu, which takes no number"},
-        {"kernels:0", "takes no number"},
+        {"kernels:0", "there is no card '0': use one of t4"},
     };
     struct device *device;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
