@@ -242,7 +242,7 @@ typedef struct hone_trainer_info {
     int64_t disk_bytes,
         disk_free_bytes; /* what the run may add to the disk of output_dir, and what is free there; 0: not known */
     int64_t checkpoint_bytes, checkpoints; /* of disk_bytes: one checkpoint, and how many there may be besides those there now */
-    int64_t rank, ranks;    /* of this process, and how many train together */
+    int64_t rank, ranks;                   /* of this process, and how many train together */
 } hone_trainer_info;
 
 HONE_API hone_status hone_trainer_get_info(hone_trainer *trainer, hone_trainer_info *info);

@@ -15,9 +15,9 @@ enum { SIZES_T = 8, SIZES_R = 4 };
  * capacities for losses, of which those that the data need are built. */
 struct micro_programs {
     int64_t program[SIZES_T][SIZES_R]; /* by size of T and R; negative: none */
-    int64_t logits, logits_backward;               /* of trainer_add_with; -1: none */
-    float *losses, *weights;                       /* of a micro-batch that is waited for */
-    float *seen;                                   /* its logits, of trainer_add_with */
+    int64_t logits, logits_backward;   /* of trainer_add_with; -1: none */
+    float *losses, *weights;           /* of a micro-batch that is waited for */
+    float *seen;                       /* its logits, of trainer_add_with */
 };
 
 /* Sums since the last step. */
