@@ -30,10 +30,9 @@ static enum status check_type(struct foreign *f, const struct yaml_node *type)
     return foreign_refuse(f, type, "datasets[].type", "hone has rows of chat_template, alpaca, completion and sharegpt");
 }
 
-static enum status add_path(struct foreign *f, const char **paths, const char *path)
+static enum status add_path(struct foreign *f, struct foreign_list *paths, const char *path)
 {
-    *paths = arena_format(f->arena, "%s%s%s", *paths, **paths ? "," : "", path);
-    return *paths ? OK : ERR_MEMORY;
+    return foreign_join(f, paths, path, (int64_t)strlen(path));
 }
 
 /* The beginning of a split: a percentage is a weight after the path, a number of rows is max_samples. */
@@ -58,7 +57,7 @@ static enum status take_split(struct foreign *f, const struct yaml_node *split, 
 enum status foreign_data_list(struct foreign *f, const char *key, enum option option)
 {
     const struct yaml_node *list = foreign_find(f, key);
-    const char *paths = "";
+    struct foreign_list paths = {0};
     if (!list || f->given->source[option])
         return OK;
     if (list->kind != YAML_LIST)
@@ -79,7 +78,7 @@ enum status foreign_data_list(struct foreign *f, const char *key, enum option op
             TRY(take_split(f, yaml_member(item, "split"), &text));
         TRY(add_path(f, &paths, text));
     }
-    return *paths ? foreign_set(f, option, paths, list, key) : OK;
+    return paths.text ? foreign_set(f, option, paths.text, list, key) : OK;
 }
 
 /* --- dataset_info.json --------------------------------------------------------------------------------------------------- */
@@ -139,7 +138,7 @@ static enum status check_names(struct foreign *f, const struct yaml_node *node, 
 }
 
 static enum status take_set(struct foreign *f, const struct yaml_node *node, const char *dir, const char *name,
-                            const json_t *info, const char **paths)
+                            const json_t *info, struct foreign_list *paths)
 {
     const json_t *set = json_object_get(info, name);
     const char *file = json_string_value(json_object_get(set, "file_name"));
@@ -161,7 +160,7 @@ static enum status take_set(struct foreign *f, const struct yaml_node *node, con
 }
 
 static enum status take_sets(struct foreign *f, const struct yaml_node *node, const char *names, const char *dir,
-                             const json_t *info, const char **paths)
+                             const json_t *info, struct foreign_list *paths)
 {
     for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',') {
         const char *begin = at + strspn(at, " ");
@@ -182,7 +181,8 @@ static enum status take_sets(struct foreign *f, const struct yaml_node *node, co
 enum status foreign_data_info(struct foreign *f, const char *key, enum option option)
 {
     const struct yaml_node *node = foreign_find(f, key);
-    const char *dir = foreign_text(f, "dataset_dir", "data"), *names, *paths = "";
+    const char *dir = foreign_text(f, "dataset_dir", "data"), *names;
+    struct foreign_list paths = {0};
     json_t *info = NULL;
     if (!node || f->given->source[option])
         return OK;
@@ -199,9 +199,9 @@ enum status foreign_data_info(struct foreign *f, const char *key, enum option op
         TRY(strpbrk(names, "./") ? OK : foreign_refuse(f, node, key, "dataset_dir has no dataset_info.json (data by default)"));
     status = info || strpbrk(names, "./") ? take_sets(f, node, names, dir, info, &paths) : OK;
     json_decref(info);
-    if (status != OK || !*paths)
+    if (status != OK || !paths.text)
         return status;
-    return foreign_set(f, option, paths, node, key);
+    return foreign_set(f, option, paths.text, node, key);
 }
 
 /* --- rows ---------------------------------------------------------------------------------------------------------------- */

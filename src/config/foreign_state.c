@@ -100,17 +100,46 @@ bool foreign_is_off(const struct yaml_node *node)
     }
 }
 
+enum status foreign_append(struct foreign *f, struct foreign_list *l, const char *text, int64_t length)
+{
+    int64_t needed = l->size + length + 1;
+    if (needed > FOREIGN_JOINED_MAX)
+        return fail(ERR_LIMIT, "%s: its lists make more than %d MB of paths or names: that is no configuration", f->path,
+                    FOREIGN_JOINED_MAX >> 20);
+    if (needed > l->room) {
+        int64_t room = 2 * needed;
+        char *larger = arena_array(f->arena, room, 1);
+        if (!larger)
+            return ERR_MEMORY;
+        if (l->size)
+            memcpy(larger, l->text, (size_t)l->size);
+        l->text = larger;
+        l->room = room;
+    }
+    memcpy(l->text + l->size, text, (size_t)length);
+    l->size += length;
+    l->text[l->size] = 0;
+    return OK;
+}
+
+enum status foreign_join(struct foreign *f, struct foreign_list *l, const char *text, int64_t length)
+{
+    if (l->size)
+        TRY(foreign_append(f, l, ",", 1));
+    return foreign_append(f, l, text, length);
+}
+
 enum status foreign_joined(struct foreign *f, const struct yaml_node *node, const char **text)
 {
+    struct foreign_list list = {0};
     *text = node->kind == YAML_SCALAR || node->kind == YAML_LIST ? node->text : NULL;
     for (const struct yaml_node *n = node->kind == YAML_LIST ? node->first : NULL; n; n = n->next) {
         if (n->kind != YAML_SCALAR) {
             *text = NULL;
             return OK;
         }
-        *text = arena_format(f->arena, "%s%s%s", *text, **text ? "," : "", n->text);
-        if (!*text)
-            return ERR_MEMORY;
+        TRY(foreign_join(f, &list, n->text, (int64_t)strlen(n->text)));
+        *text = list.text;
     }
     return OK;
 }

@@ -87,6 +87,16 @@ const struct option_row *foreign_own(const char *key);
 /* Whether a word, of any case, is one of those between commas. */
 bool foreign_in_words(const char *words, const char *word);
 
+/* Texts joined by commas, in the arena, as long as they are FOREIGN_JOINED_MAX bytes at most. Its room is doubled as it grows, so
+ * that many texts take a few times their sum. */
+struct foreign_list {
+    char *text; /* NULL: none yet */
+    int64_t size, room;
+};
+enum { FOREIGN_JOINED_MAX = 1 << 22 };
+enum status foreign_join(struct foreign *f, struct foreign_list *list, const char *text, int64_t length);
+enum status foreign_append(struct foreign *f, struct foreign_list *list, const char *text, int64_t length); /* without a comma */
+
 /* A node's value as one text, lists joined by commas; NULL if it is something else. */
 enum status foreign_joined(struct foreign *f, const struct yaml_node *node, const char **text);
 

@@ -312,15 +312,17 @@ static enum status count_layers(const struct foreign *f, const char *model, int6
 /* The names of the modules in layers [first, end), each by itself. */
 static enum status name_layers(struct foreign *f, const char *names, int64_t first, int64_t end, const char **out)
 {
-    struct buffer text = {0};
-    enum status status = OK;
-    for (int64_t layer = first; layer < end && status == OK; layer++)
-        for (const char *at = names; *at && status == OK; at += strcspn(at, ","), at += *at == ',')
-            status =
-                buffer_format(&text, "%slayers.%lld.%.*s", text.size ? "," : "", (long long)layer, (int)strcspn(at, ","), at);
-    *out = status == OK && text.size ? arena_text(f->arena, text.data, text.size) : "";
-    buffer_free(&text);
-    return status == OK && !*out ? ERR_MEMORY : status;
+    struct foreign_list list = {0};
+    for (int64_t layer = first; layer < end; layer++) {
+        char before[32];
+        snprintf(before, sizeof before, "layers.%lld.", (long long)layer);
+        for (const char *at = names; *at; at += strcspn(at, ","), at += *at == ',') {
+            TRY(foreign_join(f, &list, before, (int64_t)strlen(before)));
+            TRY(foreign_append(f, &list, at, (int64_t)strcspn(at, ",")));
+        }
+    }
+    *out = list.text ? list.text : "";
+    return OK;
 }
 
 static enum status mlx_layers(struct foreign *f)

@@ -5,11 +5,13 @@ their published examples, convert and train with the options that they should ha
     configs.py HONE ASSETS DATA
 """
 import json
+import os
 import pathlib
 import re
 import shutil
+import subprocess
 
-from case import TINY, Case, main, run
+from case import HONE, TINY, Case, main, run
 
 CONFIGS = pathlib.Path(__file__).parents[1] / "data/configs"
 
@@ -289,6 +291,36 @@ class Configs(Case):
             result = run(*args, cwd=self.dir)
             self.assertIn(result.returncode, (2, 3), result.stderr)
             self.assertIn(says, result.stderr)
+
+    def convert(self, *args):
+        """The exit code of a conversion, its text, and the process's peak of memory in bytes."""
+        with open(self.dir / "said", "wb") as said:
+            child = subprocess.Popen([HONE, "config", "convert", *args], cwd=self.dir, stdout=said, stderr=said)
+            _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return child.returncode, (self.dir / "said").read_text(errors="replace"), 1024 * usage.ru_maxrss
+
+    def test_many_paths_take_memory_for_their_sum_alone(self):
+        names = [f"{i:04}-" + "x" * 400 for i in range(2000)]
+        head = "base_model: model", "adapter: lora", "lora_r: 8", "lora_alpha: 16", "learning_rate: 1e-4", "micro_batch_size: 2", "num_epochs: 1"
+        self.write("many.yml", *head, "datasets:", *(f"  - path: {name}" for name in names))
+        code, text, peak = self.convert("many.yml")
+        self.assertEqual(code, 0, text[:500])
+        self.assertIn(",".join(names[:3]), text)
+        self.assertLess(peak, 100 << 20)
+        self.write("modules.yml", *head, "datasets: [{path: a.jsonl}]", "lora_target_modules:",
+                   *(f"  - {name}" for name in names))
+        self.assertLess(self.convert("modules.yml")[2], 100 << 20)
+
+    def test_lists_that_multiply_are_refused(self):
+        (self.dir / "deep").mkdir()
+        (self.dir / "deep/config.json").write_text(json.dumps({"num_hidden_layers": 9000}))
+        self.write("mlx.yaml", "model: deep", "train: true", "data: data", "num_layers: 8999", "lora_parameters:", "  rank: 8", "  scale: 20.0",
+                   "  keys: [" + ", ".join(f"k{i:03}{'y' * 60}" for i in range(900)) + "]")
+        code, text, peak = self.convert("mlx.yaml")
+        self.assertEqual(code, 8, text[:500])
+        self.assertIn("more than 4 MB of paths or names", text)
+        self.assertLess(peak, 100 << 20)
 
     def test_max_samples_takes_the_first_rows_of_each_file(self):
         line = ("train", "--model", "model", "--data", "data/chats.jsonl,data/texts.jsonl", "--output", "out", "--num-train-epochs", 1, "--json",
