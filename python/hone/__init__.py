@@ -163,6 +163,26 @@ def _array(kind, values):
     return (kind * len(values))(*values)
 
 
+def _whole(value, bits, what):
+    """A whole number as it is: ctypes would cut off what is above its bits."""
+    if isinstance(value, int) and not -1 << bits - 1 <= value < 1 << bits - 1:
+        raise ValueError(f"{what} {value}: it has more than {bits} bits")
+    return value
+
+
+def _tokens(values):
+    """An array of token ids."""
+    return _array(ctypes.c_int32, (_whole(value, 32, "token") for value in values))
+
+
+def _bytes(text, what):
+    """A path or another text for C, where a zero byte would end it."""
+    data = os.fsencode(text)
+    if b"\0" in data:
+        raise ValueError(f"{what} {text!r}: it has a zero byte")
+    return data
+
+
 def _unlike(values):
     """What is no list, or one only by accident."""
     return isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__")
@@ -178,7 +198,7 @@ def _sequences(sequences):
         sequence = sequence if isinstance(sequence, Sequence) else Sequence(sequence)
         if _unlike(sequence.ids):
             raise TypeError(f"{type(sequence.ids).__name__} given as a sequence: {_EXPECTED}")
-        ids = _array(ctypes.c_int32, sequence.ids)
+        ids = _tokens(sequence.ids)
         weights = None if sequence.weights is None else _array(ctypes.c_float, sequence.weights)
         if weights is not None and len(weights) != len(ids):
             raise ValueError(f"{len(ids)} tokens with {len(weights)} weights")
@@ -230,8 +250,8 @@ class _Options:
                 if value is not None:
                     value = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
                     text = str(value).lower() if isinstance(value, bool) else str(value)
-                    _call("hone_options_set", self.handle, key.encode(), os.fsencode(text))
-        except Error:
+                    _call("hone_options_set", self.handle, _bytes(key, "the option"), _bytes(text, key))
+        except (Error, ValueError):
             _lib.hone_options_destroy(self.handle)
             raise
 
@@ -254,7 +274,7 @@ class _Text:
 
     def detokenize(self, ids, special=False):
         """The text of ids; special: special tokens are written too."""
-        text, length, ids = _pointer(), ctypes.c_size_t(), _array(ctypes.c_int32, ids)
+        text, length, ids = _pointer(), ctypes.c_size_t(), _tokens(ids)
         _call("hone_detokenize", self._tokenizer, ids, len(ids), int(special), ctypes.byref(text), ctypes.byref(length))
         try:
             return ctypes.string_at(text, length.value).decode()
@@ -287,7 +307,8 @@ class _Text:
 
     def _sample(self, call, handle, prompt, stream, stop, settings):
         stop = [stop] if isinstance(stop, (str, int)) else stop
-        ids, stops = _array(ctypes.c_int32, self._prompt(prompt)), _array(ctypes.c_int32, map(self._stop, stop))
+        ids, stops = _tokens(self._prompt(prompt)), _tokens(map(self._stop, stop))
+        settings = {key: _whole(value, 64, key) for key, value in settings.items()}
         sampling = _Sampling(stop_tokens=ctypes.cast(stops, _ids), stop_count=len(stops), **settings)
         texts, tokens, logprobs, result, raised = [], [], [], _Generated(), _Raised()
 
@@ -419,15 +440,15 @@ class Trainer(_Text):
 
     def save(self, folder):
         """The adapter in PEFT's layout, or the model in Hugging Face's."""
-        _call("hone_trainer_save", self._handle, os.fsencode(folder))
+        _call("hone_trainer_save", self._handle, _bytes(folder, "folder"))
 
     def save_state(self, folder):
         """All that a trainer needs to resume as if it had not been interrupted."""
-        _call("hone_trainer_save_state", self._handle, os.fsencode(folder))
+        _call("hone_trainer_save_state", self._handle, _bytes(folder, "folder"))
 
     def load_state(self, folder):
         """Goes back to a state that save_state saved."""
-        _call("hone_trainer_load_state", self._handle, os.fsencode(folder))
+        _call("hone_trainer_load_state", self._handle, _bytes(folder, "folder"))
 
     def close(self):
         handles = getattr(self, "_handle", None), getattr(self, "_tokenizer", None)

@@ -217,6 +217,12 @@ fails(lambda: model.sample("Hi", temperature=float("nan")), "temperature")
 fails(lambda: model.sample("Hi", max_new_tokens=0), "max_new_tokens")
 fails(lambda: model.sample([10 ** 6]), "vocabulary")
 fails(lambda: model.logprobs([hone.Sequence([1, 2], [1.0])]), "weights", error=ValueError)
+for call in (lambda: model.logprobs([[1, 2 ** 32 + 2]]), lambda: model.sample([-2 ** 40]), lambda: model.detokenize([2 ** 31]),
+             lambda: model.sample("Hi", stop=2 ** 33), lambda: model.sample("Hi", seed=2 ** 64), lambda: model.sample("Hi", max_new_tokens=2 ** 63)):
+    fails(call, "bits", error=ValueError)
+for call in (lambda: hone.Model({str(TINY)!r} + "\\0x"), lambda: hone.Model({str(TINY)!r}, adapter="out\\0"),
+             lambda: hone.Model({str(TINY)!r}, **{{"see\\0d": 1}})):
+    fails(call, "a zero byte", error=ValueError)
 fails(lambda: model.sample("Hi", stream=lambda text: 1 / 0), error=ZeroDivisionError)
 assert model.sample("Hi", max_new_tokens=9, stream=lambda text: True).ids
 assert model.logprobs([]) == []
@@ -238,6 +244,7 @@ with hone.Trainer({str(TINY)!r}, sampling=False) as trainer:
     fails(lambda: trainer.forward_backward([[1, 2, 3]], lambda *unused: 1 / 0), error=ZeroDivisionError)
     fails(lambda: trainer.forward_backward([hone.Sequence([1, 2], [0, float("nan")])]), "nan")
     fails(lambda: trainer.load_state("nowhere"), "nowhere")
+    fails(lambda: trainer.save("no\\0where"), "a zero byte", error=ValueError)
     fails(lambda: trainer.eval(), "validation")
     for wrong in ("hello", 7, [1, 2], ["hello"], [{{"role": "user"}}], {{"ids": [1]}}):
         fails(lambda: trainer.forward_backward(wrong), "a list of token ids", error=TypeError)
