@@ -101,6 +101,9 @@ HONE_API hone_status hone_options_parse(hone_options *options, int argc, char **
  * be released with hone_text_destroy. */
 HONE_API hone_status hone_options_write(const hone_options *options, char **yaml);
 
+/* The same as a JSON object: "options" by name, "sources" with where each came from, "notes". */
+HONE_API hone_status hone_options_json(const hone_options *options, char **json);
+
 /* An option's value as text, "" if it has none. It belongs to the options and is valid until the next call with this key. */
 HONE_API hone_status hone_options_get(hone_options *options, const char *key, const char **value);
 
@@ -390,6 +393,11 @@ HONE_API hone_status hone_inspect_model(const hone_options *options, char **json
  * that cannot be used with its place and cause, what checks found, and the tokens of the first rows, or of the one that `row`
  * names. Rows that cannot be used are a part of the report, not an error. */
 HONE_API hone_status hone_inspect_data(const hone_options *options, char **json);
+
+/* What the adapter or the checkpoint in the option run_dir (or adapter) is: base, rank, modules, step, losses. No model is
+ * opened. "whole" of a checkpoint says whether its files have their checksums; "damage" what is wrong. */
+HONE_API hone_status hone_inspect_adapter(const hone_options *options, char **json);
+HONE_API hone_status hone_inspect_checkpoint(const hone_options *options, char **json);
 
 /* The kernels that runs of a model with these options need on CUDA, and which of them are in the cache for each target of the
  * option target: in the directory that the option output names, or where runs keep them. */

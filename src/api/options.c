@@ -148,6 +148,14 @@ hone_status hone_options_write(const hone_options *o, char **yaml)
     return options_leave(o, status);
 }
 
+hone_status hone_options_json(const hone_options *o, char **json)
+{
+    GIVEN(json);
+    *json = NULL;
+    CHECK(handle_enter(o, HANDLE_OPTIONS, __func__));
+    return options_leave(o, json_result(options_json(&o->values), json));
+}
+
 hone_status hone_options_get(hone_options *o, const char *key, const char **value)
 {
     enum option which;

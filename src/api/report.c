@@ -70,9 +70,9 @@ json_t *plan_rows(const struct session *s, const struct device_costs *costs, int
     int64_t bytes[LIFE_COUNT], mapped;
     session_bytes(s, bytes, &mapped);
     json_t *rows = json_array();
+    add_row(rows, "weights in mapped files", mapped, &s->model.weights_mapped);
     for (int life = 0; life < LIFE_COUNT; life++)
         add_row(rows, lifetime_name((enum lifetime)life), bytes[life], &s->model.weights_in[life]);
-    add_row(rows, "weights in mapped files", mapped, &s->model.weights_mapped);
     add_row(rows, "context (estimate)", costs->context, NULL);
     add_row(rows, "kernels (estimate)", costs->modules, NULL);
     add_row(rows, "workspace of matmuls", costs->workspace, NULL);

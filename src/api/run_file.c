@@ -68,7 +68,8 @@ static json_t *plan_json(const struct session *s)
 {
     static const struct device_costs none = {0};
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
-    return json_pack("{s:I, s:I, s:I, s:o}", "peak_bytes", (json_int_t)(total + s->process_bytes), "memory_bytes",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "planned_bytes", (json_int_t)(total - mapped), "mapped_bytes",
+                     (json_int_t)mapped, "peak_bytes", (json_int_t)(total + s->process_bytes), "memory_bytes",
                      (json_int_t)s->info.memory, "free_bytes", (json_int_t)s->info.memory_free, "table",
                      plan_rows(s, &none, s->process_bytes));
 }

@@ -6,7 +6,6 @@
 #include "api/run_file.h"
 #include "api/run_samples.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/number.h"
 #include "base/process.h"
 #include "data/account.h"
@@ -311,10 +310,7 @@ static enum status check_run(const struct hone_trainer *t)
 {
     const struct options *values = &t->options->values;
     TRY(options_need(values, t->options->command, OPTION_dataset_path));
-    TRY(options_need(values, t->options->command, OPTION_output_dir));
-    return file_same(values->output_dir, values->model_name_or_path)
-               ? fail(ERR_ARGUMENT, "--output %s is the model's own directory: name another one", values->output_dir)
-               : OK;
+    return options_need(values, t->options->command, OPTION_output_dir);
 }
 
 hone_status hone_train(hone_trainer *handle, hone_events events, void *context, hone_train_result *result)

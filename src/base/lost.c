@@ -69,7 +69,8 @@ const char *lost_path(struct arena *arena, const char *path, const char *kind)
 
 enum status lost_output(const char *path)
 {
-    static const char *const files[] = {".safetensors", ".bin", ".pt", ".pth", ".ggml", ".json", ".jsonl"};
+    static const char *const files[] = {".safetensors", ".bin",  ".pt",  ".pth", ".ggml", ".json", ".jsonl",
+                                        ".onnx",        ".ckpt", ".npz", ".h5",  ".zip",  ".tar",  ".gz"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (name_ends_with(path, files[i]) && !file_is_directory(path))
             return fail(ERR_ARGUMENT, "--output %s: the result is several files, and a directory is named for them, without %s",

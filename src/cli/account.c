@@ -73,6 +73,10 @@ void cli_account(const char *name, const json_t *report, cli_say *say)
     say("%-11s %lld row%s, %lld tokens, %lld trained; the longest row has %lld", name, number(report, "rows"),
         cli_plural(number(report, "rows")), number(report, "tokens"), number(report, "trained_tokens"),
         number(report, "longest_row"));
+    if (json_is_true(json_object_get(report, "held_back"))) {
+        say("            held back from the data above");
+        return;
+    }
     say_kinds(report, say);
     say_files(report, say);
     say_lengths(report, say);

@@ -25,6 +25,7 @@ struct chat {
     json_t *messages; /* the conversation, without the system message */
     char *system;     /* NULL: none */
     bool typed, ends;
+    bool json; /* one object a turn, instead of text as it comes */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(const struct chat *c, const char *format, ...)
@@ -131,8 +132,10 @@ static int print(void *context, int32_t token, double logprob, const char *text,
 {
     struct answer *a = context;
     (void)token, (void)logprob;
-    cli_answer(stdout, text, length);
-    fflush(stdout);
+    if (!a->chat->json) {
+        cli_answer(stdout, text, length);
+        fflush(stdout);
+    }
     bool kept = buffer_append(&a->text, text, (int64_t)length) == OK;
     return !kept || (a->chat->typed ? signals_interrupted() : signals_stopped());
 }
@@ -159,6 +162,17 @@ static hone_status ask(struct chat *c, struct answer *a, hone_generate_result *r
     return status;
 }
 
+static void print_turn(const char *message, const struct answer *a, const hone_generate_result *r, bool stopped)
+{
+    json_t *turn =
+        json_pack("{s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:f, s:f}", "message", message, "answer", a->text.data ? a->text.data : "",
+                  "ended", r->ended, "stopped", (int)stopped, "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens",
+                  (json_int_t)r->reused_tokens, "new_tokens", (json_int_t)r->new_tokens, "prefill_seconds", r->prefill_seconds,
+                  "decode_seconds", r->decode_seconds);
+    cli_print_json(turn);
+    fflush(stdout);
+}
+
 /* A message that gets no answer is no part of the conversation. */
 static hone_status answer_message(struct chat *c, const char *message)
 {
@@ -168,9 +182,12 @@ static hone_status answer_message(struct chat *c, const char *message)
     if (status != HONE_OK)
         return status;
     status = ask(c, &a, &r);
-    if (status == HONE_OK || status == HONE_ERR_STOPPED)
+    bool stopped = status == HONE_ERR_STOPPED;
+    if (c->json && (stopped || status == HONE_OK))
+        print_turn(message, &a, &r, stopped);
+    else if (stopped || status == HONE_OK)
         puts("");
-    bool stopped = status == HONE_ERR_STOPPED, goes_on = status == HONE_OK || (stopped && c->typed);
+    bool goes_on = status == HONE_OK || (stopped && c->typed);
     if (stopped && goes_on)
         say(c, "(stopped)");
     else if (goes_on && !r.ended && r.new_tokens < c->sampling.max_new_tokens)
@@ -340,41 +357,68 @@ static hone_status run_command(struct chat *c, char *line)
 
 #define QUOTES "\"\"\""
 
+enum { MESSAGE_BYTES_MAX = 16 << 20 }; /* more than any model's window */
+
 struct lines {
-    char *line;
-    size_t room;
-    struct buffer message; /* of several lines */
+    struct buffer line, message; /* message: of several lines */
+    bool ended;                  /* there is no further line */
 };
 
-static bool read_line(struct lines *l)
+static hone_status too_long(void)
 {
-    ssize_t length = getline(&l->line, &l->room, stdin);
-    while (length > 0 && isspace((unsigned char)l->line[length - 1]))
-        l->line[--length] = 0;
-    return length >= 0;
+    return (hone_status)fail(ERR_ARGUMENT, "a message of more than %d MB, which no model could read: it was passed over",
+                             MESSAGE_BYTES_MAX >> 20);
+}
+
+/* Reads to the end of a line, keeps it without white space at its end, and refuses what cannot be a message. */
+static hone_status read_line(struct lines *l)
+{
+    struct buffer *line = &l->line;
+    bool zero = false, fits = true;
+    int c;
+    line->size = 0;
+    if (buffer_append(line, "", 0) != OK)
+        return no_memory();
+    while ((c = getc(stdin)) != EOF && c != '\n') {
+        char letter = (char)c;
+        zero |= !c;
+        fits &= line->size < MESSAGE_BYTES_MAX;
+        if (fits && buffer_append(line, &letter, 1) != OK)
+            return no_memory();
+    }
+    l->ended = c == EOF && !line->size;
+    while (line->size && isspace((unsigned char)line->data[line->size - 1]))
+        line->data[--line->size] = 0;
+    if (zero)
+        return (hone_status)fail(ERR_ARGUMENT, "a line with a zero byte: a message is text in UTF-8");
+    return fits ? HONE_OK : too_long();
 }
 
 /* A message from three quotes to three quotes, or to the end of what is typed. */
 static hone_status take_lines(struct chat *c, struct lines *l, const char *first)
 {
     struct buffer *m = &l->message;
+    bool fits = true;
     m->size = 0;
-    for (const char *line = first; line; line = read_line(l) ? l->line : NULL) {
+    for (const char *line = first; line;) {
         const char *end = strstr(line, QUOTES);
         int64_t length = end ? end - line : (int64_t)strlen(line);
-        if ((line != first && buffer_append(m, "\n", 1) != OK) || buffer_append(m, line, length) != OK)
+        fits &= m->size + length < MESSAGE_BYTES_MAX;
+        if (fits && ((line != first && buffer_append(m, "\n", 1) != OK) || buffer_append(m, line, length) != OK))
             return no_memory();
-        if (end)
-            break;
+        hone_status status = end ? HONE_OK : read_line(l);
+        if (status != HONE_OK)
+            return status;
+        line = end || l->ended ? NULL : l->line.data;
     }
     while (m->size && m->data[m->size - 1] == '\n')
         m->data[--m->size] = 0;
-    return answer_message(c, m->data + strspn(m->data, "\n"));
+    return fits ? answer_message(c, m->data + strspn(m->data, "\n")) : too_long();
 }
 
 static hone_status take_line(struct chat *c, struct lines *l)
 {
-    char *line = l->line + strspn(l->line, " \t");
+    char *line = l->line.data + strspn(l->line.data, " \t");
     if (!*line)
         return HONE_OK;
     if (strncmp(line, QUOTES, strlen(QUOTES)) == 0)
@@ -394,9 +438,11 @@ static hone_status talk(struct chat *c)
             signals_interrupts("\n(/exit or Ctrl-D ends)\n" PROMPT);
             fputs(PROMPT, stderr);
         }
-        if (!read_line(&lines))
+        status = read_line(&lines);
+        if (lines.ended)
             break;
-        status = take_line(c, &lines);
+        if (status == HONE_OK)
+            status = take_line(c, &lines);
         if (status != HONE_OK && c->typed && !c->ends) {
             fprintf(stderr, "hone: %s\n", hone_error());
             status = HONE_OK;
@@ -406,14 +452,15 @@ static hone_status talk(struct chat *c)
     }
     if (c->typed && feof(stdin))
         fputs("\n", stderr);
-    free(lines.line);
+    buffer_free(&lines.line);
     buffer_free(&lines.message);
     return status;
 }
 
 hone_status cli_chat(hone_options *options)
 {
-    struct chat c = {.options = options, .typed = cli_input_terminal(), .messages = json_array()};
+    struct chat c = {
+        .options = options, .typed = cli_input_terminal(), .messages = json_array(), .json = cli_flag(options, "json")};
     const char *system;
     hone_status status = c.messages ? signals_watch() : no_memory();
     if (status == HONE_OK)

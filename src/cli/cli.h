@@ -11,9 +11,13 @@
 typedef hone_status cli_command(hone_options *options);
 
 cli_command cli_train, cli_eval, cli_generate, cli_chat, cli_plan, cli_inspect_model, cli_inspect_data, cli_kernels_list;
+cli_command cli_inspect_adapter, cli_inspect_checkpoint;
 cli_command cli_kernels_build, cli_pull, cli_init, cli_devices, cli_bench, cli_merge, cli_export, cli_quantize,
     cli_config_convert;
 cli_command cli_report_run, cli_watch;
+
+/* Refuses an argument without a name, which hone inspect model and data do not take. */
+hone_status cli_no_directory(hone_options *options);
 
 bool cli_flag(hone_options *options, const char *key);
 
@@ -53,6 +57,9 @@ bool cli_needs_quotes(const char *word);
 /* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
 enum { CLI_MEMORY_SIZE = 320 };
 const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
+
+/* The name of row i of a plan's table: weights beside those in mapped files are called so. */
+const char *cli_block(const json_t *table, size_t i);
 
 /* Whether standard error is a terminal that can move its cursor: progress is overwritten there, and plain lines elsewhere. */
 bool cli_terminal(void);

@@ -21,16 +21,17 @@ static hone_status check_output(hone_options *options, const char *file)
 hone_status cli_config_convert(hone_options *options)
 {
     const char *file;
-    char *yaml = NULL;
+    char *yaml = NULL; /* or JSON */
     hone_status status = hone_options_get(options, "config", &file);
     if (status == HONE_OK && !*file)
         status = (hone_status)fail(ERR_ARGUMENT, "hone config convert needs a FILE: a YAML configuration");
     if (status == HONE_OK)
         status = check_output(options, file);
+    bool json = cli_flag(options, "json");
     if (status == HONE_OK)
-        status = hone_options_write(options, &yaml);
+        status = json ? hone_options_json(options, &yaml) : hone_options_write(options, &yaml);
     if (status == HONE_OK)
-        fputs(yaml, stdout);
+        printf("%s%s", yaml, json ? "\n" : "");
     hone_text_destroy(yaml);
     return status;
 }

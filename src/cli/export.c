@@ -18,6 +18,10 @@ static void print_report(const json_t *report)
     {
         printf("%-6s %5lld tensors, %s", json_string_value(json_object_get(row, "type")),
                (long long)json_integer_value(json_object_get(row, "tensors")), cli_bytes(bytes, number(row, "bytes")));
+        if (json_object_get(row, "instead_of"))
+            printf(", for %s, whose blocks of %lld numbers do not divide their rows",
+                   json_string_value(json_object_get(row, "instead_of")),
+                   (long long)json_integer_value(json_object_get(row, "block")));
         if (json_object_get(row, "change_lost"))
             printf("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)", number(row, "change_lost") < 1,
                    100 * number(row, "change_lost"), 100 * number(row, "change_kept"));

@@ -1,4 +1,5 @@
-/* hone generate: the answer on standard output as it is generated; its speed on standard error, if that is a terminal. */
+/* hone generate: the answer on standard output as it is generated, or as JSON; its speed on standard error, if that is a
+ * terminal. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -7,12 +8,28 @@
 
 enum { PROMPT_MAX = 16 << 20 };
 
+/* As it comes; with --json all of it is kept until the end. */
 static int print(void *context, const char *text, size_t length)
 {
-    (void)context;
+    struct buffer *kept = context;
+    if (kept)
+        return buffer_append(kept, text, (int64_t)length) != OK || signals_stopped();
     cli_answer(stdout, text, length);
     fflush(stdout);
     return signals_stopped();
+}
+
+static hone_status print_json(hone_options *options, const struct buffer *answer, const hone_generate_result *r)
+{
+    const char *prompt;
+    hone_status status = hone_options_get(options, "prompt", &prompt);
+    if (status != HONE_OK)
+        return status;
+    json_t *out = json_pack("{s:o, s:s, s:b, s:I, s:I, s:f, s:f, s:f}", "prompt", json_lossy(prompt), "answer",
+                            answer->data ? answer->data : "", "ended", r->ended, "prompt_tokens", (json_int_t)r->prompt_tokens,
+                            "new_tokens", (json_int_t)r->new_tokens, "startup_seconds", r->startup_seconds, "prefill_seconds",
+                            r->prefill_seconds, "decode_seconds", r->decode_seconds);
+    return cli_print_json(out);
 }
 
 /* What standard input has, without its last newline, as a shell's $(...) would give it. */
@@ -55,6 +72,8 @@ hone_status cli_generate(hone_options *options)
 {
     hone_model *model = NULL;
     hone_generate_result r = {.size = sizeof r};
+    struct buffer answer = {0};
+    bool json = cli_flag(options, "json");
     hone_status status = read_prompt(options); /* while signals still end the program at once */
     if (status == HONE_OK)
         status = signals_watch();
@@ -62,14 +81,17 @@ hone_status cli_generate(hone_options *options)
         status = hone_model_open(&model, options);
     if (status == HONE_OK) {
         signals_stop("stopping after this token; a second Ctrl-C or SIGTERM ends at once", "ended at once");
-        status = hone_generate(model, print, NULL, &r);
+        status = hone_generate(model, print, json ? &answer : NULL, &r);
     }
-    if (status == HONE_OK || status == HONE_ERR_STOPPED)
+    if (status == HONE_OK && json)
+        status = print_json(options, &answer, &r);
+    else if (!json && (status == HONE_OK || status == HONE_ERR_STOPPED))
         puts("");
-    if (status == HONE_OK && cli_terminal() && r.new_tokens > 1)
+    if (status == HONE_OK && !json && cli_terminal() && r.new_tokens > 1)
         fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens,
                 (double)r.prompt_tokens / r.prefill_seconds, (long long)r.new_tokens,
                 (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
+    buffer_free(&answer);
     hone_model_close(model);
     return status;
 }

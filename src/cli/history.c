@@ -129,7 +129,7 @@ static enum status add_sample(struct history *h, const json_t *line)
     text = arena_text(&h->arena, text, (int64_t)strlen(text));
     if (!prompt || !text)
         return ERR_MEMORY;
-    h->samples[h->sample_count++] = (struct history_sample){step, prompt, text};
+    h->samples[h->sample_count++] = (struct history_sample){step, prompt, text, number_of(line, "sample_seconds")};
     return OK;
 }
 

@@ -22,6 +22,7 @@ struct history_eval {
 struct history_sample {
     int64_t step;
     const char *prompt, *text;
+    double seconds;
 };
 
 /* RUNNING: a process holds the lock. KILLED: none does, and the last one did not say how it ended. UNKNOWN: the file system has

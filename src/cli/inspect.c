@@ -1,5 +1,8 @@
-/* hone inspect model: what a model directory holds. */
+/* hone inspect model, adapter and checkpoint: what a directory holds. */
+#include <string.h>
+
 #include "cli/cli.h"
+#include "config/options.h"
 
 /* Members of an object, one a line; objects inside it indented below their name. */
 static void print_members(const json_t *object, int indent)
@@ -19,12 +22,51 @@ static void print_members(const json_t *object, int indent)
     }
 }
 
-static void print_model(const json_t *model)
+static void print_all(const json_t *report)
 {
-    print_members(model, 0);
+    print_members(report, 0);
+}
+
+/* An argument without a name is a directory to look at, except for a model and data. */
+hone_status cli_no_directory(hone_options *options)
+{
+    const char *dir;
+    hone_status status = hone_options_get(options, "run_dir", &dir);
+    return status == HONE_OK && *dir ? (hone_status)options_stray(COMMAND_INSPECT, dir) : status;
 }
 
 hone_status cli_inspect_model(hone_options *options)
 {
-    return cli_report(options, hone_inspect_model, print_model);
+    hone_status status = cli_no_directory(options);
+    return status == HONE_OK ? cli_report(options, hone_inspect_model, print_all) : status;
+}
+
+hone_status cli_inspect_adapter(hone_options *options)
+{
+    return cli_report(options, hone_inspect_adapter, print_all);
+}
+
+/* The report is complete, but what it says may be an error. */
+static enum status verdict(const json_t *report)
+{
+    const char *damage = json_string_value(json_object_get(report, "damage"));
+    return damage ? fail(ERR_FORMAT, "%s", damage) : OK;
+}
+
+hone_status cli_inspect_checkpoint(hone_options *options)
+{
+    char *json = NULL;
+    json_t *report = NULL;
+    hone_status status = hone_inspect_checkpoint(options, &json);
+    if (status == HONE_OK)
+        status = (hone_status)json_parse(&report, json, (int64_t)strlen(json), "report");
+    if (status == HONE_OK && cli_flag(options, "json"))
+        puts(json);
+    else if (status == HONE_OK)
+        print_all(report);
+    if (status == HONE_OK)
+        status = (hone_status)verdict(report);
+    json_decref(report);
+    hone_text_destroy(json);
+    return status;
 }

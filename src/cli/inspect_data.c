@@ -245,7 +245,9 @@ hone_status cli_inspect_data(hone_options *options)
     char *json = NULL;
     const char *page, *row, *model;
     json_t *report = NULL;
-    hone_status status = hone_options_get(options, "html", &page);
+    hone_status status = cli_no_directory(options);
+    if (status == HONE_OK)
+        status = hone_options_get(options, "html", &page);
     if (status == HONE_OK)
         status = hone_options_get(options, "row", &row);
     if (status == HONE_OK)

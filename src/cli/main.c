@@ -23,6 +23,8 @@ static const struct command {
     {"plan", NULL, cli_plan},
     {"inspect", "model", cli_inspect_model},
     {"inspect", "data", cli_inspect_data},
+    {"inspect", "adapter", cli_inspect_adapter},
+    {"inspect", "checkpoint", cli_inspect_checkpoint},
     {"kernels", "list", cli_kernels_list},
     {"kernels", "build", cli_kernels_build},
     {"merge", NULL, cli_merge},
@@ -155,16 +157,20 @@ static int print_command_help(const char *name)
 
 static hone_status unknown_word(const char *name, const char *word)
 {
-    const char *known[2] = {"", ""};
-    for (size_t i = 0, n = 0; i < sizeof commands / sizeof commands[0] && n < 2; i++)
-        if (!strcmp(commands[i].name, name))
-            known[n++] = commands[i].about;
-    if (!*known[1]) /* what has a dot is a file that the word is missing before */
+    char known[128] = "";
+    const char *first = NULL;
+    int count = 0;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (!strcmp(commands[i].name, name)) {
+            size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", count++ ? ", " : "", commands[i].about);
+            first = first ? first : commands[i].about;
+        }
+    if (count == 1) /* what has a dot is a file that the word is missing before */
         return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is not %s: write hone %s %s %s; hone %s --help says more", name,
-                                 word, known[0], name, known[0], strchr(word, '.') ? word : "FILE", name);
-    return (hone_status)fail(ERR_ARGUMENT,
-                             "hone %s: '%s' is neither %s nor %s: as in hone %s %s --model DIR; hone %s --help says more", name,
-                             word, known[0], known[1], name, known[0], name);
+                                 word, first, name, first, strchr(word, '.') ? word : "FILE", name);
+    return (hone_status)fail(ERR_ARGUMENT, "hone %s: '%s' is none of %s: as in hone %s %s --model DIR; hone %s --help says more",
+                             name, word, known, name, first, name);
 }
 
 static int run(const char *name, const struct command *command, int argc, char **argv)

@@ -1,5 +1,6 @@
 /* hone plan: the memory of a run as a table. */
 #include <stdarg.h>
+#include <string.h>
 
 #include "cli/estimate.h"
 
@@ -12,6 +13,18 @@ static void print_line(const char *format, ...)
     vprintf(format, args);
     va_end(args);
     puts("");
+}
+
+static const char *block_name(const json_t *table, size_t i)
+{
+    const char *name = json_string_value(json_object_get(json_array_get(table, i), "block"));
+    return name ? name : "";
+}
+
+const char *cli_block(const json_t *table, size_t i)
+{
+    bool mapped = strcmp(block_name(table, 0), "weights in mapped files") == 0;
+    return mapped && strcmp(block_name(table, i), "weights") == 0 ? "other weights" : block_name(table, i);
 }
 
 static void print_plan(const json_t *plan)
@@ -27,7 +40,7 @@ static void print_plan(const json_t *plan)
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
-        printf("%-26s %12s %18lld", json_string_value(json_object_get(row, "block")), cli_bytes(text, (double)bytes),
+        printf("%-26s %12s %18lld", cli_block(json_object_get(plan, "table"), i), cli_bytes(text, (double)bytes),
                (long long)bytes);
         if (json_object_get(row, "bits_per_weight"))
             printf(" %14.3f", json_real_value(json_object_get(row, "bits_per_weight")));

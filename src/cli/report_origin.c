@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 #include "cli/page.h"
 #include "cli/report_parts.h"
+#include "config/options.h"
 
 enum { RESULT_BYTES_MAX = 1 << 30, CHECKPOINTS_MAX = 50 };
 
@@ -74,16 +75,21 @@ static enum status put_word(struct buffer *page, const char *word)
     return buffer_format(page, "%s", quoted ? "&#39;" : "");
 }
 
+/* The command that gives the same options again. A reader may copy it into a shell, and run.json may be from anyone: what is no
+ * option's name is left out. */
 static enum status put_command(struct buffer *page, const json_t *options, const json_t *given)
 {
     const char *name;
     json_t *source;
+    enum option option;
     TRY(buffer_format(page, "<pre>hone train"));
     json_object_foreach((json_t *)given, name, source)
     {
+        if (options_find(name, &option) != OK)
+            continue;
         TRY(buffer_format(page, " --"));
-        for (const char *at = name; *at; at++)
-            TRY(page_escaped(page, *at == '_' ? "-" : at, 1));
+        for (const char *at = options_name(option); *at; at++)
+            TRY(buffer_format(page, "%c", *at == '_' ? '-' : *at));
         TRY(buffer_format(page, " "));
         TRY(put_word(page, page_text(options, name)));
     }

@@ -55,7 +55,8 @@ static enum status put_counts(struct buffer *page, const char *key, const char *
     TRY(page_count(page, page_number(data, key)));
     if (eval) {
         TRY(buffer_format(page, "</td><td class=\"n\">"));
-        TRY(page_count(page, page_number(eval, key)));
+        if (json_object_get(eval, key)) /* of rows that were held back, the other column has what was read */
+            TRY(page_count(page, page_number(eval, key)));
     }
     return buffer_format(page, "</td></tr>\n");
 }
@@ -118,7 +119,7 @@ enum status report_memory(struct buffer *page, const struct history *h)
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         double bytes = (double)page_number(row, "bytes"), share = bytes / peak;
-        TRY(page_put(page, "<tr><th>", page_text(row, "block"), "</th>"));
+        TRY(page_put(page, "<tr><th>", cli_block(json_object_get(plan, "table"), i), "</th>"));
         TRY(buffer_format(page, "<td class=\"n\">%s</td><td class=\"meter\"><i style=\"width:%.1f%%\"></i></td></tr>\n",
                           cli_bytes(text, bytes), 100 * (share > 0 && share < 1 ? share : share >= 1)));
     }

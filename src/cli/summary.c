@@ -32,6 +32,13 @@ static void add_evals(const struct history *h, struct pace *pace)
     }
 }
 
+static void add_samples(const struct history *h, struct pace *pace)
+{
+    for (int64_t i = 0; i < h->sample_count; i++)
+        if (isfinite(h->samples[i].seconds))
+            pace_sample(pace, h->samples[i].seconds, h->samples[i].step);
+}
+
 /* Whether the run is at a step whose validation is due and not written yet. */
 static bool validates(const struct history *h, const struct pace *pace)
 {
@@ -44,7 +51,7 @@ static bool validates(const struct history *h, const struct pace *pace)
     return step == h->total || (pace->eval_steps && step % pace->eval_steps == 0);
 }
 
-/* Seconds of the steps and validations of the run, by all its processes, and those since its last line. */
+/* Seconds of the steps, validations and samples of the run, by all its processes, and those since its last line. */
 static double passed(const struct history *h)
 {
     double seconds = 0;
@@ -54,6 +61,9 @@ static double passed(const struct history *h)
     for (int64_t i = 0; i < h->eval_count; i++)
         if (isfinite(h->evals[i].seconds))
             seconds += h->evals[i].seconds;
+    for (int64_t i = 0; i < h->sample_count; i++)
+        if (isfinite(h->samples[i].seconds))
+            seconds += h->samples[i].seconds;
     return seconds + (h->state == HISTORY_RUNNING ? file_age(h->metrics) : 0);
 }
 
@@ -77,6 +87,7 @@ void summary_screen(const struct history *h, struct screen *s)
         s->epoch = step->epoch;
     }
     add_evals(h, &pace);
+    add_samples(h, &pace);
     s->loss = mean_value(&loss);
     s->eval_loss = h->eval_count ? h->evals[h->eval_count - 1].loss : NAN;
     s->tokens_per_second = rate.share > 0 ? mean_value(&rate) : 0;
@@ -104,7 +115,7 @@ static json_t *best_json(const struct history *h)
 
 struct stand {
     const char *run, *state, *why, *model, *method, *smoothing, *activity;
-    int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes, result_step;
+    int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes, peak_bytes, result_step;
     double epoch, loss, last_loss, eval_loss, tokens_per_second, seconds, seconds_left;
     bool stopped_early;
 };
@@ -130,6 +141,7 @@ json_t *summary_json(const struct history *h)
         RECORD(struct stand, seconds),
         RECORD(struct stand, seconds_left),
         RECORD(struct stand, planned_bytes),
+        RECORD(struct stand, peak_bytes),
         RECORD(struct stand, stopped_early),
         RECORD(struct stand, result_step),
         RECORD(struct stand, resumes),
@@ -157,7 +169,8 @@ json_t *summary_json(const struct history *h)
         .tokens_per_second = s.tokens_per_second,
         .seconds = s.seconds,
         .seconds_left = h->state == HISTORY_RUNNING ? s.left : NAN,
-        .planned_bytes = s.memory_bytes,
+        .planned_bytes = json_integer_value(json_object_get(json_object_get(h->run, "plan"), "planned_bytes")),
+        .peak_bytes = s.memory_bytes,
         .stopped_early = h->early,
         .result_step = h->result_step,
         .resumes = h->resumes,

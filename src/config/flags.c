@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/name.h"
 #include "config/synonyms.h"
 
@@ -27,6 +28,36 @@ static enum status fail_elsewhere(const struct option_row *row, const char *flag
                      options_command_name((enum user_command)c));
         }
     return fail(ERR_ARGUMENT, "%s is not an option of hone %s: it belongs to %s", flag, options_command_name(command), where);
+}
+
+/* What was given before under any of its names, and counts no longer. */
+static enum status warn_twice(const struct options *options, const struct option_row *row, const char *before, const char *was)
+{
+    struct buffer now = {0};
+    enum option option = table_option(row);
+    TRY(options_get(options, option, &now));
+    bool words = row->kind == KIND_TEXT || row->kind == KIND_PATH;
+    if (!options_same(option, was, now.data ? now.data : ""))
+        log_message(LOG_WARNING, "%s '%.100s' counts, not %s '%.100s', which was given before%s", options->source[option],
+                    now.data ? now.data : "", before, was,
+                    words && strstr(row->help, "separated by commas") ? ": several values are separated by commas" : "");
+    buffer_free(&now);
+    return OK;
+}
+
+/* Stores a value. One that was given before is overridden, and that is said. */
+static enum status store(struct options *options, const struct word *word, const char *value, const char *flag)
+{
+    enum option option = table_option(word->row);
+    const char *before = options->source[option];
+    struct buffer was = {0};
+    enum status status = before ? options_get(options, option, &was) : OK;
+    if (status == OK)
+        status = synonym_store(options, word, value, flag, false);
+    if (status == OK && before)
+        status = warn_twice(options, word->row, before, was.data ? was.data : "");
+    buffer_free(&was);
+    return status;
 }
 
 /* Reads the option at argv[*i] and leaves *i at the last word that it took. */
@@ -68,7 +99,7 @@ static enum status read_option(struct options *options, enum user_command comman
                         next);
         value = argv[++*i];
     }
-    return synonym_store(options, &word, value, flag, false);
+    return store(options, &word, value, flag);
 }
 
 /* A file of options that stands alone. */

@@ -13,6 +13,7 @@
 #ifndef CONFIG_OPTIONS_H
 #define CONFIG_OPTIONS_H
 
+#include "base/json.h"
 #include "base/memory.h"
 
 enum user_command {
@@ -82,7 +83,8 @@ enum status options_set(struct options *options, enum user_command command, cons
 void options_clear(struct options *options, enum option option);
 
 /* Reads the arguments after `hone command`: --key value, --key=value, --flag, --flag true|false, --flag=true|false, --no-flag,
- * -h; all else, and everything after "--", is an argument. If an option is given twice, the last one counts. Then loads the file
+ * -h; all else, and everything after "--", is an argument. If an option is given twice, under whichever names, the last one
+ * counts, and a warning says so where the values differ. Then loads the file
  * that --config names. An argument that ends in .yaml or .yml, and any of COMMAND_CONFIG, stands for --config. */
 enum status options_parse(struct options *options, enum user_command command, int argc, char **argv, struct arguments *arguments);
 
@@ -120,6 +122,9 @@ enum status options_get(const struct options *options, enum option option, struc
 /* Appends the options that were set as a YAML file that options_load_yaml reads as the same, with comments on where each came
  * from. */
 enum status options_write(const struct options *options, struct buffer *text);
+
+/* The same as JSON: {"config": FILE, "options": {name: value}, "sources": {name: where}, "notes": [lines]}. NULL: no memory. */
+json_t *options_json(const struct options *options);
 
 /* Fails, and says how to give it, if this text option has no value. */
 enum status options_need(const struct options *options, enum user_command command, enum option option);

@@ -1,7 +1,9 @@
-/* Options as a YAML file, which hone reads as the same options. */
+/* Options as a YAML file, which hone reads as the same options; and as JSON. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/utf8.h"
 #include "config/table.h"
 
@@ -87,4 +89,44 @@ enum status options_write(const struct options *options, struct buffer *text)
         if (options->source[o] && !option_table[o].flag_only)
             TRY(write_option(text, options, (enum option)o));
     return OK;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------------------- */
+
+static json_t *value_json(const struct option_row *row, const char *text)
+{
+    char *end;
+    switch (row->kind) {
+    case KIND_INT: return json_integer((json_int_t)strtoll(text, NULL, 10));
+    case KIND_BOOL: return json_boolean(!strcmp(text, "true"));
+    case KIND_REAL: {
+        double value = strtod(text, &end);
+        return end != text && !*end ? json_real(value) : json_lossy(text); /* auto */
+    }
+    default: return json_lossy(text);
+    }
+}
+
+static json_t *notes_json(const char *notes)
+{
+    json_t *list = json_array();
+    for (const char *line = notes ? notes : ""; *line; line += strcspn(line, "\n"), line += *line == '\n')
+        json_array_append_new(list, json_stringn_nocheck(line, strcspn(line, "\n")));
+    return list;
+}
+
+json_t *options_json(const struct options *options)
+{
+    json_t *values = json_object(), *sources = json_object();
+    for (int o = 0; o < OPTIONS; o++) {
+        struct buffer text = {0};
+        if (!options->source[o] || option_table[o].flag_only || o == OPTION_json ||
+            options_get(options, (enum option)o, &text) != OK)
+            continue;
+        json_object_set_new(values, option_table[o].name, value_json(&option_table[o], text.data ? text.data : ""));
+        json_object_set_new(sources, option_table[o].name, json_lossy(options->source[o]));
+        buffer_free(&text);
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "config", options->config ? json_lossy(options->config) : json_null(), "options",
+                     values, "sources", sources, "notes", notes_json(options->notes));
 }

@@ -45,6 +45,21 @@ static json_t *longest_json(const void *record)
                      (json_int_t)a->longest_line);
 }
 
+/* Of rows that were held back only what they are themselves: what was read, cut and left out is told of the whole. */
+static json_t *held_json(const struct data *data)
+{
+    static const struct record_field fields[] = {
+        RECORD_AS("rows", struct data, row_count),
+        RECORD(struct data, tokens),
+        RECORD_AS("trained_tokens", struct data, trained),
+        RECORD_AS("longest_row", struct data, longest),
+        RECORD_AS("max_length", struct data, max_tokens),
+        RECORD(struct data, held_back),
+        {0},
+    };
+    return record_json(fields, data);
+}
+
 json_t *account_json(const struct data *data)
 {
     static const struct record_field fields[] = {
@@ -69,7 +84,7 @@ json_t *account_json(const struct data *data)
         RECORD_MADE("skipped", skipped_json),
         {0},
     };
-    return record_json(fields, data);
+    return data->held_back ? held_json(data) : record_json(fields, data);
 }
 
 static json_t *packing_json(const struct sampler *s)

@@ -299,11 +299,16 @@ enum status data_use(struct data *data, int64_t row)
 
 /* --- splitting ---------------------------------------------------------------------------------------------------------- */
 
+enum status data_check_split(double size)
+{
+    if (size > 0 && (size < 1 || floor(size) == size))
+        return OK;
+    return fail(ERR_ARGUMENT, "--val-set-size %g: give a fraction of the rows, between 0 and 1, or a whole number of rows", size);
+}
+
 static enum status split_count(int64_t rows, double size, int64_t *count)
 {
-    if (!(size > 0) || (size >= 1 && floor(size) != size))
-        return fail(ERR_ARGUMENT, "--val-set-size %g: give a fraction of the rows, between 0 and 1, or a whole number of rows",
-                    size);
+    TRY(data_check_split(size));
     double asked = size < 1 ? round(size * (double)rows) : size;
     asked = asked < 1 ? 1 : asked;
     if (asked >= (double)rows)
@@ -404,6 +409,7 @@ enum status data_split(struct data *data, struct data *held, double size, uint64
         return status;
     }
     take_over(data, &kept);
+    held->held_back = true;
     return OK;
 }
 

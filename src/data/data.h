@@ -51,6 +51,7 @@ struct data {
     struct table own_tokens; /* where there is no cache */
     const char *table_dir;   /* where tables may be: base/table.h */
     int64_t used;            /* bytes of tokens since pages were last released */
+    bool held_back;          /* from another data set, whose account has what was read and lost */
 };
 
 struct data_limits {
@@ -86,6 +87,9 @@ void data_rest(const struct data *data);
 
 /* The path of a row's file. */
 const char *data_file_of(const struct data *data, int64_t row);
+
+/* Whether data_split takes this size of some number of rows. */
+enum status data_check_split(double size);
 
 /* Moves rows to `held`, which is closed before `data`: below 1 a fraction of the rows, rounded but at least one, otherwise that
  * many. The seed decides which; both keep the order of the files. On an error `data` is as it was. */

@@ -48,3 +48,16 @@ enum out_id file_tensor_type(enum file_type type, const char *name, int rank, in
         out = fallback(out);
     return out;
 }
+
+enum out_id file_instead_of(enum file_type type, enum out_id out)
+{
+    enum out_id main = file_kinds[type].main;
+    if (out_types[main].block == 1 || out == main)
+        return OUT_TYPES;
+    if (out == OUT_f16)
+        return main;
+    for (int of = 0; type != FILE_Q8_0 && of < OUT_TYPES; of++)
+        if (fallback((enum out_id)of) == out)
+            return (enum out_id)of;
+    return OUT_TYPES;
+}

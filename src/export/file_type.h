@@ -27,4 +27,7 @@ struct tensor_place {
 /* The type of a tensor by its name in a GGUF file. */
 enum out_id file_tensor_type(enum file_type type, const char *name, int rank, int64_t columns, const struct tensor_place *place);
 
+/* The type that this one stands for in a file, because its blocks divide no row of these tensors; OUT_TYPES: none. */
+enum out_id file_instead_of(enum file_type type, enum out_id out);
+
 #endif

@@ -20,7 +20,7 @@ static enum status choose_type(const struct sums *w, int asked, enum file_type *
 }
 
 /* A row for each type of tensor in the output. */
-static json_t *types_json(const struct written *written)
+static json_t *types_json(const struct written *written, enum file_type type)
 {
     json_t *rows = json_array();
     for (int i = 0; i < OUT_TYPES; i++) {
@@ -29,6 +29,11 @@ static json_t *types_json(const struct written *written)
             continue;
         json_t *row = json_pack("{s:s, s:I, s:I}", "type", out_types[i].name, "tensors", (json_int_t)written->tensors[i], "bytes",
                                 (json_int_t)written->bytes[i]);
+        enum out_id of = file_instead_of(type, (enum out_id)i);
+        if (of != OUT_TYPES) {
+            json_object_set_new(row, "instead_of", json_string(out_types[of].name));
+            json_object_set_new(row, "block", json_integer((json_int_t)out_types[of].block));
+        }
         if (c->squares > 0) {
             json_object_set_new(row, "change_lost", json_number(sqrt(c->lost / c->squares)));
             json_object_set_new(row, "change_kept", json_number(c->along / c->squares));
@@ -64,7 +69,7 @@ static enum status write_model(const struct export_options *o, const struct targ
     TRY(status);
     TRY(compare(o, t, type, &difference));
     *report = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf" : "safetensors", "type",
-                        file_kinds[type].name, "types", types_json(&written), "tensor_error", json_number(written.worst),
+                        file_kinds[type].name, "types", types_json(&written, type), "tensor_error", json_number(written.worst),
                         "logits_difference", json_number(difference));
     return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
 }

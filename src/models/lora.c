@@ -140,6 +140,29 @@ static void list_linear(const struct model *m, char *text, size_t size)
         add_linear(m, m->weights.parted[i].name, text, size);
 }
 
+static bool is_in_files(const struct model *m, const struct adapter_config *config, const char *target)
+{
+    static const char part[] = ".weight";
+    for (int64_t i = 0; i < m->weights.count; i++) {
+        const char *name = m->weights.list[i].name;
+        char module[NAME_SIZE];
+        if (!family_in_layer(m->family, name) || !name_ends_with(name, part))
+            continue;
+        snprintf(module, sizeof module, "%.*s", (int)(strlen(name) - strlen(part)), name);
+        if (adapter_names(config, target, module))
+            return true;
+    }
+    return false;
+}
+
+bool lora_in_files(const struct model *m, const struct adapter_config *config)
+{
+    bool found = true;
+    for (int64_t k = 0; m->weights.listed && k < config->target_count && found; k++)
+        found = is_in_files(m, config, config->targets[k]);
+    return found;
+}
+
 static enum status check_parameters(const struct model *m, const struct adapter_config *config)
 {
     if (config->parameter_count && !m->config.experts)

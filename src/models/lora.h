@@ -37,6 +37,10 @@ const char *lora_module_end(const struct tensor *t);
  * 1 / sqrt(in) as in PEFT; B is zero. */
 enum status lora_start(const struct model *m, struct engine *e, uint64_t seed);
 
+/* Whether each target is a layer's name in the model's files, or there are none: true before programs are built. A name that is
+ * not may still be one of a program's. */
+bool lora_in_files(const struct model *m, const struct adapter_config *config);
+
 /* After the programs are built: fails if a target of the configuration is not a linear layer of the model, and names those that
  * are. */
 enum status lora_check(const struct model *m, const struct adapter_config *config);

@@ -429,6 +429,18 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
     return status;
 }
 
+enum status checkpoint_read(const char *dir, json_t **state)
+{
+    struct arena arena = {0};
+    const char *path;
+    *state = NULL;
+    enum status status = find_place(&arena, dir, &path);
+    if (status == OK)
+        status = json_parse_file(state, path, STATE_BYTES_MAX);
+    arena_free(&arena);
+    return status;
+}
+
 enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
 {
     struct arena arena = {0};

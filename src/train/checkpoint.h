@@ -13,6 +13,7 @@
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
+#include "base/json.h"
 #include "train/trainer.h"
 
 /* --- one: checkpoint.c --------------------------------------------------------------------------------------------------------
@@ -33,6 +34,9 @@ enum status checkpoint_open(struct trainer *t, const char *dir);
 
 /* Opens it, unless it is t->resume, and reads its tensors, after the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir);
+
+/* Its trainer_state.json as it is: nothing in it is checked. */
+enum status checkpoint_read(const char *dir, json_t **state);
 
 /* What a directory is, at a glance: its files are not compared with their checksums. FOREIGN: nothing of hone's. */
 enum checkpoint_kind { CHECKPOINT_OF_RUN, CHECKPOINT_DAMAGED, CHECKPOINT_FOREIGN };

@@ -168,7 +168,9 @@ static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
     r->sample_tokens = 0;
     if (!wait_for_token(r))
         return OK;
+    double start = clock_seconds();
     enum status status = s->make(s->maker, sample, wait_for_token, r);
+    sample->seconds = clock_seconds() - start;
     if (status == ERR_STOPPED || status == ERR_MEMORY)
         return status == ERR_STOPPED && r->stopped ? OK : status;
     if (status != OK) {

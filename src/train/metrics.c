@@ -143,16 +143,14 @@ struct sample_line {
     const char *event, *prompt, *text;
     int64_t step, new_tokens;
     bool ended;
+    double sample_seconds;
 };
 
 static const struct record_field sample_fields[] = {
-    RECORD(struct sample_line, event),
-    RECORD(struct sample_line, step),
-    RECORD(struct sample_line, prompt),
-    RECORD(struct sample_line, text),
-    RECORD(struct sample_line, new_tokens),
-    RECORD(struct sample_line, ended),
-    {0},
+    RECORD(struct sample_line, event),          RECORD(struct sample_line, step),
+    RECORD(struct sample_line, prompt),         RECORD(struct sample_line, text),
+    RECORD(struct sample_line, new_tokens),     RECORD(struct sample_line, ended),
+    RECORD(struct sample_line, sample_seconds), {0},
 };
 
 static enum status sample_event(struct metrics *m, int64_t number, const struct sample *s)
@@ -170,7 +168,7 @@ static enum status sample_event(struct metrics *m, int64_t number, const struct 
 
 void metrics_sample(struct metrics *m, int64_t number, const struct sample *s)
 {
-    struct sample_line line = {"sample", s->prompt, s->answer.data, m->trainer->place.step, s->new_tokens, s->ended};
+    struct sample_line line = {"sample", s->prompt, s->answer.data, m->trainer->place.step, s->new_tokens, s->ended, s->seconds};
     write_record(m, sample_fields, &line);
     if (m->events)
         flush(m, m->events, sample_event(m, number, s));

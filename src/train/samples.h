@@ -16,6 +16,7 @@ struct sample {
     struct buffer answer; /* UTF-8 */
     int64_t new_tokens;
     bool ended; /* by the model itself, not by --sample-length */
+    double seconds;
 };
 
 /* Asked between tokens; false: the run is to end. */

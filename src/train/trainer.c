@@ -165,8 +165,6 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     struct data_limits limits;
     bool own = false;
     TRY(trainer_limits(&limits, o, &t->session.model.config, &t->arena));
-    if (o->eval_dataset_path && o->val_set_size > 0)
-        return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
     if (ready_for & TRAINER_MEASURE) {
         bool any = ready_for & TRAINER_PLAN && !o->max_length;
         return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps,
@@ -189,17 +187,50 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     return paths && o->max_samples ? data_head(&t->eval_data, o->max_samples) : OK;
 }
 
-/* What needs validations says so before the first step. */
-static enum status check_validation(const struct trainer *t)
+static enum status step_rows(const struct options *o, int64_t *rows)
+{
+    if (!__builtin_mul_overflow(o->per_device_train_batch_size, o->gradient_accumulation_steps, rows))
+        return OK;
+    return fail(ERR_ARGUMENT, "--per-device-train-batch-size times --gradient-accumulation-steps is too large");
+}
+
+/* A name that is in no file may still be a layer of a program: a small one says so, and which names there are. */
+static enum status check_targets(struct trainer *t)
+{
+    struct session *s = &t->session;
+    int64_t index;
+    if (!s->tuning.lora || lora_in_files(&s->model, s->tuning.lora))
+        return OK;
+    TRY(session_add(s, NET_TRAIN, SLOTS_FEW, SLOTS_FEW, 0, &index));
+    return lora_check(&s->model, s->tuning.lora);
+}
+
+/* What is wrong with the options is told before the data is read, which may take minutes. */
+static enum status check_options(struct trainer *t)
 {
     const struct options *o = t->options;
+    struct schedule schedule;
+    bool own = false;
+    int64_t rows;
+    if (o->output_dir && file_same(o->output_dir, o->model_name_or_path))
+        return fail(ERR_ARGUMENT, "--output %s is the model's own directory: name another one", o->output_dir);
+    if (o->eval_dataset_path && o->val_set_size > 0)
+        return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
+    if (o->val_set_size > 0)
+        TRY(data_check_split(o->val_set_size));
     if (o->source[OPTION_early_stopping_threshold] && !o->early_stopping_patience)
         return fail(ERR_ARGUMENT, "%s does nothing without --early-stopping-patience: give both",
                     o->source[OPTION_early_stopping_threshold]);
-    if (t->eval_data.row_count || !t->data.row_count || (!o->early_stopping_patience && !o->load_best_model_at_end))
-        return OK;
-    return fail(ERR_ARGUMENT, "%s needs validations: give --eval-data FILE, or --val-set-size to hold back some of the data",
-                o->early_stopping_patience ? "--early-stopping-patience" : "--load-best-model-at-end");
+    if (o->dataset_path && (o->early_stopping_patience || o->load_best_model_at_end)) {
+        TRY(has_validation(o, &t->arena, &own));
+        if (!own && !o->eval_dataset_path && !(o->val_set_size > 0))
+            return fail(ERR_ARGUMENT,
+                        "%s needs validations: give --eval-data FILE, or --val-set-size to hold back some of the data",
+                        o->early_stopping_patience ? "--early-stopping-patience" : "--load-best-model-at-end");
+    }
+    TRY(step_rows(o, &rows));
+    TRY(schedule_init(&schedule, o, o->max_steps));
+    return check_targets(t);
 }
 
 static enum status open_sampler(struct trainer *t)
@@ -208,8 +239,7 @@ static enum status open_sampler(struct trainer *t)
     int64_t per_step, window = 0;
     if (!t->data.row_count)
         return OK;
-    if (__builtin_mul_overflow(o->per_device_train_batch_size, o->gradient_accumulation_steps, &per_step))
-        return fail(ERR_ARGUMENT, "--per-device-train-batch-size times --gradient-accumulation-steps is too large");
+    TRY(step_rows(o, &per_step));
     if (o->packing) {
         window = o->max_length ? o->max_length : WINDOW_USUAL < t->session.model.config.window ? WINDOW_USUAL : 0;
         window = window > t->data.longest ? window : t->data.longest;
@@ -309,12 +339,12 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(decide_rate(t));
+    if (runs)
+        TRY(check_options(t));
     if (writes && o->output_dir && !group_rank(t->group))
         TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));
     TRY(open_data_in_turn(t, ready_for));
-    if (runs)
-        TRY(check_validation(t));
     TRY(open_sampler(t));
     TRY(schedule_init(&t->schedule, t->options, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)

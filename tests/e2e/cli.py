@@ -235,6 +235,31 @@ class Tiny(Case):
                          {"eval_dataset_path", "init_adapter", "lora_target_parameters", "lr_end", "power", "min_lr", "config",
                           "config_format", "dry_run", "help"})     # what excludes the others, and what is not a setting
 
+    def test_an_option_given_twice_is_told(self):
+        line = ("plan", "--model", TINY)
+        def said(*more):
+            result = run(*line, *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return [text for text in result.stderr.splitlines() if "warning" in text]
+        for first, second, says in (("--seed 1", "--seed 2", "--seed '2' counts, not --seed '1'"),
+                                    ("--lr 1e-4", "--learning-rate 2e-4", "--learning-rate '0.0002' counts, not --lr '0.0001'"),
+                                    ("--packing", "--no-packing", "--no-packing 'false' counts, not --packing 'true'"),
+                                    ("--bf16", "--dtype float32", "--dtype 'float32' counts, not --bf16 'bfloat16'"),
+                                    ("--lora-target-modules q_proj", "--lora-target-modules v_proj", "separated by commas")):
+            warnings = said(*first.split(), *second.split())
+            self.assertEqual(len(warnings), 1, warnings)
+            self.assertIn(says, warnings[0])
+        self.assertEqual(said("--seed", "1", "--seed", "1", "--lr", "1e-4", "--learning-rate", "0.0001", "--packing", "--packing"), [])
+        config = self.write("run.yaml", "seed: 3")
+        self.assertEqual(said("--config", config, "--seed", "4"), [])       # flags override files, as documented
+
+    def test_a_plan_says_first_what_is_mapped(self):
+        text = self.ok("plan", "--model", TINY, "--dtype", "float32").splitlines()
+        table = json.loads(self.ok("plan", "--model", TINY, "--dtype", "float32", "--json"))["table"]
+        self.assertEqual([row["block"] for row in table[:2]], ["weights in mapped files", "weights"])
+        self.assertRegex(text[1], r"^weights in mapped files +607.49 kB")
+        self.assertRegex(text[2], r"^other weights ")
+
     def test_the_library_exports_its_header_alone(self):
         library = pathlib.Path(HONE).parent / "libhone.so"
         names = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout.split("\n")

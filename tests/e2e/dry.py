@@ -67,5 +67,5 @@ class Dry(Case):
         self.assertFalse((self.dir / "out").exists())
 
 
-if __name__ == "__main__":
-    main(Dry, Dry)
+
+main(Dry, Dry)

@@ -141,6 +141,7 @@ def make(d):
 
 GOOD = "--model {tiny} --data {d}/chats.jsonl"
 TRAIN = "train " + GOOD + " --output {new}"
+BROKEN = TRAIN.replace("chats.jsonl", "quotes.jsonl")
 AGAIN = "train " + GOOD + " --output {d}/out-{copy} --save-steps 1 --max-steps 2"       # each in a copy of its own
 
 # The exit code, what is typed in the directory of the files above, and what the message must have in it.
@@ -157,9 +158,14 @@ TABLE = [
     (2, "--train", "a command comes first"),
     (2, "Train", "train"),
     (2, "completion zsh", "'zsh'", "bashcompinit"),
-    (2, "inspect {tiny}", "neither model nor data", "hone inspect model --model DIR"),
+    (2, "inspect {tiny}", "none of model, data, adapter, checkpoint", "hone inspect model --model DIR"),
     (2, "help nonsense", "hone --help lists all"),
-    (2, "inspect rows", "neither model nor data", "--help"),
+    (2, "inspect rows", "none of model, data, adapter, checkpoint", "--help"),
+    (2, "inspect adapter", "needs a directory", "hone inspect adapter DIR"),
+    (3, "inspect adapter {d}/empty", "no adapter there", "name a folder"),
+    (3, "inspect adapter {d}/cut", "its run has not ended"),
+    (3, "inspect checkpoint {d}/empty", "no checkpoint there", "checkpoint-N"),
+    (3, "inspect checkpoint {d}/nune", "no such directory", "checkpoint-N"),
     (2, "kernels compile --model {tiny}", "list", "build"),
     # Options
     (2, TRAIN + " --lerning-rate 1", "--learning-rate"),
@@ -366,6 +372,16 @@ TABLE = [
     (2, AGAIN.replace("{copy}", "3").replace("{tiny}", "{other}"), "--resume none"),
     (3, TRAIN + " --resume {d}/nune", "nune", "checkpoint-N"),
     (3, TRAIN + " --resume {d}/empty", "not a checkpoint", "checkpoint-N"),
+    # Wrong options are told before the data is read, which may take long: here all of it is broken
+    (2, BROKEN + " --lora-target-modules query,value", "query", "this model has q_proj"),
+    (2, BROKEN + " --early-stopping-patience 2", "needs validations", "--eval-data FILE"),
+    (2, BROKEN + " --load-best-model-at-end", "needs validations"),
+    (2, BROKEN + " --early-stopping-threshold 2 --val-set-size 1", "--early-stopping-patience"),
+    (2, BROKEN + " --val-set-size 1.5", "a fraction of the rows"),
+    (2, BROKEN + " --val-set-size 1 --eval-data {d}/chats.jsonl", "give only one of them"),
+    (2, BROKEN + " --lr-scheduler-type cosine --lr-end 1e-7", "--lr-scheduler-type polynomial"),
+    (2, BROKEN + " --lr-scheduler-type warmup_stable_decay --max-steps 10 --num-decay-steps 20", "--num-decay-steps"),
+    (2, "train --model {tiny} --data {d}/quotes.jsonl --output {tiny}", "the model's own directory"),
     # Generation
     (2, "generate --model {tiny} --prompt ''", "the prompt is empty", "--prompt TEXT"),
     (2, "generate --model {tiny} --prompt -", "standard input is empty", "--prompt TEXT"),
@@ -384,6 +400,8 @@ TABLE = [
     (7, "merge --model {d}/base.gguf --adapter {d}/out --output {d}/merged", "FILE.gguf"),
     (2, "export --model {tiny} --adapter {d}/out --output {new}.gguf --type q8_0", "f32, f16 or bf16"),
     (2, "merge --model {tiny} --adapter {d}/out --output {new}.safetensors", "several files", "a directory"),
+    (2, "export --model {tiny} --adapter {d}/out --output {new}.onnx", "several files", "without .onnx"),
+    (2, "merge --model {tiny} --adapter {d}/out --output {new}.ckpt", "several files", "without .ckpt"),
     (2, "export --model {tiny} --adapter {d}/out --output {d}/out", "must not be what is read"),
     (2, "quantize --model {tiny} --output {new}", "FILE.gguf"),
     (3, "quantize --model {tiny} --output {d}/file/new.gguf", "file"),

@@ -350,7 +350,7 @@ class Screens(TrainCase):
         self.train("out", "--eval-data", self.valid)
         after = self.state("out")
         self.assertGreater(before["seconds"], 0)
-        self.assertEqual({**before, "resumes": 1, "planned_bytes": after["planned_bytes"]}, after)
+        self.assertEqual({**before, "resumes": 1, "peak_bytes": after["peak_bytes"]}, after)
         self.assertEqual(self.ok("watch", self.dir / "out"), told)
         figures = re.search("tokens per second.*steps and validations.*memory, at its peak", page, re.S)[0]
         self.assertIn(figures, self.page("out").words)

@@ -73,6 +73,9 @@ OF_OPTIONS(open_trainer, hone_trainer_open(&t, o, 0))
 OF_OPTIONS(plan, release(hone_plan(o, &json), json))
 OF_OPTIONS(inspect_model, release(hone_inspect_model(o, &json), json))
 OF_OPTIONS(inspect_data, release(hone_inspect_data(o, &json), json))
+OF_OPTIONS(options_json, release(hone_options_json(o, &json), json))
+OF_OPTIONS(inspect_adapter, release(hone_inspect_adapter(o, &json), json))
+OF_OPTIONS(inspect_checkpoint, release(hone_inspect_checkpoint(o, &json), json))
 OF_OPTIONS(kernels_list, release(hone_kernels_list(o, &json), json))
 OF_OPTIONS(kernels_build, release(hone_kernels_build(o, &json), json))
 OF_OPTIONS(merge, release(hone_merge(o, &json), json))
@@ -146,6 +149,9 @@ static const struct named_call {
                   {"plan", plan, 0},
                   {"inspect_model", inspect_model, 0},
                   {"inspect_data", inspect_data, 0},
+                  {"options_json", options_json, 0},
+                  {"inspect_adapter", inspect_adapter, 0},
+                  {"inspect_checkpoint", inspect_checkpoint, 0},
                   {"kernels_list", kernels_list, 0},
                   {"kernels_build", kernels_build, 0},
                   {"merge", merge, 0},
