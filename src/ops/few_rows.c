@@ -24,7 +24,9 @@ static ALWAYS_INLINE void load_piece(const struct call *c, real *to, int64_t at,
     SPECIALISE(c->dtype[X], load_numbers, to, c->data[X], at, count);
 }
 
-static ALWAYS_INLINE void finish(const struct call *c, int64_t at, int64_t column, real sum)
+/* Not inlined: once for each sum, and in the loops around it the compiler would make copies for every combination of its types.
+ */
+__attribute__((noinline)) static void finish(const struct call *c, int64_t at, int64_t column, real sum)
 {
     real bias = c->data[BIAS] ? load(c->dtype[BIAS], c->data[BIAS], column) : 0;
     store(c->dtype[Y], c->data[Y], at, sum + bias + (c->dim[ADD] ? load(c->dtype[Y], c->data[Y], at) : 0));

@@ -56,7 +56,7 @@ KERNEL_BODY static void gated_delta_norms(const struct call *c, int64_t begin, i
 /* --- pairs: A and P of a head of a chunk --------------------------------------------------------------------------------------
  */
 
-static ALWAYS_INLINE void body_pairs(const struct call *c, int64_t row, enum dtype dt)
+static ALWAYS_INLINE void pairs_of_chunk(const struct call *c, int64_t row, enum dtype dt)
 {
     const int64_t *dim = c->dim;
     int64_t width = pad_lanes(dim[DL_DK]), begin = row / dim[DL_H] * CHUNK;
@@ -82,7 +82,7 @@ static ALWAYS_INLINE void body_pairs(const struct call *c, int64_t row, enum dty
 KERNEL_BODY static void gated_delta_pairs(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t row = begin; row < end; row++)
-        SPECIALISE(c->dtype[PAIRS_X], body_pairs, c, row);
+        pairs_of_chunk(c, row, c->dtype[PAIRS_X]);
 }
 
 /* --- scan: columns of the states through the chunks ----------------------------------------------------------------------------
@@ -113,7 +113,23 @@ static ALWAYS_INLINE void state_copy(const struct call *c, struct columns *s, in
     }
 }
 
-static ALWAYS_INLINE void solve(const struct call *c, struct columns *s, const struct chunk *k, enum dtype dt)
+/* w and u of a token: its value, less what the state and the tokens before it say of it. */
+static ALWAYS_INLINE void body_surprise(real *w, real *u, const void *x, int64_t at, const real *ks, int64_t count, real beta,
+                                        enum dtype dt)
+{
+    for (int64_t d = 0; d < count; d++) {
+        w[d] = load(dt, x, at + d) + ks[d];
+        u[d] = beta * w[d];
+    }
+}
+
+static ALWAYS_INLINE void body_answer(void *y, int64_t at, const real *qs, int64_t count, enum dtype dt)
+{
+    for (int64_t d = 0; d < count; d++)
+        store(dt, y, at + d, qs[d]);
+}
+
+static ALWAYS_INLINE void solve(const struct call *c, struct columns *s, const struct chunk *k)
 {
     const int64_t *dim = c->dim;
     int64_t values = 2 * dim[DL_K] * dim[DL_DK] + s->head * dim[DL_DV] + s->from;
@@ -125,10 +141,8 @@ static ALWAYS_INLINE void solve(const struct call *c, struct columns *s, const s
         for (int64_t j = 0; j < i; j++)
             for (int64_t d = 0; d < s->width; d++)
                 ks[d] -= s->pairs[i * CHUNK + j] * s->u[j * s->width + d];
-        for (int64_t d = 0; d < s->count; d++) {
-            w[d] = load(dt, c->data[SCAN_X], (k->begin + i) * delta_channels(dim) + values + d) + ks[d];
-            u[d] = beta * w[d];
-        }
+        SPECIALISE(c->dtype[SCAN_X], body_surprise, w, u, c->data[SCAN_X], (k->begin + i) * delta_channels(dim) + values, ks,
+                   s->count, beta);
         for (int64_t d = s->count; d < s->width; d++)
             u[d] = 0;
     }
@@ -141,7 +155,7 @@ static ALWAYS_INLINE void scan_chunk(const struct call *c, struct columns *s, co
     chunk_units(s->keys, wide, k, c->data[SCAN_X], c->data[SCAN_STAT], 1, dt);
     chunk_pairs(s->pairs, k, c->data[SCAN_PAIRS], 0, false);
     tile_multiply(s->ks, s->width, s->keys, wide, s->state, s->width, rows, s->width, size, false);
-    solve(c, s, k, dt);
+    solve(c, s, k);
     if (c->data[SCAN_Y]) {
         chunk_units(s->queries, wide, k, c->data[SCAN_X], c->data[SCAN_STAT], 0, dt);
         chunk_pairs(s->pairs, k, c->data[SCAN_PAIRS], 1, false);
@@ -153,9 +167,8 @@ static ALWAYS_INLINE void scan_chunk(const struct call *c, struct columns *s, co
         }
         tile_multiply(s->qs, s->width, s->pairs, CHUNK, s->u, s->width, rows, s->width, k->count, true);
         for (int64_t i = 0; i < k->count; i++)
-            for (int64_t d = 0; d < s->count; d++)
-                store(dt, c->data[SCAN_Y], ((k->begin + i) * dim[DL_H] + s->head) * dim[DL_DV] + s->from + d,
-                      s->qs[i * s->width + d]);
+            SPECIALISE(dt, body_answer, c->data[SCAN_Y], ((k->begin + i) * dim[DL_H] + s->head) * dim[DL_DV] + s->from,
+                       s->qs + i * s->width, s->count);
     }
     real left[CHUNK], enter = chunk_enter(k, end);
     for (int64_t j = 0; j < k->count; j++)
@@ -166,7 +179,7 @@ static ALWAYS_INLINE void scan_chunk(const struct call *c, struct columns *s, co
     tile_multiply(s->state, s->width, s->turned, CHUNK, s->u, s->width, round_up(size, 4), s->width, k->count, true);
 }
 
-static ALWAYS_INLINE void body_scan(const struct call *c, int64_t head, int64_t from, int64_t count, enum dtype dt)
+static ALWAYS_INLINE void scan_columns(const struct call *c, int64_t head, int64_t from, int64_t count, enum dtype dt)
 {
     struct columns s = {.head = head, .from = from, .count = count, .width = pad_lanes(count)};
     int64_t live = live_tokens(c), chunks = divide_up(live, CHUNK);
@@ -191,7 +204,7 @@ KERNEL_BODY static void gated_delta_scan(const struct call *c, int64_t begin, in
     int64_t size = c->dim[DL_DV];
     for (int64_t at = begin, next; at < end; at = next) {
         next = min(end, (at / size + 1) * size);
-        SPECIALISE(c->dtype[SCAN_X], body_scan, c, at / size, at % size, next - at);
+        scan_columns(c, at / size, at % size, next - at, c->dtype[SCAN_X]);
     }
 }
 

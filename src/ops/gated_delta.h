@@ -90,47 +90,25 @@ static ALWAYS_INLINE real chunk_enter(const struct chunk *k, int64_t i)
     return chunk_start(k, i) < k->begin ? real_exp(chunk_gamma(k, i)) : 0;
 }
 
+#ifdef REAL_DOUBLE
+#define chunk_rows chunk_rows_double
+#define chunk_units chunk_units_double
+#define chunk_turn chunk_turn_double
+#define chunk_pairs chunk_pairs_double
+#endif
+
 /* Rows of the chunk's tokens: columns [at, at + size) of x, whose rows have `stride` elements; zeros up to a multiple of 4 rows
  * and of LANES columns. */
-static ALWAYS_INLINE void chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at,
-                                     int64_t size, enum dtype dt)
-{
-    for (int64_t i = 0; i < round_up(k->count, 4); i++)
-        for (int64_t d = 0; d < width; d++)
-            to[i * width + d] = i < k->count && d < size ? load(dt, x, (k->begin + i) * stride + at + d) : 0;
-}
+void chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at, int64_t size,
+                enum dtype dt);
 
 /* Its queries (which = 0; with their scale) or keys (1), of length 1. */
-static ALWAYS_INLINE void chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat, int which,
-                                      enum dtype dt)
-{
-    const int64_t *dim = k->dim;
-    int64_t at = which * dim[DL_K] + k->head / (dim[DL_H] / dim[DL_K]);
-    chunk_rows(to, width, k, x, delta_channels(dim), at * dim[DL_DK], dim[DL_DK], dt);
-    for (int64_t i = 0; i < k->count; i++) {
-        real r = stat[(k->begin + i) * delta_stat(dim) + at] * (which ? 1 : 1 / real_sqrt((real)dim[DL_DK]));
-        for (int64_t d = 0; d < width; d++)
-            to[i * width + d] *= r;
-    }
-}
+void chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat, int which, enum dtype dt);
 
-/* to[d][i] = scale · factor[i] · rows[i][d], CHUNK columns and a multiple of 4 rows. */
-static ALWAYS_INLINE void chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size,
-                                     const real *factor, real scale)
-{
-    for (int64_t d = 0; d < round_up(size, 4); d++)
-        for (int64_t i = 0; i < CHUNK; i++)
-            to[d * CHUNK + i] = d < size && i < k->count ? scale * (factor ? factor[i] : 1) * rows[i * width + d] : 0;
-}
+/* to[d][i] = scale · factor[i] · rows[i][d], CHUNK columns and a multiple of 4 rows; factor may be NULL. */
+void chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size, const real *factor, real scale);
 
 /* The chunk's part of pairs (T, H, 2, CHUNK): which = 0 or 1; transposed on demand. */
-static ALWAYS_INLINE void chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
-{
-    for (int64_t i = 0; i < CHUNK; i++)
-        for (int64_t j = 0; j < CHUNK; j++) {
-            const real *row = pairs + (((k->begin + i) * k->dim[DL_H] + k->head) * 2 + which) * CHUNK;
-            to[transposed ? j * CHUNK + i : i * CHUNK + j] = i < k->count ? row[j] : 0;
-        }
-}
+void chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed);
 
 #endif

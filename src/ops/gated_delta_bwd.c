@@ -98,7 +98,7 @@ static ALWAYS_INLINE void scan_chunk(const struct call *c, struct columns *s, co
     tile_multiply(s->state, s->width, s->turned, CHUNK, s->du, s->width, tall, s->width, k->count, true);
 }
 
-static ALWAYS_INLINE void body_scan(const struct call *c, int64_t head, int64_t from, int64_t count, enum dtype dt)
+static ALWAYS_INLINE void scan_columns(const struct call *c, int64_t head, int64_t from, int64_t count, enum dtype dt)
 {
     const int64_t *dim = c->dim;
     struct columns s = {.head = head, .from = from, .count = count, .width = pad_lanes(count)};
@@ -117,7 +117,7 @@ KERNEL_BODY static void gated_delta_backward_scan(const struct call *c, int64_t 
     int64_t size = c->dim[DL_DV];
     for (int64_t at = begin, next; at < end; at = next) {
         next = min(end, (at / size + 1) * size);
-        SPECIALISE(c->dtype[SCAN_X], body_scan, c, at / size, at % size, next - at);
+        scan_columns(c, at / size, at % size, next - at, c->dtype[SCAN_X]);
     }
 }
 
@@ -134,7 +134,7 @@ static ALWAYS_INLINE void beta_rows(real *to, int64_t width, const struct chunk 
             to[i * width + d] *= chunk_beta(k, i);
 }
 
-static ALWAYS_INLINE void body_pairs(const struct call *c, int64_t row, enum dtype dt)
+static ALWAYS_INLINE void pairs_of_chunk(const struct call *c, int64_t row, enum dtype dt)
 {
     const int64_t *dim = c->dim;
     int64_t size = dim[DL_DV], width = pad_lanes(size), begin = row / dim[DL_H] * CHUNK;
@@ -161,7 +161,7 @@ static ALWAYS_INLINE void body_pairs(const struct call *c, int64_t row, enum dty
 KERNEL_BODY static void gated_delta_backward_pairs(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t row = begin; row < end; row++)
-        SPECIALISE(c->dtype[XP_DY], body_pairs, c, row);
+        pairs_of_chunk(c, row, c->dtype[XP_DY]);
 }
 
 /* --- the gradients of q̂ and k̂ of a head of a chunk
@@ -211,7 +211,7 @@ static ALWAYS_INLINE void put(const struct call *c, const struct units *s, const
                s->sum + i * s->width, (size_t)dim[DL_DK] * sizeof(real));
 }
 
-static ALWAYS_INLINE void body_keys(const struct call *c, int64_t row, enum dtype dt)
+static ALWAYS_INLINE void keys_of_chunk(const struct call *c, int64_t row, enum dtype dt)
 {
     const int64_t *dim = c->dim;
     int64_t width = pad_lanes(dim[DL_DV]);
@@ -245,7 +245,7 @@ static ALWAYS_INLINE void body_keys(const struct call *c, int64_t row, enum dtyp
 KERNEL_BODY static void gated_delta_backward_keys(const struct call *c, int64_t begin, int64_t end)
 {
     for (int64_t row = begin; row < end; row++)
-        SPECIALISE(c->dtype[KEY_X], body_keys, c, row);
+        keys_of_chunk(c, row, c->dtype[KEY_X]);
 }
 
 /* --- dγ, dβ and dv of every token
