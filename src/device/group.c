@@ -109,10 +109,9 @@ static enum status agree(struct group *g, const struct verdict *mine, struct ver
 {
     TRY(group_share(g, mine, all, (int64_t)sizeof *mine));
     for (int rank = 0; rank < g->size; rank++)
-        if (all[rank].status != OK && all[g->rank].status != OK && rank == g->rank)
-            return fail((enum status)mine->status, "%s", mine->message);
-        else if (all[rank].status != OK)
-            return fail((enum status)all[rank].status, "rank %d: %s", rank, all[rank].message);
+        if (all[rank].status != OK)
+            return rank == g->rank ? fail((enum status)mine->status, "%s", mine->message)
+                                   : fail((enum status)all[rank].status, "rank %d: %s", rank, all[rank].message);
     return OK;
 }
 

@@ -49,7 +49,9 @@ static enum status check_code(struct mpi *m, int code, const char *what)
 static enum status check(struct group *group)
 {
     struct mpi *m = mpi_of(group);
-    enum status status = m->broken ? fail(ERR_RANK, "the group of ranks is broken") : m->watch ? watch_check(m->watch) : OK;
+    enum status status = m->watch ? watch_check(m->watch) : OK;
+    if (status == OK && m->broken)
+        status = fail(ERR_RANK, "the group of ranks is broken");
     m->broken |= status != OK;
     return status;
 }

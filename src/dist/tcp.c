@@ -27,7 +27,9 @@ static struct tcp *tcp_of(struct group *group)
 static enum status check(struct group *group)
 {
     struct tcp *t = tcp_of(group);
-    enum status status = t->broken ? fail(ERR_RANK, "the group of ranks is broken") : t->watch ? watch_check(t->watch) : OK;
+    enum status status = t->watch ? watch_check(t->watch) : OK;
+    if (status == OK && t->broken)
+        status = fail(ERR_RANK, "the group of ranks is broken");
     t->broken |= status != OK;
     return status;
 }

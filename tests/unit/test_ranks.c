@@ -1,0 +1,331 @@
+/* Ranks that speak over TCP: who they are, what they share, and how they notice that one is gone. Each rank is a process of the
+ * test's own. */
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "dist/launcher.h"
+#include "dist/star.h"
+#include "dist/tcp.h"
+
+enum { RANKS = 4, FINE = 77 };
+
+static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMIX_RANK",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_RANK",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_LOCALID"};
+
+static int forget_launchers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        unsetenv(variables[i]);
+    return 0;
+}
+
+static void set(const char *name, const char *value)
+{
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+/* --- launchers ------------------------------------------------------------------------------------------------------------ */
+
+static void a_process_without_a_launcher_is_alone(void **state)
+{
+    (void)state;
+    struct launcher l;
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_ALONE);
+    assert_int_equal(l.size, 1);
+    set("OMPI_COMM_WORLD_RANK", "0"); /* mpirun -n 1 */
+    set("OMPI_COMM_WORLD_SIZE", "1");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_ALONE);
+}
+
+static void launchers_say_who_a_process_is(void **state)
+{
+    (void)state;
+    struct launcher l;
+    set("RANK", "3");
+    set("WORLD_SIZE", "8");
+    set("LOCAL_RANK", "1");
+    set("MASTER_ADDR", "node0");
+    set("MASTER_PORT", "29500");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_VARIABLES);
+    assert_int_equal(l.rank + 10 * l.size + 100 * l.local_rank, 183);
+    assert_string_equal(l.address, "node0");
+    assert_int_equal(l.port, 29500);
+    set("PMIX_RANK", "4");
+    set("SLURM_STEP_NUM_TASKS", "6");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_PMIX);
+    assert_int_equal(l.local_rank, -1);
+    set("PMI_RANK", "1");
+    set("PMI_SIZE", "2");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_MPICH);
+    set("OMPI_COMM_WORLD_RANK", "2");
+    set("OMPI_COMM_WORLD_SIZE", "3");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_OPEN_MPI);
+    assert_int_equal(l.rank, 2);
+}
+
+static void variables_that_make_no_sense_are_told(void **state)
+{
+    (void)state;
+    struct launcher l;
+    set("RANK", "8");
+    set("WORLD_SIZE", "8");
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "RANK is '8': it is a whole number from 0 to 7");
+    set("RANK", "1x");
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "RANK is '1x'");
+    set("RANK", "1");
+    set("LOCAL_RANK", "0");
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "MASTER_PORT is missing");
+    set("MASTER_PORT", "65536");
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "MASTER_PORT is '65536'");
+}
+
+/* --- processes ------------------------------------------------------------------------------------------------------------ */
+
+static int free_port(void)
+{
+    struct star_place place = {0};
+    int listener;
+    assert_ok(star_listen(&listener, &place));
+    star_stop(listener);
+    return place.port;
+}
+
+/* Starts a process for each rank, which runs `body` and ends with what it returns. */
+static void start(pid_t pids[RANKS], int ranks, int port, int (*body)(struct group *g))
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        pids[rank] = fork();
+        if (pids[rank])
+            continue;
+        alarm(60);
+        struct launcher l = {LAUNCHER_VARIABLES, rank, ranks, rank, "127.0.0.1", port};
+        struct group *g = NULL;
+        int code = tcp_open(&g, &l) == OK ? body(g) : 1;
+        if (code != FINE)
+            fprintf(stderr, "rank %d: %s\n", rank, status_message());
+        if (code == FINE)
+            tcp_finish(g);
+        _exit(code);
+    }
+}
+
+static int end_of(pid_t pid)
+{
+    int how = 0;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 1000 + WTERMSIG(how);
+}
+
+static void expect(const pid_t *pids, int ranks, int code)
+{
+    for (int rank = 0; rank < ranks; rank++)
+        assert_int_equal(end_of(pids[rank]), code);
+}
+
+static int share_and_sum(struct group *g)
+{
+    for (int turn = 0; turn < 50; turn++) {
+        double numbers[] = {0.1 * g->rank + turn, 1};
+        char text[8] = "", word[RANKS] = "";
+        int32_t mine = 100 * turn + g->rank, all[RANKS];
+        if (group_share(g, &mine, all, sizeof mine) != OK || group_sum(g, numbers, 2) != OK)
+            return 2;
+        for (int i = 0; i < g->size; i++)
+            if (all[i] != 100 * turn + i)
+                return 3;
+        if (numbers[1] != g->size || numbers[0] < (double)turn * g->size)
+            return 4;
+        snprintf(text, sizeof text, g->rank ? "other" : "zero");
+        if (group_tell(g, text, sizeof text) != OK || strcmp(text, "zero") != 0)
+            return 5;
+        if (group_barrier(g) != OK || group_tell(g, word, 0) != OK)
+            return 6;
+    }
+    return group_agree(g, OK) == OK ? FINE : 7;
+}
+
+/* Fails if rank 0 sends before it has received from all. */
+static void ranks_share_what_they_have(void **state)
+{
+    (void)state;
+    pid_t pids[RANKS];
+    for (int ranks = 2; ranks <= RANKS; ranks++) {
+        start(pids, ranks, free_port(), share_and_sum);
+        expect(pids, ranks, FINE);
+    }
+}
+
+static int agree_on_a_failure(struct group *g)
+{
+    enum status status = group_agree(g, g->rank >= 2 ? fail(ERR_DATA, "row %d is bad", g->rank) : OK);
+    const char *says = g->rank == 2 ? "row 2 is bad" : "rank 2: row 2 is bad";
+    return status == ERR_DATA && !strcmp(status_message(), says) && group_barrier(g) == OK ? FINE : 2;
+}
+
+static void ranks_agree_on_a_failure(void **state)
+{
+    (void)state;
+    pid_t pids[RANKS];
+    start(pids, RANKS, free_port(), agree_on_a_failure);
+    expect(pids, RANKS, FINE);
+}
+
+/* The third rank fails by itself; the others wait for it. */
+static int one_fails(struct group *g)
+{
+    if (g->rank == 2) {
+        group_close(g, fail(ERR_FORMAT, "the file is broken"));
+        return ERR_FORMAT;
+    }
+    enum status status = group_barrier(g);
+    return status == ERR_FORMAT && !strcmp(status_message(), "rank 2: the file is broken") ? ERR_FORMAT : 2;
+}
+
+/* Fails without the note in watch_close: the others then say that the rank has ended without a word. */
+static void a_failure_of_one_is_that_of_all(void **state)
+{
+    (void)state;
+    pid_t pids[RANKS];
+    start(pids, RANKS, free_port(), one_fails);
+    expect(pids, RANKS, ERR_FORMAT);
+}
+
+static int gone;
+static const char *words;
+
+/* Waits for the rank that is gone, and notes who is blamed, and when. */
+static int wait_for_it(struct group *g)
+{
+    char name[32];
+    if (group_barrier(g) != OK)
+        return 2;
+    double begun = clock_seconds();
+    snprintf(name, sizeof name, "rank %d (process ", gone);
+    if (g->rank == gone) {
+        kill(getpid(), strstr(words, "no sign") ? SIGSTOP : SIGKILL);
+        return 3;
+    }
+    enum status status = OK;
+    while (status == OK)
+        status = group_barrier(g);
+    bool named = strstr(status_message(), name) && strstr(status_message(), words);
+    return status != ERR_RANK || !named ? 4 : clock_seconds() - begun > GROUP_SILENCE ? 5 : FINE;
+}
+
+/* Fails without watch_check in the waiting (it hangs), and with lose() that names rank 0 always. */
+static void a_rank_that_is_gone_is_named_in_time(void **state)
+{
+    (void)state;
+    static const char *const said[] = {"has ended without a word", "gives no sign of life"};
+    for (int how = 0; how < 2; how++)
+        for (gone = 0; gone < 3; gone += 2) {
+            pid_t pids[RANKS];
+            words = said[how];
+            start(pids, 3, free_port(), wait_for_it);
+            for (int rank = 0; rank < 3; rank++)
+                if (rank != gone)
+                    assert_int_equal(end_of(pids[rank]), FINE);
+            kill(pids[gone], SIGKILL);
+            assert_int_equal(end_of(pids[gone]), 1000 + SIGKILL);
+        }
+}
+
+/* --- connections ---------------------------------------------------------------------------------------------------------- */
+
+/* Another secret, another size, another star, noise: none of them is let in, and the right one is. */
+static void only_ranks_of_the_run_are_let_in(void **state)
+{
+    (void)state;
+    struct star_place place = {.secret = "right"};
+    struct star star;
+    int listener;
+    assert_ok(star_listen(&listener, &place));
+    pid_t child = fork();
+    if (!child) {
+        struct star_place wrong = place;
+        struct star own;
+        struct sockaddr_in to = {
+            .sin_family = AF_INET, .sin_port = htons((uint16_t)place.port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+        int noise = socket(AF_INET, SOCK_STREAM, 0), let_in = 0;
+        if (connect(noise, (struct sockaddr *)&to, sizeof to) == 0)
+            (void)!write(
+                noise,
+                "GET / HTTP/1.0\r\n\r\n aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                100);
+        snprintf(wrong.secret, sizeof wrong.secret, "wrong");
+        let_in += star_connect(&own, &wrong, 1, 2, 1, 0.5) == OK;
+        let_in += star_connect(&own, &place, 1, 3, 1, 0.5) == OK;
+        let_in += star_connect(&own, &place, 1, 2, 9, 0.5) == OK;
+        let_in += star_connect(&own, &place, 0, 2, 1, 0.5) == OK;
+        _exit(let_in ? 1 : star_connect(&own, &place, 1, 2, 1, 20) == OK ? FINE : 2);
+    }
+    assert_ok(star_accept(&star, listener, &place, 2, 1, 30));
+    assert_int_equal(end_of(child), FINE);
+    star_close(&star);
+    star_stop(listener);
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    struct star_place place = {0}, nowhere = {.address = {"127.0.0.1"}, .port = free_port()};
+    struct star star;
+    int listener;
+    assert_ok(star_listen(&listener, &place));
+    assert_fails(star_accept(&star, listener, &place, 4, 1, 0.3), ERR_RANK,
+                 "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
+    star_stop(listener);
+    assert_fails(star_connect(&star, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
+}
+
+static void another_machine_needs_a_secret(void **state)
+{
+    (void)state;
+    struct launcher l = {LAUNCHER_VARIABLES, 1, 2, 0, "10.1.2.3", 29500};
+    struct group *g;
+    unsetenv("HONE_SECRET");
+    assert_fails(tcp_open(&g, &l), ERR_ARGUMENT, "MASTER_ADDR is 10.1.2.3: set HONE_SECRET");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_process_without_a_launcher_is_alone, forget_launchers),
+        cmocka_unit_test_setup(launchers_say_who_a_process_is, forget_launchers),
+        cmocka_unit_test_setup(variables_that_make_no_sense_are_told, forget_launchers),
+        cmocka_unit_test(ranks_share_what_they_have),
+        cmocka_unit_test(ranks_agree_on_a_failure),
+        cmocka_unit_test(a_failure_of_one_is_that_of_all),
+        cmocka_unit_test(a_rank_that_is_gone_is_named_in_time),
+        cmocka_unit_test(only_ranks_of_the_run_are_let_in),
+        cmocka_unit_test(a_rank_that_does_not_come_is_named),
+        cmocka_unit_test(another_machine_needs_a_secret),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
