@@ -181,31 +181,38 @@ struct end {
     int64_t all_reduce_bytes, all_gather_bytes, reduce_scatter_bytes; /* of this process's steps */
 };
 
-static const struct record_field end_fields[] = {
-    RECORD(struct end, event),
-    RECORD(struct end, how),
-    RECORD(struct end, steps),
-    RECORD(struct end, result_step),
-    RECORD(struct end, seconds),
+#define END_FIELDS                                                                                                               \
+    RECORD(struct end, event), RECORD(struct end, how), RECORD(struct end, steps), RECORD(struct end, result_step),              \
+        RECORD(struct end, seconds), RECORD(struct end, message)
+
+static const struct record_field end_fields[] = {END_FIELDS, {0}};
+
+/* The same where several ranks have trained together. */
+static const struct record_field end_of_ranks_fields[] = {
+    END_FIELDS,
     RECORD(struct end, communication_seconds),
     RECORD(struct end, all_reduce_bytes),
     RECORD(struct end, all_gather_bytes),
     RECORD(struct end, reduce_scatter_bytes),
-    RECORD(struct end, message),
     {0},
 };
 
 void metrics_end(struct metrics *m, const char *how, int64_t result_step, double seconds, const char *message)
 {
-    struct end end = {"end", how, message, m->trainer->place.step, result_step, seconds, 0, 0, 0, 0};
-    const struct group *g = m->trainer->session.device->group;
+    struct end end = {.event = "end",
+                      .how = how,
+                      .message = message,
+                      .steps = m->trainer->place.step,
+                      .result_step = result_step,
+                      .seconds = seconds};
+    const struct group *g = m->trainer->group ? m->trainer->session.device->group : NULL;
     if (g) {
         end.communication_seconds = g->counters.seconds + g->counters.share_seconds;
         end.all_reduce_bytes = g->counters.bytes[COLLECTIVE_ALL_REDUCE];
         end.all_gather_bytes = g->counters.bytes[COLLECTIVE_ALL_GATHER];
         end.reduce_scatter_bytes = g->counters.bytes[COLLECTIVE_REDUCE_SCATTER];
     }
-    write_record(m, end_fields, &end);
+    write_record(m, g ? end_of_ranks_fields : end_fields, &end);
 }
 
 /* --- opening -----------------------------------------------------------------------------------------------------------------
