@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "device/card.h"
+#include "device/prefer.h"
 
 static struct cuda *cuda_of(struct device *device)
 {
@@ -81,10 +82,21 @@ static void release_block(struct device *device, int32_t block)
     c->blocks[block] = 0;
 }
 
+/* The group after the graphs that were captured with it, which NCCL waits for, and before the context. */
+static void leave_group(struct cuda *c)
+{
+    struct group *group = c->device.group;
+    if (group && group->class->device_memory)
+        group_close(group, c->broken ? ERR_RANK : OK);
+    c->device.group = NULL;
+}
+
 static void close_cuda(struct device *device)
 {
     struct cuda *c = cuda_of(device);
-    if (c->context && enter(c) == OK && cuda_settle(c)) {
+    bool settled = c->context && enter(c) == OK && cuda_settle(c);
+    leave_group(c);
+    if (settled) {
         for (int32_t i = 0; i < c->block_count; i++)
             release_block(device, i);
         cuda_gemm_close(c);
@@ -114,7 +126,7 @@ static enum status open_cuda(struct device **out, int number)
     if (!c)
         return ERR_MEMORY;
     c->device.class = &device_cuda;
-    enum status status = connect(c, (int)max(number, 0));
+    enum status status = connect(c, number < 0 ? device_preferred(count) : number);
     if (status != OK) {
         close_cuda(&c->device);
         return status;

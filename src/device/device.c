@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "device/prefer.h"
 
 enum purpose { COMPUTES, LISTS };
 enum numbers { SINGLE, NUMBERED, NAMED };
@@ -23,6 +24,18 @@ static const struct kind {
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0], TEXT_MAX = 256, NUMBER_MAX = 9999 };
+
+static int preferred;
+
+void device_prefer(int number)
+{
+    preferred = number;
+}
+
+int device_preferred(int count)
+{
+    return preferred % count;
+}
 
 const char *device_choice(int index)
 {

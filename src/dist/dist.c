@@ -8,8 +8,10 @@
 #include "base/number.h"
 #include "base/process.h"
 #include "base/processors.h"
+#include "device/prefer.h"
 #include "dist/launcher.h"
 #include "dist/mpi.h"
+#include "dist/nccl.h"
 #include "dist/tcp.h"
 
 static struct group *joined;
@@ -35,6 +37,7 @@ enum status dist_join(struct group **out)
     TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher));
     finish = variables ? tcp_finish : mpi_finish;
     atexit(leave);
+    device_prefer((int)max(joined->local_rank, 0));
     *out = joined;
     return OK;
 }
@@ -66,6 +69,8 @@ enum status dist_threads(struct group *group, int *threads)
 
 enum status dist_attach(struct device *device, struct group *group)
 {
+    if (group && device->class == &device_cuda)
+        return nccl_open(&device->group, group, device);
     device->group = group;
     return OK;
 }

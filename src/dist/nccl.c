@@ -108,14 +108,15 @@ static enum status share(struct group *group, const void *mine, void *all, int64
     return group_share(nccl_of(group)->host, mine, all, bytes);
 }
 
+/* Graphs with collectives in them must be gone: NCCL waits for that. The others are told of a failure by the launcher's group. */
 static void close_nccl(struct group *group, enum status status, const char *message)
 {
     struct nccl *n = nccl_of(group);
+    (void)message;
     if (status != OK)
         give_up(n);
     if (n->comm && settle(n, "leaving", nc.ncclCommFinalize(n->comm)) == OK)
         nc.ncclCommDestroy(n->comm);
-    n->host->class->close(n->host, status, message);
     memory_free(n);
 }
 
@@ -174,17 +175,16 @@ enum status nccl_open(struct group **out, struct group *host, struct device *dev
 {
     struct nccl *n = memory_alloc(sizeof *n);
     *out = NULL;
-    if (!n) {
-        group_close(host, ERR_MEMORY);
+    if (!n)
         return ERR_MEMORY;
-    }
     n->group = (struct group){.class = &group_nccl, .rank = host->rank, .size = host->size, .local_rank = host->local_rank};
     n->host = host;
     enum status status = open_nccl(n, device);
-    if (status != OK) {
-        group_close(&n->group, status);
-        return status;
+    if (status == OK) {
+        *out = &n->group;
+        return OK;
     }
-    *out = &n->group;
-    return OK;
+    give_up(n);
+    memory_free(n);
+    return status;
 }

@@ -6,7 +6,7 @@
 #include "device/device.h"
 
 /* All ranks of `host` call it, each with the card that it will use, before any block is allocated there. Returns with the same
- * verdict on all of them. The group owns `host` from then on, also on failure: group_close closes both. */
+ * verdict on all of them. `host` must outlive the group, which is closed without it. */
 enum status nccl_open(struct group **out, struct group *host, struct device *device);
 
 #endif

@@ -30,11 +30,10 @@ static void join(struct group *host, struct group **group, struct device **devic
     (*device)->group = *group;
 }
 
-static void leave(struct group *group, struct device *device, enum status status)
+static void leave(struct group *host, struct device *device, enum status status)
 {
-    device->group = NULL;
-    group_close(group, status);
     device_close(device);
+    group_close(host, status);
 }
 
 /* A collective over the array at `from`, into that at `to`. */
@@ -101,7 +100,7 @@ static void compute(struct group *host)
         check(group->counters.calls[kind] == 3 && group->counters.bytes[kind] == 3 * COUNT * 4);
     check(cudasim_count("faults") == 0);
     device_discard(device, prepared);
-    leave(group, device, OK);
+    leave(host, device, OK);
 }
 
 /* Seen to fail with counts of the whole given to ncclAllGather, and without group_count in cuda_capture_launch. */
@@ -144,7 +143,7 @@ static void capture_on_one(struct group *host)
     check(device_run(device, prepared) == OK && read_float(device, a, 3) == 4);
     check(device->counters.graph_launches == 0 && device->counters.launches == 2);
     device_discard(device, prepared);
-    leave(group, device, OK);
+    leave(host, device, OK);
 }
 
 /* NCCL wants that an operation is captured on all ranks or on none. Seen to fail without group_agree in cuda_capture. */
@@ -185,7 +184,7 @@ static void differ(struct group *host)
     check(device_prepare(device, commands, 2, &prepared) == ERR_RANK);
     static const char *const says[] = {"239 elements", "of type 2", "ncclBroadcast of 240"};
     check(strstr(status_message(), says[fault]) && clock_seconds() - start < GROUP_SILENCE);
-    leave(group, device, ERR_RANK);
+    leave(host, device, ERR_RANK);
 }
 
 /* Seen to fail with cuda_wait_for that waits by the driver, which does not return: the simulator says so (702). */
@@ -226,7 +225,7 @@ static void lose_one(struct group *host)
     check(strstr(status_message(), "rank 1 has ended") || group->size > 2);
     check(device_run(device, prepared) != OK || device_read(device, &value, (struct operand){a, 0}, 4) != OK);
     device_discard(device, prepared);
-    leave(group, device, ERR_RANK);
+    leave(host, device, ERR_RANK);
     check(clock_seconds() - start < GROUP_SILENCE);
 }
 
