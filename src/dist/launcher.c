@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { RANKS_MAX = 1 << 20, PORT_MAX = 65535 };
 
@@ -39,6 +40,13 @@ static enum status read_number(const char *name, int min, int max, int *number)
     return OK;
 }
 
+/* torchrun's agent has a store of its own at MASTER_PORT, and says so: hone takes the port after it. */
+static bool agent_has_port(void)
+{
+    const char *text = variable("TORCHELASTIC_USE_AGENT_STORE");
+    return text && !strcmp(text, "True");
+}
+
 static enum status read_source(const struct source *s, struct launcher *l)
 {
     *l = (struct launcher){.kind = s->kind, .local_rank = -1};
@@ -49,7 +57,8 @@ static enum status read_source(const struct source *s, struct launcher *l)
     if (s->kind != LAUNCHER_VARIABLES || l->size == 1)
         return OK;
     TRY(read_number("LOCAL_RANK", 0, l->size - 1, &l->local_rank));
-    TRY(read_number("MASTER_PORT", 1, PORT_MAX, &l->port));
+    TRY(read_number("MASTER_PORT", 1, PORT_MAX - 1, &l->port));
+    l->port += agent_has_port();
     l->address = variable("MASTER_ADDR");
     return l->address
                ? OK

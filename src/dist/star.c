@@ -17,40 +17,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/sha.h"
+#include "dist/hello.h"
 
-enum { HELLO_SECONDS = 5, MISSING_NAMED = 8 };
+enum { HELLO_SECONDS = 5, MISSING_NAMED = 8, GUESTS = 64, WARNINGS = 8 };
 static const double POLL = 0.1; /* seconds between two looks at the time */
-
-/* What rank 0 says first, and what it is answered. */
-struct challenge {
-    char word[8];
-    uint64_t number;
-};
-
-struct answer {
-    int32_t rank, size, what, zero;
-    char proof[SHA_TEXT];
-};
-
-static const char WORD[8] = "hone-1\n";
-
-static void prove(char proof[SHA_TEXT], const char *secret, const struct challenge *c, int rank, int size, int what)
-{
-    int32_t numbers[] = {rank, size, what};
-    struct sha sha;
-    for (int turn = 0; turn < 2; turn++) { /* twice, so that nothing can be added to what was hashed */
-        sha_init(&sha, SHA_256);
-        sha_add(&sha, secret, (int64_t)strlen(secret));
-        if (turn)
-            sha_add(&sha, proof, SHA_TEXT - 1);
-        else {
-            sha_add(&sha, c, (int64_t)sizeof *c);
-            sha_add(&sha, numbers, (int64_t)sizeof numbers);
-        }
-        sha_end(&sha, proof);
-    }
-}
 
 /* --- bytes ------------------------------------------------------------------------------------------------------------------ */
 
@@ -134,41 +104,58 @@ static void find_addresses(struct star_place *place)
         snprintf(place->address[0], STAR_TEXT, "127.0.0.1");
 }
 
-static enum status bind_to(int line, int *port)
+/* Without a secret, nobody but this machine's own processes may come. */
+static bool only_here(const struct star_place *place)
+{
+    return !place->secret[0];
+}
+
+static enum status not_bound(int port)
+{
+    return fail(ERR_RANK, "rank 0 cannot wait for the others at port %d: %s%s", port, strerror(errno),
+                errno == EADDRINUSE ? ". Another run, or its launcher, is there: choose another MASTER_PORT" : "");
+}
+
+static enum status bind_to(int line, const struct star_place *place, int *port)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)*port)};
     socklen_t size = sizeof at;
+    if (only_here(place))
+        at.sin6_addr = in6addr_loopback;
     setsockopt(line, IPPROTO_IPV6, IPV6_V6ONLY, &(int){0}, sizeof(int));
     setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (bind(line, (struct sockaddr *)&at, sizeof at) != 0 || listen(line, SOMAXCONN) != 0 ||
         getsockname(line, (struct sockaddr *)&at, &size) != 0)
-        return fail(ERR_RANK, "rank 0 cannot wait for the others at port %d: %s", *port, strerror(errno));
+        return not_bound(*port);
     *port = ntohs(at.sin6_port);
     return OK;
 }
 
-/* A machine without IPv6 has no such sockets. */
-static enum status bind_to_4(int line, int *port)
+/* A machine without IPv6 has no such sockets, and one address is of one kind. */
+static enum status bind_to_4(int line, const struct star_place *place, int *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)*port)};
     socklen_t size = sizeof at;
+    if (only_here(place))
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     setsockopt(line, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
     if (bind(line, (struct sockaddr *)&at, sizeof at) != 0 || listen(line, SOMAXCONN) != 0 ||
         getsockname(line, (struct sockaddr *)&at, &size) != 0)
-        return fail(ERR_RANK, "rank 0 cannot wait for the others at port %d: %s", *port, strerror(errno));
+        return not_bound(*port);
     *port = ntohs(at.sin_port);
     return OK;
 }
 
 enum status star_listen(int *listener, struct star_place *place)
 {
-    int line = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    enum status status = line >= 0 ? bind_to(line, &place->port) : ERR_RANK;
+    bool four = only_here(place) && strcmp(place->address[0], "::1") != 0;
+    int line = four ? -1 : socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    enum status status = line >= 0 ? bind_to(line, place, &place->port) : ERR_RANK;
     if (status != OK) {
         if (line >= 0)
             close(line);
-        line = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        status = line >= 0 ? bind_to_4(line, &place->port) : fail(ERR_RANK, "no socket: %s", strerror(errno));
+        line = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        status = line >= 0 ? bind_to_4(line, place, &place->port) : fail(ERR_RANK, "no socket: %s", strerror(errno));
     }
     if (status != OK) {
         if (line >= 0)
@@ -187,24 +174,88 @@ void star_stop(int listener)
         close(listener);
 }
 
-/* Who is at the other end of a new line. false: nobody of this run. */
-static bool greet(const struct star *star, int line, const struct star_place *place, int what, int *rank)
+/* Connections that have not said yet who they are: many at once, so that one which says nothing keeps nobody out. */
+struct guest {
+    int line; /* -1: none */
+    double until;
+    struct hello hello;
+};
+
+struct door {
+    struct star *star;
+    const struct star_place *place;
+    int listener, what, warnings, here;
+    struct guest guest[GUESTS];
+};
+
+static void turn_away(struct door *d, struct guest *guest)
 {
-    struct challenge c;
-    struct answer a;
-    char proof[SHA_TEXT];
-    memcpy(c.word, WORD, sizeof c.word);
-    if (process_unique(&c.number) != OK || star_send(line, &c, sizeof c, HELLO_SECONDS) != OK ||
-        star_receive(line, &a, sizeof a, HELLO_SECONDS, NULL, NULL) != OK)
-        return false;
-    if (a.rank < 1 || a.rank >= star->size || a.size != star->size || a.what != what || star->line[a.rank] >= 0)
-        return false;
-    prove(proof, place->secret, &c, a.rank, a.size, a.what);
-    unsigned differs = 0;
-    for (int i = 0; i < SHA_TEXT; i++)
-        differs |= (unsigned)(proof[i] ^ a.proof[i]);
-    *rank = a.rank;
-    return !differs && star_send(line, WORD, sizeof WORD, HELLO_SECONDS) == OK;
+    if (d->warnings++ < WARNINGS)
+        log_message(LOG_WARNING, "a connection to port %d is not of this run, or has another secret: it was closed",
+                    d->place->port);
+    close(guest->line);
+    guest->line = -1;
+}
+
+/* The place of a new one: a free one, or that of the one who has been silent the longest. */
+static struct guest *find_chair(struct door *d)
+{
+    struct guest *oldest = &d->guest[0];
+    for (int i = 0; i < GUESTS; i++) {
+        if (d->guest[i].line < 0)
+            return &d->guest[i];
+        if (d->guest[i].until < oldest->until)
+            oldest = &d->guest[i];
+    }
+    turn_away(d, oldest);
+    return oldest;
+}
+
+static void let_in(struct door *d)
+{
+    int line = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (line < 0)
+        return;
+    struct guest *guest = find_chair(d);
+    guest->line = line;
+    guest->until = clock_seconds() + HELLO_SECONDS;
+    if (hello_open(&guest->hello) != OK || star_send(line, &guest->hello.offer, sizeof guest->hello.offer, 0) != OK)
+        turn_away(d, guest);
+}
+
+/* Who it is has been proved. */
+static void seat(struct door *d, struct guest *guest)
+{
+    struct hello_welcome welcome;
+    int rank = guest->hello.answer.caller.rank;
+    hello_welcome(&welcome, &guest->hello, d->place->secret);
+    if (d->star->line[rank] >= 0 || star_send(guest->line, &welcome, sizeof welcome, HELLO_SECONDS) != OK) {
+        turn_away(d, guest);
+        return;
+    }
+    at_once(guest->line);
+    d->star->line[rank] = guest->line;
+    guest->line = -1;
+    d->here++;
+}
+
+/* No byte more than the answer is read: what follows is said to the rank. */
+static void listen_to(struct door *d, struct guest *guest)
+{
+    char bytes[sizeof(struct hello_answer)];
+    int64_t got, taken;
+    if (star_take(guest->line, bytes, (int64_t)sizeof bytes - guest->hello.got, &got) != OK) {
+        turn_away(d, guest);
+        return;
+    }
+    switch (hello_take(&guest->hello, bytes, got, &taken, d->place->secret, d->star->size, d->what)) {
+    case HELLO_RIGHT: seat(d, guest); break;
+    case HELLO_WRONG: turn_away(d, guest); break;
+    case HELLO_MORE:
+        if (clock_seconds() > guest->until)
+            turn_away(d, guest);
+        break;
+    }
 }
 
 static enum status name_missing(const struct star *star, double seconds)
@@ -226,28 +277,43 @@ static enum status open_lines(struct star *star, int rank, int size, int lines)
     return star->line ? OK : ERR_MEMORY;
 }
 
-enum status star_accept(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds)
+static void wait_at(const struct door *d)
+{
+    struct pollfd polled[GUESTS + 1] = {{.fd = d->listener, .events = POLLIN}};
+    for (int i = 0; i < GUESTS; i++)
+        polled[i + 1] = (struct pollfd){.fd = d->guest[i].line, .events = POLLIN}; /* poll ignores -1 */
+    poll(polled, GUESTS + 1, (int)(POLL * 1000));
+}
+
+static enum status accept_all(struct door *d, double seconds)
 {
     double end = clock_seconds() + seconds;
-    TRY(open_lines(star, 0, size, size));
-    for (int here = 1; here < size;) {
-        int rank, line = ready(listener, POLLIN, POLL) ? accept(listener, NULL, NULL) : -1;
-        if (line >= 0 && greet(star, line, place, what, &rank)) {
-            at_once(line);
-            star->line[rank] = line;
-            here++;
-        } else if (line >= 0) {
-            log_message(LOG_WARNING, "a connection to port %d is not of this run, or has another secret: it was closed",
-                        place->port);
-            close(line);
-        }
-        if (here < size && clock_seconds() > end) {
-            enum status status = name_missing(star, seconds);
-            star_close(star);
-            return status;
-        }
+    for (int i = 0; i < GUESTS; i++)
+        d->guest[i].line = -1;
+    while (d->here < d->star->size && clock_seconds() < end) {
+        wait_at(d);
+        let_in(d);
+        for (int i = 0; i < GUESTS; i++)
+            if (d->guest[i].line >= 0)
+                listen_to(d, &d->guest[i]);
     }
-    return OK;
+    for (int i = 0; i < GUESTS; i++)
+        if (d->guest[i].line >= 0)
+            close(d->guest[i].line);
+    return d->here < d->star->size ? name_missing(d->star, seconds) : OK;
+}
+
+enum status star_accept(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds)
+{
+    TRY(open_lines(star, 0, size, size));
+    struct door *door = memory_alloc(sizeof *door);
+    if (door)
+        *door = (struct door){.star = star, .place = place, .listener = listener, .what = what, .here = 1};
+    enum status status = door ? accept_all(door, seconds) : ERR_MEMORY;
+    memory_free(door);
+    if (status != OK)
+        star_close(star);
+    return status;
 }
 
 /* --- the others ------------------------------------------------------------------------------------------------------------- */
@@ -268,19 +334,20 @@ static int call_one(const struct addrinfo *to, double seconds)
     return -1;
 }
 
+/* false: who answers is not rank 0 of this run, or does not take this rank for one of it. */
 static bool introduce(int line, const struct star_place *place, int rank, int size, int what)
 {
-    struct challenge c;
-    struct answer a = {.rank = rank, .size = size, .what = what};
-    char word[sizeof WORD];
-    if (star_receive(line, &c, sizeof c, HELLO_SECONDS, NULL, NULL) != OK || memcmp(c.word, WORD, sizeof c.word) != 0)
-        return false;
-    prove(a.proof, place->secret, &c, rank, size, what);
-    return star_send(line, &a, sizeof a, HELLO_SECONDS) == OK &&
-           star_receive(line, word, sizeof word, HELLO_SECONDS, NULL, NULL) == OK && !memcmp(word, WORD, sizeof word);
+    struct hello_offer offer;
+    struct hello_answer answer;
+    struct hello_welcome welcome;
+    return star_receive(line, &offer, sizeof offer, HELLO_SECONDS, NULL, NULL) == OK &&
+           hello_answer(&answer, &offer, place->secret, rank, size, what) == OK &&
+           star_send(line, &answer, sizeof answer, HELLO_SECONDS) == OK &&
+           star_receive(line, &welcome, sizeof welcome, HELLO_SECONDS, NULL, NULL) == OK &&
+           hello_trusts(&welcome, &answer, &offer, place->secret);
 }
 
-static int call(const char *address, const struct star_place *place, int rank, int size, int what)
+static int call(const char *address, const struct star_place *place, int rank, int size, int what, bool *refused)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
     char port[16];
@@ -293,6 +360,7 @@ static int call(const char *address, const struct star_place *place, int rank, i
         if (line >= 0 && !introduce(line, place, rank, size, what)) {
             close(line);
             line = -1;
+            *refused = true;
         }
     }
     freeaddrinfo(all);
@@ -302,18 +370,20 @@ static int call(const char *address, const struct star_place *place, int rank, i
 enum status star_connect(struct star *star, const struct star_place *place, int rank, int size, int what, double seconds)
 {
     double end = clock_seconds() + seconds;
+    bool refused = false;
     TRY(open_lines(star, rank, size, 1));
     while (star->line[0] < 0 && clock_seconds() < end) {
         for (int i = 0; i < STAR_ADDRESSES && place->address[i][0] && star->line[0] < 0; i++)
-            star->line[0] = call(place->address[i], place, rank, size, what);
+            star->line[0] = call(place->address[i], place, rank, size, what, &refused);
         if (star->line[0] < 0)
             clock_wait(POLL);
     }
     if (star->line[0] < 0) {
         star_close(star);
-        return fail(ERR_RANK,
-                    "rank 0 does not answer at %s, port %d, within %g seconds: is it running, reachable, and of the same run?",
-                    place->address[0], place->port, seconds);
+        return fail(ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port,
+                    seconds,
+                    refused ? "what is there belongs to another run, or has another secret (HONE_SECRET)"
+                            : "is it running, and reachable from here?");
     }
     at_once(star->line[0]);
     return OK;

@@ -1,8 +1,8 @@
 /* Connections between ranks: rank 0 has one to every other rank. They carry small things: signs of life, ids, losses of a step.
  *
- * A rank that connects proves that it knows the run's secret, without sending it: rank 0 sends a number, the other answers with
- * its rank and a hash of secret, number and rank. Anything else is closed and named in a warning, and the waiting goes on until
- * all ranks are there or the time is up.
+ * Both ends prove that they know the run's secret, without sending it (dist/hello.h). Anything else is closed and named in a
+ * warning, and the waiting goes on until all ranks are there or the time is up. Without a secret rank 0 waits at an address that
+ * only its own machine can reach.
  */
 #ifndef DIST_STAR_H
 #define DIST_STAR_H

@@ -16,7 +16,13 @@ struct tcp {
     struct group group;
     struct star star;
     struct watch *watch;
+    int64_t number; /* of calls to share */
     bool broken;
+};
+
+/* Goes before what a rank shares: ranks that have come to different calls must not take each other's bytes. */
+struct label {
+    int64_t number, bytes;
 };
 
 static struct tcp *tcp_of(struct group *group)
@@ -50,13 +56,20 @@ static enum status blame(struct tcp *t, enum status status)
 static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
 {
     struct group *g = &t->group;
+    struct label label = {++t->number, bytes}, theirs;
     memcpy(all + bytes * g->rank, mine, (size_t)bytes);
     if (g->rank) {
+        TRY(star_send(t->star.line[0], &label, sizeof label, SEND));
         TRY(star_send(t->star.line[0], mine, bytes, SEND));
         return star_receive(t->star.line[0], all, bytes * g->size, LONG, check_meanwhile, g);
     }
-    for (int i = 1; i < g->size; i++)
+    for (int i = 1; i < g->size; i++) {
+        TRY(star_receive(t->star.line[i], &theirs, sizeof theirs, LONG, check_meanwhile, g));
+        if (theirs.number != label.number || theirs.bytes != label.bytes)
+            return fail(ERR_RANK, "rank %d shares %lld bytes as its call %lld, rank 0 shares %lld as its call %lld", i,
+                        (long long)theirs.bytes, (long long)theirs.number, (long long)label.bytes, (long long)label.number);
         TRY(star_receive(t->star.line[i], all + bytes * i, bytes, LONG, check_meanwhile, g));
+    }
     for (int i = 1; i < g->size; i++)
         TRY(star_send(t->star.line[i], all, bytes * g->size, SEND));
     return OK;

@@ -108,8 +108,12 @@ static void hear(struct watch *w, int i)
             continue;
         p->got = 0;
         p->left |= p->note.kind == NOTE_FAREWELL;
-        if (p->note.kind == NOTE_FAILED)
+        if (p->note.kind == NOTE_FAILED) {
+            p->note.message[sizeof p->note.message - 1] = 0;
+            if (p->note.status <= OK || p->note.status > ERR_RANK)
+                p->note.status = ERR_RANK;
             decide(w, &p->note);
+        }
     }
 }
 

@@ -1,0 +1,134 @@
+/* See hello.h. */
+#include "dist/hello.h"
+
+#include <string.h>
+
+#include "base/number.h"
+#include "base/process.h"
+#include "base/sha.h"
+
+static const char WORD[HELLO_WORD] = "hone-2\n";
+
+/* --- HMAC ------------------------------------------------------------------------------------------------------------------- */
+
+enum { BLOCK = 64 };
+
+static uint8_t digit(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+static void end_in_bytes(struct sha *sha, uint8_t out[HELLO_HASH])
+{
+    char text[SHA_TEXT];
+    sha_end(sha, text);
+    for (int i = 0; i < HELLO_HASH; i++)
+        out[i] = (uint8_t)(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
+}
+
+void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_piece *pieces)
+{
+    uint8_t key[BLOCK] = {0}, pad[BLOCK];
+    struct sha sha;
+    int64_t length = (int64_t)strlen(secret);
+    if (length > BLOCK) {
+        sha_init(&sha, SHA_256);
+        sha_add(&sha, secret, length);
+        end_in_bytes(&sha, key);
+    } else {
+        memcpy(key, secret, (size_t)length);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < BLOCK; i++)
+            pad[i] = (uint8_t)(key[i] ^ (turn ? 0x5c : 0x36));
+        sha_init(&sha, SHA_256);
+        sha_add(&sha, pad, BLOCK);
+        if (turn)
+            sha_add(&sha, out, HELLO_HASH);
+        for (const struct hello_piece *p = pieces; p->bytes && !turn; p++)
+            sha_add(&sha, p->bytes, p->count);
+        end_in_bytes(&sha, out);
+    }
+}
+
+/* --- proofs ----------------------------------------------------------------------------------------------------------------- */
+
+static void prove(uint8_t proof[HELLO_HASH], const char *secret, const char *side, const struct hello_offer *offer,
+                  const struct hello_answer *answer)
+{
+    hello_hmac(proof, secret,
+               (const struct hello_piece[]){{side, (int64_t)strlen(side)},
+                                            {offer, (int64_t)sizeof *offer},
+                                            {answer->number, HELLO_HASH},
+                                            {&answer->caller, (int64_t)sizeof answer->caller},
+                                            {NULL, 0}});
+}
+
+/* Takes as long for a wrong first byte as for a wrong last one. */
+static bool same(const uint8_t a[HELLO_HASH], const uint8_t b[HELLO_HASH])
+{
+    unsigned differs = 0;
+    for (int i = 0; i < HELLO_HASH; i++)
+        differs |= (unsigned)(a[i] ^ b[i]);
+    return !differs;
+}
+
+static enum status draw(uint8_t number[HELLO_HASH])
+{
+    for (int i = 0; i < HELLO_HASH; i += 8) {
+        uint64_t part;
+        TRY(process_unique(&part));
+        memcpy(number + i, &part, sizeof part);
+    }
+    return OK;
+}
+
+enum status hello_open(struct hello *hello)
+{
+    *hello = (struct hello){0};
+    memcpy(hello->offer.word, WORD, sizeof WORD);
+    return draw(hello->offer.number);
+}
+
+static bool right(const struct hello *hello, const char *secret, int size, int what)
+{
+    const struct hello_caller *c = &hello->answer.caller;
+    uint8_t proof[HELLO_HASH];
+    prove(proof, secret, "caller", &hello->offer, &hello->answer);
+    return same(proof, hello->answer.proof) && c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero;
+}
+
+enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
+                            int what)
+{
+    *taken = min(count, (int64_t)sizeof hello->answer - hello->got);
+    memcpy((char *)&hello->answer + hello->got, bytes, (size_t)*taken);
+    hello->got += *taken;
+    if (hello->got < (int64_t)sizeof hello->answer)
+        return HELLO_MORE;
+    return right(hello, secret, size, what) ? HELLO_RIGHT : HELLO_WRONG;
+}
+
+void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret)
+{
+    prove(welcome->proof, secret, "listener", &hello->offer, &hello->answer);
+}
+
+enum status hello_answer(struct hello_answer *answer, const struct hello_offer *offer, const char *secret, int rank, int size,
+                         int what)
+{
+    *answer = (struct hello_answer){.caller = {.rank = rank, .size = size, .what = what}};
+    if (memcmp(offer->word, WORD, sizeof WORD) != 0)
+        return fail(ERR_RANK, "what answers is not hone");
+    TRY(draw(answer->number));
+    prove(answer->proof, secret, "caller", offer, answer);
+    return OK;
+}
+
+bool hello_trusts(const struct hello_welcome *welcome, const struct hello_answer *answer, const struct hello_offer *offer,
+                  const char *secret)
+{
+    uint8_t proof[HELLO_HASH];
+    prove(proof, secret, "listener", offer, answer);
+    return same(proof, welcome->proof);
+}

@@ -1,0 +1,71 @@
+/* The first words of a connection between ranks: both ends prove that they know the run's secret, and neither sends it.
+ *
+ *     rank 0 → the caller    "hone-2\n", a number drawn for this connection
+ *     the caller → rank 0    who it is, a number of its own, HMAC-SHA256(secret, "caller", both numbers, who it is)
+ *     rank 0 → the caller    HMAC-SHA256(secret, "listener", both numbers, who it is)
+ *
+ * Nothing here knows sockets: bytes come in pieces as the network brings them, from anyone.
+ */
+#ifndef DIST_HELLO_H
+#define DIST_HELLO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { HELLO_HASH = 32, HELLO_WORD = 8 };
+
+struct hello_offer {
+    char word[HELLO_WORD];
+    uint8_t number[HELLO_HASH];
+};
+
+/* Who calls: its rank among so many, and for which of the run's connections. */
+struct hello_caller {
+    int32_t rank, size, what, zero;
+};
+
+struct hello_answer {
+    struct hello_caller caller;
+    uint8_t number[HELLO_HASH], proof[HELLO_HASH];
+};
+
+struct hello_welcome {
+    uint8_t proof[HELLO_HASH];
+};
+
+/* RFC 2104, over pieces: an address and a count each, NULL after the last. */
+struct hello_piece {
+    const void *bytes;
+    int64_t count;
+};
+void hello_hmac(uint8_t out[HELLO_HASH], const char *secret, const struct hello_piece *pieces);
+
+/* --- rank 0, for each connection --- */
+
+struct hello {
+    struct hello_offer offer;
+    struct hello_answer answer; /* as far as it has come */
+    int64_t got;
+};
+
+enum status hello_open(struct hello *hello);
+
+/* Takes in a piece of the answer. *taken is how much of it: what follows an answer is not the opening's. */
+enum hello_state { HELLO_MORE, HELLO_WRONG, HELLO_RIGHT };
+enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
+                            int what);
+
+/* After HELLO_RIGHT. */
+void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret);
+
+/* --- the caller --- */
+
+/* ERR_RANK if the offer is not hone's. */
+enum status hello_answer(struct hello_answer *answer, const struct hello_offer *offer, const char *secret, int rank, int size,
+                         int what);
+bool hello_trusts(const struct hello_welcome *welcome, const struct hello_answer *answer, const struct hello_offer *offer,
+                  const char *secret);
+
+#endif
