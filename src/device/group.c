@@ -134,6 +134,9 @@ void group_close(struct group *g, enum status status)
 {
     char message[STATUS_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", status == OK ? "" : status_message());
-    if (g)
-        g->class->close(g, status, message);
+    if (!g)
+        return;
+    g->class->close(g, status, message);
+    if (status != OK)
+        fail(status, "%s", message); /* what closing says is not why */
 }

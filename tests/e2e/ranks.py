@@ -232,4 +232,5 @@ class Large(Ranks):
         self.assertGreaterEqual(ratio, 0.9)
 
 
-main(Tiny, Large)
+if __name__ == "__main__":
+    main(Tiny, Large)
