@@ -1,4 +1,5 @@
 /* hone.h: the kernels of a model's runs, taken from the programs that the runs would prepare. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,12 @@ static enum status want(struct wanted *w, const struct hone_options *options)
     return collect(&w->list, values, CHOICE_dtype_float16);
 }
 
+/* Not every target needs every kernel: those with tensor cores have others in place of some. */
+static bool needs(int target, const struct kernel_need *need)
+{
+    return target >= need->from && target < need->until;
+}
+
 /* --- list --------------------------------------------------------------------------------------------------------------- */
 
 static enum status mark_cached(const struct wanted *w, const struct options *values, json_t *kernels)
@@ -78,6 +85,8 @@ static enum status mark_cached(const struct wanted *w, const struct options *val
         TRY(cuda_code_open(&code, w->target[t], values->output_dir, NULL));
         for (int64_t i = 0; i < w->list.count && status == OK; i++) {
             bool found = false;
+            if (!needs(w->target[t], &w->list.need[i]))
+                continue;
             status = cuda_code_has(&code, w->list.need[i].kernel, w->list.need[i].options, &found);
             json_object_set_new(json_object_get(json_array_get(kernels, (size_t)i), "cached"), name, json_boolean(found));
         }
@@ -90,9 +99,16 @@ static enum status mark_cached(const struct wanted *w, const struct options *val
 static json_t *list_json(const struct kernel_list *list)
 {
     json_t *kernels = json_array();
-    for (int64_t i = 0; i < list->count; i++)
-        json_array_append_new(kernels, json_pack("{s:s, s:s, s:s, s:{}}", "kernel", list->need[i].kernel->name, "file",
-                                                 list->need[i].kernel->file, "defines", list->need[i].options, "cached"));
+    for (int64_t i = 0; i < list->count; i++) {
+        const struct kernel_need *need = &list->need[i];
+        json_t *row = json_pack("{s:s, s:s, s:s, s:{}}", "kernel", need->kernel->name, "file", need->kernel->file, "defines",
+                                need->options, "cached");
+        if (need->from)
+            json_object_set_new(row, "from", json_sprintf("sm_%d", need->from));
+        if (need->until != INT_MAX)
+            json_object_set_new(row, "below", json_sprintf("sm_%d", need->until));
+        json_array_append_new(kernels, row);
+    }
     return kernels;
 }
 
@@ -140,18 +156,21 @@ static enum status build_target(const struct wanted *w, int target, const char *
 {
     struct cuda_code code;
     char name[16], version[32];
-    int64_t compiled = 0;
+    int64_t compiled = 0, count = 0;
     TRY(cuda_code_open(&code, target, dir, NULL));
     enum status status = OK;
     for (int64_t i = 0; i < w->list.count && status == OK; i++)
-        status = build_kernel(&code, &w->list.need[i], &compiled);
+        if (needs(target, &w->list.need[i])) {
+            status = build_kernel(&code, &w->list.need[i], &compiled);
+            count++;
+        }
     if (status == OK && code.compiles)
         status = cuda_code_note(&code);
     snprintf(name, sizeof name, "sm_%d", target);
     snprintf(version, sizeof version, "%d.%d", code.major, code.minor);
     if (status == OK)
         json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:I}", "target", name, "nvrtc", version, "kernels",
-                                              (json_int_t)w->list.count, "compiled", (json_int_t)compiled));
+                                              (json_int_t)count, "compiled", (json_int_t)compiled));
     cuda_code_close(&code);
     return status;
 }

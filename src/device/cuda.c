@@ -4,6 +4,7 @@
 #include "device/cuda.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/number.h"
 #include "device/card.h"
@@ -58,6 +59,8 @@ static enum status read_capability(struct cuda *c, int number)
     if (major < 1 || major > 99 || minor < 0 || minor > 9)
         return fail(ERR_DEVICE, "CUDA: %s says that its compute capability is %d.%d, which cannot be", c->name, major, minor);
     c->target = major * 10 + minor;
+    const char *cores = getenv("HONE_TENSOR_CORES");
+    c->device.tensor_cores = c->target >= DEVICE_MMA && !(cores && !strcmp(cores, "off"));
     return OK;
 }
 

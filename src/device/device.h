@@ -21,6 +21,7 @@ enum {
     OPERANDS = 12, /* of one command */
     NUMBERS = 8,
     DEVICE_LATER = 2,      /* reads that may be under way at once */
+    DEVICE_MMA = 80,       /* the compute capability, times ten, from which on kernels may use tensor cores */
     DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
     DEVICE_AUTO = -2,      /* the same, but OK and no device where it would not be worthwhile */
 };
@@ -54,7 +55,9 @@ struct kernel {
     int group, rows;    /* work-items of a work-group, and how many rows of the grid it takes */
     bool has_width;     /* the text knows the dim of this index, rounded up, as WIDTH */
     int width;
+    int multiple;        /* of what WIDTH is one; 0: WIDTH is a power of two */
     const char *defines; /* further constants for the text, made by DEFINE; NULL: none */
+    const struct kernel *plain; /* this one needs tensor cores (DEVICE_MMA): what runs elsewhere, on the same operands; or NULL */
 };
 
 /* Passes a constant of the host's source to the text of a kernel: #define TILE 32 there is DEFINE(TILE) here. */
@@ -174,6 +177,7 @@ struct device {
     struct device_options options; /* may be set between device_open and the first device_prepare */
     int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
     int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
+    bool tensor_cores;   /* kernels for them may be launched */
     bool sealed;         /* all is prepared: compiling anything from now on is an error */
     bool one_by_one;     /* lists run command by command even where they could be issued as one */
 };

@@ -30,9 +30,11 @@ void kernel_options(char text[KERNEL_OPTIONS], const struct command *command)
     const struct kernel *kernel = launch->kernel;
     int at = snprintf(text, KERNEL_OPTIONS, "-DONLY_%s -DGROUP=%d", kernel->name, kernel->group);
     if (kernel->has_width) {
-        int64_t width = WIDTH_MIN;
-        while (width < launch->dim[kernel->width])
+        int64_t width = WIDTH_MIN, dim = launch->dim[kernel->width];
+        while (width < dim && !kernel->multiple)
             width *= 2;
+        if (kernel->multiple)
+            width = round_up(dim, kernel->multiple);
         at += snprintf(text + at, (size_t)(KERNEL_OPTIONS - at), " -DWIDTH=%lld", (long long)width);
     }
     for (int i = 0; i < kernel->operands; i++) /* at most 12 operands, 24 bytes each: they fit */

@@ -1,7 +1,10 @@
 /* Blocks are numbers without memory. */
 #include "device/kernel_list.h"
 
+#include <limits.h>
 #include <stdio.h>
+
+#include "base/number.h"
 
 struct lister {
     struct device device;
@@ -26,16 +29,24 @@ const struct card *kernel_list_card(const struct device *device)
     return device->class == &device_kernels && lister_of(device)->is_card ? &lister_of(device)->card : NULL;
 }
 
+static enum status widen(struct kernel_need *known, const struct kernel_need *need)
+{
+    known->from = (int)min(known->from, need->from);
+    known->until = (int)max(known->until, need->until);
+    return OK;
+}
+
 enum status kernel_list_add(struct kernel_list *list, const struct kernel_need *need)
 {
     for (int64_t i = 0; i < list->count; i++)
         if (!strcmp(list->need[i].kernel->file, need->kernel->file) && !strcmp(list->need[i].options, need->options))
-            return OK;
+            return widen(&list->need[i], need);
     TRY(memory_grow(&list->need, &list->capacity, list->count + 1, (int64_t)sizeof *list->need));
     char *options = arena_text(&list->arena, need->options, (int64_t)strlen(need->options));
     if (!options)
         return ERR_MEMORY;
-    list->need[list->count++] = (struct kernel_need){need->kernel, options};
+    list->need[list->count] = *need;
+    list->need[list->count++].options = options;
     return OK;
 }
 
@@ -53,6 +64,7 @@ static enum status open_lister(struct device **out, int number)
     if (!l)
         return ERR_MEMORY;
     l->device.class = &device_kernels;
+    l->device.tensor_cores = true;
     *out = &l->device;
     return OK;
 }
@@ -65,6 +77,7 @@ static enum status open_card(struct device **out, const char *name)
     struct lister *l = (struct lister *)*out;
     l->card = card;
     l->is_card = true;
+    l->device.tensor_cores = card.target >= DEVICE_MMA;
     return OK;
 }
 
@@ -122,7 +135,13 @@ static enum status add_launch(struct kernel_list *list, const struct command *la
     if (!kernel->file || !kernel_text(kernel->file))
         return fail(ERR_UNSUPPORTED, "kernel %s has no text that could be compiled", kernel->name);
     kernel_options(options, launch);
-    return kernel_list_add(list, &(struct kernel_need){kernel, options});
+    TRY(kernel_list_add(list, &(struct kernel_need){kernel, options, kernel->plain ? DEVICE_MMA : 0, INT_MAX}));
+    if (!kernel->plain)
+        return OK;
+    struct command plain = *launch;
+    plain.launch.kernel = kernel->plain;
+    kernel_options(options, &plain);
+    return kernel_list_add(list, &(struct kernel_need){kernel->plain, options, 0, DEVICE_MMA});
 }
 
 /* The tiled kernel, and what follows a library's product. */

@@ -2,6 +2,7 @@
  * need for them. It has no memory, so that programs of any size can be prepared anywhere. device_open knows it as "kernels", and
  * as "kernels:rtx4090" it stands for a card (device/card.h): programs are planned for the card's memory.
  *
+ * Where devices choose between a kernel for tensor cores and another one, both are listed, each with its targets.
  * Matmuls are listed as launches of the tiled kernel, which are not needed where a library multiplies.
  */
 #ifndef DEVICE_KERNEL_LIST_H
@@ -13,6 +14,7 @@
 struct kernel_need {
     const struct kernel *kernel;
     const char *options; /* kernel_options */
+    int from, until;     /* the targets that need it, as 89 for compute capability 8.9; not `until` itself */
 };
 
 struct kernel_list {

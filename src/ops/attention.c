@@ -8,6 +8,7 @@
  * to share in a tile: decoding uses attention_split.h.
  */
 #include "ops/attention_bf16.h"
+#include "ops/attention_mma.h"
 #include "ops/attention_split.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL, SINKS };
@@ -145,6 +146,9 @@ static const struct kernel kernel_capped = {SIGNATURE_attention,
                                             .has_width = true,
                                             .width = AT_D,
                                             .defines = DEFINE(TILE_Q) DEFINE(CAPPED)};
+static const struct kernel kernels_mma[] = MMA_KERNELS(attention_mma, &kernel, "");
+static const struct kernel kernels_mma_capped[] =
+    MMA_KERNELS(attention_mma, &kernel_capped, DEFINE(CAPPED));
 
 static enum status lower(struct lowering *l, const struct node *n)
 {
@@ -157,7 +161,12 @@ static enum status lower(struct lowering *l, const struct node *n)
             (struct value *[JOIN_OPERANDS]){[JOIN_Y] = out[Y], [JOIN_LSE] = out[LSE], [JOIN_SINKS] = in[SINKS]});
     struct value *values[] = {[FWD_Q] = in[Q],       [FWD_K] = in[K],  [FWD_V] = in[V],      [FWD_FIRST] = in[FIRST],
                               [FWD_LAST] = in[LAST], [FWD_Y] = out[Y], [FWD_LSE] = out[LSE], [FWD_SINKS] = in[SINKS]};
-    return lower_launch(l, n->number[AT_CAP] > 0 ? &kernel_capped : &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows,
+    bool capped = n->number[AT_CAP] > 0;
+    const struct kernel *mma = mma_kernel(capped ? kernels_mma_capped : kernels_mma, l, 3, values, MMA_PART);
+    if (mma)
+        return lower_launch(l, mma, FWD_OPERANDS, values, n->size, n->number,
+                            divide_up(n->size[AT_T], mma_rows(mma)) * n->size[AT_H], 1);
+    return lower_launch(l, capped ? &kernel_capped : &kernel, FWD_OPERANDS, values, n->size, n->number, n->rows,
                         n->size[AT_H] / n->size[AT_K]);
 }
 
@@ -227,6 +236,7 @@ static const struct op_example examples[] = {
     {.build = build, .fill = fill, .axes = {{"T", {150}}, {"group", {3}}, {"K", {2}}, {"D", {64, 256}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}}},
     {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {1, 9}}, {"K", {1}}, {"D", {40}}}},
+    {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {3}}, {"K", {1}}, {"D", {80, 96, 128, 256}}}},
     {.build = build_capped, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64, 256}}}},
     {.build = build_sinks, .fill = fill, .axes = {{"T", {3, 65}}, {"D", {24, 64}}}},
     {.build = build_cached,

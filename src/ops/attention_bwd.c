@@ -7,6 +7,7 @@
  * that see them (from a key's own slot to `until`) and over the heads that share it. Each sum has one owner and one order.
  */
 #include "ops/attention_bf16.h"
+#include "ops/attention_mma.h"
 
 enum { Q, K, V, FIRST, LAST, UNTIL, Y, LSE, DY };
 
@@ -189,6 +190,10 @@ static const struct kernel kernel_kv_capped = {SIGNATURE_attention_bwd_kv,
                                                .has_width = true,
                                                .width = AT_D,
                                                .defines = DEFINE(TILE_K) DEFINE(CAPPED)};
+static const struct kernel kernels_q_mma[] = MMA_KERNELS(attention_mma_bwd_q, &kernel_q, "");
+static const struct kernel kernels_q_mma_capped[] = MMA_KERNELS(attention_mma_bwd_q, &kernel_q_capped, DEFINE(CAPPED));
+static const struct kernel kernels_kv_mma[] = MMA_KERNELS(attention_mma_bwd_kv, &kernel_kv, "");
+static const struct kernel kernels_kv_mma_capped[] = MMA_KERNELS(attention_mma_bwd_kv, &kernel_kv_capped, DEFINE(CAPPED));
 
 static enum status shape(struct program *p, struct node *n)
 {
@@ -212,7 +217,13 @@ static enum status lower(struct lowering *l, const struct node *n)
     struct value *const *in = n->in, *const *out = n->out;
     struct value *deltas = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(n->size[AT_T], n->size[AT_H]));
     TRY(program_status(l->program));
-    int64_t query_tiles = divide_up(n->size[AT_T], TILE_Q), key_tiles = divide_up(n->size[AT_S], TILE_K);
+    struct value *factors[] = {in[Q], in[K], in[V], in[DY]};
+    bool capped = n->number[AT_CAP] > 0;
+    const struct kernel *kv_mma = mma_kernel(capped ? kernels_kv_mma_capped : kernels_kv_mma, l, 4, factors, MMA_PART_KV);
+    const struct kernel *q_mma =
+        kv_mma ? mma_kernel(capped ? kernels_q_mma_capped : kernels_q_mma, l, 4, factors, MMA_PART) : NULL;
+    int64_t query_tiles = divide_up(n->size[AT_T], q_mma ? mma_rows(q_mma) : TILE_Q);
+    int64_t key_tiles = divide_up(n->size[AT_S], kv_mma ? mma_rows(kv_mma) : TILE_K);
     struct value *delta[] = {[DELTA_Y] = in[Y], [DELTA_DY] = in[DY], [DELTA_DELTA] = deltas};
     struct value *dq[] = {[DQ_Q] = in[Q],     [DQ_K] = in[K],   [DQ_V] = in[V],      [DQ_FIRST] = in[FIRST], [DQ_LAST] = in[LAST],
                           [DQ_LSE] = in[LSE], [DQ_DY] = in[DY], [DQ_DELTA] = deltas, [DQ_DQ] = out[BWD_DQ]};
@@ -220,10 +231,9 @@ static enum status lower(struct lowering *l, const struct node *n)
                           [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],   [KV_DY] = in[DY],
                           [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV]};
     TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
-    bool capped = n->number[AT_CAP] > 0;
-    TRY(lower_launch(l, capped ? &kernel_q_capped : &kernel_q, DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H],
-                     n->size[AT_H] / n->size[AT_K]));
-    return lower_launch(l, capped ? &kernel_kv_capped : &kernel_kv, KV_OPERANDS, kv, n->size, n->number,
+    TRY(lower_launch(l, q_mma ? q_mma : capped ? &kernel_q_capped : &kernel_q, DQ_OPERANDS, dq, n->size, n->number,
+                     query_tiles * n->size[AT_H], n->size[AT_H] / n->size[AT_K]));
+    return lower_launch(l, kv_mma ? kv_mma : capped ? &kernel_kv_capped : &kernel_kv, KV_OPERANDS, kv, n->size, n->number,
                         key_tiles * n->size[AT_K], 1);
 }
 
@@ -268,6 +278,7 @@ static const struct op_example examples[] = {
     {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {1, 9}}, {"K", {1}}, {"D", {40}}, {"capped", {1}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {3}}, {"K", {2}}, {"D", {24, 256}}, {"capped", {1, 2}}}},
     {.build = build, .fill = fill, .axes = {{"T", {65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}, {"capped", {1}}}},
+    {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {3}}, {"K", {1}}, {"D", {80, 96, 256}}, {"capped", {1}}}},
     {0},
 };
 

@@ -145,8 +145,8 @@ def ranges(cells):
 def page_text(results, release, targets):
     """One row a kernel and size of tile: the most that a variant of it takes, and the least occupancy."""
     rows = {}
-    for (_, name, group, options), by_target in results.items():
-        sizes = " ".join(re.findall(r"-D((?:WIDTH|TILE_M|TILE|DOWN)=\d+)", options))
+    for (_, name, group, options, _), by_target in results.items():
+        sizes = " ".join(re.findall(r"-D((?:WIDTH|TILE_M|TILE|DOWN|PARTS)=\d+)", options))
         row = rows.setdefault((name, int("0" + "".join(re.findall(r"\d+", sizes))), sizes, group), {"variants": 0})
         row["variants"] += 1
         for target, u in by_target.items():
@@ -168,10 +168,15 @@ def page_text(results, release, targets):
         "|---|---|---|---|---|---|---|",
     ]
     for (name, _, sizes, group), row in sorted(rows.items()):
-        shared, registers, warps = (ranges({t: show(row[t]) for t in targets})
+        shared, registers, warps = (ranges({t: show(row[t]) for t in targets if t in row})
                                     for show in (lambda c: f"{c[1]}", lambda c: f"{c[0]}", lambda c: f"{c[2]:.0%}"))
         lines.append(f"| {name} | {sizes} | {row['variants']} | {group} | {shared} | {registers} | {warps} |")
     return "\n".join(lines) + "\n"
+
+
+def targets_of(variant, targets):
+    """A kernel for tensor cores has a lowest target."""
+    return [t for t in [f"sm_{t}" for t in targets] + CHECKED if int(t.split("_")[1]) >= variant[4]]
 
 
 def kernels_without_variant(variants):
@@ -216,7 +221,7 @@ def main():
     listed = subprocess.run([options.variants, "list", *options.models], check=True, capture_output=True, text=True)
     variants = [tuple(line.split("\t")) for line in sorted(listed.stdout.splitlines())]
     wrong = [f"{v[1]} has no text" for v in variants if v[0] == "-"]
-    variants = [(f, n, int(g), o) for f, n, g, o in variants if f != "-"]
+    variants = [(f, n, int(g), o, int(least)) for f, n, g, least, o in variants if f != "-"]
     wrong += kernels_without_variant(variants)
     texts = {f: subprocess.run([options.variants, "text", f], check=True, capture_output=True, text=True).stdout
              for f in {v[0] for v in variants}}
@@ -226,7 +231,7 @@ def main():
         known = json.loads(pathlib.Path(options.cache).read_text())
     jobs, keys = [], {}
     for v in variants:
-        for target in [f"sm_{t}" for t in targets] + CHECKED:
+        for target in targets_of(v, targets):
             job = (texts[v[0]], v[0] + ".kl", v[3], target)
             key = hashlib.sha256("\0".join((version(),) + job).encode()).hexdigest()
             keys[v, target] = key
@@ -246,7 +251,7 @@ def main():
 
     results = {}
     for v in variants:
-        for target in [f"sm_{t}" for t in targets] + CHECKED:
+        for target in targets_of(v, targets):
             log, worked = known[keys[v, target]]
             used = usage(log) if target.startswith("sm_") else {"stack": 0, "spill": 0}
             if not worked or used is None:

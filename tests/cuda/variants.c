@@ -1,7 +1,7 @@
 /* What there is to compile: every variant of a kernel that the op driver's cases, forward and backward, and the programs of
  * models need.
  *
- *     variants list [MODEL DIRECTORY]...   a line each: file, function, work-items of a group, options
+ *     variants list [MODEL DIRECTORY]...   a line each: file, function, work-items of a group, lowest target, options
  *     variants text FILE                   the text of a file, as a compiler gets it
  *
  * Nothing is computed: programs are prepared on a device that only keeps a list (device/kernel_list.h).
@@ -26,8 +26,8 @@ static enum status add_list(const struct device *device)
 static void print_list(void)
 {
     for (int64_t i = 0; i < all.count; i++)
-        printf("%s\t%s\t%d\t%s\n", all.need[i].kernel->file, all.need[i].kernel->name, all.need[i].kernel->group,
-               all.need[i].options);
+        printf("%s\t%s\t%d\t%d\t%s\n", all.need[i].kernel->file, all.need[i].kernel->name, all.need[i].kernel->group,
+               all.need[i].from, all.need[i].options);
 }
 
 /* --- the op driver's cases ------------------------------------------------------------------------------------------------ */
