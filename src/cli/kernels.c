@@ -14,8 +14,14 @@ static void print_list(const json_t *report)
         json_object_foreach(json_object_get(k, "cached"), target, there)
             printf(" %-7s %-11s", target, json_is_true(there) ? "cached" : "not cached");
         const char *from = json_string_value(json_object_get(k, "from")), *below = json_string_value(json_object_get(k, "below"));
-        printf(" %s%s%s %s\n", from ? "from " : below ? "below " : "", from ? from : below ? below : "", from || below ? ":" : "",
-               json_string_value(json_object_get(k, "defines")));
+        printf(" %s%s%s %s\n",
+               from    ? "from "
+               : below ? "below "
+                       : "",
+               from    ? from
+               : below ? below
+                       : "",
+               from || below ? ":" : "", json_string_value(json_object_get(k, "defines")));
     }
     printf("\n%zu kernels", json_array_size(kernels));
     if (!json_object_size(json_object_get(json_array_get(kernels, 0), "cached")))

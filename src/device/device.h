@@ -55,8 +55,8 @@ struct kernel {
     int group, rows;    /* work-items of a work-group, and how many rows of the grid it takes */
     bool has_width;     /* the text knows the dim of this index, rounded up, as WIDTH */
     int width;
-    int multiple;        /* of what WIDTH is one; 0: WIDTH is a power of two */
-    const char *defines; /* further constants for the text, made by DEFINE; NULL: none */
+    int multiple;               /* of what WIDTH is one; 0: WIDTH is a power of two */
+    const char *defines;        /* further constants for the text, made by DEFINE; NULL: none */
     const struct kernel *plain; /* this one needs tensor cores (DEVICE_MMA): what runs elsewhere, on the same operands; or NULL */
 };
 

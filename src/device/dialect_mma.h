@@ -2,8 +2,8 @@
  * file whose name ends in _mma, or has _mma_ in it.
  *
  * A work-group has WARPS warps of 32 lanes. PARTS of them share 16 rows of a matrix (queries, say), each with its own part of the
- * WIDTH channels. What those rows are multiplied by comes in tiles of rows in LOCAL memory. In fragments, as PTX lays them out, g =
- * lane / 4 and t = lane % 4:
+ * WIDTH channels. What those rows are multiplied by comes in tiles of rows in LOCAL memory. In fragments, as PTX lays them out, g
+ * = lane / 4 and t = lane % 4:
  *
  *     u32 a[STEPS][4]     16 rows of a matrix, 32 bytes (a step) at a time: rows g and g + 8, bytes 4 t and 4 t + 16
  *     float c[N][4]       16 rows of results, 8 columns at a time: row g, columns 2 t and 2 t + 1, then the same of row g + 8

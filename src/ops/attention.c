@@ -147,8 +147,7 @@ static const struct kernel kernel_capped = {SIGNATURE_attention,
                                             .width = AT_D,
                                             .defines = DEFINE(TILE_Q) DEFINE(CAPPED)};
 static const struct kernel kernels_mma[] = MMA_KERNELS(attention_mma, &kernel, "");
-static const struct kernel kernels_mma_capped[] =
-    MMA_KERNELS(attention_mma, &kernel_capped, DEFINE(CAPPED));
+static const struct kernel kernels_mma_capped[] = MMA_KERNELS(attention_mma, &kernel_capped, DEFINE(CAPPED));
 
 static enum status lower(struct lowering *l, const struct node *n)
 {

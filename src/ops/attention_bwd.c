@@ -231,10 +231,16 @@ static enum status lower(struct lowering *l, const struct node *n)
                           [KV_LAST] = in[LAST], [KV_UNTIL] = in[UNTIL], [KV_LSE] = in[LSE],   [KV_DY] = in[DY],
                           [KV_DELTA] = deltas,  [KV_DK] = out[BWD_DK],  [KV_DV] = out[BWD_DV]};
     TRY(lower_launch(l, &kernel_delta, DELTA_OPERANDS, delta, n->size, n->number, n->size[AT_T] * n->size[AT_H], 64));
-    TRY(lower_launch(l, q_mma ? q_mma : capped ? &kernel_q_capped : &kernel_q, DQ_OPERANDS, dq, n->size, n->number,
-                     query_tiles * n->size[AT_H], n->size[AT_H] / n->size[AT_K]));
-    return lower_launch(l, kv_mma ? kv_mma : capped ? &kernel_kv_capped : &kernel_kv, KV_OPERANDS, kv, n->size, n->number,
-                        key_tiles * n->size[AT_K], 1);
+    TRY(lower_launch(l,
+                     q_mma    ? q_mma
+                     : capped ? &kernel_q_capped
+                              : &kernel_q,
+                     DQ_OPERANDS, dq, n->size, n->number, query_tiles * n->size[AT_H], n->size[AT_H] / n->size[AT_K]));
+    return lower_launch(l,
+                        kv_mma   ? kv_mma
+                        : capped ? &kernel_kv_capped
+                                 : &kernel_kv,
+                        KV_OPERANDS, kv, n->size, n->number, key_tiles * n->size[AT_K], 1);
 }
 
 static double flops(const struct node *n)
@@ -278,7 +284,9 @@ static const struct op_example examples[] = {
     {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {1, 9}}, {"K", {1}}, {"D", {40}}, {"capped", {1}}}},
     {.build = build, .fill = fill, .axes = {{"T", {3, 65}}, {"group", {3}}, {"K", {2}}, {"D", {24, 256}}, {"capped", {1, 2}}}},
     {.build = build, .fill = fill, .axes = {{"T", {65}}, {"group", {2}}, {"K", {1}}, {"D", {300, 512}}, {"capped", {1}}}},
-    {.build = build, .fill = fill_window, .axes = {{"T", {200}}, {"group", {3}}, {"K", {1}}, {"D", {80, 96, 256}}, {"capped", {1}}}},
+    {.build = build,
+     .fill = fill_window,
+     .axes = {{"T", {200}}, {"group", {3}}, {"K", {1}}, {"D", {80, 96, 256}}, {"capped", {1}}}},
     {0},
 };
 

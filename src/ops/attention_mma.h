@@ -18,7 +18,8 @@ enum { MMA_PART = 256, MMA_PART_KV = 160, MMA_PARTS = 4 }; /* a key has two sums
     }
 #define MMA_KERNELS(name, instead, more)                                                                                         \
     {                                                                                                                            \
-        MMA_KERNEL(name, 1, 128, instead, more), MMA_KERNEL(name, 2, 256, instead, more), MMA_KERNEL(name, 4, 256, instead, more) \
+        MMA_KERNEL(name, 1, 128, instead, more), MMA_KERNEL(name, 2, 256, instead, more),                                        \
+            MMA_KERNEL(name, 4, 256, instead, more)                                                                              \
     }
 
 /* Which of the three takes heads of these values, if `part` bytes of a row fit into a warp; NULL: none. */
