@@ -163,7 +163,7 @@ static const struct group_class class_mpi = {
 /* Beside the library or the program that this function is in, or where a package puts it (cmake/install.cmake). */
 static enum status find_plugin(const struct launcher *launcher, const struct mpi_table **out)
 {
-    static const char *const below[] = {"", "/hone", "/" HONE_PLUGIN_DIR};
+    static const char *const below[] = {"", "/hone", ("/" HONE_PLUGIN_DIR)};
     enum { PLACES = sizeof below / sizeof below[0] };
     struct arena arena = {0};
     bool mpich = launcher->kind == LAUNCHER_MPICH;
