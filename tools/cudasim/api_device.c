@@ -6,7 +6,9 @@
 
 struct CUctx_st {
     int retained;
+    unsigned flags;
 };
+enum { SLEEPS = 4 }; /* CU_CTX_SCHED_BLOCKING_SYNC */
 static struct CUctx_st primary;
 static bool initialised;
 static _Thread_local CUcontext current;
@@ -22,10 +24,16 @@ CUresult device_ready(const char *call)
     return CUDA_SUCCESS;
 }
 
+void device_waits(void)
+{
+    state_count("syncs", 1);
+    state_count("spins", (primary.flags & 7) != SLEEPS);
+}
+
 void device_clear(void)
 {
     initialised = false;
-    primary.retained = 0;
+    primary = (struct CUctx_st){0};
     current = NULL;
 }
 
@@ -105,6 +113,20 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
         snprintf(name, (size_t)length, device ? "cudasim %d.%d, number %d" : "cudasim %d.%d", state_capability() / 10,
                  state_capability() % 10, device);
     return bad;
+}
+
+/* The last byte is the device's number. */
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+    CUresult bad = device_check(device);
+    for (int i = 0; i < 16 && !bad; i++)
+        uuid->bytes[i] = (char)(i == 15 ? device : 0x10 * i + 0x0c);
+    return bad;
+}
+
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    return cuDeviceGetUuid_v2(uuid, device);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
@@ -193,8 +215,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags)
 {
-    (void)flags;
-    return device_check(device);
+    CUresult bad = device_check(device);
+    if (!bad)
+        primary.flags = flags;
+    return bad;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
@@ -207,7 +231,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
-    *flags = 0;
+    *flags = primary.flags;
     *active = primary.retained > 0;
     return device_check(device);
 }
@@ -236,9 +260,9 @@ CUresult cuCtxGetDevice(CUdevice *device)
 CUresult cuCtxSynchronize(void)
 {
     ENTER("cuCtxSynchronize");
-    CUresult bad = capture_forbids("cuCtxSynchronize");
+    CUresult bad = capture_forbids_context("cuCtxSynchronize");
     if (bad)
         LEAVE_WITH(bad);
-    state_count("syncs", 1);
+    device_waits();
     LEAVE_WITH(queue_run_all());
 }

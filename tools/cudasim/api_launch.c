@@ -69,6 +69,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     const char *refused = launch_refused(function->kernel, grid, size, shared);
     if (refused)
         LEAVE_WITH(state_report(CUDA_ERROR_INVALID_VALUE, "cuLaunchKernel %s: %s", function->kernel->name, refused));
+    uint64_t registers = (function->kernel->registers + 7) / 8 * 8, warps = ((uint64_t)block_x * block_y * block_z + 31) / 32;
+    if (registers * 32 * warps > 65536)
+        LEAVE_WITH(state_report(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "cuLaunchKernel %s: %llu warps of %llu registers a thread",
+                                function->kernel->name, (unsigned long long)warps, (unsigned long long)registers));
     struct op *op = op_new(OP_LAUNCH);
     op->function = function;
     op->dynamic_bytes = shared;
@@ -79,7 +83,10 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         op_free(op);
         LEAVE_WITH(bad);
     }
-    LEAVE_WITH(queue_add(s, op));
+    bad = queue_add(s, op);
+    if (!bad && !s->capture && state_option("CUDA_LAUNCH_BLOCKING", 0))
+        bad = queue_run(s, s->last);
+    LEAVE_WITH(bad);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)

@@ -146,7 +146,7 @@ static CUresult d2h(void *to, CUdeviceptr from, size_t bytes, CUstream stream, c
     bad = queue_add(stream, op);
     if (bad || pinned)
         return bad;
-    state_count("syncs", 1);
+    device_waits();
     return queue_run(stream, stream->last);
 }
 
@@ -188,7 +188,7 @@ static CUresult finish(CUresult given)
 {
     if (given)
         return given;
-    state_count("syncs", 1);
+    device_waits();
     CUstream s = stream_of(NULL);
     return queue_run(s, s->last);
 }

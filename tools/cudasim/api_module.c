@@ -1,5 +1,5 @@
-/* The driver's modules and functions. A module is PTX text. Of an ELF file (a cubin) only the target is read: one for
- * another device is refused as in the driver, and one for this device because the simulator executes only PTX. */
+/* The driver's modules and functions. A module is PTX text, or a cubin with the PTX that it was made from (cubin.h). */
+#include "cubin.h"
 #include "queue.h"
 
 #include <stdlib.h>
@@ -17,19 +17,6 @@ static int ptx_max(void)
         if (driver >= KNOWN[i].driver)
             version = KNOWN[i].ptx;
     return driver >= 13000 ? 90 + driver % 1000 / 10 : version;
-}
-
-static CUresult elf(const unsigned char *image)
-{
-    uint32_t flags;
-    memcpy(&flags, image + 48, sizeof flags);
-    int machine = image[18] | image[19] << 8, target = (int)(image[8] >= 8 ? flags >> 8 & 255 : flags & 255);
-    if (machine != 190)
-        return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: an ELF file for machine %d is not a cubin", machine);
-    if (target != state_capability())
-        return state_report(CUDA_ERROR_NO_BINARY_FOR_GPU, "cuModuleLoadData: a cubin for sm_%d on a device of sm_%d", target,
-                            state_capability());
-    return state_report(CUDA_ERROR_NOT_SUPPORTED, "cuModuleLoadData: the simulator executes PTX, not cubins (--cuda-code ptx)");
 }
 
 static uint64_t variable_memory(uint64_t size, uint64_t align, void **host)
@@ -52,28 +39,34 @@ static CUresult load(CUmodule *module, const void *image)
     }
     if (!image)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!memcmp(image,
-                "\x7f"
-                "ELF",
-                4))
-        return elf(image);
+    const char *text = image;
+    bool is_cubin = cubin_is(image);
+    if (is_cubin)
+        bad = cubin_open(image, &text);
+    if (bad)
+        return bad;
     int version, target, here = state_capability();
     char suffix, error[512];
-    if (!ptx_target(image, &version, &target, &suffix))
+    if (!ptx_target(text, &version, &target, &suffix))
         return state_report(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: neither PTX nor a cubin");
-    if (version > ptx_max())
+    if (version > ptx_max() && !is_cubin)
         return state_report(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "cuModuleLoadData: PTX %d.%d is newer than the driver's %d.%d",
                             version / 10, version % 10, ptx_max() / 10, ptx_max() % 10);
     if (target > here || (suffix == 'a' && target != here) || (suffix == 'f' && target / 10 != here / 10))
         return state_report(CUDA_ERROR_NO_BINARY_FOR_GPU, "cuModuleLoadData: PTX for sm_%d%.1s on a device of sm_%d", target,
                             &suffix, here);
-    struct ptx *ptx = ptx_parse(image, variable_memory, error, sizeof error);
+    struct ptx *ptx = ptx_parse(text, variable_memory, error, sizeof error);
     if (!ptx)
         return state_report(CUDA_ERROR_INVALID_PTX, "cuModuleLoadData: %s", error);
+    if (is_cubin && (bad = cubin_check(image, ptx))) {
+        ptx_free(ptx);
+        return bad;
+    }
     CUmodule m = object_new(sizeof *m, 'm');
     m->ptx = ptx;
     *module = m;
     state_count("modules", 1);
+    state_count("cubins", is_cubin);
     return CUDA_SUCCESS;
 }
 
@@ -168,7 +161,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)k->shared_bytes; break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = (int)k->local_bytes; break;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = 0; break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = 32; break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = k->registers ? (int)k->registers : 32; break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION: *value = function->module->ptx->target; break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = state_capability(); break;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:

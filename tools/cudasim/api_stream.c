@@ -46,7 +46,7 @@ CUresult cuStreamSynchronize(CUstream stream)
     bad = bad ? bad : capture_forbids("cuStreamSynchronize");
     if (bad)
         LEAVE_WITH(bad);
-    state_count("syncs", 1);
+    device_waits();
     LEAVE_WITH(queue_run(s, UINT64_MAX));
 }
 
@@ -68,9 +68,9 @@ CUresult cuStreamQuery(CUstream stream)
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
-    (void)flags;
     ENTER("cuEventCreate");
     *event = object_new(sizeof **event, 'e');
+    (*event)->sleeps = flags & 1; /* CU_EVENT_BLOCKING_SYNC */
     state_count("events", 1);
     LEAVE_WITH(CUDA_SUCCESS);
 }
@@ -134,6 +134,7 @@ CUresult cuEventSynchronize(CUevent event)
     if (bad)
         LEAVE_WITH(bad);
     state_count("syncs", 1);
+    state_count("spins", !event->sleeps);
     LEAVE_WITH(event->stream ? queue_run(event->stream, event->sequence) : CUDA_SUCCESS);
 }
 

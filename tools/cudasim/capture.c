@@ -46,6 +46,15 @@ CUresult capture_forbids(const char *call)
                      : CUDA_SUCCESS;
 }
 
+CUresult capture_forbids_context(const char *call)
+{
+    for (int i = 0; i < capture_count; i++)
+        captures[i]->invalid = true;
+    return capture_count ? state_report(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                                        "%s during a capture, which is now invalid (no thread may wait for the context)", call)
+                         : CUDA_SUCCESS;
+}
+
 CUresult capture_forbids_stream(CUstream stream, const char *call)
 {
     if (!stream->capture)

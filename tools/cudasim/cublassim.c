@@ -71,6 +71,7 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
 {
     if (!live(handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
+    cuCtxSynchronize(); /* as documented */
     handle->magic = 0;
     free(handle);
     return CUBLAS_STATUS_SUCCESS;
@@ -252,11 +253,31 @@ static size_t extent(int transposed, int rows, int columns, int ld, int type)
     return outer && inner ? ((size_t)ld * (size_t)(outer - 1) + (size_t)inner) * type_size(type) : 0;
 }
 
+/* Every row that a GEMM reads or writes of a matrix, without what lies between them; false after a report. */
+static int touch(CUdeviceptr p, int transposed, int rows, int columns, int ld, int type,
+                 void *(*side)(CUdeviceptr, size_t, const char *), const char *what)
+{
+    size_t outer = (size_t)(transposed ? rows : columns), inner = (size_t)(transposed ? columns : rows), step = (size_t)ld;
+    if (step == inner) {
+        inner *= outer;
+        outer = 1;
+    }
+    for (size_t i = 0; i < outer; i++)
+        if (inner && !side(p + i * step * type_size(type), inner * type_size(type), what))
+            return 0;
+    return 1;
+}
+
 static void run_batch(const struct gemm *g, long long batch)
 {
     CUdeviceptr pa = g->a + (CUdeviceptr)(batch * g->a_stride) * type_size(g->a_type);
     CUdeviceptr pb = g->b + (CUdeviceptr)(batch * g->b_stride) * type_size(g->b_type);
     CUdeviceptr pc = g->c + (CUdeviceptr)(batch * g->c_stride) * type_size(g->c_type);
+    if (!touch(pa, g->transa, g->m, g->k, g->lda, g->a_type, cudasim_reads, "A of a GEMM") ||
+        !touch(pb, g->transb, g->k, g->n, g->ldb, g->b_type, cudasim_reads, "B of a GEMM") ||
+        (g->beta != 0 && !touch(pc, 0, g->m, g->n, g->ldc, g->c_type, cudasim_reads, "C of a GEMM")) ||
+        !touch(pc, 0, g->m, g->n, g->ldc, g->c_type, cudasim_writes, "C of a GEMM"))
+        return;
     const uint8_t *a = cudasim_memory(pa, extent(g->transa, g->m, g->k, g->lda, g->a_type), "A of a GEMM");
     const uint8_t *b = !a ? NULL : cudasim_memory(pb, extent(g->transb, g->k, g->n, g->ldb, g->b_type), "B of a GEMM");
     uint8_t *c = !b ? NULL : cudasim_memory(pc, extent(0, g->m, g->n, g->ldc, g->c_type), "C of a GEMM");

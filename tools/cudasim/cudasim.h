@@ -17,6 +17,9 @@ typedef enum {
 typedef int CUdevice, CUdevice_attribute, CUfunction_attribute, CUjit_option, CUstreamCaptureMode, CUstreamCaptureStatus,
     CUdriverProcAddressQueryResult;
 typedef uint64_t cuuint64_t;
+typedef struct {
+    char bytes[16];
+} CUuuid;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
@@ -106,6 +109,9 @@ CUDASIM_EXPORT CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(cons
                                                const void *args, size_t size, const char *what);
 /* For run: the host memory of a device pointer, or null after a report, if [pointer, pointer + bytes) is not live. */
 CUDASIM_EXPORT void *cudasim_memory(CUdeviceptr pointer, size_t bytes, const char *what);
+/* The same for bytes that run reads, all of which must have been written, and for bytes that it writes. */
+CUDASIM_EXPORT void *cudasim_reads(CUdeviceptr pointer, size_t bytes, const char *what);
+CUDASIM_EXPORT void *cudasim_writes(CUdeviceptr pointer, size_t bytes, const char *what);
 /* Whether this stream is capturing (1), this thread has another open capture (2), or neither (0). */
 CUDASIM_EXPORT int cudasim_capturing(CUstream stream);
 /* Reports a broken rule: logged, counted as a fault, and a capture that is running on this thread becomes invalid. */

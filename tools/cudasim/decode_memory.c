@@ -111,7 +111,7 @@ static bool atomic(struct parser *p, struct decoding *d, const struct operand *o
     return true;
 }
 
-/* cp.async.ca.shared.global [to], [from], bytes[, size]: copied at once, which is legal; the waits then have nothing to do. */
+/* cp.async.ca.shared.global [to], [from], bytes[, size]: it lands at its wait (exec_copy.c). */
 static bool copy_async(struct parser *p, struct decoding *d, const struct operand *o, int count)
 {
     struct address to, from;
@@ -157,8 +157,12 @@ bool decode_memory(struct parser *p, struct decoding *d, const struct operand *o
         return atomic(p, d, o, count);
     if (!strcmp(d->name, "cp.async"))
         return copy_async(p, d, o, count);
-    if (!strncmp(d->name, "cp.async.", 9) && (strstr(d->name, "commit_group") || strstr(d->name, "wait_"))) {
-        emit_guarded(p, d, run_nothing);
+    if (!strcmp(d->name, "cp.async.commit_group") || !strcmp(d->name, "cp.async.wait_all")) {
+        emit_guarded(p, d, strstr(d->name, "wait") ? run_copy_wait : run_copy_commit)->offset = -1;
+        return true;
+    }
+    if (!strcmp(d->name, "cp.async.wait_group") && count == 1 && o[0].kind == OPERAND_NUMBER) {
+        emit_guarded(p, d, run_copy_wait)->offset = o[0].number;
         return true;
     }
     if (!strcmp(d->name, "cvta") || !strcmp(d->name, "cvta.to") || !strcmp(d->name, "isspacep"))

@@ -44,7 +44,11 @@ struct block {
     uint32_t block_epoch; /* the epoch in which this block began */
     uint32_t epoch;       /* counts barriers over all blocks of a launch, so that cells need no clearing */
     uint16_t warp_epoch[LANES_MAX / 32];
-    bool check_races, check_written;
+    bool check_races, check_written, check_blocks;
+    bool shadowed;           /* global memory has a shadow (shadow.h) */
+    struct pending *pending; /* asynchronous copies that have not landed (exec_copy.c) */
+    size_t pending_count, pending_room;
+    uint32_t group[LANES_MAX]; /* the number of a lane's open group of them */
     uint8_t *local;
     uint32_t pc[LANES_MAX];
     uint8_t state[LANES_MAX];
@@ -72,6 +76,9 @@ uint8_t *shared_access(struct block *b, const struct insn *n, int lane, uint64_t
 bool shared_track(struct block *b, const struct insn *n, int begin, int end, uint32_t bytes, int write);
 /* Global memory of the device: the host's bytes for an address, or null after a fault. */
 uint8_t *global_access(struct block *b, const struct insn *n, int lane, uint64_t address, uint32_t bytes, int write);
+/* Asynchronous copies: a block begins with none. */
+void copies_begin(struct block *b);
+void copies_free(struct block *b);
 int16_t lane_xyz(const struct block *b, int lane, int axis);
 
 #endif

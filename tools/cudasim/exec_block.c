@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shadow.h"
 #include "state.h"
 
 int16_t lane_xyz(const struct block *b, int lane, int axis)
@@ -392,6 +393,8 @@ static bool block_init(struct block *b, const struct launch *launch)
     b->epoch = 1;
     b->check_races = state_option("CUDASIM_RACES", 1) != 0;
     b->check_written = state_option("CUDASIM_UNWRITTEN", 0) != 0;
+    b->check_blocks = state_option("CUDASIM_BLOCKS", 0) != 0;
+    b->shadowed = b->check_written || b->check_blocks;
     b->registers = aligned_alloc(64, ((size_t)k->lane_bytes + 1) * (size_t)b->padded);
     b->shared = aligned_alloc(64, ((size_t)b->shared_bytes + 64) / 64 * 64 + 64);
     b->cells = calloc(((size_t)b->shared_bytes >> b->granule_shift) + 1, sizeof *b->cells);
@@ -409,6 +412,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
     struct block *b = calloc(1, sizeof *b);
     if (!b || !block_init(b, launch))
         abort();
+    shadow_launch();
     uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     int64_t max_steps = state_option("CUDASIM_STEPS", 1000000000);
     bool reverse = state_option("CUDASIM_REVERSE", 0) != 0;
@@ -422,6 +426,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
         memset(b->state, LANE_RUNS, sizeof b->state);
         memset(b->pc, 0, sizeof b->pc);
         b->left = 0;
+        copies_begin(b);
         b->block_epoch = ++b->epoch;
         fill_specials(b, at == 0);
         run_block(b, max_steps);
@@ -434,6 +439,7 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
     free(b->shared);
     free(b->cells);
     free(b->local);
+    copies_free(b);
     free(b);
     return result;
 }

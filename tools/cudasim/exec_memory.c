@@ -5,12 +5,7 @@
 
 #include "atomics.h"
 #include "memory.h"
-
-static uint64_t lane_address(const struct block *b, const struct insn *n, int operand, int64_t offset, int i)
-{
-    uint64_t base = n->width[operand] == 8 ? REG(const uint64_t, operand)[i] : REG(const uint32_t, operand)[i];
-    return base + (uint64_t)offset;
-}
+#include "shadow.h"
 
 static void lane_addresses(struct block *b, const struct insn *n, int begin, int end)
 {
@@ -98,6 +93,9 @@ static bool resolve(struct block *b, const struct insn *n, int begin, int end, b
             b->memory_cache = a;
             base = a->host;
             low = a->base;
+            for (int i = begin; i < end && b->shadowed; i++)
+                if (!shadow_track(b, n, (struct allocation *)(uintptr_t)a, i, x[i], bytes, n->write))
+                    return false;
         }
     } else if (n->space == SPACE_SHARED && within(x, 0, b->shared_bytes, bytes, begin, end, row)) {
         if (b->check_races && !shared_track(b, n, begin, end, bytes, n->write))
@@ -272,22 +270,6 @@ void run_atomic(struct block *b, const struct insn *n, int begin, int end)
         }
         memcpy(at, &now, n->bytes);
         memcpy(REG(uint8_t, 3) + lane, &old, n->bytes);
-    }
-}
-
-/* cp.async: operands to, from, and how many bytes are really read; the rest becomes 0. */
-void run_copy_async(struct block *b, const struct insn *n, int begin, int end)
-{
-    for (int i = begin; i < end; i++) {
-        uint8_t *to = shared_access(b, n, i, lane_address(b, n, 0, n->offset, i), n->bytes, 1);
-        uint32_t size = REG(const uint32_t, 2)[i];
-        size = size > n->bytes ? n->bytes : size;
-        const uint8_t *from = to && size ? global_access(b, n, i, lane_address(b, n, 1, (int32_t)n->target, i), size, 0) : to;
-        if (!from)
-            return;
-        memset(to, 0, n->bytes);
-        if (size)
-            memcpy(to, from, size);
     }
 }
 

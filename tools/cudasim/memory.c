@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "exec.h"
+#include "shadow.h"
 #include "state.h"
 
 #define FIRST_ADDRESS 0x0000200000000000ull
@@ -77,6 +78,7 @@ struct allocation *memory_pin(uint64_t size)
 void memory_release(struct allocation *a)
 {
     munmap(a->host, a->size);
+    shadow_free(a);
     a->live = false;
     if (!a->pinned)
         used -= a->size;
@@ -143,6 +145,8 @@ uint8_t *global_access(struct block *b, const struct insn *n, int lane, uint64_t
                     write ? "a write" : "a read", bytes, (unsigned long long)address, bytes);
         return NULL;
     }
+    if (b->shadowed && !shadow_track(b, n, (struct allocation *)(uintptr_t)a, lane, address, bytes, write))
+        return NULL;
     return a->host + (address - a->base);
 }
 
@@ -162,6 +166,7 @@ void memory_clear(void)
         struct allocation *a = i < count ? allocations[i] : pinned[i - count];
         if (a->live)
             munmap(a->host, a->size);
+        shadow_free(a);
         free(a);
     }
     free(allocations);

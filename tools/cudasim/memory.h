@@ -14,6 +14,7 @@ struct allocation {
     uint8_t *host;
     bool live, pinned, variable;
     int serial;
+    struct shadow *shadow; /* null: nothing is kept of it (shadow.h) */
 };
 
 /* Null if the device's memory (CUDASIM_MEMORY bytes) is used up. New memory is filled with 0xff: as floats, NaN. */

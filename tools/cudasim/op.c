@@ -1,6 +1,7 @@
 /* Work that a stream or a graph runs: kernels, copies, memsets and calls of libraries. Everything is checked when it runs,
  * because memory may have been freed, and pinned sources changed, since it was enqueued. */
 #include "queue.h"
+#include "shadow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static CUresult run_h2d(const struct op *op, uint64_t checksum)
     uint8_t *to = device_bytes(op->to, op->bytes, "a copy to the device");
     if (!to)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    shadow_write(op->to, op->bytes);
     if (op->data) {
         memcpy(to, op->data, op->bytes);
         return CUDA_SUCCESS;
@@ -108,6 +110,7 @@ static CUresult run_memset(const struct op *op)
     uint8_t *to = device_bytes(op->to, op->bytes, "a memset");
     if (!to)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    shadow_write(op->to, op->bytes);
     for (uint64_t i = 0; i < op->bytes; i += op->element)
         memcpy(to + i, &op->value, op->element);
     return CUDA_SUCCESS;
@@ -138,6 +141,8 @@ static CUresult run_one(struct op *op, uint64_t checksum, bool patient)
         if (!to)
             return CUDA_ERROR_ILLEGAL_ADDRESS;
         memmove(to, from, op->bytes);
+        if (shadow_unwritten(op->from, op->bytes) < 0)
+            shadow_write(op->to, op->bytes);
         return CUDA_SUCCESS;
     }
     case OP_RECORD: {
@@ -195,4 +200,23 @@ CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), 
 void *cudasim_memory(CUdeviceptr pointer, size_t bytes, const char *what)
 {
     return device_bytes(pointer, bytes, what);
+}
+
+void *cudasim_reads(CUdeviceptr pointer, size_t bytes, const char *what)
+{
+    void *memory = device_bytes(pointer, bytes, what);
+    int64_t hole = memory ? shadow_unwritten(pointer, bytes) : -1;
+    if (hole < 0)
+        return memory;
+    state_report(CUDA_ERROR_LAUNCH_FAILED, "%s: a read of byte %lld of %zu, which was never written", what, (long long)hole,
+                 bytes);
+    return NULL;
+}
+
+void *cudasim_writes(CUdeviceptr pointer, size_t bytes, const char *what)
+{
+    void *memory = device_bytes(pointer, bytes, what);
+    if (memory)
+        shadow_write(pointer, bytes);
+    return memory;
 }

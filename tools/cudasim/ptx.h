@@ -132,6 +132,7 @@ struct kernel {
     uint32_t shared_bytes; /* static */
     uint32_t granule;      /* the smallest access to shared memory, for the check of races */
     uint32_t max_threads;  /* .maxntid, or 0 */
+    uint32_t registers;    /* of a thread, by the cubin; 0: not known */
     int shared_dynamic;    /* an extern array is used */
     int dynamic_granted;   /* cuFuncSetAttribute */
 };
@@ -189,6 +190,8 @@ void run_store(struct block *block, const struct insn *insn, int begin, int end)
 void run_load_param(struct block *block, const struct insn *insn, int begin, int end);
 void run_atomic(struct block *block, const struct insn *insn, int begin, int end);
 void run_copy_async(struct block *block, const struct insn *insn, int begin, int end);
+void run_copy_commit(struct block *block, const struct insn *insn, int begin, int end);
+void run_copy_wait(struct block *block, const struct insn *insn, int begin, int end);
 void run_window(struct block *block, const struct insn *insn, int begin, int end);
 void run_space_test(struct block *block, const struct insn *insn, int begin, int end);
 void run_nothing(struct block *block, const struct insn *insn, int begin, int end);

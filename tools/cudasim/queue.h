@@ -69,6 +69,7 @@ struct CUevent_st {
     CUstream stream; /* of the last record; null: never recorded */
     uint64_t sequence;
     int capture_serial; /* the capture with the last record; 0: none */
+    bool sleeps;        /* CU_EVENT_BLOCKING_SYNC */
     int refused;
     double time;
 };
@@ -128,6 +129,8 @@ uint64_t thread_id(void);
 struct capture *capture_of_thread(void);
 /* Fails a call that may not be made while this thread (or, in global mode, another) captures; the capture becomes invalid. */
 CUresult capture_forbids(const char *call);
+/* Fails a wait for the whole context while any thread captures a stream of it; the captures become invalid. */
+CUresult capture_forbids_context(const char *call);
 /* Fails a wait or query on a stream that is capturing. */
 CUresult capture_forbids_stream(CUstream stream, const char *call);
 CUresult capture_begin(CUstream stream, int mode);
@@ -155,6 +158,8 @@ void capture_clear(void);
     } while (0)
 /* Whether cuInit was called and the thread has a context; reports if not. */
 CUresult device_ready(const char *call);
+/* Counts a wait of the host, and whether it burns a core. */
+void device_waits(void);
 void device_clear(void);
 
 #endif

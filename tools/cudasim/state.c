@@ -20,7 +20,7 @@ static struct {
     {"launches", 0},        {"copies_h2d", 0}, {"copies_d2h", 0}, {"copies_d2d", 0},     {"bytes_h2d", 0}, {"bytes_d2h", 0},
     {"memsets", 0},         {"allocs", 0},     {"frees", 0},      {"pinned_allocs", 0},  {"modules", 0},   {"modules_jit", 0},
     {"modules_pending", 0}, {"syncs", 0},      {"queries", 0},    {"graph_launches", 0}, {"captures", 0},  {"gemms", 0},
-    {"events", 0},          {"faults", 0},     {"calls", 0},      {"collectives", 0},
+    {"events", 0},          {"cubins", 0},     {"spins", 0},      {"faults", 0},         {"calls", 0},     {"collectives", 0},
 };
 
 static void start(void)

@@ -57,21 +57,29 @@ static inline int device_close(void **unused)
     return 0;
 }
 
-static char *file_text(const char *name)
+/* A file of kernels/ with a zero byte after it, to be freed. */
+static char *file_bytes(const char *name, size_t *size)
 {
     char path[512];
     const char *folder = getenv("CUDASIM_PTX");
-    snprintf(path, sizeof path, "%s/%s.ptx", folder ? folder : CUDASIM_KERNELS, name);
+    snprintf(path, sizeof path, "%s/%s", folder ? folder : CUDASIM_KERNELS, name);
     FILE *f = fopen(path, "rb");
     if (!f) {
         print_error("%s is missing\n", path);
         _fail(__FILE__, __LINE__);
     }
-    char *text = calloc(1, 1 << 20);
-    size_t n = fread(text, 1, (1 << 20) - 1, f);
-    text[n] = 0;
+    char *bytes = calloc(1, 1 << 20);
+    *size = fread(bytes, 1, (1 << 20) - 1, f);
     fclose(f);
-    return text;
+    return bytes;
+}
+
+static char *file_text(const char *name)
+{
+    char file[64];
+    size_t size;
+    snprintf(file, sizeof file, "%s.ptx", name);
+    return file_bytes(file, &size);
 }
 
 static inline CUfunction kernel(const char *file, const char *name)
