@@ -10,9 +10,11 @@ static void print_devices(const json_t *report)
     {
         const char *name = json_string_value(json_object_get(d, "device"));
         if (json_is_true(json_object_get(d, "usable")))
-            printf("%-8s %s: %lld threads, has %s%s\n", name, json_string_value(json_object_get(d, "name")),
+            printf("%-8s %s: %lld threads, has %s%s%s%s\n", name, json_string_value(json_object_get(d, "name")),
                    (long long)json_integer_value(json_object_get(d, "threads")), cli_memory(room, d),
-                   json_is_true(json_object_get(d, "bfloat16")) ? ", bfloat16 in hardware" : "");
+                   json_is_true(json_object_get(d, "bfloat16")) ? ", bfloat16 in hardware" : "",
+                   json_is_string(json_object_get(d, "id")) ? ", id " : "",
+                   json_is_string(json_object_get(d, "id")) ? json_string_value(json_object_get(d, "id")) : "");
         else
             printf("%-8s not usable: %s\n", name, json_string_value(json_object_get(d, "why")));
     }

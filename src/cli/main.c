@@ -46,7 +46,7 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
-static bool only_warnings;
+static bool only_warnings, verbose;
 
 void cli_only_warnings(void)
 {
@@ -59,7 +59,7 @@ static void print_message(void *context, hone_log_level level, const char *messa
     (void)context;
     if (level >= HONE_LOG_WARNING)
         progress_say("hone: warning: %s", message);
-    else if (level == HONE_LOG_INFO && !only_warnings)
+    else if (level == HONE_LOG_INFO ? !only_warnings : verbose)
         progress_say("%s", message);
 }
 
@@ -196,6 +196,7 @@ static int run(const char *name, const struct command *command, int argc, char *
         hone_options_destroy(options);
         return print_command_help(name);
     }
+    verbose = status == HONE_OK && cli_flag(options, "verbose");
     if (status == HONE_OK)
         status = command->run(options);
     hone_options_destroy(options);

@@ -3,9 +3,11 @@
  */
 #include "device/cuda.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mutex.h"
 #include "base/number.h"
 #include "device/card.h"
 #include "device/prefer.h"
@@ -32,10 +34,18 @@ enum status cuda_wait(struct cuda *c)
     return OK;
 }
 
-enum status cuda_wait_all(struct cuda *c)
+static struct mutex turn = MUTEX_FREE;
+
+enum status cuda_turn_begin(struct cuda *c)
 {
+    mutex_take(&turn);
     TRY(cuda_wait(c));
     return cuda_check(cu.cuCtxSynchronize(), "waiting for the device");
+}
+
+void cuda_turn_end(void)
+{
+    mutex_give(&turn);
 }
 
 CUdeviceptr cuda_address(const struct cuda *c, struct operand operand)
@@ -64,10 +74,22 @@ static enum status read_capability(struct cuda *c, int number)
     return OK;
 }
 
+/* A thread that waits sleeps. Where the process has a context already, as with PyTorch beside hone, it stays as it is. */
+static enum status sleep_when_waiting(const struct cuda *c)
+{
+    unsigned flags;
+    int active;
+    TRY(cuda_check(cu.cuDevicePrimaryCtxGetState(c->number, &flags, &active), "asking for the context"));
+    if (active)
+        return OK;
+    return cuda_check(cu.cuDevicePrimaryCtxSetFlags(c->number, CU_CTX_SCHED_BLOCKING_SYNC), "setting up the context");
+}
+
 static enum status connect(struct cuda *c, int number)
 {
     TRY(read_capability(c, number));
     TRY(cuda_compile_open(c));
+    TRY(sleep_when_waiting(c));
     TRY(cuda_check(cu.cuDevicePrimaryCtxRetain(&c->context, c->number), "creating a context"));
     TRY(enter(c));
     TRY(cuda_check(cu.cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "creating a stream"));
@@ -138,6 +160,57 @@ static enum status open_cuda(struct device **out, int number)
     return OK;
 }
 
+static int count_cuda(void)
+{
+    int count;
+    return cuda_load_driver(&count) == OK ? count : 0;
+}
+
+/* As nvidia-smi and CUDA_VISIBLE_DEVICES have it: GPU-, or MIG- for a part of a card, and 32 digits in five groups. */
+static void read_id(CUdevice device, char text[48])
+{
+    CUuuid uuid;
+    *text = 0;
+    if (cu.cuDeviceGetUuid(&uuid, device) != CUDA_SUCCESS)
+        return;
+    int at = snprintf(text, 48, "GPU-");
+    for (int i = 0; i < 16; i++)
+        at += snprintf(text + at, (size_t)(48 - at), i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                       (unsigned)(unsigned char)uuid.bytes[i]);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    while (*with && tolower((unsigned char)*text) == tolower((unsigned char)*with))
+        text++, with++;
+    return !*with;
+}
+
+static enum status find_cuda(const char *id, int *number)
+{
+    int count, found = 0;
+    bool known = strlen(id) > 4 && (begins(id, "GPU-") || begins(id, "MIG-"));
+    TRY(cuda_load_driver(&count));
+    if (!count)
+        return ERR_DEVICE; /* the message says what is missing */
+    for (int i = 0; i < count && known; i++) {
+        char text[48];
+        CUdevice device;
+        TRY(cuda_check(cu.cuDeviceGet(&device, i), "asking for the device"));
+        read_id(device, text);
+        if (!*text || !begins(text + 4, id + 4))
+            continue;
+        *number = i;
+        found++;
+    }
+    if (found == 1)
+        return OK;
+    return fail(ERR_DEVICE,
+                found ? "the ids of %d cards begin with %s: write more of it (hone devices prints them)"
+                      : "%d cards of this machine have an id that begins with %s; hone devices prints them",
+                found, id);
+}
+
 static void info(struct device *device, struct device_info *out)
 {
     struct cuda *c = cuda_of(device);
@@ -154,6 +227,7 @@ static void info(struct device *device, struct device_info *out)
         .stand_in = cuda_stand_in(),
         .threads = units,
     };
+    read_id(c->number, out->id);
     snprintf(out->name, sizeof out->name, "%s (compute capability %d.%d)", c->name, c->target / 10, c->target % 10);
 }
 
@@ -183,7 +257,9 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
         snprintf(what, sizeof what, "allocating a block of %lld bytes", (long long)bytes);
         TRY(cuda_check(cu.cuMemAlloc(&address, (size_t)bytes), what));
         c->busy = true;
-        enum status status = cuda_check(cu.cuMemsetD8Async(address, 0, (size_t)bytes, c->stream), "filling with zeros");
+        enum status status = OK;
+        if (!device->unfilled)
+            status = cuda_check(cu.cuMemsetD8Async(address, 0, (size_t)bytes, c->stream), "filling with zeros");
         if (status != OK) {
             cu.cuMemFree(address);
             return status;
@@ -287,7 +363,29 @@ static void discard(struct device *device, struct prepared *prepared)
     memory_free(prepared);
 }
 
-/* All modules first, then one run of everything on the zeroed blocks (matmuls of zeros leave them zero), then the capture. */
+/* The kernel of a command, or of its bias, loaded. */
+static enum status load_code(struct cuda *c, const struct command *command)
+{
+    struct command launch = *command, product;
+    int64_t variant;
+    if (command->kind == COMMAND_GEMM && !cuda_gemm_takes(c, &command->gemm))
+        kernel_of_gemm(&launch, command, c->device.gemm_tile, false);
+    else if (command->kind == COMMAND_GEMM && command->gemm.bias)
+        kernel_of_bias(&launch, &product, command);
+    return launch.kind == COMMAND_LAUNCH ? cuda_variant(c, &launch, &variant) : OK;
+}
+
+static enum status warm(struct device *device, const struct command *commands, int64_t count)
+{
+    struct cuda *c = cuda_of(device);
+    TRY(enter(c));
+    for (int64_t i = 0; i < count; i++)
+        TRY(load_code(c, &commands[i]));
+    TRY(cuda_warm_up(c));
+    return cuda_gemm_warm_up(c, commands, count);
+}
+
+/* All modules first, then one run of what has not run yet, then the capture. */
 static enum status prepare_list(struct cuda *c, struct prepared *p, const struct command *commands, int64_t count)
 {
     TRY(enter(c));
@@ -298,10 +396,9 @@ static enum status prepare_list(struct cuda *c, struct prepared *p, const struct
     for (int64_t i = 0; i < count; i++)
         TRY(prepare_step(c, p, &commands[i], &p->step[i]));
     TRY(cuda_warm_up(c));
+    TRY(cuda_gemm_warm_up(c, commands, count));
     for (int64_t i = 0; i < count; i++)
-        if (p->step[i].kind == COMMAND_GEMM)
-            TRY(cuda_gemm_warm_up(c, &p->step[i]));
-        else if (p->step[i].kind == COMMAND_COLLECTIVE)
+        if (p->step[i].kind == COMMAND_COLLECTIVE)
             TRY(cuda_collective_warm_up(c, &p->step[i]));
     TRY(cuda_wait(c));
     return cuda_capture(c, p);
@@ -328,7 +425,7 @@ static enum status issue_launch(struct cuda *c, const struct cuda_step *step)
 {
     if (!step->groups)
         return OK;
-    return cuda_check(
+    return cuda_check_launch(
         cu.cuLaunchKernel(step->function, step->groups, 1, 1, step->group, 1, 1, 0, c->stream, step->argument, NULL), step->name);
 }
 
@@ -374,6 +471,8 @@ const struct device_class device_cuda = {
     .compiles = true,
     .asynchronous = true,
     .open = open_cuda,
+    .count = count_cuda,
+    .find = find_cuda,
     .close = close_cuda,
     .info = info,
     .costs = costs,
@@ -385,6 +484,7 @@ const struct device_class device_cuda = {
     .read_later = cuda_read_later,
     .read_wait = cuda_read_wait,
     .gemm_query = gemm_query,
+    .warm = warm,
     .prepare = prepare,
     .run = run,
     .discard = discard,

@@ -53,6 +53,7 @@ struct cuda {
     CUdeviceptr workspace; /* cuBLAS's, bound to the stream */
     struct gemm *products; /* those that have run once */
     int64_t product_count, product_capacity;
+    bool capturing;
     bool capture_failed; /* and the reason was logged */
 
     struct collective *collectives; /* those that have run once */
@@ -101,8 +102,11 @@ enum status cuda_issue(struct cuda *c, const struct prepared *p);
 /* Waits until the stream has no work, if it may have any. */
 enum status cuda_wait(struct cuda *c);
 
-/* Waits until the card has no work of this process: open devices on one card share its context. Called before code is loaded. */
-enum status cuda_wait_all(struct cuda *c);
+/* Takes the process's turn to load code, and waits until the card has no work of this process: open devices on one card share its
+ * context. That wait is not permitted while a stream of the context is captured, by whichever thread: a capture takes the turn
+ * too. cuda_turn_end also after a failure. */
+enum status cuda_turn_begin(struct cuda *c);
+void cuda_turn_end(void);
 
 /* The address of an operand; 0 for an absent one. */
 CUdeviceptr cuda_address(const struct cuda *c, struct operand operand);
@@ -139,16 +143,17 @@ void cuda_gemm_close(struct cuda *c);
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 
-/* Runs a matmul once if none of its shape has run: cuBLAS loads its kernels at their first use. */
-enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step);
+/* Runs once every matmul of the commands of whose shape none has run, on memory that is freed after it: cuBLAS loads its kernels
+ * at their first use. */
+enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, int64_t count);
 
 /* --- cuda_capture.c --- */
 
 /* Whether a list of so many commands is to become a graph: --cuda-graph, or $CUDA_GRAPH where it says auto. */
 bool cuda_capture_wanted(const struct cuda *c, int64_t commands);
 
-/* Makes a graph of the list. If that fails, the reason is logged once, and the list runs command by command. A list with
- * collectives becomes a graph on all ranks or on none: NCCL wants that. */
+/* Makes a graph of the list. If that fails, the reason is logged once, and the list runs command by command. A fault of a kernel
+ * is an error, here and below. A list with collectives becomes a graph on all ranks or on none: NCCL wants that. */
 enum status cuda_capture(struct cuda *c, struct prepared *p);
 
 /* *launched is false if the graph could not be launched: it is then gone, and the reason was logged. With collectives that is an

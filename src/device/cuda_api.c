@@ -10,9 +10,11 @@
 #include "base/file.h"
 #include "base/library.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 
 struct cuda_library cu;
 
+static struct mutex filling = MUTEX_FREE; /* held while functions are put into `cu` */
 static int driver_version;
 
 static const char *environment(const char *name)
@@ -26,20 +28,62 @@ bool cuda_stand_in(void)
     return environment("HONE_CUDA_LIBRARY") != NULL;
 }
 
+bool cuda_is_fault(CUresult code)
+{
+    static const CUresult faults[] = {
+        CUDA_ERROR_ECC_UNCORRECTABLE,     CUDA_ERROR_NVLINK_UNCORRECTABLE, CUDA_ERROR_ILLEGAL_ADDRESS,
+        CUDA_ERROR_LAUNCH_TIMEOUT,        CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_ASSERT,
+        CUDA_ERROR_HARDWARE_STACK_ERROR,  CUDA_ERROR_ILLEGAL_INSTRUCTION,  CUDA_ERROR_MISALIGNED_ADDRESS,
+        CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,           CUDA_ERROR_LAUNCH_FAILED};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (code == faults[i])
+            return true;
+    return false;
+}
+
+static _Thread_local bool faulted;
+
+bool cuda_has_faulted(void)
+{
+    return faulted;
+}
+
+/* The driver runs commands in turn with the host and tells a fault where it happens if it is asked to. */
+static const char *advice(CUresult code)
+{
+    const char *blocking = environment("CUDA_LAUNCH_BLOCKING");
+    if (!cuda_is_fault(code))
+        return "";
+    return blocking && strcmp(blocking, "0") != 0
+               ? "; the card is lost to this process"
+               : "; this command or one before it has faulted, and the card is lost to this process. To learn which kernel "
+                 "it was, set CUDA_LAUNCH_BLOCKING=1 and run again with --cuda-graph off";
+}
+
 enum status cuda_check(CUresult code, const char *what)
 {
     const char *name = NULL, *text = NULL;
     if (code == CUDA_SUCCESS)
         return OK;
+    faulted = cuda_is_fault(code);
     if (cu.cuGetErrorName(code, &name) != CUDA_SUCCESS || cu.cuGetErrorString(code, &text) != CUDA_SUCCESS)
         name = text = NULL;
-    return fail(code == CUDA_ERROR_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "CUDA: %s: %s (%s, %d)", what,
-                text ? text : "an error", name ? name : "of unknown name", code);
+    return fail(code == CUDA_ERROR_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DEVICE, "CUDA: %s: %s (%s, %d)%s", what,
+                text ? text : "an error", name ? name : "of unknown name", code, advice(code));
+}
+
+enum status cuda_check_launch(CUresult code, const char *kernel)
+{
+    char what[96];
+    if (code == CUDA_SUCCESS)
+        return OK;
+    snprintf(what, sizeof what, "kernel %s", kernel);
+    return cuda_check(code, what);
 }
 
 /* --- the driver --------------------------------------------------------------------------------------------------------- */
 
-static enum status load_driver(void)
+static enum status fill_driver(void)
 {
     static bool loaded;
     const char *own = environment("HONE_CUDA_LIBRARY"), *why = "";
@@ -64,6 +108,14 @@ static enum status load_driver(void)
                     driver_version / 1000, driver_version % 1000 / 10);
     loaded = true;
     return OK;
+}
+
+static enum status load_driver(void)
+{
+    mutex_take(&filling);
+    enum status status = fill_driver();
+    mutex_give(&filling);
+    return status;
 }
 
 enum status cuda_load_driver(int *count)
@@ -253,7 +305,7 @@ static enum status find_nvrtc(void)
     return OK;
 }
 
-enum status cuda_load_nvrtc(int *major, int *minor)
+static enum status fill_nvrtc(int *major, int *minor)
 {
     bool first = !cu.nvrtcGetPTX;
     if (first)
@@ -263,6 +315,14 @@ enum status cuda_load_nvrtc(int *major, int *minor)
     if (first)
         TRY(open_builtins(*major, *minor));
     return cuda_check_release("NVRTC", library_file(*(void **)&cu.nvrtcVersion), *major, *minor, "nvidia-cuda-nvrtc");
+}
+
+enum status cuda_load_nvrtc(int *major, int *minor)
+{
+    mutex_take(&filling);
+    enum status status = fill_nvrtc(major, minor);
+    mutex_give(&filling);
+    return status;
 }
 
 static enum status find_cublas(void)
@@ -282,7 +342,7 @@ static enum status find_cublas(void)
     return OK;
 }
 
-enum status cuda_load_cublas(bool *found)
+static enum status fill_cublas(bool *found)
 {
     int major = 0, minor = 0;
     *found = false;
@@ -294,4 +354,12 @@ enum status cuda_load_cublas(bool *found)
         return fail(ERR_DEVICE, "cuBLAS does not report its version: pip install nvidia-cublas%s", cuda_wheel_end());
     *found = cuda_check_release("cuBLAS", library_file(*(void **)&cu.cublasGetProperty), major, minor, "nvidia-cublas") == OK;
     return OK;
+}
+
+enum status cuda_load_cublas(bool *found)
+{
+    mutex_take(&filling);
+    enum status status = fill_cublas(found);
+    mutex_give(&filling);
+    return status;
 }

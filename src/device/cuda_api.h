@@ -13,6 +13,9 @@ typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode, CUdrive
 typedef int nvrtcResult, libraryPropertyType, cudaDataType;
 typedef int cublasStatus_t, cublasOperation_t, cublasMath_t, cublasComputeType_t, cublasGemmAlgo_t;
 typedef uint64_t CUdeviceptr, cuuint64_t;
+typedef struct {
+    char bytes[16];
+} CUuuid;
 typedef struct cuda_context_object *CUcontext;
 typedef struct cuda_stream_object *CUstream;
 typedef struct cuda_event_object *CUevent;
@@ -30,11 +33,25 @@ enum {
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_STUB_LIBRARY = 34,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_ECC_UNCORRECTABLE = 214,
+    CUDA_ERROR_NVLINK_UNCORRECTABLE = 220,
     CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
+    CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
+    CUDA_ERROR_MISALIGNED_ADDRESS = 716,
+    CUDA_ERROR_INVALID_ADDRESS_SPACE = 717,
+    CUDA_ERROR_INVALID_PC = 718,
+    CUDA_ERROR_LAUNCH_FAILED = 719,
+    CU_CTX_SCHED_BLOCKING_SYNC = 4,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_STREAM_NON_BLOCKING = 1,
+    CU_EVENT_BLOCKING_SYNC = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
     MAJOR_VERSION = 0,
@@ -83,8 +100,18 @@ enum status cuda_load_nvrtc(int *major, int *minor);
 /* The matrix products. *found is false if it is missing or newer than the driver, and the message says what to install. */
 enum status cuda_load_cublas(bool *found);
 
-/* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own message. */
+/* ERR_DEVICE (ERR_MEMORY where memory was short) with what was tried and CUDA's own message. After a fault, which ends the
+ * process's use of the card, also with how to learn which kernel it was. */
 enum status cuda_check(CUresult code, const char *what);
+
+/* The same for a launch. */
+enum status cuda_check_launch(CUresult code, const char *kernel);
+
+/* Whether a result says that a kernel has faulted: the context is lost, and every later call fails with it. */
+bool cuda_is_fault(CUresult code);
+
+/* Whether the last call of this thread that cuda_check has found to fail did so by a fault. */
+bool cuda_has_faulted(void);
 
 /* The driver is not the system's but one that $HONE_CUDA_LIBRARY names. */
 bool cuda_stand_in(void);

@@ -1,7 +1,7 @@
 /* A prepared list as a CUDA graph: what the host would tell the device command by command becomes one launch.
  *
  * A capture may fail in any of its calls without harm: the list then runs command by command, with the same results, and the
- * reason is logged once.
+ * reason is logged once. A fault of a kernel, which any call may report, is another matter: nothing runs after it.
  */
 #include <stdlib.h>
 
@@ -19,11 +19,15 @@ bool cuda_capture_wanted(const struct cuda *c, int64_t commands)
     return commands > 1;
 }
 
-static void give_up(struct cuda *c)
+static enum status give_up(struct cuda *c, struct prepared *p, enum status status)
 {
+    cuda_capture_discard(p);
+    if (cuda_has_faulted())
+        return status;
     if (!c->capture_failed)
         log_message(LOG_WARNING, "no CUDA graph (%s): commands are launched one by one, with the same results", status_message());
     c->capture_failed = true;
+    return OK;
 }
 
 static enum status record(struct cuda *c, const struct prepared *p, CUgraph *graph)
@@ -52,9 +56,14 @@ static enum status instantiate(struct cuda *c, struct prepared *p, CUgraph graph
 static enum status make(struct cuda *c, struct prepared *p)
 {
     CUgraph graph = NULL;
-    struct device_counters before = c->device.counters;
     struct group_counters group = c->device.group ? c->device.group->counters : (struct group_counters){0};
-    enum status status = record(c, p, &graph);
+    enum status status = cuda_turn_begin(c);
+    struct device_counters before = c->device.counters;
+    c->capturing = status == OK;
+    if (status == OK)
+        status = record(c, p, &graph);
+    c->capturing = false;
+    cuda_turn_end();
     c->device.counters = before; /* nothing has run */
     if (c->device.group)
         c->device.group->counters = group;
@@ -75,13 +84,7 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
         return OK;
     TRY(cuda_wait(c));
     enum status status = group_agree(group, make(c, p));
-    if (status == ERR_RANK)
-        return status;
-    if (status != OK) {
-        give_up(c);
-        cuda_capture_discard(p);
-    }
-    return OK;
+    return status == OK || status == ERR_RANK ? status : give_up(c, p, status);
 }
 
 enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launched)
@@ -90,18 +93,13 @@ enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launch
     if (!p->graph || c->device.one_by_one)
         return OK;
     enum status status = cuda_check(cu.cuGraphLaunch(p->graph, c->stream), "launching the graph");
-    if (status == OK) {
-        c->busy = *launched = true;
-        c->device.counters.graph_launches++;
-        for (int64_t i = 0; i < p->count && p->collectives; i++)
-            if (p->step[i].kind == COMMAND_COLLECTIVE)
-                group_count(c->device.group, &p->step[i].collective);
-        return OK;
-    }
-    if (p->collectives) /* the other ranks have launched theirs */
-        return status;
-    give_up(c);
-    cuda_capture_discard(p);
+    if (status != OK) /* with collectives, the other ranks have launched theirs */
+        return p->collectives ? status : give_up(c, p, status);
+    c->busy = *launched = true;
+    c->device.counters.graph_launches++;
+    for (int64_t i = 0; i < p->count && p->collectives; i++)
+        if (p->step[i].kind == COMMAND_COLLECTIVE)
+            group_count(c->device.group, &p->step[i].collective);
     return OK;
 }
 

@@ -216,6 +216,7 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
                     "kernel %s is not in the cache (%s), and there is no NVRTC here that could compile it: pip install "
                     "nvidia-cuda-nvrtc%s, or make it elsewhere with the options of this run: hone kernels build --target sm_%d",
                     kernel->name, c->cache.dir ? c->cache.dir : "there is none", cuda_wheel_end(), c->target);
+    log_message(LOG_DEBUG, "kernel %s is compiled: %s", kernel->name, options);
     snprintf(text, sizeof text, "%s", options);
     snprintf(name, sizeof name, "%s.kl", kernel->file);
     if (cu.nvrtcCreateProgram(&program, kernel_text(kernel->file), name, 0, NULL, NULL))
@@ -224,7 +225,7 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
     enum status status = code ? compile_failed(program, kernel, code) : take_code(c, program, kernel, entry);
     cu.nvrtcDestroyProgram(&program);
     if (status == OK)
-        log_message(LOG_DEBUG, "kernel %s compiled in %.2f s: %s", kernel->name, clock_seconds() - start, options);
+        log_message(LOG_DEBUG, "kernel %s compiled in %.2f s", kernel->name, clock_seconds() - start);
     return status;
 }
 
@@ -239,15 +240,24 @@ static bool is_entry(const struct buffer *entry, struct head *head)
     return head->cubin_bytes >= 0 && head->cubin_bytes <= left && head->ptx_bytes == left - head->cubin_bytes;
 }
 
-/* Checks the form and the target of an entry. */
-static enum status check_entry(const struct cuda_code *c, const struct kernel *kernel, const struct buffer *entry)
+/* Checks the form and the target of an entry: the target that NVRTC was asked for, and that of the PTX. The cubin was made from
+ * it. Where its header, whose layout NVIDIA may change, says otherwise, hone may have misread it: the driver decides. */
+static enum status check_entry(const struct cuda_code *c, const struct kernel *kernel, const struct buffer *entry, bool made_now)
 {
     struct head head;
     if (!is_entry(entry, &head))
         return fail(ERR_DEVICE, "kernel %s: its cache entry is malformed", kernel->name);
     const char *cubin = entry->data + sizeof head;
-    TRY(cuda_check_target(kernel->name, cubin, head.cubin_bytes, c->target));
-    return cuda_check_target(kernel->name, cubin + head.cubin_bytes, head.ptx_bytes, c->target);
+    TRY(cuda_check_target(kernel->name, cubin + head.cubin_bytes, head.ptx_bytes, c->target));
+    if (head.target != c->target)
+        return fail(ERR_DEVICE, "kernel %s is code for sm_%d, the device is sm_%d: not loaded", kernel->name, (int)head.target,
+                    c->target);
+    if (made_now && cuda_check_target(kernel->name, cubin, head.cubin_bytes, c->target) != OK)
+        log_message(LOG_WARNING,
+                    "NVRTC %d.%d was asked for sm_%d, and hone does not find that in the header of what it made (%s); "
+                    "the driver decides, or --cuda-code ptx",
+                    c->major, c->minor, c->target, status_message());
+    return OK;
 }
 
 const char *cuda_code_module(const struct buffer *entry, bool ptx)
@@ -274,7 +284,7 @@ static enum status find(const struct cuda_code *c, const struct kernel *kernel, 
 {
     char all[KERNEL_OPTIONS + 64];
     TRY(kernel_cache_read(&c->cache, key_of(c, kernel, options, all), entry, found));
-    if (*found && check_entry(c, kernel, entry) != OK) {
+    if (*found && check_entry(c, kernel, entry, false) != OK) {
         log_message(LOG_WARNING, "%s; it is compiled again", status_message());
         *found = false;
         entry->size = 0;
@@ -299,7 +309,7 @@ enum status cuda_code_get(struct cuda_code *c, const struct kernel *kernel, cons
         return OK;
     key_of(c, kernel, options, all);
     TRY(compile(c, kernel, all, entry));
-    return check_entry(c, kernel, entry);
+    return check_entry(c, kernel, entry, true);
 }
 
 void cuda_code_keep(const struct cuda_code *c, const struct kernel *kernel, const char *options, const struct buffer *entry)

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "device/cuda.h"
 
 enum { ARGUMENTS_MAX = OPERANDS + 1 + 2 * NUMBERS };
@@ -31,11 +32,21 @@ static bool wants_ptx(const struct cuda *c)
     return otherwise && !strcmp(otherwise, "ptx");
 }
 
+static enum status load_alone(struct cuda *c, const struct kernel *kernel, const struct buffer *entry, struct cuda_variant *v)
+{
+    bool ptx = wants_ptx(c);
+    log_message(LOG_DEBUG, "kernel %s is loaded%s", kernel->name, ptx ? ", and compiled from PTX by the driver" : "");
+    TRY(cuda_check_launch(cu.cuModuleLoadData(&v->module, cuda_code_module(entry, ptx)), kernel->name));
+    return cuda_check_launch(cu.cuModuleGetFunction(&v->function, v->module, kernel->name), kernel->name);
+}
+
 static enum status load(struct cuda *c, const struct kernel *kernel, const struct buffer *entry, struct cuda_variant *v)
 {
-    TRY(cuda_wait_all(c));
-    TRY(cuda_check(cu.cuModuleLoadData(&v->module, cuda_code_module(entry, wants_ptx(c))), kernel->name));
-    return cuda_check(cu.cuModuleGetFunction(&v->function, v->module, kernel->name), kernel->name);
+    enum status status = cuda_turn_begin(c);
+    if (status == OK)
+        status = load_alone(c, kernel, entry, v);
+    cuda_turn_end();
+    return status;
 }
 
 static void forget(struct cuda_variant *v)
@@ -99,8 +110,9 @@ enum status cuda_warm_up(struct cuda *c)
         if (v->warm)
             continue;
         c->busy = true;
-        TRY(cuda_check(cu.cuLaunchKernel(v->function, 1, 1, 1, (unsigned)v->kernel->group, 1, 1, 0, c->stream, argument, NULL),
-                       v->kernel->name));
+        TRY(cuda_check_launch(
+            cu.cuLaunchKernel(v->function, 1, 1, 1, (unsigned)v->kernel->group, 1, 1, 0, c->stream, argument, NULL),
+            v->kernel->name));
         v->warm = true;
     }
     return OK;

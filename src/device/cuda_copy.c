@@ -5,11 +5,13 @@
 
 #include "base/number.h"
 
+enum { EVENT_FLAGS = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC };
+
 enum status cuda_copy_open(struct cuda *c)
 {
     for (int i = 0; i < CUDA_RING; i++) {
         TRY(cuda_check(cu.cuMemHostAlloc((void **)&c->pinned[i], CUDA_PINNED, 0), "allocating pinned memory"));
-        TRY(cuda_check(cu.cuEventCreate(&c->written[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
+        TRY(cuda_check(cu.cuEventCreate(&c->written[i], EVENT_FLAGS), "creating an event"));
     }
     return cuda_check(cu.cuMemHostAlloc((void **)&c->landing, CUDA_PINNED, 0), "allocating pinned memory");
 }
@@ -100,7 +102,7 @@ enum status cuda_later_open(struct device *device, int64_t bytes)
     TRY(cuda_wait(c));
     for (int i = 0; i < DEVICE_LATER; i++) {
         if (!c->arrived[i])
-            TRY(cuda_check(cu.cuEventCreate(&c->arrived[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
+            TRY(cuda_check(cu.cuEventCreate(&c->arrived[i], EVENT_FLAGS), "creating an event"));
         if (c->later[i])
             cu.cuMemFreeHost(c->later[i]);
         c->later[i] = NULL;

@@ -5,12 +5,20 @@
  * allocated later and a captured matmul finds it at every replay.
  */
 #include "base/log.h"
+#include "base/number.h"
 #include "device/card.h"
 #include "device/cuda.h"
 
 static enum status check(cublasStatus_t code, const char *what)
 {
     return code ? fail(code == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
+}
+
+/* A fault of an earlier kernel comes as an error of cuBLAS's own: the stream knows better. */
+static enum status check_product(const struct cuda *c, cublasStatus_t code)
+{
+    CUresult fault = code && !c->capturing ? cu.cuStreamQuery(c->stream) : CUDA_SUCCESS;
+    return cuda_is_fault(fault) ? cuda_check(fault, "a matrix product") : check(code, "a matrix product");
 }
 
 static int64_t workspace_bytes(const struct cuda *c)
@@ -29,10 +37,14 @@ static enum status start(struct cuda *c)
                  "choosing float32 sums");
 }
 
+/* cublasDestroy waits for the whole context. */
 static void stop(struct cuda *c)
 {
-    if (c->cublas)
+    if (c->cublas) {
+        cuda_turn_begin(c);
         cu.cublasDestroy_v2(c->cublas);
+        cuda_turn_end();
+    }
     if (c->workspace)
         cu.cuMemFree(c->workspace);
     c->cublas = NULL;
@@ -83,25 +95,88 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
         return OK;
     const void *a = (const void *)(uintptr_t)step->a, *b = (const void *)(uintptr_t)step->b;
     int operation_a = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, operation_b = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return check(cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, type_of(g->b), g->transpose_b ? k : n,
-                                 a, type_of(g->a), g->transpose_a ? m : k, &beta, (void *)(uintptr_t)step->c, type_of(g->c), n,
-                                 tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-                 "a matrix product");
+    return check_product(c, cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, type_of(g->b),
+                                            g->transpose_b ? k : n, a, type_of(g->a), g->transpose_a ? m : k, &beta,
+                                            (void *)(uintptr_t)step->c, type_of(g->c), n,
+                                            tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-enum status cuda_gemm_warm_up(struct cuda *c, const struct cuda_step *step)
+static bool has_run(const struct cuda *c, const struct gemm *gemm)
 {
     for (int64_t i = 0; i < c->product_count; i++)
-        if (device_same_gemm(&c->products[i], &step->gemm))
-            return OK;
-    if (c->device.sealed)
-        return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)step->gemm.m,
-                    (long long)step->gemm.n, (long long)step->gemm.k);
-    TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
-    TRY(cuda_wait_all(c)); /* it may load code: never while there is work */
+        if (device_same_gemm(&c->products[i], gemm))
+            return true;
+    return false;
+}
+
+/* The next matmul that cuBLAS gets of the commands and that has not run: as cuBLAS gets it, without its bias. */
+static bool next_cold(const struct cuda *c, const struct command *commands, int64_t count, int64_t *at, struct gemm *gemm)
+{
+    for (; *at < count; ++*at) {
+        struct command launch, product = commands[*at];
+        if (product.kind != COMMAND_GEMM || !cuda_gemm_takes(c, &product.gemm))
+            continue;
+        if (product.gemm.bias)
+            kernel_of_bias(&launch, &product, &commands[*at]);
+        *gemm = product.gemm;
+        if (!has_run(c, gemm))
+            return true;
+    }
+    return false;
+}
+
+static int64_t input_bytes(const struct gemm *g)
+{
+    return g->k * max(g->m * dtype_size(g->a), g->n * dtype_size(g->b));
+}
+
+static int64_t output_bytes(const struct gemm *g)
+{
+    return g->m * g->n * dtype_size(g->c);
+}
+
+/* Both inputs are the same zeros, and C lies after them. */
+static enum status run_cold(struct cuda *c, const struct command *commands, int64_t count, CUdeviceptr memory, int64_t inputs)
+{
+    struct gemm gemm;
+    for (int64_t i = 0; next_cold(c, commands, count, &i, &gemm); i++) {
+        struct cuda_step step = {.kind = COMMAND_GEMM};
+        step.gemm = gemm;
+        step.a = step.b = memory;
+        step.c = memory + (CUdeviceptr)inputs;
+        TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
+        enum status status = cuda_turn_begin(c); /* it may load code */
+        c->busy = true;
+        if (status == OK)
+            status = cuda_gemm_run(c, &step);
+        cuda_turn_end();
+        TRY(status);
+        c->products[c->product_count++] = gemm;
+        c->device.counters.gemms++;
+    }
+    return cuda_wait(c);
+}
+
+enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, int64_t count)
+{
+    struct gemm gemm;
+    CUdeviceptr memory = 0;
+    int64_t inputs = 0, outputs = 0;
+    for (int64_t i = 0; next_cold(c, commands, count, &i, &gemm); i++) {
+        if (c->device.sealed)
+            return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)gemm.m, (long long)gemm.n,
+                        (long long)gemm.k);
+        inputs = max(inputs, input_bytes(&gemm));
+        outputs = max(outputs, output_bytes(&gemm));
+    }
+    if (!outputs)
+        return OK;
+    inputs = (inputs + 511) / 512 * 512;
+    TRY(cuda_check(cu.cuMemAlloc(&memory, (size_t)(inputs + outputs)), "allocating the matrices of a first matmul"));
     c->busy = true;
-    TRY(cuda_gemm_run(c, step));
-    c->products[c->product_count++] = step->gemm;
-    c->device.counters.gemms++;
-    return OK;
+    enum status status = cuda_check(cu.cuMemsetD8Async(memory, 0, (size_t)(inputs + outputs), c->stream), "filling with zeros");
+    if (status == OK)
+        status = run_cold(c, commands, count, memory, inputs);
+    cu.cuMemFree(memory);
+    return status;
 }

@@ -89,7 +89,7 @@ static enum status unknown_name(const char *name)
     return fail(ERR_ARGUMENT, "there is no device '%s': use %s or auto", name, names);
 }
 
-/* What follows a device's name: nothing, or a colon and its number. */
+/* What follows a device's name: nothing, or a colon and its number or id. */
 static enum status read_number(const struct kind *kind, const char *name, const char *rest, int *number)
 {
     char *end = NULL;
@@ -98,10 +98,12 @@ static enum status read_number(const struct kind *kind, const char *name, const 
         return OK;
     if (kind->numbers == SINGLE)
         return fail(ERR_ARGUMENT, "there is no device '%s': there is one %s, which takes no number", name, kind->class->name);
+    if (kind->class->find && ((rest[1] | 32) == 'g' || (rest[1] | 32) == 'm'))
+        return kind->class->find(rest + 1, number);
     long value = rest[1] >= '0' && rest[1] <= '9' ? strtol(rest + 1, &end, 10) : -1;
     if (value < 0 || value > NUMBER_MAX || *end)
-        return fail(ERR_ARGUMENT, "there is no device '%s': after the colon comes a number from 0, as in %s:1", name,
-                    kind->class->name);
+        return fail(ERR_ARGUMENT, "there is no device '%s': after the colon comes a number from 0, as in %s:1%s", name,
+                    kind->class->name, kind->class->find ? ", or an id that hone devices prints" : "");
     *number = (int)value;
     return OK;
 }
@@ -121,6 +123,14 @@ enum status device_open(struct device **out, const char *name)
             return kinds[i].class->open(out, number);
         }
     return unknown_name(name);
+}
+
+int device_count(const char *name)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (!strcmp(kinds[i].class->name, name))
+            return kinds[i].class->count ? kinds[i].class->count() : 0;
+    return 0;
 }
 
 enum status device_no_such_number(const struct device_class *class, int number, int count)
@@ -247,6 +257,11 @@ enum status device_collective_check(const struct device *device)
     return device->group->class->device_memory ? fail(ERR_UNSUPPORTED, "device %s cannot use %s: take MPI for it",
                                                       device->class->name, device->group->class->name)
                                                : OK;
+}
+
+enum status device_warm(struct device *device, const struct command *commands, int64_t count)
+{
+    return device->class->warm ? device->class->warm(device, commands, count) : OK;
 }
 
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out)

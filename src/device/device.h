@@ -4,7 +4,8 @@
  * prepared once (every kernel loaded, every matmul set up, every address fixed) and then run any number of times:
  * a run allocates nothing and loads nothing, and the counters prove it.
  *
- *     device_open → device_alloc blocks → device_prepare(commands) → upload → { device_write, device_run, device_read } …
+ *     device_open → device_warm(commands) → device_alloc blocks → device_prepare(commands) → upload
+ *                 → { device_write, device_run, device_read } …
  *
  * A device is used by one thread at a time.
  */
@@ -104,6 +105,7 @@ struct command {
 
 struct device_info {
     char name[128];
+    char id[48];                 /* that no other device has, as in <class>:<id>; "": none */
     int64_t memory, memory_free; /* bytes; 0: not known */
     int64_t max_block;           /* bytes of the largest single allocation */
     bool host_memory;            /* device_map works: host memory can be used in place */
@@ -148,6 +150,8 @@ struct device_class {
     bool asynchronous;                                    /* runs return before they are done */
     enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
     enum status (*open_named)(struct device **out, const char *name); /* of a NAMED kind (devices.def) */
+    int (*count)(void);                                   /* how many there are; NULL: not more than one */
+    enum status (*find)(const char *id, int *number);     /* ERR_DEVICE, or ERR_ARGUMENT; NULL: they have no ids */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */
@@ -161,7 +165,8 @@ struct device_class {
     enum status (*read_later)(struct device *device, int slot, struct operand from, int64_t bytes);
     enum status (*read_wait)(struct device *device, int slot, const void **data);
     enum status (*gemm_query)(struct device *device, const struct gemm *gemm, int64_t *workspace);
-    bool (*gemm_joins)(struct device *device, const struct gemm *gemm); /* NULL: none */
+    bool (*gemm_joins)(struct device *device, const struct gemm *gemm);                        /* NULL: none */
+    enum status (*warm)(struct device *device, const struct command *commands, int64_t count); /* NULL: nothing to do */
     enum status (*prepare)(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
     enum status (*run)(struct device *device, struct prepared *prepared);
     void (*discard)(struct device *device, struct prepared *prepared);
@@ -178,6 +183,7 @@ struct device {
     int gemm_tile;                 /* of the tiled matmul kernel, set just as early; 0: what device/kernel.h says */
     int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
     bool tensor_cores;   /* kernels for them may be launched */
+    bool unfilled;       /* device_alloc does not fill with zeros; for tests */
     bool sealed;         /* all is prepared: compiling anything from now on is an error */
     bool one_by_one;     /* lists run command by command even where they could be issued as one */
 };
@@ -186,9 +192,12 @@ struct device {
 #include "device/devices.def"
 #undef DEVICE
 
-/* By name (devices.def), with a number where there may be several: cpu, opencl, cuda:1, or auto. ERR_ARGUMENT for any other text,
- * ERR_DEVICE with what is missing and how to get it. */
+/* By name (devices.def), with a number where there may be several, or an id where they have some: cpu, opencl, cuda:1,
+ * cuda:GPU-1c2c3c4c, or auto. ERR_ARGUMENT for any other text, ERR_DEVICE with what is missing and how to get it. */
 enum status device_open(struct device **out, const char *name);
+
+/* How many devices there are by a name of device_choice; 0: none, or not known before one is opened. */
+int device_count(const char *name);
 
 /* The names that a user may choose, the best device first; NULL after the last. */
 const char *device_choice(int index);
@@ -233,7 +242,12 @@ bool device_gemm_joins(struct device *device, const struct gemm *gemm);
 /* For devices: ERR_INTERNAL for a collective without a group, ERR_UNSUPPORTED if the device cannot use its group's kind. */
 enum status device_collective_check(const struct device *device);
 
-/* All blocks must have been allocated and still hold zeros: matmuls may be run once on them. The commands are copied. */
+/* Before blocks are allocated, while the device's memory is free: loads what these commands need, and runs once what loads at
+ * its first use. Of an operand only whether it is there is looked at. */
+enum status device_warm(struct device *device, const struct command *commands, int64_t count);
+
+/* All blocks must have been allocated and still hold zeros: matmuls that device_warm has not seen may be run once on them. The
+ * commands are copied. */
 enum status device_prepare(struct device *device, const struct command *commands, int64_t count, struct prepared **out);
 enum status device_run(struct device *device, struct prepared *prepared);
 void device_discard(struct device *device, struct prepared *prepared); /* NULL is fine */

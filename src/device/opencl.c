@@ -474,6 +474,7 @@ const struct device_class device_opencl = {
     .compiles = true,
     .asynchronous = true,
     .open = open_opencl,
+    .count = opencl_count,
     .close = close_opencl,
     .info = info,
     .alloc = alloc,

@@ -90,6 +90,9 @@ struct opencl {
  * GPU. */
 enum status opencl_find(cl_device_id *id, int number);
 
+/* How many devices there are on all platforms; 0 without OpenCL. */
+int opencl_count(void);
+
 /* ERR_DEVICE (ERR_MEMORY where memory was short) with the name of OpenCL's code. */
 enum status opencl_check(cl_int code, const char *what);
 

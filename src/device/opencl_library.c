@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/library.h"
+#include "base/mutex.h"
 #include "base/number.h"
 
 struct opencl_library cl;
@@ -43,7 +44,7 @@ enum status opencl_check(cl_int code, const char *what)
 }
 
 /* The functions, once for the process. */
-static enum status load(void)
+static enum status fill(void)
 {
     static bool loaded;
     const char *own = getenv("HONE_OPENCL_LIBRARY"), *why = "";
@@ -64,6 +65,15 @@ static enum status load(void)
 #undef SYMBOL
     loaded = true;
     return OK;
+}
+
+static enum status load(void)
+{
+    static struct mutex filling = MUTEX_FREE;
+    mutex_take(&filling);
+    enum status status = fill();
+    mutex_give(&filling);
+    return status;
 }
 
 /* A card has a node in /dev. Without one nothing is opened: a driver for CPUs may load a whole compiler. */
@@ -96,6 +106,12 @@ static int list_devices(cl_device_id devices[DEVICES])
         if (cl.clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, (cl_uint)(DEVICES - count), devices + count, &some) == CL_SUCCESS)
             count = (int)min(count + (int64_t)some, DEVICES);
     return count;
+}
+
+int opencl_count(void)
+{
+    cl_device_id devices[DEVICES];
+    return load() == OK ? list_devices(devices) : 0;
 }
 
 /* The first GPU; else, if allowed, the first device. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "tensor/apart.h"
 #include "tensor/shard.h"
 
 void engine_init(struct engine *e, struct device *device, struct store *store)
@@ -24,6 +25,7 @@ void engine_free(struct engine *e)
             device_release(e->device, e->blocks[i].block);
     if (e->device)
         e->device->sealed = false;
+    apart_free(e);
     memory_free(e->programs);
     memory_free(e->blocks);
     memory_free(e->staging);
@@ -67,6 +69,11 @@ static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t b
     return OK;
 }
 
+enum status engine_add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, int32_t *number)
+{
+    return add_block(e, lifetime, bytes, NULL, number);
+}
+
 /* Tensors of one lifetime share as few blocks as the device's largest allocation permits. */
 static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64_t max_block)
 {
@@ -83,10 +90,12 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
         if (align_up(bytes) > max_block)
             return fail(ERR_DEVICE, "tensor %s has %lld bytes, the device allocates at most %lld in one piece", t->name,
                         (long long)bytes, (long long)max_block);
-        if (open < 0 || e->blocks[open].bytes > max_block - align_up(bytes))
+        if (open < 0 || e->apart || e->blocks[open].bytes > max_block - align_up(bytes))
             TRY(add_block(e, lifetime, 0, NULL, &open));
         t->place = (struct operand){open, e->blocks[open].bytes};
-        if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
+        if (e->apart)
+            e->blocks[open].bytes = bytes;
+        else if (__builtin_add_overflow(e->blocks[open].bytes, align_up(bytes), &e->blocks[open].bytes))
             return fail(ERR_MEMORY, "out of memory: the tensors are larger than any memory");
     }
     return OK;
@@ -112,6 +121,11 @@ enum status engine_place(struct engine *e)
 {
     struct device_info info;
     device_info(e->device, &info);
+    if (apart_wanted() && !e->apart) {
+        e->apart = memory_alloc(sizeof *e->apart);
+        if (!e->apart)
+            return ERR_MEMORY;
+    }
     make_way(e);
     for (int life = 0; life < LIFE_INPUTS; life++)
         TRY(place_tensors(e, (enum lifetime)life, info.max_block));
@@ -131,7 +145,7 @@ enum status engine_place(struct engine *e)
                         lifetime_name((enum lifetime)life), (long long)bytes, (long long)info.max_block);
         TRY(add_block(e, (enum lifetime)life, bytes, NULL, &e->life_block[life]));
     }
-    return OK;
+    return e->apart ? apart_place(e) : OK;
 }
 
 void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped)
@@ -145,9 +159,15 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
 static struct operand on_device(const struct engine *e, const struct value *v)
 {
     const struct value *root = v->base ? v->base : v;
-    struct operand place =
-        root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
+    struct operand place = root->tensor ? root->tensor->place
+                           : e->apart   ? (struct operand){root->place.block, 0}
+                                        : (struct operand){e->life_block[root->lifetime], root->place.offset};
     return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
+}
+
+struct operand engine_operand(const struct engine *e, const struct value *value)
+{
+    return on_device(e, value);
 }
 
 enum status engine_find_op(const struct op *op, struct engine_op **ops, int64_t *count, int64_t *capacity, struct engine_op **out)
@@ -179,18 +199,35 @@ static enum status count_commands(struct engine_program *ep)
     return OK;
 }
 
+/* A program's commands, to be freed; before blocks are allocated their operands are in block 0, or absent. */
+static struct command *commands_of(const struct engine *e, const struct lowering *l, bool allocated)
+{
+    struct command *commands = memory_alloc(l->count * (int64_t)sizeof *commands);
+    for (int64_t i = 0; i < l->count && commands; i++) {
+        commands[i] = l->list[i].command;
+        for (int o = 0; o < OPERANDS; o++) {
+            const struct value *v = l->list[i].value[o];
+            commands[i].operand[o] = v && allocated ? on_device(e, v) : (struct operand){v ? 0 : -1, 0};
+        }
+    }
+    return commands;
+}
+
+static enum status warm_program(struct engine *e, const struct engine_program *ep)
+{
+    struct command *commands = commands_of(e, &ep->lowering, false);
+    enum status status = commands ? device_warm(e->device, commands, ep->lowering.count) : ERR_MEMORY;
+    memory_free(commands);
+    return status;
+}
+
 static enum status prepare_program(struct engine *e, struct engine_program *ep)
 {
     const struct lowering *l = &ep->lowering;
     TRY(count_commands(ep));
-    struct command *commands = memory_alloc(l->count * (int64_t)sizeof *commands);
+    struct command *commands = commands_of(e, l, true);
     if (!commands)
         return ERR_MEMORY;
-    for (int64_t i = 0; i < l->count; i++) {
-        commands[i] = l->list[i].command;
-        for (int o = 0; o < OPERANDS; o++)
-            commands[i].operand[o] = l->list[i].value[o] ? on_device(e, l->list[i].value[o]) : (struct operand){-1, 0};
-    }
     enum status status = device_prepare(e->device, commands, l->count, &ep->prepared);
     if (status == OK && e->products)
         return timing_open(&ep->timing, e, l, commands);
@@ -200,8 +237,11 @@ static enum status prepare_program(struct engine *e, struct engine_program *ep)
 
 enum status engine_prepare(struct engine *e)
 {
+    for (int64_t i = 0; i < e->program_count; i++)
+        TRY(warm_program(e, &e->programs[i]));
     for (int64_t i = 0; i < e->block_count; i++) {
         struct engine_block *b = &e->blocks[i];
+        e->device->unfilled = e->apart && !apart_zeroed(b->lifetime);
         TRY(b->in_file ? device_map(e->device, b->mapped, b->bytes, &b->block) : device_alloc(e->device, b->bytes, &b->block));
     }
     e->staging = memory_alloc(e->blocks[e->life_block[LIFE_INPUTS]].bytes);
@@ -290,7 +330,8 @@ enum status engine_run(struct engine *e, int64_t index)
 {
     struct engine_program *ep = &e->programs[index];
     struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
-    TRY(device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
+    TRY(e->apart ? apart_write_inputs(e, index)
+                 : device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
     return run_program(e, ep);
 }
 
@@ -306,7 +347,7 @@ enum status engine_run_lead(struct engine *e)
 
 enum status engine_later_open(struct engine *e, int64_t index)
 {
-    return device_later_open(e->device, e->programs[index].bytes[LIFE_OUTPUTS]);
+    return e->apart ? apart_later_open(e, index) : device_later_open(e->device, e->programs[index].bytes[LIFE_OUTPUTS]);
 }
 
 static int64_t place_among_outputs(const struct value *output)
@@ -317,12 +358,16 @@ static int64_t place_among_outputs(const struct value *output)
 enum status engine_read_later(struct engine *e, int slot, const struct value *output)
 {
     struct operand from = {e->blocks[e->life_block[LIFE_OUTPUTS]].block, 0};
+    if (e->apart)
+        return apart_read_later(e, slot, output);
     return device_read_later(e->device, slot, from, place_among_outputs(output) + value_bytes(output));
 }
 
 enum status engine_read_wait(struct engine *e, int slot, const void **outputs)
 {
-    return device_read_wait(e->device, slot, outputs);
+    if (e->apart)
+        *outputs = e->apart->later[slot];
+    return e->apart ? OK : device_read_wait(e->device, slot, outputs);
 }
 
 const void *engine_output(const void *outputs, const struct value *output)

@@ -38,6 +38,8 @@ struct engine_block {
     int32_t block; /* the device's number; -1 before engine_prepare */
 };
 
+struct apart;
+
 struct engine {
     struct device *device;
     struct store *store;
@@ -50,6 +52,7 @@ struct engine {
     int64_t lead;                   /* the leading program; -1: none */
     timing_products *products;      /* set before engine_prepare: programs can be timed; NULL: they cannot */
     bool timed;                     /* runs are timed command by command */
+    struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);
@@ -70,7 +73,7 @@ enum status engine_place(struct engine *e);
 /* Bytes by lifetime; tensors that stay in their file are counted in *mapped instead. */
 void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped);
 
-/* Allocates the blocks, zeroed, and prepares all programs. */
+/* Loads the code of all programs, allocates the blocks, zeroed, and prepares the programs. */
 enum status engine_prepare(struct engine *e);
 
 /* The row of an op in a list, added if missing. */
@@ -92,6 +95,10 @@ enum status engine_download(struct engine *e, const struct tensor *tensor, int64
 
 /* Sends rank 0's content of a tensor to all ranks of the device's group; alone it does nothing. */
 enum status engine_broadcast(struct engine *e, const struct tensor *tensor);
+
+/* For apart.c: another block, and the place of a value. */
+enum status engine_add_block(struct engine *e, enum lifetime lifetime, int64_t bytes, int32_t *number);
+struct operand engine_operand(const struct engine *e, const struct value *value);
 
 /* Where the host writes an input of the next run. */
 void *engine_input(struct engine *e, const struct value *input);

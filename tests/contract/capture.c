@@ -48,9 +48,8 @@ static cublasStatus_t see_product(cublasHandle_t handle, int operation_a, int op
 /* Setting the stream would reset the workspace; the simulator refuses matmuls that are captured without one, or on
  * another stream. Seen to fail with cublasSetStream after cublasSetWorkspace in cuda_gemm_open, and without it: both times
  * the warning "no CUDA graph (cuBLAS: a matrix product: error 13)". */
-static void every_captured_product_has_the_workspace_and_the_stream(void **state)
+static void check_captured_products(const char *method, const char *tokens)
 {
-    (void)state;
     struct rig r;
     find_libraries();
     ordered = captured_products = 0;
@@ -59,7 +58,7 @@ static void every_captured_product_has_the_workspace_and_the_stream(void **state
     cu.cublasGemmEx = see_product;
     cu.cuStreamBeginCapture = see_begin;
     cu.cuStreamEndCapture = see_end;
-    open_rig(&r, &tied, 0, SETTINGS("device", "cuda"));
+    open_rig(&r, &tied, 0, SETTINGS("device", "cuda", "finetuning_type", method, "micro_batch_tokens", tokens));
     step_once(&r.t, 0.01);
     assert_string_equal(warning, "");
     assert_int_equal(warnings, 0);
@@ -69,7 +68,18 @@ static void every_captured_product_has_the_workspace_and_the_stream(void **state
     assert_int_equal(ordered, 2);
     assert_memory_equal(order, "sw", 2);
     assert_ptr_equal(workspace_set, (void *)(uintptr_t)((struct cuda *)r.t.session.device)->workspace);
+    assert_int_equal(has_kernel(r.t.session.device, "nf4_expand"), !strcmp(method, "qlora"));
+    cu = genuine;
     close_rig(&r);
+}
+
+/* Of 4-bit weights too, which are expanded before the product within the same graph. */
+static void every_captured_product_has_the_workspace_and_the_stream(void **state)
+{
+    (void)state;
+    check_captured_products("lora", "64");
+    check_captured_products("full", "64");
+    check_captured_products("qlora", "128");
 }
 
 /* --- Graphs change nothing -------------------------------------------------------------------------------------------------- */
@@ -218,7 +228,7 @@ static CUresult refuse_upload(CUgraphExec executable, CUstream stream)
 static CUresult refuse_captured_launch(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                        unsigned bz, unsigned shared, CUstream stream, void **arguments, void **extra)
 {
-    return capturing ? 719 : genuine.cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);
+    return capturing ? 901 : genuine.cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);
 }
 
 static cublasStatus_t refuse_captured_product(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k,

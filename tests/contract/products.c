@@ -2,13 +2,14 @@
 #include "contract.h"
 #include "nf4_rig.h"
 #include "product.h"
+#include "trainer_rig.h"
 
 /* --- y = x · wᵀ with its gradient ------------------------------------------------------------------------------------------- */
 
 enum { TOKENS = 2, IN = 4, OUT = 3 };
 
 struct linear_result {
-    float y[TOKENS * OUT], dw[OUT * IN];
+    float y[TOKENS * OUT], dw[OUT * IN], dx[TOKENS * IN];
     int64_t kernels;
 };
 
@@ -17,9 +18,15 @@ static float x_at(int i)
     return (float)i - 2;
 }
 
+/* TF32 keeps 11 bits of these. */
+static float w_at(int i)
+{
+    return 0.5f + (float)i / 4096;
+}
+
 static float dy_at(int i)
 {
-    return 1e5f * (float)(1 + i);
+    return 1e5f * (float)(1 + i) + 1.25f;
 }
 
 static void run_linear(bool tf32, struct linear_result *result)
@@ -32,21 +39,23 @@ static void run_linear(bool tf32, struct linear_result *result)
     struct value *w = program_input(p, "w", ROLE_WEIGHT, 2, (int64_t)OUT, (int64_t)IN);
     struct value *dy = program_input(p, "dy", ROLE_STATISTIC, 2, (int64_t)TOKENS, (int64_t)OUT);
     program_want(p, w);
+    program_want(p, x);
     struct value *y = linear(p, x, w);
     assert_ok(program_gradient(p, &y, &dy, 1));
     y = program_output(p, y, "y");
-    struct value *dw = program_output(p, w->gradient, "dw");
+    struct value *dw = program_output(p, w->gradient, "dw"), *dx = program_output(p, x->gradient, "dx");
     run_prepare(&r);
     float *xs = engine_input(&r.engine, x), *ws = engine_input(&r.engine, w), *ds = engine_input(&r.engine, dy);
     for (int i = 0; i < TOKENS * IN; i++)
         xs[i] = x_at(i);
     for (int i = 0; i < OUT * IN; i++)
-        ws[i] = 0.5f * (float)i;
+        ws[i] = w_at(i);
     for (int i = 0; i < TOKENS * OUT; i++)
         ds[i] = dy_at(i);
     assert_ok(engine_run(&r.engine, r.index));
     assert_ok(engine_read(&r.engine, y, result->y));
     assert_ok(engine_read(&r.engine, dw, result->dw));
+    assert_ok(engine_read(&r.engine, dx, result->dx));
     result->kernels = kernels_of(r.device);
     run_free(&r);
 }
@@ -80,9 +89,56 @@ static void tf32_is_for_the_forward_pass_and_gradients_of_1e5_stay_right(void **
                 double exact = 0;
                 for (int t = 0; t < TOKENS; t++)
                     exact += (double)dy_at(t * OUT + o) * (double)x_at(t * IN + i);
-                assert_true(fabs((double)got.dw[o * IN + i] - exact) <= 1e-7 * fabs(exact));
+                assert_true(fabs((double)got.dw[o * IN + i] - exact) <= 1e-6 * fabs(exact));
+            }
+        for (int t = 0; t < TOKENS; t++)
+            for (int i = 0; i < IN; i++) {
+                double exact = 0;
+                for (int o = 0; o < OUT; o++)
+                    exact += (double)dy_at(t * OUT + o) * (double)w_at(o * IN + i);
+                assert_true(fabs((double)got.dx[t * IN + i] - exact) <= 1e-6 * fabs(exact));
             }
     }
+}
+
+/* Products of a whole training run by their forms: x · wᵀ, dy · w, dyᵀ · x, each with and without TF32; and those over the
+ * vocabulary, which are the head's. */
+static int forms[3][2], head[2];
+
+static cublasStatus_t see_form(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
+                               const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
+                               int type_c, int ldc, int compute, int algorithm)
+{
+    bool tf32 = compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    forms[operation_b ? 2 : !operation_a][tf32]++;
+    head[tf32] += m == TINY_VOCABULARY || n == TINY_VOCABULARY || k == TINY_VOCABULARY;
+    return genuine.cublasGemmEx(handle, operation_a, operation_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c,
+                                ldc, compute, algorithm);
+}
+
+/* Training computes the head's logits within its backward pass: none of its products is rounded. Seen to fail with op->gradient
+ * left out of lower_gemm: dy · w with TF32. */
+static void tf32_is_in_no_gradient_of_a_training_step(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"lora", "full"};
+    assert_int_equal(make_models(NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        struct rig r;
+        find_libraries();
+        memset(forms, 0, sizeof forms);
+        memset(head, 0, sizeof head);
+        cu.cublasGemmEx = see_form;
+        open_rig(&r, &tied, 0, SETTINGS("device", "cuda", "tf32", "true", "finetuning_type", ways[i]));
+        step_once(&r.t, 0.01);
+        cu = genuine;
+        assert_true(forms[0][1] > 0 && forms[1][0] > 0 && forms[2][0] > 0 && head[0] > 0);
+        assert_int_equal(forms[1][1], 0);
+        assert_int_equal(forms[2][1], 0);
+        assert_int_equal(head[1], 0);
+        close_rig(&r);
+    }
+    remove_models(NULL);
 }
 
 /* Seen to fail with cuda_gemm_takes always false: one kernel with cuBLAS too, "0x1 != 0". */
@@ -197,6 +253,63 @@ static void accumulating_equals_the_sum_of_two_products(void **state)
     free(library);
 }
 
+static int adding; /* products with beta = 1 */
+
+static cublasStatus_t see_beta(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
+                               const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta, void *c,
+                               int type_c, int ldc, int compute, int algorithm)
+{
+    adding += *(const float *)beta == 1;
+    return genuine.cublasGemmEx(handle, operation_a, operation_b, m, n, k, alpha, a, type_a, lda, b, type_b, ldb, beta, c, type_c,
+                                ldc, compute, algorithm);
+}
+
+/* Where x is read by two layers, the second part of dx is added by its product: no launch of an add. Seen to fail with
+ * gradient_product_sum never giving a sum: "adding > 0". */
+static void the_second_part_of_dx_is_added_by_its_product(void **state)
+{
+    (void)state;
+    struct run r;
+    find_libraries();
+    run_init(&r, "cuda", RUN_FLOAT32);
+    struct program *p = &r.program;
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, (int64_t)TOKENS, (int64_t)IN), *w[2], *dy[2], *y[2];
+    program_want(p, x);
+    for (int i = 0; i < 2; i++) {
+        w[i] = program_input(p, i ? "w1" : "w0", ROLE_WEIGHT, 2, (int64_t)OUT, (int64_t)IN);
+        dy[i] = program_input(p, i ? "dy1" : "dy0", ROLE_STATISTIC, 2, (int64_t)TOKENS, (int64_t)OUT);
+        y[i] = linear(p, x, w[i]);
+    }
+    assert_ok(program_gradient(p, y, dy, 2));
+    struct value *dx = program_output(p, x->gradient, "dx");
+    adding = 0;
+    cu.cublasGemmEx = see_beta;
+    run_prepare(&r);
+    for (int i = 0; i < 2; i++) {
+        float *ws = engine_input(&r.engine, w[i]), *ds = engine_input(&r.engine, dy[i]);
+        for (int j = 0; j < OUT * IN; j++)
+            ws[j] = (float)(j * 7 % 11 - 5 + i);
+        for (int j = 0; j < TOKENS * OUT; j++)
+            ds[j] = (float)(j * 5 % 7 - 3 - i);
+    }
+    memset(engine_input(&r.engine, x), 0, TOKENS * IN * sizeof(float));
+    assert_ok(engine_run(&r.engine, r.index));
+    float *got = read_value(&r, dx);
+    assert_true(adding > 0);
+    assert_false(has_kernel(r.device, "add"));
+    for (int t = 0; t < TOKENS; t++)
+        for (int j = 0; j < IN; j++) {
+            float want = 0;
+            for (int i = 0; i < 2; i++)
+                for (int o = 0; o < OUT; o++)
+                    want += (float)((t * OUT + o) * 5 % 7 - 3 - i) * (float)((o * IN + j) * 7 % 11 - 5 + i);
+            assert_float_equal(got[t * IN + j], want, 0);
+        }
+    test_free(got);
+    cu = genuine;
+    run_free(&r);
+}
+
 /* --- C is rounded once ------------------------------------------------------------------------------------------------------ */
 
 static void check_rounding(const char *name)
@@ -294,6 +407,8 @@ int main(int argc, char **argv)
         CONTRACT("with-cublas-no-plain-matmul-is-compiled", with_cublas_no_plain_product_is_compiled_and_the_result_is_the_same),
         CONTRACT("with-cublas-no-plain-matmul-is-compiled", with_cublas_quantised_products_stay),
         CONTRACT("gradients-never-use-tf32", tf32_is_for_the_forward_pass_and_gradients_of_1e5_stay_right),
+        CONTRACT("gradients-never-use-tf32", tf32_is_in_no_gradient_of_a_training_step),
+        CONTRACT("accumulating-equals-adding-the-product", the_second_part_of_dx_is_added_by_its_product),
         CONTRACT("accumulating-equals-adding-the-product", accumulating_equals_the_sum_of_two_products),
         CONTRACT("a-matmul-is-rounded-once", a_result_is_rounded_once),
         CONTRACT("fused-nf4-matmuls-equal-single-ones", fused_quantised_products_equal_single_ones),

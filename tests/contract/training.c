@@ -261,7 +261,7 @@ static void float16_on_the_processor_is_refused(void **state)
 
 /* --- Clipping happens on the device ----------------------------------------------------------------------------------------- */
 
-static char happened[1024]; /* one letter for each call */
+static char happened[8192]; /* one letter for each call */
 static size_t happenings;
 static const struct cuda *seen_device;
 static const char *refused; /* the kernel whose launch fails, or NULL */
@@ -317,6 +317,35 @@ static void see_all(const struct trainer *t)
     cu.cuMemcpyDtoHAsync = see_read;
     cu.cuStreamSynchronize = see_wait;
     cu.cuEventSynchronize = see_event_wait;
+}
+
+/* From the first command of the first micro-batch to the optimizer's last: a step of the loop, of several micro-batches. What is
+ * written meanwhile may wait for the copy before it (E), which is no command. Seen to fail with a cuda_wait after each run in
+ * run_program: "W". */
+static void from_the_first_gradient_to_the_optimizer_nothing_is_read_or_waited_for(void **state)
+{
+    (void)state;
+    static const char *const finetuning[] = {"lora", "qlora", "full"};
+    for (int i = 0; i < 3; i++) {
+        struct rig r;
+        struct trainer_step step;
+        find_libraries();
+        open_rig(&r, &tied, 0,
+                 SETTINGS("device", "cuda", "cuda_graph", "off", "max_grad_norm", "0.001", "finetuning_type", finetuning[i],
+                          "micro_batch_tokens", "32"));
+        see_all(&r.t);
+        assert_ok(trainer_queue(&r.t, sequences(), SEQUENCES, 0.01));
+        cu = genuine;
+        const char *begins = strpbrk(happened, ".sca"), *ends = strrchr(happened, 'a');
+        assert_true(begins && ends && ends > begins + 20);
+        for (const char *at = begins; at < ends; at++)
+            if (*at == 'R' || *at == 'W')
+                fail_msg("%s: %s", finetuning[i], happened);
+        assert_non_null(strstr(begins, "sca"));
+        assert_ok(trainer_report(&r.t, &step));
+        assert_true(step.norm > 0.001 && step.applied); /* it did clip */
+        close_rig(&r);
+    }
 }
 
 /* Seen to fail with a cuda_wait before clip in issue_step: "difference at offset 1", a W in "sWca". */
@@ -422,6 +451,7 @@ int main(int argc, char **argv)
         CONTRACT("float16-training-stays-near-float32", gradients_of_1e5_that_a_caller_gives_do_not_overflow),
         CONTRACT("float16-training-stays-near-float32", float16_on_the_processor_is_refused),
         CONTRACT("clipping-never-waits-for-the-host", between_gradients_and_optimizer_nothing_is_read_or_waited_for),
+        CONTRACT("clipping-never-waits-for-the-host", from_the_first_gradient_to_the_optimizer_nothing_is_read_or_waited_for),
         CONTRACT("nf4-steps-are-those-of-the-cpu", nf4_steps_are_those_of_the_cpu),
         CONTRACT("clipping-never-waits-for-the-host", a_norm_of_zero_is_safe),
         CONTRACT("clipping-never-waits-for-the-host", a_launch_of_clipping_that_fails_is_reported),

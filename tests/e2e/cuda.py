@@ -64,6 +64,26 @@ class Cuda(devices.Tiny):
             self.fails(5, "eval", "--model", TINY, "--data", self.data, "--device", "cuda", says=("are needed", "are free on cuda", "Try"))
         self.with_environment("CUDASIM_MEMORY", str(40 << 20), too_small)
 
+    def test_several_cards_are_listed_each_and_chosen_by_number_or_id(self):
+        """Seen to fail with only the first card opened by `hone devices`."""
+        def several():
+            listed = {d["device"]: d for d in json.loads(self.ok("devices", "--json"))["devices"]}
+            self.assertEqual({"cuda:0", "cuda:1", "cuda"} & set(listed), {"cuda:0", "cuda:1"})
+            self.assertRegex(listed["cuda:1"]["id"], "^GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+            self.assertNotEqual(listed["cuda:0"]["id"], listed["cuda:1"]["id"])
+            self.assertIn(listed["cuda:1"]["id"], self.ok("devices"))
+            for name in "1", listed["cuda:1"]["id"]:
+                self.ok("eval", "--model", TINY, "--data", self.data, "--device", f"cuda:{name}")
+            self.fails(6, "eval", "--model", TINY, "--data", self.data, "--device", "cuda:GPU-77", says=("GPU-77", "hone devices"))
+        self.with_environment("CUDASIM_DEVICES", "2", several)
+
+    def test_verbose_names_what_is_loaded(self):
+        """Seen to fail with print_message dropping what is below HONE_LOG_INFO."""
+        plain = run("eval", "--model", TINY, "--data", self.data, "--device", "cuda").stderr
+        verbose = run("eval", "--model", TINY, "--data", self.data, "--device", "cuda", "--verbose").stderr
+        self.assertNotIn("is loaded", plain)
+        self.assertRegex(verbose, "(?m)^kernel rmsnorm is loaded$")
+
     def test_captured_and_uncaptured_runs_give_the_same_bytes(self):
         """50 steps of changing lengths and learning rates."""
         self.data = self.write("mixed.jsonl", *(chat(i) for i in range(40)))

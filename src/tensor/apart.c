@@ -1,0 +1,101 @@
+/* Values apart from each other. */
+#include "tensor/apart.h"
+
+#include <stdlib.h>
+
+bool apart_wanted(void)
+{
+    const char *guard = getenv("HONE_GUARD");
+    return guard && *guard && *guard != '0';
+}
+
+bool apart_zeroed(enum lifetime lifetime)
+{
+    return lifetime == LIFE_GRADIENTS || lifetime == LIFE_STATE || lifetime == LIFE_CACHE;
+}
+
+static bool is_own(const struct value *v)
+{
+    return !v->tensor && !v->base && !v->weight;
+}
+
+static enum status note(struct apart_values *list, struct value *v)
+{
+    TRY(memory_grow(&list->value, &list->capacity, list->count + 1, (int64_t)sizeof *list->value));
+    list->value[list->count++] = v;
+    return OK;
+}
+
+enum status apart_place(struct engine *e)
+{
+    struct apart *a = e->apart;
+    a->programs = memory_alloc(e->program_count * (int64_t)sizeof *a->programs);
+    if (!a->programs)
+        return ERR_MEMORY;
+    for (int64_t i = 0; i < e->program_count; i++)
+        for (struct value *v = e->programs[i].lowering.program->values; v; v = v->next) {
+            if (!is_own(v))
+                continue;
+            TRY(engine_add_block(e, v->lifetime, value_bytes(v), &v->place.block));
+            if (v->lifetime == LIFE_INPUTS || v->lifetime == LIFE_OUTPUTS)
+                TRY(note(&a->programs[i], v));
+        }
+    return OK;
+}
+
+void apart_free(struct engine *e)
+{
+    struct apart *a = e->apart;
+    for (int64_t i = 0; a && a->programs && i < e->program_count; i++)
+        memory_free(a->programs[i].value);
+    for (int i = 0; a && i < DEVICE_LATER; i++)
+        memory_free(a->later[i]);
+    if (a)
+        memory_free(a->programs);
+    memory_free(a);
+    e->apart = NULL;
+}
+
+/* Those of a program, and those of the leading one. */
+enum status apart_write_inputs(struct engine *e, int64_t index)
+{
+    const int64_t both[] = {e->lead, index};
+    for (int p = e->lead < 0 || e->lead == index; p < 2; p++) {
+        const struct apart_values *list = &e->apart->programs[both[p]];
+        for (int64_t i = 0; i < list->count; i++) {
+            const struct value *v = list->value[i];
+            if (v->lifetime == LIFE_INPUTS)
+                TRY(device_write(e->device, engine_operand(e, v), v->dtype, engine_input(e, v), v->dtype,
+                                 value_bytes(v) / dtype_size(v->dtype)));
+        }
+    }
+    return OK;
+}
+
+enum status apart_later_open(struct engine *e, int64_t index)
+{
+    for (int i = 0; i < DEVICE_LATER; i++) {
+        memory_free(e->apart->later[i]);
+        e->apart->later[i] = memory_alloc(e->programs[index].bytes[LIFE_OUTPUTS]);
+        if (!e->apart->later[i])
+            return ERR_MEMORY;
+    }
+    return OK;
+}
+
+enum status apart_read_later(struct engine *e, int slot, const struct value *output)
+{
+    const struct value *last = output->base ? output->base : output;
+    for (int64_t p = 0; p < e->program_count; p++) {
+        const struct apart_values *list = &e->apart->programs[p];
+        bool has = p == e->lead;
+        for (int64_t i = 0; i < list->count; i++)
+            has |= list->value[i] == last;
+        for (int64_t i = 0; i < list->count && has; i++) {
+            const struct value *v = list->value[i];
+            if (v->lifetime == LIFE_OUTPUTS && v->place.offset <= last->place.offset)
+                TRY(device_read(e->device, e->apart->later[slot] + v->place.offset, engine_operand(e, v), value_bytes(v)));
+        }
+    }
+    return OK;
+}

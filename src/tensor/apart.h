@@ -1,0 +1,35 @@
+/* Guard mode, for tests ($HONE_GUARD=1): every value of every program, and every tensor, is an allocation of its own, as large as
+ * it is and not filled. A command that reaches beyond a value, or reads what nothing has written, then touches memory that the
+ * device can tell apart; in the usual blocks it would find a neighbour or zeros. What the engine promises to be zero still is:
+ * gradient sums, the optimizer's state and the cache.
+ *
+ * Inputs are copied one by one, and reads for later are done at once: a run is slower, and its results are the same.
+ */
+#ifndef TENSOR_APART_H
+#define TENSOR_APART_H
+
+#include "tensor/engine.h"
+
+/* What there is of guard mode in an engine. */
+struct apart {
+    struct apart_values {
+        struct value **value; /* a program's inputs and outputs, which outlive its preparation */
+        int64_t count, capacity;
+    } * programs;
+    char *later[DEVICE_LATER]; /* outputs, at the places that they have in their block */
+};
+
+bool apart_wanted(void);
+
+/* Gives every value of every program a block; after engine_place has done its own. */
+enum status apart_place(struct engine *e);
+void apart_free(struct engine *e);
+
+/* Whether a block must hold zeros when it is allocated. */
+bool apart_zeroed(enum lifetime lifetime);
+
+enum status apart_write_inputs(struct engine *e, int64_t index);
+enum status apart_later_open(struct engine *e, int64_t index);
+enum status apart_read_later(struct engine *e, int slot, const struct value *output);
+
+#endif
