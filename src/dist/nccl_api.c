@@ -1,6 +1,8 @@
 /* Opening NCCL: libnccl or AMD's librccl, wherever the system, the CUDA toolkit, conda or pip put it. */
 #include "dist/nccl_api.h"
 
+#include <stdlib.h>
+
 #include "base/library.h"
 
 struct nccl_library nc;
@@ -25,8 +27,11 @@ static enum status find(void)
 
 enum status nccl_load(int *version)
 {
-    if (!nc.ncclBroadcast)
+    if (!nc.ncclBroadcast) {
+        setenv("NCCL_RUNTIME_CONNECT", "0",
+               0); /* its buffers are taken when ranks connect: before blocks, as the plan wants it */
         TRY(find());
+    }
     if (nc.ncclGetVersion(version) != ncclSuccess)
         return fail(ERR_DEVICE, "NCCL does not report its version");
     if (*version < NCCL_VERSION_MIN)
