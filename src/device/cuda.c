@@ -395,6 +395,7 @@ static enum status prepare_list(struct cuda *c, struct prepared *p, const struct
     p->count = count;
     for (int64_t i = 0; i < count; i++)
         TRY(prepare_step(c, p, &commands[i], &p->step[i]));
+    TRY(cuda_collectives_compare(c, p));
     TRY(cuda_warm_up(c));
     TRY(cuda_gemm_warm_up(c, commands, count));
     for (int64_t i = 0; i < count; i++)

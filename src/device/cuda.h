@@ -166,6 +166,9 @@ void cuda_capture_discard(struct prepared *p);
 enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step);
 enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step);
 
+/* ERR_ARGUMENT on all ranks if they prepare different collectives: NCCL does not compare them, and would hang. */
+enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p);
+
 /* Runs a collective once if none of its kind, type and size has run: NCCL connects at the first use. */
 enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step);
 

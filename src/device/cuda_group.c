@@ -4,7 +4,10 @@
  * the host does not wait by the driver: it asks whether the stream is done and whether all ranks are there, until either says no
  * more.
  */
+#include <stdio.h>
+
 #include "base/clock.h"
+#include "base/hash.h"
 #include "device/cuda.h"
 
 /* Asked without a pause at first, because most waits are short. */
@@ -29,6 +32,56 @@ enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step)
 {
     return group_collective(c->device.group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
                             (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->stream);
+}
+
+/* What a rank says of a list's collectives. */
+struct account {
+    struct digest digest; /* of all of them, in their order */
+    char text[256];       /* the first few */
+};
+
+static void account_of(struct account *account, const struct prepared *p)
+{
+    struct hash hash;
+    int64_t at = 0, named = 0;
+    hash_init(&hash);
+    for (int64_t i = 0; i < p->count; i++) {
+        const struct collective *c = &p->step[i].collective;
+        if (p->step[i].kind != COMMAND_COLLECTIVE)
+            continue;
+        hash_add(&hash, (const int64_t[]){c->kind, c->dtype, c->count, c->root}, 4 * (int64_t)sizeof(int64_t));
+        if (named++ < 3)
+            at += snprintf(account->text + at, sizeof account->text - (size_t)at, "%s%s of %lld %s", at ? ", " : "",
+                           collective_name(c->kind), (long long)c->count, dtype_name(c->dtype));
+    }
+    if (named > 3)
+        snprintf(account->text + at, sizeof account->text - (size_t)at, " and %lld more", (long long)named - 3);
+    account->digest = hash_end(&hash);
+}
+
+static enum status compare(struct group *group, const struct prepared *p, struct account *all)
+{
+    struct account mine = {0};
+    account_of(&mine, p);
+    TRY(group_share(group, &mine, all, (int64_t)sizeof mine));
+    for (int rank = 1; rank < group->size; rank++)
+        if (!digest_equal(all[rank].digest, all[0].digest))
+            return fail(
+                ERR_ARGUMENT,
+                "rank 0 computes with the others by %s, and rank %d by %s: start all ranks with the same options, data and "
+                "version of hone",
+                all[0].text, rank, all[rank].text);
+    return OK;
+}
+
+enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p)
+{
+    if (!p->collectives)
+        return OK;
+    struct account *all = memory_alloc(group_size(c->device.group) * (int64_t)sizeof *all);
+    enum status status = all ? compare(c->device.group, p, all) : ERR_MEMORY;
+    memory_free(all);
+    return status;
 }
 
 static bool same(const struct collective *a, const struct collective *b)
