@@ -49,7 +49,9 @@ class Host:
         self.name, self.address = f"hone{os.getpid()}n{number}", f"10.77.0.{number + 1}"
 
     def command(self, words):
-        return ["ip", "netns", "exec", self.name, *map(str, words)]
+        """With a host name of its own: MPI takes processes of one name for neighbours that share memory."""
+        return ["ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', self.name,
+                *map(str, words)]
 
     def run(self, words, **options):
         return subprocess.run(self.command(words), **options)
@@ -117,6 +119,20 @@ def start_relay(hosts, delay, loss):
         os.waitpid(child, 0)
         raise RuntimeError("the relay did not start")
     return child
+
+
+def mpirun(hosts, words, folder, **options):
+    """One rank on each host, started by Open MPI's mpirun on the first; `folder` gets a script in place of ssh."""
+    agent = pathlib.Path(folder) / "agent"
+    names = "".join(f"{host.address}) host={host.name};; " for host in hosts)
+    agent.write_text(f'#!/bin/sh\ncase $1 in {names}*) exit 1;; esac\nshift\n'
+                     'exec ip netns exec "$host" unshare --uts sh -c "hostname $host && $*"\n')
+    agent.chmod(0o755)
+    settings = {"plm_rsh_agent": agent, "oob_tcp_if_include": "net0", "btl_tcp_if_include": "net0", "btl": "tcp,self", "pml": "ob1",
+                "hwloc_base_binding_policy": "none", "mpi_yield_when_idle": "1"}
+    flags = [word for name, value in settings.items() for word in ("--mca", name, str(value))]
+    addresses = ",".join(host.address for host in hosts)
+    return hosts[0].run(["mpirun", "--allow-run-as-root", "-n", len(hosts), "--host", addresses, *flags, *words], **options)
 
 
 def processes_of(host):
