@@ -58,6 +58,8 @@ static enum status add_programs(struct evaluation *v, struct session *s)
     v->losses = memory_alloc(v->slots * (int64_t)sizeof *v->losses);
     if (!v->losses)
         return ERR_MEMORY;
+    if (s->engine.gather.wanted)
+        TRY(find_program(s, v->slots, &(struct batch){0}, &program)); /* run_empty's */
     struct row_cursor at = row_cursor(v->data, 0, v->data->row_count);
     for (struct batch batch = {0}; batch_next(v->data, v->slots, &batch); v->count++) {
         TRY(find_program(s, v->slots, &batch, &program));
@@ -99,6 +101,16 @@ static enum status run_batch(struct evaluation *v, struct session *s, const stru
 }
 
 /* Each rank takes every so many-th batch. The sums of all are then added in the order of the batches, on every rank. */
+/* A batch of nothing: for a rank that has none left, while the others gather weights from it. */
+static enum status run_empty(struct evaluation *v, struct session *s)
+{
+    struct batch batch = {0};
+    int64_t program;
+    TRY(find_program(s, v->slots, &batch, &program));
+    batch_write(&s->engine, s->nets[program], v->data, &batch);
+    return engine_run(&s->engine, program);
+}
+
 static enum status run_own(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *sums)
 {
     const struct group *g = s->device->group;
@@ -112,7 +124,7 @@ static enum status run_own(struct evaluation *v, struct session *s, eval_progres
         if (progress) /* whoever wants to stop waits until all ranks are done */
             progress(context, number + 1, v->count, tokens * g->size, clock_seconds() - start);
     }
-    return OK;
+    return s->engine.gather.wanted && number % g->size && g->rank >= number % g->size ? run_empty(v, s) : OK;
 }
 
 static enum status run_shares(struct evaluation *v, struct session *s, eval_progress *progress, void *context, double *loss)
@@ -122,7 +134,9 @@ static enum status run_shares(struct evaluation *v, struct session *s, eval_prog
     double *own = memory_alloc((g->size + 1) * each * (int64_t)sizeof *own), *all = own + each, sum = 0;
     if (!own)
         return ERR_MEMORY;
-    enum status status = group_agree(g, run_own(v, s, progress, context, own));
+    enum status status = run_own(v, s, progress, context, own);
+    if (!s->engine.gather.wanted) /* otherwise the others cannot go on: they are told when this rank leaves */
+        status = group_agree(g, status);
     if (status == OK)
         status = group_share(g, own, all, each * (int64_t)sizeof *own);
     for (int64_t i = 0; i < v->count && status == OK; i++)

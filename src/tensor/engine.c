@@ -29,6 +29,7 @@ void engine_free(struct engine *e)
     memory_free(e->programs);
     memory_free(e->blocks);
     memory_free(e->staging);
+    gather_free(&e->gather);
     *e = (struct engine){0};
 }
 
@@ -41,7 +42,9 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     struct engine_program *ep = &programs[e->program_count];
     *ep = (struct engine_program){0};
     TRY(lower_program(&ep->lowering, p, e->device));
-    enum status status = plan_program(&ep->lowering, ep->bytes);
+    enum status status = gather_lower(e, &ep->lowering);
+    if (status == OK)
+        status = plan_program(&ep->lowering, ep->bytes);
     if (status != OK) {
         lower_free(&ep->lowering);
         return status;
@@ -271,6 +274,8 @@ static struct operand tensor_on_device(const struct engine *e, const struct tens
 enum status engine_upload_part(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                                enum dtype from_type)
 {
+    if (tensor->kept)
+        return gather_upload(e, tensor, first, count, from, from_type);
     const struct tensor *array = tensor->whole ? tensor->whole : tensor;
     int64_t size = dtype_size(tensor->dtype), at = first + (tensor->whole ? tensor->part / size : -tensor->shard), skipped = 0;
     struct operand to = tensor_on_device(e, array);

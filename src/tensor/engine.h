@@ -11,6 +11,7 @@
 #ifndef TENSOR_ENGINE_H
 #define TENSOR_ENGINE_H
 
+#include "tensor/gather.h"
 #include "tensor/plan.h"
 #include "tensor/timing.h"
 
@@ -53,6 +54,7 @@ struct engine {
     timing_products *products;      /* set before engine_prepare: programs can be timed; NULL: they cannot */
     bool timed;                     /* runs are timed command by command */
     struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
+    struct gather gather;           /* frozen weights that are kept in parts */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);

@@ -39,9 +39,11 @@ struct tensor {
     struct tensor *master; /* of a 16-bit tensor that is trained: the float32 weights it is a copy of */
     struct tensor *whole;  /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
     int64_t part;
-    bool assembled;       /* it consists of parts */
-    int64_t sharded;      /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
-    int64_t shard;        /* the first that this rank keeps */
+    bool assembled;  /* it consists of parts */
+    int64_t sharded; /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
+    int64_t shard;   /* the first that this rank keeps */
+    struct tensor
+        *kept; /* of a frozen weight that is gathered before its use (tensor/gather.h): what this rank keeps of its layer */
     struct operand place; /* set by engine_place */
 };
 

@@ -187,7 +187,8 @@ static enum status make_sample(struct run *r, int64_t i, struct sample *sample)
 static enum status answer_prompts(struct run *r)
 {
     struct samples *s = &r->t->samples;
-    for (int64_t i = 0; s->make && writes(r) && i < s->count && !r->stopped; i++) {
+    bool answers = writes(r) || r->t->session.engine.gather.wanted; /* with weights that are gathered, all ranks compute */
+    for (int64_t i = 0; s->make && answers && i < s->count && !r->stopped; i++) {
         struct sample sample = {0};
         enum status status = make_sample(r, i, &sample);
         buffer_free(&sample.answer);

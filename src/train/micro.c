@@ -63,11 +63,11 @@ static int64_t fixed_bytes(const struct trainer *t)
     const struct session *s = &t->session;
     int64_t bytes = 0;
     int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
-    int64_t ranks = t->options->shard == CHOICE_shard_optimizer ? group_size(t->group) : 1;
+    int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
         if (tensor->lifetime == LIFE_WEIGHTS)
-            bytes += tensor->in_file ? 0 : tensor_bytes(tensor);
+            bytes += tensor->in_file || tensor->whole ? 0 : tensor_bytes(tensor);
         else
             bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
     }
@@ -251,7 +251,8 @@ enum status micro_open(struct trainer *t)
 {
     t->micro.losses = memory_alloc(t->place.slots * (int64_t)sizeof(float));
     t->micro.weights = memory_alloc(t->place.slots * (int64_t)sizeof(float));
-    return t->micro.losses && t->micro.weights ? OK : ERR_MEMORY;
+    t->micro.counts = memory_alloc(group_size(t->group) * (int64_t)sizeof *t->micro.counts);
+    return t->micro.losses && t->micro.weights && t->micro.counts ? OK : ERR_MEMORY;
 }
 
 void micro_close(struct trainer *t)
@@ -259,6 +260,7 @@ void micro_close(struct trainer *t)
     memory_free(t->micro.losses);
     memory_free(t->micro.weights);
     memory_free(t->micro.seen);
+    memory_free(t->micro.counts);
 }
 
 void micro_start_over(struct trainer *t)
@@ -364,6 +366,23 @@ int64_t micro_weights(const struct sequence *sequences, int64_t count, float *we
             weights[rows++] = weight;
         }
     return rows;
+}
+
+enum status micro_even_out(struct trainer *t, const struct sequence *sequences, int64_t count)
+{
+    int64_t tokens, targets, own = 0, most = 0, *all = t->micro.counts;
+    if (!t->session.engine.gather.wanted)
+        return OK;
+    for (int64_t done = 0; done < count; own++)
+        done += take(t, sequences + done, count - done, &tokens, &targets);
+    TRY(group_share(t->group, &own, all, (int64_t)sizeof own));
+    for (int rank = 0; rank < t->group->size; rank++)
+        most = max(most, all[rank]);
+    for (; own < most; own++) {
+        struct micro empty;
+        TRY(micro_run(t, sequences, 0, &empty));
+    }
+    return OK;
 }
 
 enum status trainer_add(struct trainer *t, const struct sequence *sequences, int64_t count, double *sum, double *weight)

@@ -39,6 +39,10 @@ struct micro { /* a running micro-batch */
 /* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. */
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
 
+/* Where ranks gather weights from each other: runs empty micro-batches, so that all ranks run as many in this step, of which
+ * these are the rank's own sequences. */
+enum status micro_even_out(struct trainer *t, const struct sequence *sequences, int64_t count);
+
 /* Adds the tokens, targets and weights of sequences whose losses are read later, by this rank or another, to the sums. */
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count);
 

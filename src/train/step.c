@@ -222,6 +222,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
     rate = describe(t, rate).rate;
     struct optimizer_settings chosen = settings(t, rate);
     optimizer_write(&t->optimizer, s, divisor(t), &chosen);
+    TRY(micro_even_out(t, sequences, count));
     do {
         struct micro micro = {0};
         if (count)

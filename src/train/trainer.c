@@ -286,7 +286,7 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(score_add(&t->scorer, &t->session, t->place.slots));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
-    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), o->shard == CHOICE_shard_optimizer);
+    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), o->shard != CHOICE_shard_none);
 }
 
 /* Ranks of one machine share its cache of tokens: the first of them makes it, then the others find it. */
@@ -317,6 +317,21 @@ static enum status find_resume(struct trainer *t)
     return OK;
 }
 
+/* Ranks that gather weights from each other run programs with the same order of layers. */
+static enum status check_sharing(const struct trainer *t)
+{
+    double recompute = (double)t->session.tuning.recompute, sum = recompute;
+    if (!t->session.engine.gather.wanted)
+        return OK;
+    if (t->options->verify_every)
+        return fail(ERR_UNSUPPORTED, "--shard weights cannot be used with --verify-every");
+    TRY(group_sum(t->group, &sum, 1));
+    return sum == recompute * t->group->size
+               ? OK
+               : fail(ERR_ARGUMENT, "--shard weights: ranks have different free memory, and chose to recompute differently: give "
+                                    "--recompute and --micro-batch-tokens");
+}
+
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
@@ -332,6 +347,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     if (!planning && !(ready_for & TRAINER_KERNELS))
         TRY(dist_join(&t->group));
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
+    options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
     TRY(dist_threads(t->group, &threads));
     parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&t->session, &options));
@@ -350,6 +366,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     if (!planning)
         TRY(find_resume(t));
     TRY(micro_size(t));
+    TRY(check_sharing(t));
     if (!(ready_for & TRAINER_SAMPLE)) { /* it was there to encode rows */
         chat_close(t->chat);
         t->chat = NULL;

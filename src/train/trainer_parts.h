@@ -18,6 +18,7 @@ struct micro_programs {
     int64_t logits, logits_backward;   /* of trainer_add_with; -1: none */
     float *losses, *weights;           /* of a micro-batch that is waited for */
     float *seen;                       /* its logits, of trainer_add_with */
+    int64_t *counts;                   /* [ranks] of micro-batches in a step */
 };
 
 /* Sums since the last step. */
