@@ -82,7 +82,8 @@ static int type_of(enum dtype dtype)
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *g)
 {
     return c->cublas && (g->a != DTYPE_BF16 || c->target >= 80) && g->a == g->b && (g->c == g->a || g->c == DTYPE_F32) &&
-           type_of(g->a) >= 0 && g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX;
+           type_of(g->a) >= 0 && g->m <= INT32_MAX && gemm_lda(g) <= INT32_MAX && gemm_ldb(g) <= INT32_MAX &&
+           gemm_ldc(g) <= INT32_MAX && g->k <= INT32_MAX && g->n <= INT32_MAX;
 }
 
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
@@ -96,8 +97,8 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
     const void *a = (const void *)(uintptr_t)step->a, *b = (const void *)(uintptr_t)step->b;
     int operation_a = g->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, operation_b = g->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     return check_product(c, cu.cublasGemmEx(c->cublas, operation_b, operation_a, n, m, k, &alpha, b, type_of(g->b),
-                                            g->transpose_b ? k : n, a, type_of(g->a), g->transpose_a ? m : k, &beta,
-                                            (void *)(uintptr_t)step->c, type_of(g->c), n,
+                                            (int)gemm_ldb(g), a, type_of(g->a), (int)gemm_lda(g), &beta,
+                                            (void *)(uintptr_t)step->c, type_of(g->c), (int)gemm_ldc(g),
                                             tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
@@ -127,12 +128,13 @@ static bool next_cold(const struct cuda *c, const struct command *commands, int6
 
 static int64_t input_bytes(const struct gemm *g)
 {
-    return g->k * max(g->m * dtype_size(g->a), g->n * dtype_size(g->b));
+    int64_t a = (g->transpose_a ? g->k : g->m) * gemm_lda(g), b = (g->transpose_b ? g->n : g->k) * gemm_ldb(g);
+    return max(a * dtype_size(g->a), b * dtype_size(g->b));
 }
 
 static int64_t output_bytes(const struct gemm *g)
 {
-    return g->m * g->n * dtype_size(g->c);
+    return g->m * gemm_ldc(g) * dtype_size(g->c);
 }
 
 /* Both inputs are the same zeros, and C lies after them. */

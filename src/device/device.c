@@ -237,7 +237,8 @@ bool device_same_gemm(const struct gemm *a, const struct gemm *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->k2 == b->k2 && a->transpose_a == b->transpose_a &&
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->bias == b->bias && a->a == b->a &&
-           a->b == b->b && a->c == b->c && a->tf32 == b->tf32 && a->alpha == b->alpha;
+           a->b == b->b && a->c == b->c && a->tf32 == b->tf32 && a->alpha == b->alpha && a->lda == b->lda && a->ldb == b->ldb &&
+           a->ldc == b->ldc && a->lda2 == b->lda2;
 }
 
 enum status device_gemm_query(struct device *device, const struct gemm *gemm, int64_t *workspace)

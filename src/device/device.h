@@ -74,8 +74,8 @@ struct launch {
 };
 
 /* A matmul, or product: C (m, n) = alpha · op(A) (m, k) · op(B) (k, n), plus C with `accumulate`, plus a bias (n) of B's type to
- * each row. Rows are contiguous; op transposes what is stored as its transpose. All of it is summed in float32 (double for
- * float64) and rounded to C's type once. */
+ * each row. op transposes what is stored as its transpose. All of it is summed in float32 (double for float64) and rounded to C's
+ * type once. */
 struct gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate, bias;
@@ -83,7 +83,23 @@ struct gemm {
     bool tf32;    /* float32 inputs may be rounded to TF32 where that is faster */
     double alpha; /* 1 with `accumulate` or `bias` */
     int64_t k2;   /* terms of a second product A2 · B2 in the same sums, of matrices as A and B; 0: none (device_gemm_joins) */
+    int64_t lda, ldb, ldc, lda2; /* elements from a stored row to the next, of columns of a wider matrix; 0: there are no gaps */
 };
+
+static inline int64_t gemm_lda(const struct gemm *g)
+{
+    return g->lda ? g->lda : g->transpose_a ? g->m : g->k;
+}
+
+static inline int64_t gemm_ldb(const struct gemm *g)
+{
+    return g->ldb ? g->ldb : g->transpose_b ? g->k : g->n;
+}
+
+static inline int64_t gemm_ldc(const struct gemm *g)
+{
+    return g->ldc ? g->ldc : g->n;
+}
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 

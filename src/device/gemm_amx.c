@@ -275,10 +275,10 @@ static int64_t first_numbers(const struct piece *p)
 }
 
 /* Columns of B. Rows in memory are read to their ends: across the panels where they are terms, else along a panel. */
-static void pack_columns(const struct piece *p, const void *data, int64_t k, int64_t first, int64_t terms, int64_t to)
+static void pack_columns(const struct piece *p, const void *data, int64_t stride, int64_t first, int64_t terms, int64_t to)
 {
     const struct gemm *g = p->gemm;
-    const struct source b = {data, g->transpose_b ? k : g->n, dtype_size(g->b), p->plan->parts, !g->transpose_b};
+    const struct source b = {data, stride, dtype_size(g->b), p->plan->parts, !g->transpose_b};
     int64_t steps = divide_up(terms, STEP), panels = divide_up(p->columns, PANEL), count = steps * panels;
     for (int64_t i = 0; i < count; i++) {
         int64_t step = b.down ? i / panels : i % steps, panel = b.down ? i % panels : i / steps;
@@ -295,16 +295,16 @@ static void pack_columns(const struct piece *p, const void *data, int64_t k, int
 static void pack_panels(const struct piece *p)
 {
     const struct gemm *g = p->gemm;
-    pack_columns(p, p->address[GEMM_B], g->k, p->first, p->terms, 0);
+    pack_columns(p, p->address[GEMM_B], gemm_ldb(g), p->first, p->terms, 0);
     if (g->k2 && p->first == 0)
-        pack_columns(p, p->address[GEMM_B2], g->k2, 0, g->k2, first_numbers(p));
+        pack_columns(p, p->address[GEMM_B2], g->transpose_b ? g->k2 : g->n, 0, g->k2, first_numbers(p));
 }
 
-static struct block pack_rows(const struct piece *p, const void *data, int64_t k, int64_t row, int64_t rows, int64_t first,
+static struct block pack_rows(const struct piece *p, const void *data, int64_t stride, int64_t row, int64_t rows, int64_t first,
                               int64_t terms, uint16_t *to)
 {
     const struct gemm *g = p->gemm;
-    const struct source a = {data, g->transpose_a ? g->m : k, dtype_size(g->a), p->plan->parts, g->transpose_a};
+    const struct source a = {data, stride, dtype_size(g->a), p->plan->parts, g->transpose_a};
     for (int64_t l = 0; l < terms; l += STEP)
         amx_pack(&(struct packing){.to = to + l / STEP * PAIR,
                                    .part = divide_up(terms, STEP) * PAIR,
@@ -320,11 +320,12 @@ static struct block pack_rows(const struct piece *p, const void *data, int64_t k
 static struct block block(const struct piece *p, int64_t row, int64_t rows)
 {
     const struct gemm *g = p->gemm;
-    const uint16_t *lie = (const uint16_t *)p->address[GEMM_A] + row * g->k + p->first;
-    if (p->plan->parts == 1 && !g->transpose_a && rows == BLOCK && g->k % STEP == 0 && g->k * 2 % CACHE_SETS != 0 &&
-        (uintptr_t)lie % LINE == 0)
-        return (struct block){.a = lie, .lower = SIDE * g->k, .step = STEP, .stride = g->k * 2};
-    return pack_rows(p, p->address[GEMM_A], g->k, row, rows, p->first, p->terms, p->block);
+    int64_t lda = gemm_lda(g);
+    const uint16_t *lie = (const uint16_t *)p->address[GEMM_A] + row * lda + p->first;
+    if (p->plan->parts == 1 && !g->transpose_a && rows == BLOCK && g->k % STEP == 0 && lda % STEP == 0 &&
+        lda * 2 % CACHE_SETS != 0 && (uintptr_t)lie % LINE == 0)
+        return (struct block){.a = lie, .lower = SIDE * lda, .step = STEP, .stride = lda * 2};
+    return pack_rows(p, p->address[GEMM_A], lda, row, rows, p->first, p->terms, p->block);
 }
 
 /* What is needed soon is fetched while the tiles multiply: the place of a panel in C, and a part of the next rows of A. */
@@ -349,8 +350,8 @@ static struct ahead rows_ahead(const struct piece *p, int64_t row)
     const struct gemm *g = p->gemm;
     int64_t size = dtype_size(g->a);
     return (struct ahead){
-        .row = (const char *)p->address[GEMM_A] + (row * g->k + p->first) * size,
-        .stride = g->k * size,
+        .row = (const char *)p->address[GEMM_A] + (row * gemm_lda(g) + p->first) * size,
+        .stride = gemm_lda(g) * size,
         .lines = divide_up(p->terms * size, LINE),
         .rows = g->transpose_a ? 0 : max(min(g->m - row, BLOCK), 0),
     };
@@ -408,7 +409,8 @@ static void run_block(struct piece *p, int64_t down, int64_t rows)
         product[0].rows.a += term / STEP * all.step;
         if (joined)
             product[1] = (struct product){
-                .rows = pack_rows(p, p->address[GEMM_A2], g->k2, p->row + down, rows, 0, g->k2, p->block + first_numbers(p)),
+                .rows = pack_rows(p, p->address[GEMM_A2], g->lda2 ? g->lda2 : g->k2, p->row + down, rows, 0, g->k2,
+                                  p->block + first_numbers(p)),
                 .b = p->panels + first_numbers(p),
                 .part = divide_up(g->k2, STEP) * PAIR,
                 .steps = divide_up(g->k2, STEP),
@@ -419,9 +421,9 @@ static void run_block(struct piece *p, int64_t down, int64_t rows)
             .sums = p->sums + (plan->waits ? down * plan->columns : 0),
             .add = !first,
             .last = p->first + term + plan->chain >= g->k,
-            .c = (char *)p->address[GEMM_C] + ((p->row + down) * g->n + p->column) * dtype_size(g->c),
+            .c = (char *)p->address[GEMM_C] + ((p->row + down) * gemm_ldc(g) + p->column) * dtype_size(g->c),
             .bias = g->bias ? (char *)p->address[GEMM_BIAS] + p->column * dtype_size(g->b) : NULL,
-            .stride = g->n * dtype_size(g->c),
+            .stride = gemm_ldc(g) * dtype_size(g->c),
             .rows = rows,
         };
         run_chain(p, product, 1 + joined, &after, &ahead);

@@ -37,7 +37,7 @@ bool gemm_avx512_plan(struct avx512_plan *plan, const struct gemm *g)
     *plan = (struct avx512_plan){
         .terms = g->k > TERMS_MAX ? TERMS_PART : g->k,
         .waits = g->k > TERMS_MAX,
-        .packs_a = g->transpose_a || g->k * 4 % CACHE_SETS == 0,
+        .packs_a = g->transpose_a || gemm_lda(g) * 4 % CACHE_SETS == 0,
     };
     plan->panel = plan->terms * PANEL * 4;
     int64_t columns = max(PACKED_BYTES / plan->panel, 1) * PANEL;
@@ -125,21 +125,22 @@ AVX512_INLINE void transpose_rows(const float *from, int64_t stride, int64_t row
 AVX512 static void pack_a(const struct piece *p, int64_t row, int64_t rows)
 {
     const struct gemm *g = p->gemm;
+    int64_t lda = gemm_lda(g);
     if (g->transpose_a)
-        copy_rows(p->a + p->first * g->m + row, g->m, p->terms, rows, p->block, VECTOR);
+        copy_rows(p->a + p->first * lda + row, lda, p->terms, rows, p->block, VECTOR);
     for (int64_t r = 0; r < rows && !g->transpose_a; r += VECTOR)
-        transpose_rows(p->a + (row + r) * g->k + p->first, g->k, rows - r, p->terms, p->block + r * p->terms, VECTOR);
+        transpose_rows(p->a + (row + r) * lda + p->first, lda, rows - r, p->terms, p->block + r * p->terms, VECTOR);
 }
 
 /* A panel, to (terms, columns rounded up to whole vectors). */
 AVX512 static void pack_b(const struct piece *p, int64_t column, int64_t columns, float *to)
 {
     const struct gemm *g = p->gemm;
-    int64_t width = round_up(columns, VECTOR);
+    int64_t width = round_up(columns, VECTOR), ldb = gemm_ldb(g);
     if (!g->transpose_b)
-        copy_rows(p->b + p->first * g->n + column, g->n, p->terms, columns, to, width);
+        copy_rows(p->b + p->first * ldb + column, ldb, p->terms, columns, to, width);
     for (int64_t v = 0; v < columns && g->transpose_b; v += VECTOR)
-        transpose_rows(p->b + (column + v) * g->k + p->first, g->k, columns - v, p->terms, to + v, width);
+        transpose_rows(p->b + (column + v) * ldb + p->first, ldb, columns - v, p->terms, to + v, width);
 }
 
 /* --- Multiplying. --------------------------------------------------------------------------------------------------------- */
@@ -190,14 +191,15 @@ static void fetch_c(const struct piece *p, int64_t row, int64_t rows, int64_t co
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < columns; i += VECTOR)
-            __builtin_prefetch(p->c + (row + r) * p->gemm->n + column + i, 1);
+            __builtin_prefetch(p->c + (row + r) * gemm_ldc(p->gemm) + column + i, 1);
 }
 
 /* A block times a panel, to sums with rows of PANEL numbers. Rows that the block does not have are its last. */
 UNSANITIZED AVX512 static void multiply(const struct piece *p, int64_t row, int64_t rows, int64_t column, int64_t columns,
                                         const float *panel, float *sums)
 {
-    int64_t vectors = divide_up(columns, VECTOR), stride = p->block ? VECTOR : 1, next = p->block ? 0 : ROWS * p->gemm->k;
+    int64_t vectors = divide_up(columns, VECTOR), stride = p->block ? VECTOR : 1, lda = gemm_lda(p->gemm),
+            next = p->block ? 0 : ROWS * lda;
     for (int64_t l = 0; l < p->terms; l += CHAIN)
         for (int64_t r = 0; r < rows; r += ROWS) {
             const float *at[ROWS], *b = panel + l * vectors * VECTOR;
@@ -206,7 +208,7 @@ UNSANITIZED AVX512 static void multiply(const struct piece *p, int64_t row, int6
             bool adds = p->first + l > 0;
             for (int i = 0; i < ROWS; i++)
                 at[i] = p->block ? p->block + (r / VECTOR * p->terms + l) * VECTOR + r % VECTOR + i
-                                 : p->a + (row + min(r + i, rows - 1)) * p->gemm->k + p->first + l;
+                                 : p->a + (row + min(r + i, rows - 1)) * lda + p->first + l;
             if (p->first + l + terms == p->gemm->k)
                 fetch_c(p, row + r, min(rows - r, ROWS), column, columns);
             if (vectors == 1)
@@ -225,7 +227,7 @@ AVX512 static void finish(const struct piece *p, int64_t row, int64_t rows, int6
     __m512 alpha = _mm512_set1_ps((float)g->alpha);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t v = 0; v < columns; v += VECTOR) {
-            float *to = p->c + (row + r) * g->n + column + v;
+            float *to = p->c + (row + r) * gemm_ldc(g) + column + v;
             __mmask16 mask = first_lanes(columns - v);
             __m512 y = _mm512_mul_ps(_mm512_loadu_ps(sums + r * PANEL + v), alpha);
             if (g->bias)

@@ -259,9 +259,9 @@ static dnnl_status_t create_piece(struct gemm_plan *plan, const struct gemm *g, 
 {
     const struct gemm *all = &plan->gemm;
     const dnnl_dims_t dims[MATRICES] = {{g->m, g->k}, {g->k, g->n}, {g->m, g->n}, {1, g->n}};
-    const dnnl_dims_t strides[MATRICES] = {{g->transpose_a ? 1 : all->k, g->transpose_a ? all->m : 1},
-                                           {g->transpose_b ? 1 : all->n, g->transpose_b ? all->k : 1},
-                                           {all->n, 1},
+    const dnnl_dims_t strides[MATRICES] = {{g->transpose_a ? 1 : gemm_lda(all), g->transpose_a ? gemm_lda(all) : 1},
+                                           {g->transpose_b ? 1 : gemm_ldb(all), g->transpose_b ? gemm_ldb(all) : 1},
+                                           {gemm_ldc(all), 1},
                                            {g->n, 1}};
     const enum dtype dtype[MATRICES] = {g->a, g->b, g->c, g->b};
     dnnl_memory_desc_t desc[MATRICES] = {0};
@@ -417,9 +417,9 @@ static dnnl_status_t run_tile(const struct gemm_plan *plan, int64_t tile, int64_
     for (int64_t i = 0; i < plan->count && code == dnnl_success; i++) {
         int64_t term = i * plan->terms;
         void *const at[GEMM_OPERANDS] = {
-            [GEMM_A] = element(address[GEMM_A], g->a, g->transpose_a ? term * g->m + row : row * g->k + term),
-            [GEMM_B] = element(address[GEMM_B], g->b, g->transpose_b ? column * g->k + term : term * g->n + column),
-            [GEMM_C] = element(address[GEMM_C], g->c, row * g->n + column),
+            [GEMM_A] = element(address[GEMM_A], g->a, g->transpose_a ? term * gemm_lda(g) + row : row * gemm_lda(g) + term),
+            [GEMM_B] = element(address[GEMM_B], g->b, g->transpose_b ? column * gemm_ldb(g) + term : term * gemm_ldb(g) + column),
+            [GEMM_C] = element(address[GEMM_C], g->c, row * gemm_ldc(g) + column),
             [GEMM_BIAS] = element(address[GEMM_BIAS], g->b, column),
             [GEMM_WORKSPACE] = plan->scratch ? (char *)address[GEMM_WORKSPACE] + lane * plan->scratch : NULL,
         };

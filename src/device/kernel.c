@@ -81,7 +81,8 @@ void kernel_of_gemm(struct command *command, const struct command *gemm, int til
         .kind = COMMAND_LAUNCH,
         .launch = {.kernel = &chosen->kernel,
                    .dtype = {g->a, g->b, g->c, g->b},
-                   .dim = {g->m, g->n, g->k, g->transpose_a, g->transpose_b, g->accumulate},
+                   .dim = {g->m, g->n, g->k, g->transpose_a + 2 * g->transpose_b + 4 * g->accumulate, gemm_lda(g), gemm_ldb(g),
+                           gemm_ldc(g)},
                    .number = {g->alpha},
                    .rows = divide_up(g->m, rows) * divide_up(g->n, columns),
                    .block = 1},
@@ -107,6 +108,7 @@ void kernel_of_bias(struct command *launch, struct command *product, const struc
     if (!in_place) {
         product->gemm.c = DTYPE_F32;
         product->gemm.accumulate = false;
+        product->gemm.ldc = 0;
         product->operand[GEMM_C] = gemm->operand[GEMM_WORKSPACE];
     }
     *launch = (struct command){
@@ -114,7 +116,7 @@ void kernel_of_bias(struct command *launch, struct command *product, const struc
         .operand = {product->operand[GEMM_C], gemm->operand[GEMM_BIAS], gemm->operand[GEMM_C]},
         .launch = {.kernel = &kernel,
                    .dtype = {DTYPE_F32, g->b, g->c},
-                   .dim = {g->n, g->accumulate && !in_place},
+                   .dim = {g->n, g->accumulate && !in_place, gemm_ldc(&product->gemm), gemm_ldc(g)},
                    .rows = g->m * g->n,
                    .block = 1},
     };

@@ -61,8 +61,8 @@ static enum status ask_workspace(struct opencl *o, const struct gemm *g, int64_t
 {
     size_t needed = 0;
     TRY(check(clblast.workspace(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN, (size_t)g->m,
-                                (size_t)g->n, (size_t)g->k, 1, (size_t)(g->transpose_a ? g->m : g->k), 1,
-                                (size_t)(g->transpose_b ? g->k : g->n), 1, (size_t)g->n, &o->queue, &needed),
+                                (size_t)g->n, (size_t)g->k, 1, (size_t)gemm_lda(g), 1, (size_t)gemm_ldb(g), 1,
+                                (size_t)gemm_ldc(g), &o->queue, &needed),
               "asking for a matmul's workspace"));
     *bytes = needed > WORKSPACE_MAX ? -1 : needed ? (int64_t)needed + o->alignment : 0;
     return OK;
@@ -99,7 +99,7 @@ static enum status warm_up(struct opencl *o, const struct opencl_product *p)
     for (int64_t i = 0; i < o->product_count; i++) {
         const struct gemm *g = &o->products[i];
         if (g->m == p->gemm.m && g->n == p->gemm.n && g->k == p->gemm.k && g->transpose_a == p->gemm.transpose_a &&
-            g->transpose_b == p->gemm.transpose_b)
+            g->transpose_b == p->gemm.transpose_b && g->lda == p->gemm.lda && g->ldb == p->gemm.ldb && g->ldc == p->gemm.ldc)
             return OK;
     }
     TRY(memory_grow(&o->products, &o->product_capacity, o->product_count + 1, (int64_t)sizeof *o->products));
@@ -137,8 +137,7 @@ enum status opencl_gemm_run(struct opencl *o, const struct opencl_product *p)
     const struct gemm *g = &p->gemm;
     return check(clblast.product(ROW_MAJOR, g->transpose_a ? TRANSPOSED : PLAIN, g->transpose_b ? TRANSPOSED : PLAIN,
                                  (size_t)g->m, (size_t)g->n, (size_t)g->k, (float)g->alpha, p->a.block, p->a.offset,
-                                 (size_t)(g->transpose_a ? g->m : g->k), p->b.block, p->b.offset,
-                                 (size_t)(g->transpose_b ? g->k : g->n), g->accumulate ? 1 : 0, p->c.block, p->c.offset,
-                                 (size_t)g->n, &o->queue, NULL, p->workspace),
+                                 (size_t)gemm_lda(g), p->b.block, p->b.offset, (size_t)gemm_ldb(g), g->accumulate ? 1 : 0,
+                                 p->c.block, p->c.offset, (size_t)gemm_ldc(g), &o->queue, NULL, p->workspace),
                  "a matmul");
 }

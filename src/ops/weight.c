@@ -85,6 +85,8 @@ static enum status lower_panels(struct lowering *l, struct value *x, struct valu
     int64_t max_columns = panel_columns(l, all, terms, weight_types[w->weight->type]->block);
     struct value *scratch = program_scratch(p, p->types[ROLE_WEIGHT], 1, SHAPE(max_columns * terms));
     enum dtype type = with.accumulate ? p->types[ROLE_STATISTIC] : y->dtype;
+    int64_t wide = y->stride ? y->stride : all, left = y->stride ? y->base_offset / dtype_size(y->dtype) : 0;
+    struct value *whole = y->stride ? value_root(y) : y; /* a kernel takes no columns: it gets all of them */
     struct value *result = max_columns < all ? program_scratch(p, type, 1, SHAPE(rows * max_columns)) : NULL;
     for (int64_t at = 0; at < all; at += max_columns) {
         int64_t some = all - at < max_columns ? all - at : max_columns;
@@ -95,8 +97,8 @@ static enum status lower_panels(struct lowering *l, struct value *x, struct valu
         TRY(lower_expand(l, w, back ? 0 : at, back ? at : 0, NULL, panel));
         TRY(lower_gemm(l, x, false, panel, !back, part, of_part));
         if (result)
-            TRY(lower_launch(l, &kernel_place, 2, (struct value *[]){[PLACE_FROM] = part, [PLACE_TO] = y},
-                             (int64_t[NUMBERS]){some, all, at, with.accumulate}, (double[NUMBERS]){0}, rows, BLOCK));
+            TRY(lower_launch(l, &kernel_place, 2, (struct value *[]){[PLACE_FROM] = part, [PLACE_TO] = whole},
+                             (int64_t[NUMBERS]){some, wide, left + at, with.accumulate}, (double[NUMBERS]){0}, rows, BLOCK));
     }
     return OK;
 }
@@ -120,7 +122,8 @@ static enum status lower_tiles(struct lowering *l, const struct kernel *kernel, 
 enum status lower_product(struct lowering *l, struct value *x, struct value *w, bool back, struct value *y,
                           struct lower_with with)
 {
-    if (!back && !with.scaled && x->shape[0] <= FEW_ROWS && !l->device->class->compiles)
+    bool gaps = x->stride || y->stride;
+    if (!back && !with.scaled && !gaps && x->shape[0] <= FEW_ROWS && !l->device->class->compiles)
         return lower_few_rows(l, x, w, y, with.bias, with.accumulate);
     if (!w->weight)
         return lower_gemm(l, x, false, w, !back, y, with);
@@ -128,7 +131,7 @@ enum status lower_product(struct lowering *l, struct value *x, struct value *w, 
         return fail(ERR_INTERNAL, "%s: a product with a stored weight that is scaled, or backward with a bias",
                     l->node->op->name);
     const struct kernel *kernel = fused(l, w, back ? PRODUCT_BACKWARD : PRODUCT_FORWARD, x->shape[0]);
-    if (!kernel)
+    if (!kernel || gaps)
         return lower_panels(l, x, w, back, y, with);
     int parts = weight_parts(w->weight->type);
     struct value *values[OPERANDS] = {x};

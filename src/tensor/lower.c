@@ -29,8 +29,11 @@ enum status lower_launch(struct lowering *l, const struct kernel *kernel, int co
     if (count > OPERANDS || (kernel->file && count != kernel->operands))
         return fail(ERR_INTERNAL, "%s: kernel %s takes %d operands, and gets %d", l->node->op->name, kernel->name,
                     kernel->operands, count);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         TRY(expect_memory(l, values[i]));
+        if (values[i] && values[i]->stride)
+            return fail(ERR_INTERNAL, "%s: kernel %s gets a value with gaps", l->node->op->name, kernel->name);
+    }
     struct lowered *c = add(l, COMMAND_LAUNCH, count);
     if (!c)
         return ERR_MEMORY;
@@ -76,8 +79,9 @@ static bool joins(struct lowering *l, const struct lowered *before, const struct
         return false;
     struct gemm both = *g;
     both.k2 = f->k;
+    both.lda2 = f->lda;
     bool same_sums = g->accumulate && f->alpha == 1 && !f->bias && !f->k2 && value_root(to) == value_root(c) &&
-                     to->base_offset == c->base_offset && value_root(a) != value_root(c);
+                     to->base_offset == c->base_offset && f->ldc == g->ldc && !f->ldb && value_root(a) != value_root(c);
     bool same_form = f->m == g->m && f->n == g->n && f->transpose_a == g->transpose_a && f->transpose_b == g->transpose_b &&
                      f->a == g->a && f->b == g->b && f->c == g->c;
     return same_sums && same_form && device_gemm_joins(l->device, &both);
@@ -130,6 +134,9 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
         .c = c->dtype,
         .tf32 = l->program->tf32 && l->node->op->gradient,
         .alpha = with.scaled ? with.alpha : 1,
+        .lda = a->stride,
+        .ldb = b->stride,
+        .ldc = c->stride,
     };
     if (gemm.k != (transpose_b ? b_columns : b_rows) || value_elements(c) != gemm.m * gemm.n)
         return fail(ERR_INTERNAL, "%s: a matmul of matrices that do not fit", l->node->op->name);
@@ -140,6 +147,7 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
     struct lowered joined = {0};
     if (take_joined(l, &gemm, a, c, &joined)) {
         gemm.k2 = joined.command.gemm.k;
+        gemm.lda2 = joined.command.gemm.lda;
         gemm.accumulate = joined.command.gemm.accumulate;
     }
     int64_t workspace = 0;

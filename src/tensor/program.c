@@ -267,6 +267,19 @@ struct value *program_rows(struct program *p, struct value *v, int64_t begin, in
     return new_view(p, v, value_bytes(v) / v->shape[0] * begin, v->rank, shape);
 }
 
+struct value *program_columns(struct program *p, struct value *v, int64_t begin, int64_t count)
+{
+    if (!v || (begin == 0 && count == v->shape[1]))
+        return v;
+    if (v->rank != 2 || v->weight || v->stride || begin < 0 || begin + count > v->shape[1])
+        return program_fail(p, fail(ERR_INTERNAL, "columns %lld to %lld of %lld", (long long)begin, (long long)(begin + count),
+                                    (long long)v->shape[1]));
+    struct value *view = new_view(p, v, begin * dtype_size(v->dtype), 2, (int64_t[]){v->shape[0], count});
+    if (view)
+        view->stride = v->shape[1];
+    return view;
+}
+
 struct value *program_output(struct program *p, struct value *v, const char *name)
 {
     struct value *kept = v ? arena_alloc(&p->kept, sizeof *kept) : NULL;

@@ -53,7 +53,8 @@ struct value {
     const struct weight *weight; /* a weight without memory of its own: what it is stored in (ops/weight.h); NULL: dense */
     struct value *base;          /* a view's; NULL for a root */
     int64_t base_offset;         /* bytes into the root */
-    const struct node *producer;
+    int64_t stride;              /* of a view on columns: elements from a row to the next; 0: there are no gaps */
+    struct node *producer;
     struct value *gradient;
     bool wants_gradient;
     int64_t gradient_parts;     /* nodes of the forward pass that give it a part of its gradient */
@@ -137,6 +138,9 @@ struct value *program_view_like(struct program *p, struct value *base, const str
 
 /* Memory that only the commands of one node use; for op->lower. */
 struct value *program_scratch(struct program *p, enum dtype dtype, int rank, const int64_t *shape);
+
+/* Columns [begin, begin + count) of a matrix, for matmuls alone: no kernel takes a value with gaps. For op->lower. */
+struct value *program_columns(struct program *p, struct value *v, int64_t begin, int64_t count);
 
 /* Rows [begin, begin + count) of the first dimension. */
 struct value *program_rows(struct program *p, struct value *v, int64_t begin, int64_t count);

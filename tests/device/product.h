@@ -9,13 +9,14 @@
 
 enum { MATRICES = GEMM_WORKSPACE }; /* the operands before it */
 
-/* A matmul (m, n, k) with each operand as it is or transposed, and what may be added or multiplied by. The factor is exact in
- * every type. */
-enum { PRODUCT_FORMS = 20 };
+/* A matmul (m, n, k) with each operand as it is or transposed, and what may be added or multiplied by; the second half of the forms
+ * is the same with gaps between rows. The factor is exact in every type. */
+enum { PRODUCT_FORMS = 40 };
 
 static inline struct gemm product_form(const int64_t size[3], enum dtype from, enum dtype to, int form)
 {
-    int with = form / 4; /* nothing, C, a bias, both, a factor */
+    int with = form / 4 % 5; /* nothing, C, a bias, both, a factor */
+    bool gaps = form >= PRODUCT_FORMS / 2;
     return (struct gemm){
         .m = size[0],
         .n = size[1],
@@ -28,6 +29,9 @@ static inline struct gemm product_form(const int64_t size[3], enum dtype from, e
         .b = from,
         .c = to,
         .alpha = with == 4 ? -0.375 : 1,
+        .lda = gaps ? (form & 1 ? size[0] : size[2]) + 32 : 0,
+        .ldb = gaps ? (form & 2 ? size[2] : size[1]) + 5 : 0,
+        .ldc = gaps ? size[1] + 3 : 0,
     };
 }
 
@@ -46,7 +50,7 @@ static inline float product_rounded(float x, enum dtype dtype)
 static inline struct product product_of(const struct gemm *g)
 {
     struct product p = {
-        .gemm = g, .count = {g->m * g->k, g->k * g->n, g->m * g->n, g->bias ? g->n : 0}, .dtype = {g->a, g->b, g->c, g->b}};
+        .gemm = g, .count = {(g->transpose_a ? g->k : g->m) * gemm_lda(g), (g->transpose_b ? g->n : g->k) * gemm_ldb(g), g->m * gemm_ldc(g), g->bias ? g->n : 0}, .dtype = {g->a, g->b, g->c, g->b}};
     for (int i = 0; i < MATRICES; i++)
         assert_non_null(p.in[i] = memory_alloc((p.count[i] + 1) * 4));
     assert_non_null(p.out = memory_alloc(p.count[GEMM_C] * 4));
@@ -99,6 +103,8 @@ static inline void product_run(struct product *p, struct device *device)
     assert_ok(device_read(device, raw, command.operand[GEMM_C], bytes));
     dtype_convert(p->out, DTYPE_F32, raw, p->dtype[GEMM_C], p->count[GEMM_C]);
     memory_free(raw);
+    for (int64_t i = 0; i < p->count[GEMM_C]; i++) /* gaps are left alone */
+        assert_true(i % gemm_ldc(p->gemm) < p->gemm->n || p->out[i] == p->in[GEMM_C][i]);
     for (int i = 0; i <= GEMM_WORKSPACE; i++)
         if (command.operand[i].block >= 0)
             device_release(device, command.operand[i].block);
@@ -110,8 +116,8 @@ static inline double product_sum(const struct product *p, int64_t i, int64_t j)
     const struct gemm *g = p->gemm;
     double sum = 0;
     for (int64_t l = 0; l < g->k; l++)
-        sum += (double)p->in[GEMM_A][g->transpose_a ? l * g->m + i : i * g->k + l] *
-               (double)p->in[GEMM_B][g->transpose_b ? j * g->k + l : l * g->n + j];
+        sum += (double)p->in[GEMM_A][g->transpose_a ? l * gemm_lda(g) + i : i * gemm_lda(g) + l] *
+               (double)p->in[GEMM_B][g->transpose_b ? j * gemm_ldb(g) + l : l * gemm_ldb(g) + j];
     return sum;
 }
 
@@ -119,7 +125,7 @@ static inline double product_sum(const struct product *p, int64_t i, int64_t j)
 static inline double product_joined(const struct product *p, int64_t i, int64_t j, double sum)
 {
     const struct gemm *g = p->gemm;
-    return g->alpha * sum + (double)(g->accumulate ? p->in[GEMM_C][i * g->n + j] : 0) +
+    return g->alpha * sum + (double)(g->accumulate ? p->in[GEMM_C][i * gemm_ldc(g) + j] : 0) +
            (double)(g->bias ? p->in[GEMM_BIAS][j] : 0);
 }
 
@@ -132,7 +138,7 @@ static inline double product_nmse(struct device *device, const struct gemm *g)
     product_run(&p, device);
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {
-            double want = product_joined(&p, i, j, product_sum(&p, i, j)), off = want - (double)p.out[i * g->n + j];
+            double want = product_joined(&p, i, j, product_sum(&p, i, j)), off = want - (double)p.out[i * gemm_ldc(g) + j];
             error += off * off;
             size += want * want;
         }
@@ -153,7 +159,7 @@ static inline void product_rounds_once(struct device *device, const struct gemm 
     for (int64_t i = 0; i < g->m; i++)
         for (int64_t j = 0; j < g->n; j++) {
             double sum = product_sum(&p, i, j), rounded = (double)product_rounded((float)sum, g->c);
-            float want = product_rounded((float)product_joined(&p, i, j, sum), g->c), got = p.out[i * g->n + j];
+            float want = product_rounded((float)product_joined(&p, i, j, sum), g->c), got = p.out[i * gemm_ldc(g) + j];
             telling += want != product_rounded((float)product_joined(&p, i, j, rounded), g->c);
             if (got != want)
                 fail_msg("%s, %lld x %lld x %lld into %s%s%s, alpha %g: (%lld, %lld) is %g, want %g", device->class->name,

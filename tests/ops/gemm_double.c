@@ -39,16 +39,17 @@ static enum status run(struct gemm_plan *plan, void *const address[GEMM_OPERANDS
     const struct gemm *g = &plan->gemm;
     const double *x = address[GEMM_A], *y = address[GEMM_B], *bias = address[GEMM_BIAS];
     double *z = address[GEMM_C];
+    int64_t lda = gemm_lda(g), ldb = gemm_ldb(g);
     for (int64_t i = 0; i < g->m; i++) {
-        double *row = z + i * g->n;
+        double *row = z + i * gemm_ldc(g);
         for (int64_t j = 0; j < g->n; j++)
             row[j] = (g->accumulate ? row[j] : 0) + (g->bias ? bias[j] : 0);
         for (int64_t l = 0; l < g->k && !g->transpose_b; l++)
             for (int64_t j = 0; j < g->n; j++)
-                row[j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[l * g->n + j];
+                row[j] += x[g->transpose_a ? l * lda + i : i * lda + l] * y[l * ldb + j];
         for (int64_t j = 0; j < g->n && g->transpose_b; j++)
             for (int64_t l = 0; l < g->k; l++)
-                row[j] += x[g->transpose_a ? l * g->m + i : i * g->k + l] * y[j * g->k + l];
+                row[j] += x[g->transpose_a ? l * lda + i : i * lda + l] * y[j * ldb + l];
         for (int64_t j = 0; j < g->n; j++)
             row[j] *= g->alpha;
     }
