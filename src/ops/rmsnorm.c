@@ -4,6 +4,9 @@
  * Keeps r of each row for the backward pass. With x̂ = r·x and u = (offset + g)·dy:
  *     dx = r · (u − x̂ · mean(x̂·u)), plus what other ops gave x: the residual's gradient
  *     dg += Σ over rows of x̂·dy, in two stages of fixed order
+ *
+ * Where the stream was added to just before, one launch adds and normalises. Where what reads dx wants it rounded, one launch
+ * writes both.
  */
 #include "ops/op.h"
 
@@ -31,6 +34,48 @@ static ALWAYS_INLINE void body(const struct call *c, int64_t begin, int64_t end,
 KERNEL_BODY static void rmsnorm_forward(const struct call *c, int64_t begin, int64_t end)
 {
     SPECIALISE2(c->dtype[X], c->dtype[INPUTS + Y], body, c, begin, end);
+}
+
+enum { SUM_OF, SUM_D, SUM_G, SUM_X, SUM_Y, SUM_R, SUM_OPERANDS }; /* x = the sum of two */
+
+static ALWAYS_INLINE void body_sum(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype td, enum dtype ty)
+{
+    struct call norm = *c;
+    norm.data[X] = c->data[SUM_X];
+    norm.data[G] = c->data[SUM_G];
+    norm.data[INPUTS + Y] = c->data[SUM_Y];
+    norm.data[INPUTS + R] = c->data[SUM_R];
+    const void *before = c->data[SUM_OF], *d = c->data[SUM_D];
+    void *x = c->data[SUM_X];
+    int64_t channels = c->dim[C];
+    for (int64_t t = begin; t < end; t++) {
+        INDEPENDENT
+        for (int64_t i = t * channels; i < (t + 1) * channels; i++)
+            store(tx, x, i, load(tx, before, i) + load(td, d, i));
+        body(&norm, t, t + 1, tx, ty);
+    }
+}
+
+KERNEL_BODY static void rmsnorm_forward_sum(const struct call *c, int64_t begin, int64_t end)
+{
+    SPECIALISE3(c->dtype[SUM_OF], c->dtype[SUM_D], c->dtype[SUM_Y], body_sum, c, begin, end);
+}
+
+enum { BLOCK = 8 };
+
+static const struct kernel kernel = {SIGNATURE_rmsnorm, .host = rmsnorm_forward, .group = 256, .rows = 1};
+static const struct kernel kernel_sum = {SIGNATURE_rmsnorm_sum, .host = rmsnorm_forward_sum, .group = 256, .rows = 1};
+
+static enum status lower(struct lowering *l, const struct node *n)
+{
+    const struct node *sum = lower_take_back(l, n->in[X], l->program->ops[OP_add]);
+    if (!sum)
+        return lower_kernel(l, &kernel, n->rows, BLOCK);
+    struct value *values[] = {[SUM_OF] = sum->in[0], [SUM_D] = sum->in[1], [SUM_G] = n->in[G],
+                              [SUM_X] = n->in[X],    [SUM_Y] = n->out[Y],  [SUM_R] = n->out[R]};
+    TRY(lower_launch(l, &kernel_sum, SUM_OPERANDS, values, n->size, n->number, n->rows, BLOCK));
+    lower_in_place(l, n->in[X], sum->in[0]);
+    return OK;
 }
 
 static enum status shape(struct program *p, struct node *n)
@@ -73,6 +118,14 @@ static struct value *build_offset(struct program *p, const int64_t *d)
     return rmsnorm_offset(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), g, 1e-6, 1);
 }
 
+/* As in a decoder layer: the norm of the stream just after it was added to, and the stream itself. */
+static struct value *build_added(struct program *p, const int64_t *d)
+{
+    struct value *x =
+        add(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "d", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return add(p, x, rmsnorm(p, x, program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5));
+}
+
 #define ROWS_AND_CHANNELS                                                                                                        \
     {                                                                                                                            \
         {"T", {1, 2, 7, 33, 130}},                                                                                               \
@@ -89,6 +142,7 @@ static const struct op_example examples[] = {
     {.build = build, .axes = {{"T", {1, 130}}, {"C", {1}}}, .looser = 10}, /* dx is what is left where its terms cancel */
     {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f},
     {.build = build_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
+    {.build = build_added, .axes = {{"T", {1, 9, 33}}, {"C", {3, 64, 577}}}},
     {0},
 };
 
@@ -99,8 +153,7 @@ const struct op OP(rmsnorm) = {
     .outputs = {"y", "r"},
     .shape = shape,
     .gradient = gradient,
-    .kernel = {SIGNATURE_rmsnorm, .host = rmsnorm_forward, .group = 256, .rows = 1},
-    .block = 8,
+    .lower = lower,
     .cheap = true,
     .flops = flops,
     .examples = examples,
@@ -109,14 +162,14 @@ const struct op OP(rmsnorm) = {
 /* --- dx ----------------------------------------------------------------------------------------------------------------- */
 
 enum { BX_X, BX_G, BX_R, BX_DY, BX_SUM, BX_INPUTS };
-enum { BX_DX };
+enum { BX_DX, BX_ROUNDED };
 enum { BX_OFFSET }; /* number */
 
 static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_t end, enum dtype tx, enum dtype tg,
                                      enum dtype ty)
 {
     const void *x = c->data[BX_X], *g = c->data[BX_G], *dy = c->data[BX_DY], *sum = c->data[BX_SUM];
-    void *dx = c->data[BX_INPUTS + BX_DX];
+    void *dx = c->data[BX_INPUTS + BX_DX], *rounded = c->data[BX_INPUTS + BX_ROUNDED];
     real offset = (real)c->number[BX_OFFSET];
     int64_t channels = c->dim[C], whole = channels / LANES * LANES;
     for (int64_t t = begin; t < end; t++) {
@@ -140,6 +193,10 @@ static ALWAYS_INLINE void body_bwd_x(const struct call *c, int64_t begin, int64_
             real part = r * (weight * load(ty, dy, row + i) - load(tx, x, row + i) * r * mean);
             store(tx, dx, row + i, sum ? load(tx, sum, row + i) + part : part);
         }
+        int64_t copied = rounded ? channels : 0;
+        INDEPENDENT
+        for (int64_t i = 0; i < copied; i++)
+            store(DTYPE_BF16, rounded, row + i, load(tx, dx, row + i));
     }
 }
 
@@ -176,6 +233,13 @@ static struct value *build_sum(struct program *p, const int64_t *d)
                 program_input(p, "dy", ROLE_GRADIENT, 2, d[0], d[1]), program_input(p, "sum", ROLE_RESIDUAL, 2, d[0], d[1]));
 }
 
+/* The layer before reads it in its own type. */
+static struct value *build_rounded(struct program *p, const int64_t *d)
+{
+    struct value *dx = build_sum(p, d);
+    return program_rounded(p, dx, program_input(p, "like", ROLE_ACTIVATION, 1, d[1]));
+}
+
 static struct value *build_bwd_offset(struct program *p, const int64_t *d)
 {
     return NODE_WITH(p, rmsnorm_bwd_x, 1, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]),
@@ -187,6 +251,7 @@ static struct value *build_bwd_offset(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x, .axes = ROWS_AND_CHANNELS},
     {.build = build_sum, .axes = ROWS_AND_CHANNELS},
+    {.build = build_rounded, .axes = {{"T", {1, 9, 33}}, {"C", {3, 64, 577}}}},
     {.build = build_bwd_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
     {0},
 };
@@ -195,11 +260,12 @@ const struct op OP(rmsnorm_bwd_x) = {
     .name = "rmsnorm_bwd_x",
     .formula = "dx = r · (u − x̂ · mean(x̂·u)) + sum, x̂ = r·x, u = (offset + g)·dy",
     .inputs = {"x", "g?", "r", "dy", "sum?"},
-    .outputs = {"dx"},
+    .outputs = {"dx", "rounded?"},
     .shape = shape_bwd_x,
     .kernel = {SIGNATURE_rmsnorm_bwd_x, .host = rmsnorm_backward_x, .group = 256, .rows = 1},
     .block = 8,
     .in_place = 1 + BX_SUM,
+    .rounds = BX_ROUNDED,
     .examples = examples_bwd_x,
 };
 
@@ -208,7 +274,7 @@ const struct op OP(rmsnorm_bwd_x) = {
 enum { BG_X, BG_R, BG_DY, BG_DG };
 enum { BG_DG_AFTER };
 enum { PART_X, PART_R, PART_DY, PART_PART, PART_OPERANDS };
-enum { SUM_PART, SUM_DG, SUM_OPERANDS };
+enum { GROUPS_PART, GROUPS_DG, GROUPS_OPERANDS };
 enum { CHANNEL_BLOCK = 64 };
 #define GROUP_ROWS 64
 
@@ -237,8 +303,8 @@ KERNEL_BODY static void rmsnorm_backward_g(const struct call *c, int64_t begin, 
 KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, int64_t end)
 {
     int64_t channels = c->dim[C], groups = divide_up(c->dim[T], GROUP_ROWS);
-    const real *part = c->data[SUM_PART];
-    real *sum = c->data[SUM_DG];
+    const real *part = c->data[GROUPS_PART];
+    real *sum = c->data[GROUPS_DG];
     for (int64_t i = begin; i < end; i++) {
         real total = 0;
         for (int64_t group = 0; group < groups; group++)
@@ -249,8 +315,8 @@ KERNEL_BODY static void rmsnorm_sum_groups(const struct call *c, int64_t begin, 
 
 static const struct kernel kernel_part = {SIGNATURE_rmsnorm_bwd_g, .host = rmsnorm_backward_g, .group = 256, .rows = 1,
                                           .defines = DEFINE(GROUP_ROWS)};
-static const struct kernel kernel_sum = {SIGNATURE_rmsnorm_bwd_g_sum, .host = rmsnorm_sum_groups, .group = 64, .rows = 64,
-                                         .defines = DEFINE(GROUP_ROWS)};
+static const struct kernel kernel_groups = {SIGNATURE_rmsnorm_bwd_g_sum, .host = rmsnorm_sum_groups, .group = 64, .rows = 64,
+                                            .defines = DEFINE(GROUP_ROWS)};
 
 static enum status shape_bwd_g(struct program *p, struct node *n)
 {
@@ -268,9 +334,9 @@ static enum status lower_bwd_g(struct lowering *l, const struct node *n)
     struct value *part = program_scratch(l->program, l->program->types[ROLE_STATISTIC], 2, SHAPE(groups, n->size[C]));
     TRY(program_status(l->program));
     struct value *values[] = {[PART_X] = n->in[BG_X], [PART_R] = n->in[BG_R], [PART_DY] = n->in[BG_DY], [PART_PART] = part};
-    struct value *sums[] = {[SUM_PART] = part, [SUM_DG] = n->in[BG_DG]};
+    struct value *sums[] = {[GROUPS_PART] = part, [GROUPS_DG] = n->in[BG_DG]};
     TRY(lower_launch(l, &kernel_part, PART_OPERANDS, values, n->size, n->number, groups, 1));
-    return lower_launch(l, &kernel_sum, SUM_OPERANDS, sums, n->size, n->number, n->size[C], CHANNEL_BLOCK);
+    return lower_launch(l, &kernel_groups, GROUPS_OPERANDS, sums, n->size, n->number, n->size[C], CHANNEL_BLOCK);
 }
 
 static struct value *build_bwd_g(struct program *p, const int64_t *d)

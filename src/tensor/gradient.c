@@ -189,7 +189,7 @@ struct value *gradient_of(struct program *p, const struct node *n, int output)
 {
     struct value *root = value_root(n->out[output]);
     if (root->gradient && root->gradient->dtype != root->dtype)
-        root->gradient = program_node(p, PROGRAM_CAST, 2, (struct value *[]){root->gradient, root}, 0, NULL);
+        root->gradient = program_rounded(p, root->gradient, root);
     return root->gradient;
 }
 

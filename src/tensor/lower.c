@@ -59,7 +59,30 @@ enum status lower_kernel(struct lowering *l, const struct kernel *kernel, int64_
     for (int i = 0; i < n->out_count; i++)
         if (!n->out[i] || !n->out[i]->base)
             values[count++] = n->out[i];
-    return lower_launch(l, kernel, count, values, n->size, n->number, rows, block);
+    for (int i = n->out_count; n->op->rounds && i <= n->op->rounds; i++)
+        values[count++] = NULL; /* not asked for */
+    TRY(lower_launch(l, kernel, count, values, n->size, n->number, rows, block));
+    if (n->op->in_place)
+        lower_in_place(l, n->out[0], n->in[n->op->in_place - 1]);
+    return OK;
+}
+
+void lower_in_place(struct lowering *l, struct value *out, struct value *in)
+{
+    struct lowered *last = &l->list[l->count - 1];
+    last->out = out;
+    last->in = in;
+}
+
+const struct node *lower_take_back(struct lowering *l, const struct value *made, const struct op *by)
+{
+    const struct lowered *last = l->count ? &l->list[l->count - 1] : NULL;
+    bool is_it = last && last->command.kind == COMMAND_LAUNCH && last->node->op == by && last->node == made->producer &&
+                 last->node->out[0] == made;
+    if (!is_it)
+        return NULL;
+    l->count--;
+    return last->node;
 }
 
 /* A value as a matrix: all dimensions but the last are its rows. */

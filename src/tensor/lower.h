@@ -9,6 +9,7 @@ struct lowered {
     struct value *value[OPERANDS];
     int values; /* those after so many are NULL */
     const struct node *node;
+    struct value *out, *in; /* out may take the memory of in; NULL: none may */
 };
 
 struct lowering {
@@ -26,6 +27,13 @@ void lower_free(struct lowering *l);
 /* For op->lower. A kernel gets as many values as its signature has operands (ERR_INTERNAL), in that order. */
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block);
+
+/* Takes back the launch that made a value, if that is the last command, and returns its node: for a launch that makes the value as
+ * well. NULL: it is not. */
+const struct node *lower_take_back(struct lowering *l, const struct value *made, const struct op *by);
+
+/* The last launch may write `out` where `in` lies, if that dies with it. */
+void lower_in_place(struct lowering *l, struct value *out, struct value *in);
 
 /* A launch on all of the node's values, as for ops without a `lower`: the inputs, then the outputs that have memory of their own.
  */

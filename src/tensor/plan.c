@@ -86,19 +86,17 @@ static bool shares(const struct value *v)
     return v->lifetime == LIFE_ACTIVATIONS && !v->tensor;
 }
 
-/* The value whose memory the node's first output takes over, or NULL. */
+/* The value whose memory an output takes over, or NULL. */
 static struct value *replaced(const struct lowered *c, int64_t index)
 {
-    const struct node *n = c->node;
-    if (c->command.kind != COMMAND_LAUNCH || !n->op->in_place || n->op->lower || n->out[0]->base)
-        return NULL;
-    int input = n->op->in_place - 1;
-    struct value *in = n->in[input], *root = in ? value_root(in) : NULL;
-    for (int i = 0; root && i < n->in_count; i++) /* a second reader in the same launch would see the new content */
-        if (i != input && n->in[i] && value_root(n->in[i]) == root)
-            return NULL;
-    return root && shares(root) && shares(n->out[0]) && root->dies == index && value_bytes(root) == value_bytes(n->out[0]) ? root
-                                                                                                                           : NULL;
+    struct value *root = c->out && !c->out->base && c->in ? value_root(c->in) : NULL;
+    int readers = 0; /* a second one in the same launch would see the new content */
+    for (int i = 0; root && i < c->values; i++)
+        readers += c->value[i] && value_root(c->value[i]) == root;
+    return root && readers == 1 && shares(root) && shares(c->out) && root->dies == index &&
+                   value_bytes(root) == value_bytes(c->out)
+               ? root
+               : NULL;
 }
 
 static enum status place_activations(const struct lowering *l, struct pool *pool)
@@ -107,12 +105,12 @@ static enum status place_activations(const struct lowering *l, struct pool *pool
         const struct lowered *c = &l->list[i];
         struct value *from = replaced(c, i);
         if (from) {
-            c->node->out[0]->place.offset = from->place.offset;
+            c->out->place.offset = from->place.offset;
             from->dies = -1; /* its range lives on */
         }
         for (int o = 0; o < c->values; o++) {
             struct value *root = c->value[o] ? value_root(c->value[o]) : NULL;
-            if (root && shares(root) && root->born == i && !(from && root == c->node->out[0])) {
+            if (root && shares(root) && root->born == i && !(from && root == c->out)) {
                 root->place.offset = pool_take(pool, align_up(value_bytes(root)));
                 root->born = -2 - i; /* placed; an operand may be named twice */
             }

@@ -189,6 +189,17 @@ struct value *program_node(struct program *p, int op, int in_count, struct value
     return n ? n->out[0] : NULL;
 }
 
+struct value *program_rounded(struct program *p, struct value *v, struct value *like)
+{
+    struct node *by = v ? v->producer : NULL;
+    if (!v || !like || v->dtype == like->dtype)
+        return v;
+    int output = by && v == by->out[0] && like->dtype == p->types[ROLE_ACTIVATION] ? by->op->rounds : 0;
+    if (!output)
+        return program_node(p, PROGRAM_CAST, 2, (struct value *[]){v, like}, 0, NULL);
+    return output < by->out_count ? by->out[output] : node_output(p, by, output, like->dtype, v->rank, v->shape);
+}
+
 struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs)
 {
     return add_node(p, node->op, node->in_count, inputs, NUMBERS, node->number);

@@ -76,6 +76,7 @@ struct op {
     struct kernel kernel;
     int64_t block; /* rows that one piece of work takes */
     int in_place;  /* 1 + the input whose memory output 0 may take; 0: none */
+    int rounds;    /* the output that is output 0 in the activations' type, made only if it is asked for; 0: none */
     int constants; /* the last so many inputs get no gradient */
     bool cheap;    /* selective recomputation makes its outputs again */
     double (*flops)(const struct node *n);
@@ -122,6 +123,9 @@ struct value *program_weight(struct program *p, const struct weight *weight, int
 /* Adds a node and returns its first output; the others are in ->producer->out. `inputs` may hold NULL for optional ones. */
 struct value *program_node(struct program *p, int op, int in_count, struct value *const *inputs, int number_count,
                            const double *numbers);
+
+/* A value in the type of `like`: written by the node that makes it if its op `rounds`, else by a cast. */
+struct value *program_rounded(struct program *p, struct value *v, struct value *like);
 
 /* Adds the same node again, with other inputs. */
 struct node *program_repeat(struct program *p, const struct node *node, struct value *const *inputs);
