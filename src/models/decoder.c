@@ -7,39 +7,47 @@
 
 struct heads {
     struct value *q, *k, *v;
+    bool turned; /* q and k are rotated */
 };
 
 static struct heads project(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
     int64_t queries = c->heads * c->head_size, keys = c->kv_heads * c->head_size;
-    struct heads y;
-    if (with->fused) {
-        struct value *rest;
-        y.q = net_split(n, net_linear(n, h, queries + 2 * keys, c->qkv_bias, "self_attn.qkv_proj", l), queries, &rest);
-        y.k = net_split(n, rest, keys, &y.v);
+    const struct net_layer layers[] = {{"self_attn.q_proj", queries}, {"self_attn.k_proj", keys}, {"self_attn.v_proj", keys}};
+    struct heads y = {0};
+    struct value *all = with->fused ? net_linear(n, h, queries + 2 * keys, c->qkv_bias, "self_attn.qkv_proj", l)
+                                    : net_linears(n, h, 3, layers, c->qkv_bias, l);
+    if (all) {
+        y.q = net_qkv(n, all, l, with->head_norms || with->wide_norms ? NULL : &y.turned, &y.k, &y.v);
         return y;
     }
-    y.q = net_linear(n, h, queries, c->qkv_bias, "self_attn.q_proj", l);
-    y.k = net_linear(n, h, keys, c->qkv_bias, "self_attn.k_proj", l);
-    y.v = net_linear(n, h, keys, c->qkv_bias, "self_attn.v_proj", l);
+    y.q = net_heads(n, net_linear(n, h, queries, c->qkv_bias, layers[0].name, l), c->heads);
+    y.k = net_heads(n, net_linear(n, h, keys, c->qkv_bias, layers[1].name, l), c->kv_heads);
+    y.v = net_heads(n, net_linear(n, h, keys, c->qkv_bias, layers[2].name, l), c->kv_heads);
     return y;
+}
+
+/* The norm of all heads together. */
+static struct value *wide_norm(struct net *n, struct value *x, const char *name, int64_t l)
+{
+    return x ? net_heads(n, net_norm(n, net_rows(n, x, x->shape[1] * x->shape[2]), name, l), x->shape[1]) : NULL;
 }
 
 static struct value *self_attention(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
     struct heads y = project(n, h, with, l);
+    struct value *q = y.q, *k = y.k, *v = y.v;
     if (with->wide_norms) {
-        y.q = net_norm(n, y.q, "self_attn.q_norm", l);
-        y.k = net_norm(n, y.k, "self_attn.k_norm", l);
+        q = wide_norm(n, q, "self_attn.q_norm", l);
+        k = wide_norm(n, k, "self_attn.k_norm", l);
     }
-    struct value *q = net_heads(n, y.q, c->heads), *k = net_heads(n, y.k, c->kv_heads), *v = net_heads(n, y.v, c->kv_heads);
     if (with->head_norms) {
         q = net_head_norm(n, q, "self_attn.q_norm", l);
         k = net_head_norm(n, k, "self_attn.k_norm", l);
     }
-    if (!c->no_positions[l]) {
+    if (!c->no_positions[l] && !y.turned) {
         q = net_rope_query(n, q, c->is_local[l]);
         k = net_rope(n, k, c->is_local[l]);
     }
@@ -51,16 +59,22 @@ static struct value *self_attention(struct net *n, struct value *h, const struct
 static struct value *feed_forward(struct net *n, struct value *h, const struct decoder_layer *with, int64_t l)
 {
     const struct model_config *c = n->config;
-    struct value *gate, *up;
+    const struct net_layer layers[] = {{"mlp.gate_proj", c->feed_forward}, {"mlp.up_proj", c->feed_forward}};
+    struct value *gate, *up, *inner;
+    bool plain = !with->geglu && !(c->swiglu_limit > 0);
     if (with->experts)
         return experts_forward(n, h, l);
-    if (with->fused) {
-        gate = net_split(n, net_linear(n, h, 2 * c->feed_forward, c->mlp_bias, "mlp.gate_up_proj", l), c->feed_forward, &up);
+    struct value *both = with->fused ? net_linear(n, h, 2 * c->feed_forward, c->mlp_bias, "mlp.gate_up_proj", l)
+                         : plain     ? net_linears(n, h, 2, layers, c->mlp_bias, l)
+                                     : NULL;
+    if (both && plain) {
+        inner = net_swiglu_beside(n, both);
     } else {
-        gate = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.gate_proj", l);
-        up = net_linear(n, h, c->feed_forward, c->mlp_bias, "mlp.up_proj", l);
+        gate =
+            both ? net_split(n, both, c->feed_forward, &up) : net_linear(n, h, c->feed_forward, c->mlp_bias, layers[0].name, l);
+        up = both ? up : net_linear(n, h, c->feed_forward, c->mlp_bias, layers[1].name, l);
+        inner = with->geglu ? net_geglu(n, gate, up) : net_swiglu(n, gate, up);
     }
-    struct value *inner = with->geglu ? net_geglu(n, gate, up) : net_swiglu(n, gate, up);
     return net_linear(n, inner, c->channels, c->mlp_bias, "mlp.down_proj", l);
 }
 

@@ -12,19 +12,27 @@
 
 static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
 
+struct value *lora_a(struct net *n, const char *module, int64_t inputs)
+{
+    char name[NAME_SIZE + sizeof a_part];
+    snprintf(name, sizeof name, "%s%s", module, a_part);
+    return net_weight(n, name, n->tuning->train, 2, adapter_rank(n->tuning->lora, module), inputs);
+}
+
+struct value *lora_b(struct net *n, const char *module, int64_t outputs)
+{
+    char name[NAME_SIZE + sizeof b_part];
+    snprintf(name, sizeof name, "%s%s", module, b_part);
+    return net_weight(n, name, n->tuning->train, 2, outputs, adapter_rank(n->tuning->lora, module));
+}
+
 struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module)
 {
     struct program *p = &n->program;
     const struct adapter_config *c = n->tuning->lora;
-    char name[NAME_SIZE + sizeof a_part];
-    bool trained = n->tuning->train;
-    int64_t rank = adapter_rank(c, module);
     if (!x || !w)
         return NULL;
-    snprintf(name, sizeof name, "%s%s", module, a_part);
-    struct value *a = net_weight(n, name, trained, 2, rank, x->shape[1]);
-    snprintf(name, sizeof name, "%s%s", module, b_part);
-    struct value *b = net_weight(n, name, trained, 2, w->shape[0], rank);
+    struct value *a = lora_a(n, module, x->shape[1]), *b = lora_b(n, module, w->shape[0]);
     struct value *z = n->draw ? dropout(p, x, n->sequence, n->positions, n->draw, c->dropout, n->dropouts++) : x;
     return linear_lora(p, x, w, bias, z, a, b, adapter_scale(c, module));
 }

@@ -13,6 +13,10 @@ enum { LORA_NAME_SIZE = 2 * NAME_SIZE + 32 };
 /* The linear layer `module` with its pair. In training the x of the pair goes through dropout first. bias: NULL for none. */
 struct value *lora_linear(struct net *n, struct value *x, struct value *w, struct value *bias, const char *module);
 
+/* The matrices of the pair of a linear layer (outputs, inputs). */
+struct value *lora_a(struct net *n, const char *module, int64_t inputs);
+struct value *lora_b(struct net *n, const char *module, int64_t outputs);
+
 /* The pair of a parameter of `module` that holds the matrices of all experts: its names, and the rank and scale of one expert. */
 struct lora_pair {
     char a[LORA_NAME_SIZE], b[LORA_NAME_SIZE];

@@ -228,7 +228,7 @@ static enum status place_pieces(const struct model *m, struct tensor *t, const s
 static enum status place_dense(struct model *m, struct tensor *t, const struct device_info *device)
 {
     enum dtype dtype;
-    bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t);
+    bool in_place = device->host_memory && t->lifetime == LIFE_WEIGHTS && !lora_owns(t) && !t->whole;
     const struct stacked *row = in_pieces(m, t);
     in_place = in_place && (t->rank > 1 || !m->weights.parted_count) && (t->rank < 3 || !m->weights.packed);
     if (row)

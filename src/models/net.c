@@ -165,15 +165,25 @@ struct value *net_as(struct net *n, struct value *x, struct value *like)
     return x && like && x->dtype != like->dtype ? NODE(&n->program, cast, x, like) : x;
 }
 
+struct value *net_linear_weight(struct net *n, const char *module, int64_t rows, int64_t columns)
+{
+    return matrix_of(n, module, true, rows, columns);
+}
+
+struct value *net_linear_bias(struct net *n, const char *module, int64_t rows)
+{
+    return part_of(n, module, ".bias", trains_all(n), rows, 0);
+}
+
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer)
 {
     char module[NAME_SIZE];
     if (!x)
         return NULL;
     net_module(n, module, name, layer);
-    struct value *w = matrix_of(n, module, true, size, x->shape[1]);
+    struct value *w = net_linear_weight(n, module, size, x->shape[1]);
     x = net_as(n, x, w);
-    struct value *bias = with_bias ? part_of(n, module, ".bias", trains_all(n), size, 0) : NULL;
+    struct value *bias = with_bias ? net_linear_bias(n, module, size) : NULL;
     bool adapted = n->tuning->lora && adapter_targets(n->tuning->lora, module, n->family->head);
     return adapted ? lora_linear(n, x, w, bias, module) : linear_bias(&n->program, x, w, bias);
 }
@@ -206,6 +216,20 @@ struct value *net_rope(struct net *n, struct value *x, bool local)
 struct value *net_rope_query(struct net *n, struct value *x, bool local)
 {
     return rope(&n->program, x, local ? n->local_table : n->query_table);
+}
+
+struct value *net_qkv(struct net *n, struct value *y, int64_t layer, bool *turned, struct value **k, struct value **v)
+{
+    const struct model_config *c = n->config;
+    bool local = c->is_local[layer];
+    struct value *table = local ? n->local_table : n->table;
+    bool turns = turned && !c->no_positions[layer] && (local || n->query_table == n->table);
+    struct value *q = y ? rope_split(&n->program, y, turns ? table : NULL, c->heads, c->kv_heads) : NULL;
+    *k = q ? q->producer->out[1] : NULL;
+    *v = q ? q->producer->out[2] : NULL;
+    if (turned)
+        *turned = turns;
+    return q;
 }
 
 static struct value *cache_of(struct net *n, const char *which, int64_t layer, enum dtype dtype, int rank, const int64_t *shape)
@@ -250,6 +274,11 @@ struct value *net_swiglu(struct net *n, struct value *gate, struct value *up)
     const struct model_config *c = n->config;
     return c->swiglu_limit > 0 ? clamped_swiglu(&n->program, gate, up, c->swiglu_alpha, c->swiglu_limit)
                                : swiglu(&n->program, gate, up);
+}
+
+struct value *net_swiglu_beside(struct net *n, struct value *y)
+{
+    return y ? swiglu_beside(&n->program, y) : NULL;
 }
 
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up)

@@ -11,6 +11,7 @@
 #include "models/family.h"
 #include "models/weights.h"
 #include "ops/loss.h"
+#include "ops/ops.h"
 
 /* Losses, or logits; in training losses and gradients, or gradients from the caller's gradient of the logits. */
 enum net_goal { NET_LOSS, NET_LOGITS, NET_TRAIN, NET_TRAIN_LOGITS };
@@ -23,6 +24,7 @@ struct tuning {
     enum recompute recompute;
     enum loss_id loss; /* of NET_TRAIN */
     bool tf32;         /* matmuls of the forward pass may round float32 to TF32 */
+    bool copied;       /* weights do not stay in their files: those of layers with one input may lie together */
 };
 
 struct net {
@@ -69,6 +71,17 @@ struct value *net_layers(struct net *n, struct value *x, struct value *(*layer)(
 struct value *net_embedding(struct net *n);
 struct value *net_norm(struct net *n, struct value *x, const char *name, int64_t layer); /* of all channels of a row */
 struct value *net_linear(struct net *n, struct value *x, int64_t size, bool with_bias, const char *name, int64_t layer);
+
+/* Linear layers of one input, side by side in one value (T, sum of their sizes), in training: of their weights, or of their
+ * adapters if all of them have one, of one scale, and there is no dropout. NULL: net_linear gives each. (models/together.c) */
+struct net_layer {
+    const char *name;
+    int64_t size;
+};
+
+enum { NET_LAYERS_MAX = LORAS_MAX };
+struct value *net_linears(struct net *n, struct value *x, int count, const struct net_layer *layers, bool with_bias,
+                          int64_t layer);
 struct value *net_heads(struct net *n, struct value *x, int64_t heads); /* (T, heads · D) as (T, heads, D) */
 struct value *net_rope(struct net *n, struct value *x, bool local);     /* of keys, in a local layer or another */
 struct value *net_rope_query(struct net *n, struct value *x, bool local);
@@ -84,6 +97,11 @@ struct value *net_attention(struct net *n, struct value *q, struct value *k, str
 struct value *net_cached(struct net *n, struct value *x, const char *which, int64_t layer);
 struct value *net_attend(struct net *n, struct value *q, struct value *k, struct value *v, struct value *sinks, bool local);
 struct value *net_swiglu(struct net *n, struct value *gate, struct value *up);
+
+/* Of values that lie side by side: q (T, H, D), k and v of one (T, (H + 2 · K) · D), q and k rotated where they have positions
+ * and one table and `turned` is not NULL, which says whether they are; and a swiglu of gate and up. */
+struct value *net_qkv(struct net *n, struct value *y, int64_t layer, bool *turned, struct value **k, struct value **v);
+struct value *net_swiglu_beside(struct net *n, struct value *y);
 struct value *net_geglu(struct net *n, struct value *gate, struct value *up);
 struct value *net_add(struct net *n, struct value *x, struct value *d); /* d times config->residual_scale */
 
@@ -115,6 +133,10 @@ struct value *net_parameter(struct net *n, const char *name, int64_t layer, bool
 
 /* What a layer keeps of the tokens before, whatever their number; NULL without a cache. Ops begin it anew with a sequence. */
 struct value *net_state(struct net *n, const char *which, int64_t layer, enum role role, int rank, const int64_t *shape);
+
+/* The weight of a linear layer by its full name, and its bias, in the types that they are stored in. */
+struct value *net_linear_weight(struct net *n, const char *module, int64_t rows, int64_t columns);
+struct value *net_linear_bias(struct net *n, const char *module, int64_t rows);
 
 /* The weight with this full name, in the run's type; a `trained` one gets a gradient. For modules outside families. */
 struct value *net_weight(struct net *n, const char *name, bool trained, int rank, int64_t d0, int64_t d1);

@@ -147,11 +147,13 @@ const struct op OP(linear) = {
 
 enum { BX_DY, BX_W, BX_DX };
 enum { BX_DX_AFTER };
-enum { BX_WIDE, BX_SCALED, BX_ALPHA }; /* numbers, all of a new dx: in the gradients' type; by alpha; alpha */
+enum { BX_WIDE, BX_SCALED, BX_ALPHA, BX_AT }; /* numbers; of a new dx: in the gradients' type; by alpha; alpha. Columns of dy */
 
 static enum status shape_bwd_x(struct program *p, struct node *n)
 {
-    TRY(node_expect(n, BX_DY, 2, SHAPE(-1, n->in[BX_W]->shape[0])));
+    TRY(node_expect(n, BX_DY, 2, SHAPE(-1, -1)));
+    if ((int64_t)n->number[BX_AT] + n->in[BX_W]->shape[0] > n->in[BX_DY]->shape[1])
+        return fail(ERR_INTERNAL, "linear_bwd_x: dy has fewer columns than w has rows");
     n->size[T] = n->in[BX_DY]->shape[0];
     n->size[IN] = n->in[BX_W]->shape[1];
     n->size[OUT] = n->in[BX_W]->shape[0];
@@ -169,7 +171,8 @@ static enum status lower_bwd_x(struct lowering *l, const struct node *n)
 {
     struct lower_with with = {
         .accumulate = n->in[BX_DX] != NULL, .scaled = n->number[BX_SCALED] != 0, .alpha = n->number[BX_ALPHA]};
-    return lower_product(l, n->in[BX_DY], n->in[BX_W], true, n->out[BX_DX_AFTER], with);
+    struct value *dy = program_columns(l->program, n->in[BX_DY], (int64_t)n->number[BX_AT], n->size[OUT]);
+    return dy ? lower_product(l, dy, n->in[BX_W], true, n->out[BX_DX_AFTER], with) : program_status(l->program);
 }
 
 static struct value *build_bwd_x(struct program *p, const int64_t *d)
@@ -183,6 +186,13 @@ static struct value *build_add(struct program *p, const int64_t *d)
     return linear_bwd_x(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[2]),
                         program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]),
                         program_input(p, "dx", d[3] > 1 ? ROLE_GRADIENT : ROLE_ACTIVATION, 2, d[0], d[1]), false, 1);
+}
+
+static struct value *build_part(struct program *p, const int64_t *d)
+{
+    struct value *w = d[3] > 1 ? example_weight(p, d[3] - 1, d[2], d[1]) : program_input(p, "w", ROLE_WEIGHT, 2, d[2], d[1]);
+    return linear_bwd_x_at(p, program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], 2 * d[2] + 3), d[2], w,
+                           program_input(p, "dx", ROLE_GRADIENT, 2, d[0], d[1]), false, 1);
 }
 
 static struct value *build_stored_bwd_x(struct program *p, const int64_t *d)
@@ -200,6 +210,7 @@ static struct value *build_stored_add(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x, .axes = SIZES},
     {.build = build_add, .axes = {{"T", {1, 5, 67}}, {"in", {3, 96}}, {"out", {7, 129}}, {"wide", {1, 2}}}},
+    {.build = build_part, STORED, .axes = {{"T", {1, 16, 67}}, {"in", {192}}, {"out", {5, 64}}, {"stored", {1, 2, 3}}}},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_SIZES},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_OVER_ROWS},
     {.build = build_stored_bwd_x, STORED, .axes = STORED_LARGE},
@@ -227,21 +238,28 @@ const struct op OP(linear_bwd_x) = {
 
 enum { BW_DY, BW_X, BW_DW };
 enum { BW_DW_AFTER };
+enum { BW_DY_AT, BW_X_AT }; /* numbers: the first columns of dy and x that count */
 
 static enum status shape_bwd_w(struct program *p, struct node *n)
 {
     n->size[T] = n->in[BW_DY]->shape[0];
-    n->size[IN] = n->in[BW_X]->shape[1];
-    n->size[OUT] = n->in[BW_DY]->shape[1];
     TRY(node_expect(n, BW_X, 2, SHAPE(n->size[T], -1)));
-    TRY(node_expect(n, BW_DW, 2, SHAPE(n->size[OUT], n->size[IN])));
+    TRY(node_expect(n, BW_DW, 2, SHAPE(-1, -1)));
+    n->size[OUT] = n->in[BW_DW]->shape[0];
+    n->size[IN] = n->in[BW_DW]->shape[1];
+    if ((int64_t)n->number[BW_DY_AT] + n->size[OUT] > n->in[BW_DY]->shape[1] ||
+        (int64_t)n->number[BW_X_AT] + n->size[IN] > n->in[BW_X]->shape[1])
+        return fail(ERR_INTERNAL, "linear_bwd_w: dy or x has fewer columns than dw needs");
     node_alias(p, n, BW_DW_AFTER, BW_DW);
     return program_status(p);
 }
 
 static enum status lower_bwd_w(struct lowering *l, const struct node *n)
 {
-    return lower_gemm(l, n->in[BW_DY], true, n->in[BW_X], false, n->out[BW_DW_AFTER], (struct lower_with){.accumulate = true});
+    struct value *dy = program_columns(l->program, n->in[BW_DY], (int64_t)n->number[BW_DY_AT], n->size[OUT]);
+    struct value *x = program_columns(l->program, n->in[BW_X], (int64_t)n->number[BW_X_AT], n->size[IN]);
+    TRY(program_status(l->program));
+    return lower_gemm(l, dy, true, x, false, n->out[BW_DW_AFTER], (struct lower_with){.accumulate = true});
 }
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)
@@ -250,7 +268,20 @@ static struct value *build_bwd_w(struct program *p, const int64_t *d)
                 program_input(p, "x", ROLE_ACTIVATION, 2, d[0], d[1]), program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1]));
 }
 
-static const struct op_example examples_bwd_w[] = {{.build = build_bwd_w, .axes = SIZES}, {0}};
+/* Some columns of wider ones. */
+static struct value *build_bwd_w_part(struct program *p, const int64_t *d)
+{
+    struct value *in[] = {program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], 2 * d[2] + 3),
+                          program_input(p, "x", ROLE_ACTIVATION, 2, d[0], 3 * d[1]),
+                          program_input(p, "dw", ROLE_GRADIENT, 2, d[2], d[1])};
+    return program_node(p, OP_linear_bwd_w, 3, in, 2, (double[]){(double)d[2], (double)d[1]});
+}
+
+static const struct op_example examples_bwd_w[] = {
+    {.build = build_bwd_w, .axes = SIZES},
+    {.build = build_bwd_w_part, .axes = {{"T", {1, 16, 67}}, {"in", {3, 16, 96}}, {"out", {7, 64}}}},
+    {0},
+};
 
 const struct op OP(linear_bwd_w) = {
     .name = "linear_bwd_w",

@@ -22,11 +22,17 @@ static inline enum status linear_shape(struct node *n, int x, int w, int bias)
     return n->in[bias] ? node_expect(n, bias, 1, SHAPE(n->size[LINEAR_OUT])) : OK;
 }
 
-/* dx + dy · w, or without dx a new alpha · dy · w; `wide`: that in the gradients' type. */
+/* dx + dy · w, or without dx a new alpha · dy · w; `wide`: that in the gradients' type. Of dy, the columns from `at` on. */
+static inline struct value *linear_bwd_x_at(struct program *p, struct value *dy, int64_t at, struct value *w, struct value *dx,
+                                            bool wide, double alpha)
+{
+    return program_node(p, OP_linear_bwd_x, 3, (struct value *[]){dy, w, dx}, 4, (double[]){wide, alpha != 1, alpha, (double)at});
+}
+
 static inline struct value *linear_bwd_x(struct program *p, struct value *dy, struct value *w, struct value *dx, bool wide,
                                          double alpha)
 {
-    return program_node(p, OP_linear_bwd_x, 3, (struct value *[]){dy, w, dx}, 3, (double[]){wide, alpha != 1, alpha});
+    return linear_bwd_x_at(p, dy, 0, w, dx, wide, alpha);
 }
 
 /* For op->gradient of a node with the inputs x, w and bias: from its result's gradient dy to theirs. */

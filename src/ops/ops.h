@@ -83,6 +83,27 @@ static inline struct value *linear_lora(struct program *p, struct value *x, stru
     return NODE_WITH(p, linear_lora, scale, x, w, bias, z, a, b);
 }
 
+/* Several such layers of one x, side by side in one y: layers[i] has the columns that its b has rows. a (sum of ranks, in) is all
+ * their a's, one above the other. Their weights and biases get no gradient; those of the first may be all of them, one above the
+ * other. */
+enum { LORAS_MAX = 3 };
+
+struct lora_layer {
+    struct value *w, *bias, *b; /* bias: NULL for none */
+};
+
+static inline struct value *linear_loras(struct program *p, struct value *x, struct value *a, const struct lora_layer *layers,
+                                         int count, double scale)
+{
+    struct value *in[2 + 3 * LORAS_MAX] = {x, a};
+    for (int i = 0; i < count; i++) {
+        in[2 + i] = layers[i].b;
+        in[2 + LORAS_MAX + i] = layers[i].w;
+        in[2 + 2 * LORAS_MAX + i] = layers[i].bias;
+    }
+    return program_node(p, OP_linear_loras, 2 + 3 * LORAS_MAX, in, 1, &scale);
+}
+
 /* x · w1ᵀ and x · w2ᵀ, where w1 and w2 may differ in rows; the second result is ->producer->out[1]. */
 static inline struct value *linear_pair(struct program *p, struct value *x, struct value *w1, struct value *w2)
 {
@@ -122,6 +143,13 @@ static inline struct value *rope(struct program *p, struct value *x, struct valu
     return NODE_WITH(p, rope, 1, x, table);
 }
 
+/* q (T, H, D), and k and v (T, K, D) in ->producer->out[1] and [2], of y (T, (H + 2 · K) · D), which is q, k and v side by side;
+ * q and k rotated unless the table is NULL. */
+static inline struct value *rope_split(struct program *p, struct value *y, struct value *table, int64_t heads, int64_t kv_heads)
+{
+    return program_node(p, OP_rope_split, 2, (struct value *[]){y, table}, 2, (double[]){(double)heads, (double)kv_heads});
+}
+
 /* Causal attention of q (T, H, D) over the keys first[t] … last[t] of k, v (S, K, D). `until` (S, may be NULL without
  * gradients): the last query that sees a key. sinks (H, NULL: none), which get no gradient: one more score of each head, whose
  * value is 0. Scores are capped to ±cap (softcap); 0: they are not. */
@@ -155,6 +183,12 @@ static inline struct value *split(struct program *p, struct value *x, int64_t co
 static inline struct value *swiglu(struct program *p, struct value *gate, struct value *up)
 {
     return NODE(p, swiglu, gate, up);
+}
+
+/* The same of gate and up side by side in x (T, 2 · F). */
+static inline struct value *swiglu_beside(struct program *p, struct value *x)
+{
+    return NODE(p, swiglu_beside, x);
 }
 
 /* gate · σ(alpha · gate) · (up + 1), the gate at most `limit`, up within ±limit */

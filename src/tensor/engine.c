@@ -83,7 +83,7 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
     int32_t open = -1;
     for (int64_t i = 0; i < e->store->count; i++) {
         struct tensor *t = e->store->tensor[i];
-        if (t->lifetime != lifetime || t->whole)
+        if (t->lifetime != lifetime || t->whole || t->first)
             continue;
         int64_t bytes = tensor_bytes(t);
         if (t->in_file) {
@@ -120,6 +120,16 @@ static void make_way(struct engine *e)
     }
 }
 
+/* A tensor that is several begins where the first of them does. */
+static enum status place_together(struct tensor *t)
+{
+    struct operand first = t->first->place, last = t->last->place;
+    if (first.block != last.block || last.offset + tensor_bytes(t->last) != first.offset + tensor_bytes(t))
+        return fail(ERR_INTERNAL, "%s: its parts do not follow each other", t->name);
+    t->place = first;
+    return OK;
+}
+
 enum status engine_place(struct engine *e)
 {
     struct device_info info;
@@ -137,6 +147,9 @@ enum status engine_place(struct engine *e)
         if (t->whole)
             t->place = (struct operand){t->whole->place.block, t->whole->place.offset + t->part};
     }
+    for (int64_t i = 0; i < e->store->count; i++)
+        if (e->store->tensor[i]->first)
+            TRY(place_together(e->store->tensor[i]));
     for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
         int64_t bytes = 0;
         for (int64_t i = 0; i < e->program_count; i++)

@@ -9,7 +9,7 @@
 
 #include "tensor/store.h"
 
-enum { NODE_INPUTS = 9, NODE_OUTPUTS = 5 };
+enum { NODE_INPUTS = 11, NODE_OUTPUTS = 5 };
 
 /* The ops that differentiation itself needs are the first rows of ops.def. */
 enum { PROGRAM_ZEROS, PROGRAM_ADD, PROGRAM_CAST };

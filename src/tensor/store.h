@@ -10,7 +10,8 @@
 #include "base/map.h"
 #include "device/device.h"
 
-enum { RANK = 4, ALIGNMENT = 256 }; /* bytes; what is allocated starts at a multiple */
+enum { RANK = 4, ALIGNMENT = 256 };  /* bytes; what is allocated starts at a multiple */
+enum { TRAINED_UNIT = 128 };         /* elements; so do parts of the array of what is trained, of 16 bits too */
 
 /* How long memory lives. The first ones hold tensors, the last three values of a program. */
 enum lifetime {
@@ -39,7 +40,8 @@ struct tensor {
     struct tensor *master; /* of a 16-bit tensor that is trained: the float32 weights it is a copy of */
     struct tensor *whole;  /* it is a part of that one, from byte `part` on; NULL: it stands for itself */
     int64_t part;
-    bool assembled;  /* it consists of parts */
+    bool assembled;                    /* it consists of parts */
+    const struct tensor *first, *last; /* it is these and all between them, placed one after the other; NULL: it is not */
     int64_t sharded; /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
     int64_t shard;   /* the first that this rank keeps */
     struct tensor

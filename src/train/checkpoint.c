@@ -14,7 +14,7 @@
 #include "tensor/shard.h"
 #include "train/micro.h"
 
-enum { VERSION = 2, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
+enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
 #define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
 
 #define STATE_FILE "state.safetensors"

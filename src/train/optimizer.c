@@ -6,7 +6,7 @@
 
 #include "base/number.h"
 
-enum { UNIT = 128 }; /* elements; parts of 16-bit arrays are aligned too */
+enum { UNIT = TRAINED_UNIT };
 
 static const struct optimizer_kind kinds[] = {
 #define OPTIMIZER(name, ...) {#name, OP_##name, {__VA_ARGS__}},

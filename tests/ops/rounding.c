@@ -75,6 +75,20 @@ static struct value *build_pair(struct program *p, const int64_t *d)
     return y ? add(p, add(p, sum, y), y->producer->out[1]) : NULL;
 }
 
+/* Two layers side by side. */
+static struct value *build_loras(struct program *p, const int64_t *d)
+{
+    struct lora_layer layers[2];
+    for (int i = 0; i < 2; i++)
+        layers[i] = (struct lora_layer){
+            program_input(p, "w", ROLE_WEIGHT, 2, d[OUT], d[IN]),
+            d[PARTS] % 2 == 0 ? program_input(p, "bias", ROLE_WEIGHT, 1, d[OUT]) : NULL,
+            program_input(p, "b", ROLE_WEIGHT, 2, d[OUT], (int64_t)RANK_OF_ADAPTER),
+        };
+    return linear_loras(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[T], d[IN]),
+                        program_input(p, "a", ROLE_WEIGHT, 2, (int64_t)2 * RANK_OF_ADAPTER, d[IN]), layers, 2, 0.5);
+}
+
 /* A factor of 0 is a factor: the adapter adds nothing, and its gradients are 0. */
 static struct value *build_zero(struct program *p, const int64_t *d)
 {
@@ -94,6 +108,7 @@ static const struct op_example examples[] = {
     {.build = build_linear, .adjust = exact, .axes = {SIZES, {"parts", {1, 2}}}},
     {.build = build_lora, .adjust = exact, .fill = fill, .axes = {SIZES, {"parts", {1, 2, 3, 4}}}},
     {.build = build_zero, .adjust = exact, .axes = {SIZES, {"parts", {1}}}},
+    {.build = build_loras, .adjust = exact, .axes = {SIZES, {"parts", {1, 2}}}},
 };
 
 /* Their results are sums of rounded ones: only the gradients are exact. */
@@ -102,7 +117,7 @@ static const struct op_example shared[] = {
     {.build = build_pair, .adjust = exact, .axes = {SIZES}},
 };
 
-const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &examples[2], &shared[0], &shared[1], NULL};
+const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &examples[2], &examples[3], &shared[0], &shared[1], NULL};
 
 /* What a rounding to the type makes of a number. */
 static double rounded(enum dtype dtype, double number)

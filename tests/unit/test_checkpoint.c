@@ -148,8 +148,8 @@ static void a_setting_that_a_checkpoint_lacks_is_not_compared(void **state)
 static void a_damaged_checkpoint_is_an_error(void **state)
 {
     (void)state;
-    static const char *const words[][2] = {{"\"version\": 2", "\"version\": 1"},
-                                           {"\"version\": 2", "\"version\":[]"},
+    static const char *const words[][2] = {{"\"version\": 3", "\"version\": 1"},
+                                           {"\"version\": 3", "\"version\":[]"},
                                            {"\"step\": 3", "\"step\":-3"},
                                            {"\"step\": 3", "\"stop\": 3"},
                                            {"\"tokens\": ", "\"tokens\":-"},
