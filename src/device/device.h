@@ -200,6 +200,7 @@ struct device {
     int64_t panel_bytes; /* of a weight in parts that is expanded to be multiplied, set just as early; 0: ops/weight.c */
     bool tensor_cores;   /* kernels for them may be launched */
     bool unfilled;       /* device_alloc does not fill with zeros; for tests */
+    int64_t chunk_bytes; /* of the logits of a chunk of losses, set just as early; 0: ops/linear_cross_entropy.c */
     bool sealed;         /* all is prepared: compiling anything from now on is an error */
     bool one_by_one;     /* lists run command by command even where they could be issued as one */
 };

@@ -255,6 +255,7 @@ const struct op OP(attention) = {
     .gradient = gradient,
     .lower = lower,
     .constants = 4,
+    .kept = true,
     .flops = flops,
     .examples = examples,
 };

@@ -20,12 +20,24 @@ enum { LOSS };
 enum { R, C, V };
 enum { CAP }; /* number, the place that it has in softcap: of the logits; 0: none */
 
-enum { CHUNK_BYTES = 32 << 20, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
+enum { CHUNK_BYTES = 32 << 20, CHUNK_BYTES_COMPILED = 256 << 20, CHUNK_SHARE = 64, CHUNK_ROWS = 16, SUM_BLOCK = 1024 };
 
-/* Rows of a chunk: a multiple of 16 whose float32 logits fill about 32 MB. */
-static int64_t chunk_rows(int64_t rows, int64_t vocabulary)
+/* The head is read twice for each chunk. On a GPU that takes longer than multiplying unless there are hundreds of rows: the
+ * logits take up to 256 MB, but not more than a 64th of its memory. A processor reads them from a cache if they are few. */
+static int64_t chunk_bytes(const struct lowering *l)
 {
-    int64_t max = CHUNK_BYTES / 4 / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
+    struct device_info info;
+    if (l->device->chunk_bytes || !l->device->class->compiles)
+        return l->device->chunk_bytes ? l->device->chunk_bytes : CHUNK_BYTES;
+    device_info(l->device, &info);
+    int64_t share = info.memory ? info.memory / CHUNK_SHARE : CHUNK_BYTES;
+    return share < CHUNK_BYTES ? CHUNK_BYTES : share < CHUNK_BYTES_COMPILED ? share : CHUNK_BYTES_COMPILED;
+}
+
+/* Rows of a chunk: a multiple of 16 whose float32 logits fill about so many bytes. */
+static int64_t chunk_rows(const struct lowering *l, int64_t rows, int64_t vocabulary)
+{
+    int64_t max = chunk_bytes(l) / 4 / vocabulary / CHUNK_ROWS * CHUNK_ROWS;
     max = max < CHUNK_ROWS ? CHUNK_ROWS : max;
     return rows < max ? rows : max;
 }
@@ -115,7 +127,7 @@ static enum status lower_cap(struct lowering *l, const struct node *n, struct va
 static enum status lower(struct lowering *l, const struct node *n)
 {
     struct program *p = l->program;
-    int64_t chunk = chunk_rows(n->size[R], n->size[V]);
+    int64_t chunk = chunk_rows(l, n->size[R], n->size[V]);
     struct value *logits = program_scratch(p, p->types[ROLE_STATISTIC], 2, SHAPE(chunk, n->size[V]));
     for (int64_t r = 0; r < n->size[R]; r += chunk) {
         int64_t rows = n->size[R] - r < chunk ? n->size[R] - r : chunk;
@@ -296,7 +308,7 @@ static enum status lower_cap_bwd(struct lowering *l, const struct node *n, struc
 static enum status lower_bwd(struct lowering *l, const struct node *n)
 {
     struct program *p = l->program;
-    int64_t chunk = chunk_rows(n->size[R], n->size[V]);
+    int64_t chunk = chunk_rows(l, n->size[R], n->size[V]);
     enum dtype type = p->types[ROLE_ACTIVATION];
     bool other = n->in_count > BWD_OLD, capped = n->number[BWD_CAP] > 0;
     struct value *made[2] = {NULL, NULL}; /* nll and dnll of a chunk, if the loss has an op */

@@ -106,7 +106,7 @@ static struct node *second(struct program *p, struct node *n)
         in[i] = again(p, n->in[i]);
     if (program_status(p) != OK)
         return NULL;
-    if (p->recompute == RECOMPUTE_FULL || n->op->cheap) {
+    if ((p->recompute == RECOMPUTE_FULL && !n->op->kept) || n->op->cheap) {
         struct node *copy = program_repeat(p, n, in);
         for (int o = 0; copy && o < n->out_count; o++) {
             n->out[o]->again = copy->out[o];

@@ -35,7 +35,8 @@ extern const enum dtype run_types[RUN_COUNT][ROLE_COUNT];
 extern const double run_gradient_scale[RUN_COUNT];
 
 /* What to do about values of a segment (a layer) that the backward pass needs: keep all of them, recompute those of cheap ops,
- * or recompute the whole segment from its inputs. The results are the same, byte for byte. */
+ * or recompute the whole segment from its inputs, except what takes long and little memory: attention's results. The results are
+ * the same, byte for byte. */
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL, RECOMPUTE_COUNT };
 
 struct node;
@@ -79,6 +80,7 @@ struct op {
     int rounds;    /* the output that is output 0 in the activations' type, made only if it is asked for; 0: none */
     int constants; /* the last so many inputs get no gradient */
     bool cheap;    /* selective recomputation makes its outputs again */
+    bool kept;     /* full recomputation does not */
     double (*flops)(const struct node *n);
     const struct op_example *examples; /* cases of the op tests */
 };

@@ -7,7 +7,7 @@
 #include "base/number.h"
 
 enum { UNKNOWN = -2 }; /* a program that was not asked for yet */
-enum { SLOTS_USUAL = 1024, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
+enum { SLOTS_USUAL = 1024, SLOTS_GPU_MAX = 8192, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
 /* Every value of --recompute but auto is a kind of recompute. */
 _Static_assert((int)CHOICE_recompute_none == (int)RECOMPUTE_NONE, "none");
@@ -41,12 +41,12 @@ static int64_t mine_of(const struct trainer *t, int64_t i)
     return t->group ? t->share.mine[i] : i;
 }
 
-/* The tokens of the largest of the next steps: a micro-batch need not hold more. */
-static enum status largest_step(struct trainer *t, int64_t *max_tokens)
+/* The tokens of the largest of the next steps, or more than enough: a micro-batch need not hold more. */
+static enum status largest_step(struct trainer *t, int64_t enough, int64_t *max_tokens)
 {
     int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
     *max_tokens = 0;
-    for (int64_t step = 0; step < steps && *max_tokens < SLOTS_USUAL; step++) {
+    for (int64_t step = 0; step < steps && *max_tokens < enough; step++) {
         const int64_t *rows;
         int64_t count, tokens = 0;
         TRY(share_rows(t, step, &rows, &count));
@@ -66,6 +66,8 @@ static int64_t fixed_bytes(const struct trainer *t)
     int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
+        if (tensor->assembled) /* its parts count */
+            continue;
         if (tensor->lifetime == LIFE_WEIGHTS)
             bytes += tensor->in_file || tensor->whole ? 0 : tensor_bytes(tensor);
         else
@@ -96,20 +98,33 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     return OK;
 }
 
-/* The fastest that fits into the free memory: first recompute more, then take fewer tokens at once. What the options set is kept;
- * if nothing fits, session_prepare reports it. */
+/* Twice the tokens as long as they fit and a step has them: a GPU reads the weights and starts its kernels less often. */
+static enum status grow(struct trainer *t, int64_t max_slots, int64_t *slots)
+{
+    bool fit = true;
+    for (int64_t more = *slots; fit && more < max_slots; *slots = fit ? more : *slots) {
+        more = round_up(2 * more < max_slots ? 2 * more : max_slots, SLOTS_STEP);
+        TRY(add_largest(t, more, t->session.tuning.recompute, &fit));
+    }
+    return fit ? OK : add_largest(t, *slots, t->session.tuning.recompute, &fit);
+}
+
+/* The fastest that fits into the free memory: first recompute more, then take fewer tokens at once; a GPU with memory to spare
+ * takes more. What the options set is kept; if nothing fits, session_prepare reports it. */
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
     int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_USUAL, step = 0;
+    int64_t enough = t->session.device->class->compiles ? SLOTS_GPU_MAX : SLOTS_USUAL;
     min_slots = t->data.longest > min_slots ? t->data.longest : min_slots;
     min_slots = t->eval_data.longest > min_slots ? t->eval_data.longest : min_slots;
     min_slots = t->sampler.window > min_slots ? t->sampler.window : min_slots;
     if (t->data.row_count) {
-        TRY(largest_step(t, &step));
-        max_slots = step < max_slots ? step : max_slots;
+        TRY(largest_step(t, enough, &step));
+        max_slots = step < enough ? step : enough;
     }
-    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens, slots = asked ? asked : max_slots;
+    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens;
+    int64_t slots = asked ? asked : max_slots < SLOTS_USUAL ? max_slots : SLOTS_USUAL;
     min_slots = round_up(min_slots, SLOTS_STEP);
     slots = slots > min_slots ? round_up(slots, SLOTS_STEP) : min_slots;
     bool chosen = o->recompute != CHOICE_recompute_auto;
@@ -123,6 +138,8 @@ enum status micro_size(struct trainer *t)
             break;
         slots = fewer;
     }
+    if (fit && !asked && slots >= SLOTS_USUAL)
+        TRY(grow(t, max_slots, &slots));
     t->place.slots = slots;
     return OK;
 }

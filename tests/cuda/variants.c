@@ -132,6 +132,7 @@ static enum status add_all(int count, char **models)
 {
     TRY(device_open(&asked, "kernels"));
     asked->panel_bytes = CASE_PANEL_BYTES;
+    asked->chunk_bytes = CASE_CHUNK_BYTES;
     TRY(add_ops());
     for (int i = 0; i < count; i++)
         for (int method = 0; method < METHODS; method++) {

@@ -11,8 +11,8 @@ extern const struct op *const ops_table_double[OP_COUNT];
 
 enum { CASE_VALUES = 16 };
 
-/* Small, so that the largest examples of stored weights take several panels on every device. */
-enum { CASE_PANEL_BYTES = 16 << 20 };
+/* Small, so that the largest examples of stored weights and of losses take several panels and chunks on every device. */
+enum { CASE_PANEL_BYTES = 16 << 20, CASE_CHUNK_BYTES = 32 << 20 };
 
 struct op_case {
     const struct op_example *example;

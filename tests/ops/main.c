@@ -518,6 +518,7 @@ static enum status run_mode(const char *mode, const char *device, const char *on
         return fail(ERR_ARGUMENT, "usage: ops forward|gradient|rounding|perf|docs [--device NAME] [--pairs] [OP]");
     TRY(device ? device_open(&fast, device) : cpu_open(&fast, &gemm_onednn));
     fast->panel_bytes = CASE_PANEL_BYTES;
+    fast->chunk_bytes = CASE_CHUNK_BYTES;
     TRY(cpu_open(&reference, &gemm_double));
     double start = clock_seconds();
     int64_t count = 0;
