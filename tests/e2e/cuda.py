@@ -7,10 +7,12 @@ Runs wherever $HONE_CUDA_LIBRARY leads: in CI that is the simulator.
 """
 import json
 import os
+import pathlib
+import tempfile
 
 import devices
 from case import TINY, main, run
-from train import chat
+from train import chat, losses
 
 devices.DEVICE = "cuda"
 
@@ -100,6 +102,25 @@ class Cuda(devices.Tiny):
 
     def test_without_cublas_the_losses_are_those_of_the_cpu(self):
         self.with_environment("HONE_CUBLAS_LIBRARY", "none", lambda: self.same_losses(1e-5, steps=3))
+
+    def test_qlora_gives_the_losses_of_the_cpu(self):
+        self.same_losses(1e-5, "--finetuning-type", "qlora")
+
+    def test_attention_is_chosen_by_what_the_card_can_do(self):
+        """Seen to fail where a card of 7.5 was given kernels for tensor cores, and with HONE_TENSOR_CORES unread."""
+        listed = json.loads(self.ok("kernels", "list", "--model", TINY, "--dtype", "bfloat16", "--json"))["kernels"]
+        places = {k["kernel"]: (k.get("from"), k.get("below")) for k in listed if k["kernel"].startswith("attention")}
+        for name in ("attention_mma", "attention_mma_bwd_q", "attention_mma_bwd_kv"):
+            self.assertEqual(places[name], ("sm_80", None))
+            self.assertEqual(places[name.replace("_mma", "")], (None, "sm_80"))
+        for variable, value, mma in (("CUDASIM_CC", "7.5", False), ("HONE_TENSOR_CORES", "off", False), ("CUDASIM_CC", "8.0", True)):
+            with tempfile.TemporaryDirectory() as cache:
+                self.with_environment("HONE_CACHE", cache, lambda: self.with_environment(variable, value, lambda: self.train(
+                    f"{variable}-{value}", "--device", "cuda", steps=2)))
+                made = b"".join(p.read_bytes() for p in pathlib.Path(cache).rglob("*.kernel"))
+            self.assertEqual((b".entry attention_mma(" in made, b".entry attention(" in made), (mma, not mma), value)
+        plain, cores = losses(self.dir / "HONE_TENSOR_CORES-off"), losses(self.dir / "CUDASIM_CC-8.0")
+        self.assertTrue(all(abs(a - b) < 1e-5 * a for a, b in zip(plain, cores)), (plain, cores))
 
 
 if __name__ == "__main__":
