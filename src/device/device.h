@@ -166,8 +166,8 @@ struct device_class {
     bool asynchronous;                                    /* runs return before they are done */
     enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
     enum status (*open_named)(struct device **out, const char *name); /* of a NAMED kind (devices.def) */
-    int (*count)(void);                                   /* how many there are; NULL: not more than one */
-    enum status (*find)(const char *id, int *number);     /* ERR_DEVICE, or ERR_ARGUMENT; NULL: they have no ids */
+    int (*count)(void);                                               /* how many there are; NULL: not more than one */
+    enum status (*find)(const char *id, int *number);                 /* ERR_DEVICE, or ERR_ARGUMENT; NULL: they have no ids */
     void (*close)(struct device *device);
     void (*info)(struct device *device, struct device_info *info);
     void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */

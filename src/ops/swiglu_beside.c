@@ -1,5 +1,5 @@
-/* swiglu_beside: y = silu(gate) · up of gate beside up in x (T, 2 · F): of two layers that write side by side. ops/swiglu.c is the
- * same on two values, and has the formula of the backward pass, which writes the gradients side by side too.
+/* swiglu_beside: y = silu(gate) · up of gate beside up in x (T, 2 · F): of two layers that write side by side. ops/swiglu.c is
+ * the same on two values, and has the formula of the backward pass, which writes the gradients side by side too.
  */
 #include "ops/op.h"
 

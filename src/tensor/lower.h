@@ -28,8 +28,8 @@ void lower_free(struct lowering *l);
 enum status lower_launch(struct lowering *l, const struct kernel *kernel, int count, struct value *const *values,
                          const int64_t *size, const double *number, int64_t rows, int64_t block);
 
-/* Takes back the launch that made a value, if that is the last command, and returns its node: for a launch that makes the value as
- * well. NULL: it is not. */
+/* Takes back the launch that made a value, if that is the last command, and returns its node: for a launch that makes the value
+ * as well. NULL: it is not. */
 const struct node *lower_take_back(struct lowering *l, const struct value *made, const struct op *by);
 
 /* The last launch may write `out` where `in` lies, if that dies with it. */

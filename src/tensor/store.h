@@ -10,8 +10,8 @@
 #include "base/map.h"
 #include "device/device.h"
 
-enum { RANK = 4, ALIGNMENT = 256 };  /* bytes; what is allocated starts at a multiple */
-enum { TRAINED_UNIT = 128 };         /* elements; so do parts of the array of what is trained, of 16 bits too */
+enum { RANK = 4, ALIGNMENT = 256 }; /* bytes; what is allocated starts at a multiple */
+enum { TRAINED_UNIT = 128 };        /* elements; so do parts of the array of what is trained, of 16 bits too */
 
 /* How long memory lives. The first ones hold tensors, the last three values of a program. */
 enum lifetime {

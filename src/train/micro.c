@@ -7,7 +7,14 @@
 #include "base/number.h"
 
 enum { UNKNOWN = -2 }; /* a program that was not asked for yet */
-enum { SLOTS_USUAL = 1024, SLOTS_GPU_MAX = 8192, SLOTS_STEP = 64, SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
+enum {
+    SLOTS_USUAL = 1024,
+    SLOTS_GPU_MAX = 8192,
+    SLOTS_STEP = 64,
+    SIZE_STEP = 16,
+    STEPS_LOOKED_AT = 1 << 20,
+    LOGITS_BYTES = 64 << 20
+};
 
 /* Every value of --recompute but auto is a kind of recompute. */
 _Static_assert((int)CHOICE_recompute_none == (int)RECOMPUTE_NONE, "none");

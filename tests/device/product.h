@@ -9,8 +9,8 @@
 
 enum { MATRICES = GEMM_WORKSPACE }; /* the operands before it */
 
-/* A matmul (m, n, k) with each operand as it is or transposed, and what may be added or multiplied by; the second half of the forms
- * is the same with gaps between rows. The factor is exact in every type. */
+/* A matmul (m, n, k) with each operand as it is or transposed, and what may be added or multiplied by; the second half of the
+ * forms is the same with gaps between rows. The factor is exact in every type. */
 enum { PRODUCT_FORMS = 40 };
 
 static inline struct gemm product_form(const int64_t size[3], enum dtype from, enum dtype to, int form)
@@ -49,8 +49,10 @@ static inline float product_rounded(float x, enum dtype dtype)
 
 static inline struct product product_of(const struct gemm *g)
 {
-    struct product p = {
-        .gemm = g, .count = {(g->transpose_a ? g->k : g->m) * gemm_lda(g), (g->transpose_b ? g->n : g->k) * gemm_ldb(g), g->m * gemm_ldc(g), g->bias ? g->n : 0}, .dtype = {g->a, g->b, g->c, g->b}};
+    struct product p = {.gemm = g,
+                        .count = {(g->transpose_a ? g->k : g->m) * gemm_lda(g), (g->transpose_b ? g->n : g->k) * gemm_ldb(g),
+                                  g->m * gemm_ldc(g), g->bias ? g->n : 0},
+                        .dtype = {g->a, g->b, g->c, g->b}};
     for (int i = 0; i < MATRICES; i++)
         assert_non_null(p.in[i] = memory_alloc((p.count[i] + 1) * 4));
     assert_non_null(p.out = memory_alloc(p.count[GEMM_C] * 4));

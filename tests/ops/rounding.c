@@ -117,7 +117,8 @@ static const struct op_example shared[] = {
     {.build = build_pair, .adjust = exact, .axes = {SIZES}},
 };
 
-const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &examples[2], &examples[3], &shared[0], &shared[1], NULL};
+const struct op_example *const rounding_examples[] = {&examples[0], &examples[1], &examples[2], &examples[3],
+                                                      &shared[0],   &shared[1],   NULL};
 
 /* What a rounding to the type makes of a number. */
 static double rounded(enum dtype dtype, double number)
