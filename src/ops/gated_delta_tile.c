@@ -1,5 +1,6 @@
 /* The tiles of a chunk of the gated delta rule, in functions of their own: they have many callers, and inlined at each of them
- * they cost seconds of every build. */
+ * they cost seconds of every build. What others call is a plain function around one with a copy for each processor: gcc would
+ * export the latter's name from the library. */
 #include "ops/gated_delta.h"
 
 static ALWAYS_INLINE void body_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at,
@@ -15,15 +16,21 @@ static ALWAYS_INLINE void body_rows(real *to, int64_t width, const struct chunk 
     }
 }
 
-KERNEL_BODY void chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at,
-                            int64_t size, enum dtype dt)
+KERNEL_BODY static void tile_of_chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride,
+                                           int64_t at, int64_t size, enum dtype dt)
 {
     (void)dt; /* the reference has one type */
     SPECIALISE(dt, body_rows, to, width, k, x, stride, at, size);
 }
 
-KERNEL_BODY void chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat, int which,
-                             enum dtype dt)
+void chunk_rows(real *to, int64_t width, const struct chunk *k, const void *x, int64_t stride, int64_t at, int64_t size,
+                enum dtype dt)
+{
+    tile_of_chunk_rows(to, width, k, x, stride, at, size, dt);
+}
+
+KERNEL_BODY static void tile_of_chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat,
+                                            int which, enum dtype dt)
 {
     const int64_t *dim = k->dim;
     int64_t at = which * dim[DL_K] + k->head / (dim[DL_H] / dim[DL_K]);
@@ -33,6 +40,11 @@ KERNEL_BODY void chunk_units(real *to, int64_t width, const struct chunk *k, con
         for (int64_t d = 0; d < width; d++)
             to[i * width + d] *= r;
     }
+}
+
+void chunk_units(real *to, int64_t width, const struct chunk *k, const void *x, const real *stat, int which, enum dtype dt)
+{
+    tile_of_chunk_units(to, width, k, x, stat, which, dt);
 }
 
 static ALWAYS_INLINE void body_turn(real *to, int64_t count, const real *rows, int64_t width, int64_t size, const real *factor,
@@ -48,13 +60,18 @@ static ALWAYS_INLINE void body_turn(real *to, int64_t count, const real *rows, i
     }
 }
 
-KERNEL_BODY void chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size, const real *factor,
-                            real scale)
+KERNEL_BODY static void tile_of_chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size,
+                                           const real *factor, real scale)
 {
     if (factor)
         body_turn(to, k->count, rows, width, size, factor, scale);
     else
         body_turn(to, k->count, rows, width, size, NULL, scale);
+}
+
+void chunk_turn(real *to, const struct chunk *k, const real *rows, int64_t width, int64_t size, const real *factor, real scale)
+{
+    tile_of_chunk_turn(to, k, rows, width, size, factor, scale);
 }
 
 static ALWAYS_INLINE void body_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
@@ -66,10 +83,15 @@ static ALWAYS_INLINE void body_pairs(real *to, const struct chunk *k, const real
         }
 }
 
-KERNEL_BODY void chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
+KERNEL_BODY static void tile_of_chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
 {
     if (transposed)
         body_pairs(to, k, pairs, which, true);
     else
         body_pairs(to, k, pairs, which, false);
+}
+
+void chunk_pairs(real *to, const struct chunk *k, const real *pairs, int which, bool transposed)
+{
+    tile_of_chunk_pairs(to, k, pairs, which, transposed);
 }

@@ -2,8 +2,8 @@
  * quarter of the time of a build. Four rows and two vectors of columns stay in registers. */
 #include "ops/attention_tile.h"
 
-KERNEL_BODY static void multiply(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b, int64_t ldb,
-                                 int64_t m, int64_t n, int64_t k, bool add)
+KERNEL_BODY static void multiply_tiles(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b,
+                                       int64_t ldb, int64_t m, int64_t n, int64_t k, bool add)
 {
     for (int64_t j = 0; j < n; j += 2 * LANES) {
         bool two = j + LANES < n;
@@ -38,8 +38,9 @@ KERNEL_BODY static void multiply(real *c, int64_t ldc, const real *a, int64_t ro
     }
 }
 
+/* Around it, because gcc exports the name of a function that has a copy for each processor. */
 void tile_product(real *c, int64_t ldc, const real *a, int64_t row, int64_t column, const real *b, int64_t ldb, int64_t m,
                   int64_t n, int64_t k, bool add)
 {
-    multiply(c, ldc, a, row, column, b, ldb, m, n, k, add);
+    multiply_tiles(c, ldc, a, row, column, b, ldb, m, n, k, add);
 }
