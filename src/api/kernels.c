@@ -145,7 +145,7 @@ static enum status build_kernel(struct cuda_code *code, const struct kernel_need
         ++*compiled;
         status = cuda_code_has(code, need->kernel, need->options, &found);
         if (status == OK && !found)
-            status = fail(ERR_IO, "%s: kernel %s cannot be kept there", code->cache.dir, need->kernel->name);
+            status = fail(ERR_IO, "%s: kernel %s cannot be kept there", code->place[CODE_CACHE].cache.dir, need->kernel->name);
     }
     buffer_free(&entry);
     return status;

@@ -106,34 +106,68 @@ enum status cuda_check_target(const char *kernel, const void *code, int64_t byte
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
 /* Beside the entries: the version of the compiler that made those of a target. */
-static const char *note_path(const struct cuda_code *c, struct arena *arena)
+static const char *note_path(const struct kernel_cache *cache, int target, struct arena *arena)
 {
-    return arena_format(arena, "%s/sm_%d.nvrtc", c->cache.dir, c->target);
+    return arena_format(arena, "%s/sm_%d.nvrtc", cache->dir, target);
 }
 
-static bool read_note(struct cuda_code *c)
+static void read_note(struct code_place *place, int target)
 {
     struct arena arena = {0};
     struct buffer note = {0};
-    const char *path = c->cache.dir ? note_path(c, &arena) : NULL;
+    const char *path = place->cache.dir ? note_path(&place->cache, target, &arena) : NULL;
     bool read = path && file_exists(path) && file_read(&note, path, NOTE_MAX) == OK &&
-                sscanf(note.data, "%4d.%4d", &c->major, &c->minor) == 2 && c->major > 0 && c->minor >= 0;
+                sscanf(note.data, "%4d.%4d", &place->major, &place->minor) == 2 && place->major > 0 && place->minor >= 0;
+    if (!read)
+        place->major = place->minor = 0;
     buffer_free(&note);
     arena_free(&arena);
-    return read;
 }
 
 enum status cuda_code_note(const struct cuda_code *c)
 {
+    const struct kernel_cache *cache = &c->place[CODE_CACHE].cache;
     struct arena arena = {0};
     char text[NOTE_MAX];
     int length = snprintf(text, sizeof text, "%d.%d\n", c->major, c->minor);
-    const char *path = note_path(c, &arena);
-    enum status status = path ? directory_make(c->cache.dir) : ERR_MEMORY;
+    const char *path = note_path(cache, c->target, &arena);
+    enum status status = path ? directory_make(cache->dir) : ERR_MEMORY;
     if (status == OK)
         status = file_replace(path, text, length);
     arena_free(&arena);
     return status;
+}
+
+/* Without a compiler: what the places have. `missing` is the answer if none has any. */
+static enum status use_notes(struct cuda_code *c, enum status missing)
+{
+    c->major = c->minor = 0;
+    for (int i = 0; i < CODE_PLACES; i++) {
+        struct code_place *p = &c->place[i];
+        read_note(p, c->target);
+        enum status status = !p->major ? missing
+                                       : cuda_check_release("the NVRTC that made the cache's kernels", p->cache.dir, p->major,
+                                                            p->minor, "nvidia-cuda-nvrtc");
+        if (status != OK) {
+            missing = status;
+            p->major = p->minor = 0;
+        } else if (!c->major) {
+            c->major = p->major;
+            c->minor = p->minor;
+        }
+    }
+    return c->major ? OK : missing;
+}
+
+/* With one: entries that the same version has made. */
+static enum status use_compiler(struct cuda_code *c, const char *card)
+{
+    c->compiles = true;
+    for (int i = 0; i < CODE_PLACES; i++) {
+        c->place[i].major = c->major;
+        c->place[i].minor = c->minor;
+    }
+    return knows_target(c, card);
 }
 
 enum status cuda_code_open(struct cuda_code *c, int target, const char *dir, const char *card)
@@ -142,14 +176,16 @@ enum status cuda_code_open(struct cuda_code *c, int target, const char *dir, con
     if (target < TARGET_MIN)
         return fail(ERR_DEVICE, "%s has compute capability %d.%d, hone needs 7.5 or later: use --device cpu",
                     card ? card : "the target", target / 10, target % 10);
-    TRY(kernel_cache_open(&c->cache, dir));
-    enum status status = cuda_load_nvrtc(&c->major, &c->minor);
-    c->compiles = status == OK;
-    if (status == OK)
-        status = knows_target(c, card);
-    else if (status == ERR_DEVICE && read_note(c))
-        status =
-            cuda_check_release("the NVRTC that made the cache's kernels", c->cache.dir, c->major, c->minor, "nvidia-cuda-nvrtc");
+    enum status status = kernel_cache_open(&c->place[CODE_CACHE].cache, dir);
+    if (status == OK && !dir)
+        status = kernel_cache_open_installed(&c->place[CODE_INSTALLED].cache);
+    if (status == OK) {
+        status = cuda_load_nvrtc(&c->major, &c->minor);
+        if (status == OK)
+            status = use_compiler(c, card);
+        else if (status == ERR_DEVICE)
+            status = use_notes(c, status);
+    }
     if (status != OK)
         cuda_code_close(c);
     return status;
@@ -157,7 +193,8 @@ enum status cuda_code_open(struct cuda_code *c, int target, const char *dir, con
 
 void cuda_code_close(struct cuda_code *c)
 {
-    kernel_cache_close(&c->cache);
+    for (int i = 0; i < CODE_PLACES; i++)
+        kernel_cache_close(&c->place[i].cache);
 }
 
 /* --- compiling ---------------------------------------------------------------------------------------------------------- */
@@ -211,11 +248,12 @@ static enum status compile(const struct cuda_code *c, const struct kernel *kerne
     const char *each[OPTIONS_MAX];
     nvrtcProgram program;
     double start = clock_seconds();
+    const char *cache = c->place[CODE_CACHE].cache.dir;
     if (!c->compiles)
         return fail(ERR_DEVICE,
                     "kernel %s is not in the cache (%s), and there is no NVRTC here that could compile it: pip install "
                     "nvidia-cuda-nvrtc%s, or make it elsewhere with the options of this run: hone kernels build --target sm_%d",
-                    kernel->name, c->cache.dir ? c->cache.dir : "there is none", cuda_wheel_end(), c->target);
+                    kernel->name, cache ? cache : "there is none", cuda_wheel_end(), c->target);
     log_message(LOG_DEBUG, "kernel %s is compiled: %s", kernel->name, options);
     snprintf(text, sizeof text, "%s", options);
     snprintf(name, sizeof name, "%s.kl", kernel->file);
@@ -256,7 +294,7 @@ static enum status check_entry(const struct cuda_code *c, const struct kernel *k
         log_message(LOG_WARNING,
                     "NVRTC %d.%d was asked for sm_%d, and hone does not find that in the header of what it made (%s); "
                     "the driver decides, or --cuda-code ptx",
-                    c->major, c->minor, c->target, status_message());
+                    c->place[CODE_CACHE].major, c->place[CODE_CACHE].minor, c->target, status_message());
     return OK;
 }
 
@@ -268,26 +306,31 @@ const char *cuda_code_module(const struct buffer *entry, bool ptx)
 }
 
 /* Everything that decides the result of a compilation; `all` becomes the compiler's options. */
-static struct digest key_of(const struct cuda_code *c, const struct kernel *kernel, const char *options,
-                            char all[KERNEL_OPTIONS + 64])
+static struct digest key_of(const struct cuda_code *c, const struct code_place *place, const struct kernel *kernel,
+                            const char *options, char all[KERNEL_OPTIONS + 64])
 {
     char target[16], version[32];
     snprintf(target, sizeof target, "sm_%d", c->target);
     snprintf(all, KERNEL_OPTIONS + 64, "%s --gpu-architecture=%s", options, target);
-    snprintf(version, sizeof version, "%d.%d", c->major, c->minor);
+    snprintf(version, sizeof version, "%d.%d", place->major, place->minor);
     return kernel_cache_key((const char *[]){"cuda", kernel_text(kernel->file), all, target, version}, 5);
 }
 
-/* The entry in the cache. A wrong one is logged and counts as not found. */
+/* The entry, in the first place that has it. A wrong one is logged and counts as not found. */
 static enum status find(const struct cuda_code *c, const struct kernel *kernel, const char *options, struct buffer *entry,
                         bool *found)
 {
     char all[KERNEL_OPTIONS + 64];
-    TRY(kernel_cache_read(&c->cache, key_of(c, kernel, options, all), entry, found));
-    if (*found && check_entry(c, kernel, entry, false) != OK) {
-        log_message(LOG_WARNING, "%s; it is compiled again", status_message());
-        *found = false;
-        entry->size = 0;
+    *found = false;
+    for (int i = 0; i < CODE_PLACES && !*found; i++) {
+        const struct code_place *p = &c->place[i];
+        if (p->major)
+            TRY(kernel_cache_read(&p->cache, key_of(c, p, kernel, options, all), entry, found));
+        if (*found && check_entry(c, kernel, entry, false) != OK) {
+            log_message(LOG_WARNING, "%s; it is compiled again", status_message());
+            *found = false;
+            entry->size = 0;
+        }
     }
     return OK;
 }
@@ -307,7 +350,7 @@ enum status cuda_code_get(struct cuda_code *c, const struct kernel *kernel, cons
     TRY(find(c, kernel, options, entry, found));
     if (*found)
         return OK;
-    key_of(c, kernel, options, all);
+    key_of(c, &c->place[CODE_CACHE], kernel, options, all);
     TRY(compile(c, kernel, all, entry));
     return check_entry(c, kernel, entry, true);
 }
@@ -315,5 +358,6 @@ enum status cuda_code_get(struct cuda_code *c, const struct kernel *kernel, cons
 void cuda_code_keep(const struct cuda_code *c, const struct kernel *kernel, const char *options, const struct buffer *entry)
 {
     char all[KERNEL_OPTIONS + 64];
-    kernel_cache_write(&c->cache, key_of(c, kernel, options, all), entry->data, entry->size);
+    const struct code_place *own = &c->place[CODE_CACHE];
+    kernel_cache_write(&own->cache, key_of(c, own, kernel, options, all), entry->data, entry->size);
 }

@@ -3,6 +3,9 @@
  *
  * An entry of the cache holds the cubin and the PTX of one compilation. Its key includes the compiler's version. Where there is
  * no compiler, a note beside the entries, written by cuda_code_note, says which version made them.
+ *
+ * Entries are looked for in two places: the cache, and what a package of kernels has installed beside hone (base/installed.h),
+ * which has the same form and is only read.
  */
 #ifndef DEVICE_CUDA_CODE_H
 #define DEVICE_CUDA_CODE_H
@@ -11,23 +14,28 @@
 #include "device/kernel.h"
 #include "device/kernel_cache.h"
 
+enum { CODE_CACHE, CODE_INSTALLED, CODE_PLACES };
+
 struct cuda_code {
     int target;       /* 89 for sm_89 */
-    int major, minor; /* NVRTC's version, or that of the one that made the entries */
-    bool compiles;    /* NVRTC is here; else there is only the cache */
-    struct kernel_cache cache;
+    int major, minor; /* NVRTC's version, or that of the one that made the entries of the first place that has some */
+    bool compiles;    /* NVRTC is here; else there are only the places */
+    struct code_place {
+        struct kernel_cache cache;
+        int major, minor; /* of the one that made its entries; 0: they are not used */
+    } place[CODE_PLACES];
 };
 
-/* `dir` is the cache directory, NULL for the usual one; `card` is the device's name in messages, NULL if there is none.
- * ERR_DEVICE if NVRTC does not know the target, or is missing and the cache has no note. */
+/* `dir` is the cache directory, and then the only place, or NULL for the usual ones; `card` is the device's name in messages,
+ * NULL if there is none. ERR_DEVICE if NVRTC does not know the target, or is missing and no place has a note. */
 enum status cuda_code_open(struct cuda_code *code, int target, const char *dir, const char *card);
 void cuda_code_close(struct cuda_code *code);
 
-/* The code of a variant, appended to an empty buffer, for this target and no other. *found: it was in the cache. */
+/* The code of a variant, appended to an empty buffer, for this target and no other. *found: a place had it. */
 enum status cuda_code_get(struct cuda_code *code, const struct kernel *kernel, const char *options, struct buffer *entry,
                           bool *found);
 
-/* Whether the cache has it. */
+/* Whether a place has it. */
 enum status cuda_code_has(const struct cuda_code *code, const struct kernel *kernel, const char *options, bool *found);
 
 /* Puts what cuda_code_get has compiled into the cache. */

@@ -6,6 +6,7 @@
 #include "base/cache.h"
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/installed.h"
 #include "base/log.h"
 
 enum { ENTRY_MAX = 64 << 20 };
@@ -18,14 +19,24 @@ struct header {
 
 static const char magic[8] = {'h', 'o', 'n', 'e', '-', 'k', 'r', '1'};
 
+static enum status open_below(struct kernel_cache *cache, const char *dir)
+{
+    if (!dir)
+        return OK;
+    cache->dir = file_join(&cache->arena, dir, "kernels");
+    return cache->dir ? OK : ERR_MEMORY;
+}
+
 enum status kernel_cache_open(struct kernel_cache *cache, const char *dir)
 {
     *cache = (struct kernel_cache){0};
-    const char *all = cache_directory(&cache->arena, dir);
-    if (!all)
-        return OK;
-    cache->dir = file_join(&cache->arena, all, "kernels");
-    return cache->dir ? OK : ERR_MEMORY;
+    return open_below(cache, cache_directory(&cache->arena, dir));
+}
+
+enum status kernel_cache_open_installed(struct kernel_cache *cache)
+{
+    *cache = (struct kernel_cache){0};
+    return open_below(cache, installed_directory(&cache->arena));
 }
 
 void kernel_cache_close(struct kernel_cache *cache)

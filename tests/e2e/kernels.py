@@ -8,18 +8,33 @@ Runs train on CUDA wherever $HONE_CUDA_LIBRARY leads: in CI that is the simulato
 import contextlib
 import json
 import os
-
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from unittest import mock
 
+import case
 import devices
-from case import ASSETS, TINY, main
+from case import ASSETS, HONE, TINY, main
 
 TARGET = "sm_89"
 TYPES = ("float32", "bfloat16", "float16")
 SOURCE = pathlib.Path(__file__).parents[2] / "src"
 FAMILIES = [tiny for name in re.findall(r"^FAMILY\((\w+)\)", (SOURCE / "models/models.def").read_text(), re.M)
             if (tiny := ASSETS / "models" / f"tiny-{name}").exists()]
+
+LIST = """if True:
+    import ctypes, sys
+    library, options, text = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p(), ctypes.c_char_p()
+    library.hone_options_create(ctypes.byref(options), b"kernels")
+    for key, value in ((b"model", sys.argv[2]), (b"target", sys.argv[3]), (b"dtype", "float32")):
+        assert library.hone_options_set(options, key, value.encode()) == 0
+    assert library.hone_kernels_list(options, ctypes.byref(text)) == 0
+    print(text.value.decode())"""
 
 
 @contextlib.contextmanager
@@ -96,6 +111,46 @@ class Kernels(devices.DeviceCase):
         self.assertEqual(len(made), len(listed["kernels"]))
         self.assertEqual(set(self.entries(loaded)) - made, set())
         self.assertLessEqual(len(made - set(self.entries(loaded))), 1)
+
+    def package(self, out, *options):
+        """The three files of packaging/kernels.py for one model, and the words that it prints."""
+        result = subprocess.run([sys.executable, SOURCE.parent / "packaging/kernels.py", HONE, self.dir / out, TINY, "--targets", TARGET,
+                                 "--dtype", "float32", *options], capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return sorted((self.dir / out).iterdir()), result.stdout
+
+    def test_the_package_of_kernels_is_found_beside_hone(self):
+        (tarball, deb, wheel), said = self.package("made")
+        self.assertRegex(said, rf"[1-9]\d* kernels for {TARGET} by NVRTC 1[23]\.\d+")
+        for one, again in zip((tarball, deb, wheel), self.package("again")[0]):
+            self.assertEqual(one.read_bytes(), again.read_bytes(), f"{one.name}: a second build gives other bytes")
+        root, cache = self.dir / "installed", self.dir / "cache-of-nobody"
+        (root / "bin").mkdir(parents=True)
+        program = shutil.copy2(HONE, root / "bin/hone")
+        with environment(HONE_CACHE=cache, HONE_NVRTC_LIBRARY="none"), mock.patch.object(case, "HONE", program):
+            run = ("eval", "--model", TINY, "--data", self.data, "--device", "cuda", "--dtype", "float32")
+            self.fails(6, *run, says=["NVRTC"])
+            with tarfile.open(tarball) as file:
+                for entry in file:
+                    entry.name = entry.name.partition("/")[2]
+                    file.extract(entry, root)
+            self.train("out", "--device", "cuda", "--micro-batch-tokens", 64, "--resume", "none", steps=2)
+            self.ok(*run)
+            self.assertFalse(list(cache.rglob("*.kernel")))                             # nothing was compiled
+            listed = json.loads(self.ok("kernels", "list", "--model", TINY, "--target", TARGET, "--dtype", "float32", "--json"))
+            self.assertEqual({k["cached"][TARGET] for k in listed["kernels"]}, {True})
+            shutil.copy(pathlib.Path(HONE).parent / "libhone.so", root / "lib/libhone.so.0")
+            said = subprocess.run([sys.executable, "-c", LIST, root / "lib/libhone.so.0", TINY, TARGET], capture_output=True, text=True,
+                                  check=True).stdout                                    # a program that embeds the library
+            self.assertEqual({k["cached"][TARGET] for k in json.loads(said)["kernels"]}, {True})
+            (root / f"lib/hone/kernels/{TARGET}.nvrtc").write_text("12.0\n")            # as if another NVRTC had made them
+            self.fails(6, *run, says=["not in the cache"])
+        names = {f"./usr/lib/x86_64-linux-gnu/hone/kernels/{path.name}" for path in (root / "lib/hone/kernels").iterdir()}
+        listing = subprocess.run(["dpkg-deb", "-c", deb], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(names - {line.split()[-1] for line in listing.splitlines()}, set())
+        with zipfile.ZipFile(wheel) as file:
+            self.assertEqual({name.rpartition("/")[2] for name in file.namelist() if name.startswith("hone/lib/hone/kernels/")},
+                             {name.rpartition("/")[2] for name in names})
 
     def test_what_is_not_there_is_named_with_the_way_to_make_it(self):
         self.build("--dtype", "float32")
