@@ -13,10 +13,12 @@ own numbering, and with a rank that leaves its last sequence out; traffic, with 
 that only rank 0 loads; the end of a rank, without the watch (it hangs).
 """
 import json
+import math
 import os
 import shutil
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -32,6 +34,13 @@ METHODS = {"lora": [], "dropout": ["--lora-dropout", 0.1], "qlora": ["--finetuni
 
 def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def tensors(path):
+    """The shapes in a safetensors file."""
+    data = path.read_bytes()
+    header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+    return {name: t["shape"] for name, t in header.items() if name != "__metadata__"}
 
 
 def losses(out):
@@ -94,6 +103,40 @@ class Tiny(Ranks):
         for method in "lora", "full", "bfloat16":
             self.compare(method, (2, 3), "--shard", "optimizer")
 
+    def test_losses_are_the_same_with_sharded_weights(self):
+        for method in "lora", "qlora":
+            self.compare(method, (2, 3), "--shard", "weights")
+
+    def test_sharded_weights_are_gathered_as_they_are_stored(self):
+        """Each layer once in each micro-batch: two layers stay in their stages. Rank 0 keeps half of what it kept alone."""
+        layers = [0, 0]
+        header = tensors(TINY / "model.safetensors")
+        for name, shape in header.items():
+            if ".layers." in name:
+                layers[int(name.split(".layers.")[1].split(".")[0])] += -(-math.prod(shape) * 4 // 256) * 256
+        layers = [-(-bytes // 512) * 512 for bytes in layers]
+        args = "--max-steps", 5, "--micro-batch-tokens", 2048
+        r = self.train(2, "out", *args, "--shard", "weights")
+        end = lines(self.dir / "out")[-1]
+        trained = -(-r["trainable_parameters"] // 256) * 256
+        self.assertEqual(end["all_gather_bytes"], 5 * (sum(layers) + 4 * trained))
+        self.assertEqual(end["reduce_scatter_bytes"], 5 * 4 * trained)
+
+    def test_ranks_with_sharded_weights_validate_and_answer_prompts(self):
+        args = "--max-steps", 4, "--eval-data", self.valid, "--eval-steps", 2, "--sample-prompt", "Hi", "--sample-length", 32, "--learning-rate", 0
+        for out, more in ("one", ()), ("three", ("--shard", "weights")):
+            self.train(1 if out == "one" else 3, out, *args, *more)
+        one, three = ([o for o in lines(self.dir / out) if o.get("event") in ("eval", "sample")] for out in ("one", "three"))
+        self.assertEqual([o.get("text") for o in one], [o.get("text") for o in three])
+        for a, b in zip(one, three):
+            if "eval_loss" in a:
+                self.assertAlmostEqual(a["eval_loss"], b["eval_loss"], places=5)
+
+    def test_a_run_that_diverges_ends_all_ranks_with_its_code(self):
+        r = self.train(2, "out", "--learning-rate", 1e30, "--max-bad-steps", 2, code=9)
+        self.assertIn("steps in a row were bad", r.stderr)
+        self.assertEqual(lines(self.dir / "out")[-1]["how"], "failed")
+
     def test_two_runs_give_the_same_bytes(self):
         for ranks in 2, 3:
             for turn in "ab":
@@ -110,7 +153,7 @@ class Tiny(Ranks):
     def test_a_checkpoint_of_four_ranks_resumes_on_one_and_three(self):
         """To the bytes of a run of one process that goes on from the same checkpoint, or near them."""
         args = "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4
-        for sharding in ["none", "optimizer"], ["optimizer", "none"], ["optimizer", "optimizer"]:
+        for sharding in ["none", "optimizer"], ["optimizer", "weights"], ["weights", "none"], ["weights", "weights"]:
             for ranks in 1, 3, 4:
                 out = f"{'-'.join(sharding)}-{ranks}"
                 whole = self.train(4, out, *args, "--shard", sharding[0])
