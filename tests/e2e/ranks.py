@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several processes (ranks) that train together, over MPI.
 
-    ranks.py HONE ASSETS DATA [--large]
+    ranks.py HONE ASSETS DATA [--large | --drill TRIALS]
 
 The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
 its runs whose micro-batches are cut differently. Several such runs are made, with a learning rate at which differences of the last
@@ -15,6 +15,7 @@ that only rank 0 loads; the end of a rank, without the watch (it hangs).
 import json
 import math
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -22,6 +23,7 @@ import struct
 import subprocess
 import sys
 import time
+import unittest
 
 from case import HONE, SANITIZED, SMOL, TINY, Case, main, run
 from train_chats import chat
@@ -203,7 +205,7 @@ class Tiny(Ranks):
 
     def start(self, ranks, out, *args):
         """A run under way: its process, and those of its ranks, in order."""
-        launcher = subprocess.Popen(["mpirun", "-n", str(ranks), HONE, *map(str, self.command(out, "--max-steps", 100000, *args))],
+        launcher = subprocess.Popen(["mpirun", "-n", str(ranks), HONE, *map(str, self.command(out, *args))],
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
         path = self.dir / out / "metrics.jsonl"
         while launcher.poll() is None and not (path.exists() and '"step":3,' in path.read_text().replace(" ", "")):
@@ -235,7 +237,7 @@ class Tiny(Ranks):
         return took, err
 
     def test_a_rank_that_is_stopped_is_named_and_all_end(self):
-        launcher, pids = self.start(3, "out")
+        launcher, pids = self.start(3, "out", "--max-steps", 100000)
         os.kill(pids[1], signal.SIGSTOP)
         took, err = self.ends(launcher, pids, 60)
         self.assertIn(f"rank 1 (process {pids[1]} on ", err)
@@ -244,7 +246,7 @@ class Tiny(Ranks):
         print(f"a stopped rank: all ended after {took:.1f} s", file=sys.stderr)
 
     def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
-        launcher, pids = self.start(2, "out")
+        launcher, pids = self.start(2, "out", "--max-steps", 100000)
         os.kill(pids[1], signal.SIGTERM)
         _, err = self.ends(launcher, pids, 60)
         self.assertEqual(launcher.returncode, 10, err)
@@ -275,5 +277,36 @@ class Large(Ranks):
         self.assertGreaterEqual(ratio, 0.9)
 
 
-if __name__ == "__main__":
+class Drill(Tiny):
+    """A random rank is killed or stopped at a random time; all ranks end, and the same command goes on to the same bytes."""
+    trials = int(sys.argv[sys.argv.index("--drill") + 1]) if __name__ == "__main__":
+    if "--drill" in sys.argv else 0
+    
+        def test_runs_whose_ranks_fail_go_on_to_the_same_bytes(self):
+            draw = random.Random(16)
+            length = "--max-steps", 60, "--save-steps", 5, "--save-total-limit", 2
+            self.train(3, "whole", *length)
+            slowest = {}
+            for trial in range(self.trials):
+                out, rank, number = f"trial-{trial}", draw.randrange(3), draw.choice([signal.SIGKILL, signal.SIGSTOP])
+                launcher, pids = self.start(3, out, *length)
+                time.sleep(draw.random() / 4)
+                if launcher.poll() is None:
+                    os.kill(pids[rank], number)
+                took, err = self.ends(launcher, pids, 60)
+                if launcher.returncode == 0:                # it was done before
+                    continue
+                slowest[number.name] = max(took, slowest.get(number.name, 0))
+                self.assertLess(took, 15)
+                if number == signal.SIGSTOP:
+                    self.assertIn(f"rank {rank} (process {pids[rank]} on ", err)
+                self.train(3, out, *length)
+                self.assertEqual(self.files(out), self.files("whole"), (trial, rank, number))
+                shutil.rmtree(self.dir / out)
+            print(f"{self.trials} trials: all ranks had ended after at most {slowest} s", file=sys.stderr)
+    
+    
+    if "--drill" in sys.argv:
+        suite = unittest.TestSuite([Drill("test_runs_whose_ranks_fail_go_on_to_the_same_bytes")])
+        sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
     main(Tiny, Large)
