@@ -175,11 +175,14 @@ enum status nccl_open(struct group **out, struct group *host, struct device *dev
 {
     struct nccl *n = memory_alloc(sizeof *n);
     *out = NULL;
-    if (!n)
-        return ERR_MEMORY;
+    enum status status = group_agree(host, n ? OK : ERR_MEMORY);
+    if (status != OK) {
+        memory_free(n);
+        return status;
+    }
     n->group = (struct group){.class = &group_nccl, .rank = host->rank, .size = host->size, .local_rank = host->local_rank};
     n->host = host;
-    enum status status = open_nccl(n, device);
+    status = open_nccl(n, device);
     if (status == OK) {
         *out = &n->group;
         return OK;

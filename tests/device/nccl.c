@@ -8,6 +8,7 @@
 #include "device/prefer.h"
 #include "dist/nccl.h"
 #include "dist/nccl_api.h"
+#include "failing.h"
 #include "ranks.h"
 
 enum { COUNT = 240, WHOLE = COUNT * 4 }; /* elements of each list's two arrays; COUNT is a multiple of every number of ranks */
@@ -284,6 +285,45 @@ static void a_rank_that_ends_is_noticed_and_nothing_hangs(void **state)
     unsetenv("CUDA_GRAPH");
 }
 
+/* --- memory ------------------------------------------------------------------------------------------------------------------
+ */
+
+static enum status compute_alone(struct group *host)
+{
+    struct device *device;
+    struct prepared *prepared = NULL;
+    int32_t a;
+    TRY(device_open(&device, "cuda"));
+    enum status status = nccl_open(&device->group, host, device);
+    if (status == OK)
+        status = device_alloc(device, WHOLE * 4, &a);
+    const struct command commands[] = {command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0),
+                                       command_of(COLLECTIVE_BROADCAST, COUNT, a, 0, a, 0)};
+    if (status == OK)
+        status = device_prepare(device, commands, 2, &prepared);
+    if (status == OK)
+        status = device_run(device, prepared);
+    if (prepared)
+        device_discard(device, prepared);
+    device_close(device);
+    return status;
+}
+
+static void each_allocation_may_fail(void **state)
+{
+    (void)state;
+    static struct ranks_shared shared;
+    struct ranks_group host = {{.class = &ranks_class, .rank = 0, .size = 1}, &shared, 0};
+    struct failing f = {0};
+    log_set_sink(count_warning, NULL);
+    while (failing_next(&f)) {
+        failing_begin(&f);
+        enum status status = compute_alone(&host.group);
+        failing_end(&f, status);
+    }
+    assert_true(f.failed > 10);
+}
+
 /* --- the library -------------------------------------------------------------------------------------------------------------
  */
 
@@ -337,6 +377,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(ranks_that_differ_are_told_within_seconds),
         cmocka_unit_test(a_rank_that_ends_is_noticed_and_nothing_hangs),
         cmocka_unit_test(a_rank_takes_the_card_of_its_number),
+        cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Several processes (ranks) that train together on CUDA, over NCCL, started as torchrun starts them.
+"""Several processes (ranks) that train together on CUDA, over NCCL, started as torchrun starts them, by itself, and by mpirun.
 
     nccl.py HONE ASSETS DATA
 
@@ -11,14 +11,15 @@ Seen to fail: every test with an ncclInProgress that is taken for done ("a commu
 ncclSuccess"); the bytes of a step, without group_count in cuda_capture_launch.
 """
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 
-from case import HONE, TINY, Case, main
-from ranks import distance, lines, losses
+from case import ASSETS, HONE, TINY, Case, main
+from ranks import MPI, distance, lines, losses
 from train_chats import chat
 
 LAST_PLACE = 2 ** -21   # of float32 numbers from 4 to 8
@@ -76,6 +77,18 @@ class Nccl(Case):
             files[out] = (self.dir / out / "adapter_model.safetensors").read_bytes()
         self.assertEqual(files["a"], files["b"])
         self.assertEqual(files["a"], files["c"])
+
+    def test_every_launcher_gives_the_same_bytes(self):
+        launchers = {"torchrun": [ASSETS / "venv/bin/torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"],
+                     "mpirun": ["mpirun", "-n", "2"]}
+        self.train(2, "variables", "--max-steps", 3)
+        for name, start in launchers.items():
+            if not shutil.which(start[0]):
+                print(f"no {name} here", file=sys.stderr)
+                continue
+            r = subprocess.run([*start, *self.command(name, "--max-steps", 3)], capture_output=True, text=True, timeout=900, env={**os.environ, **MPI})
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            self.assertEqual(*((self.dir / out / "adapter_model.safetensors").read_bytes() for out in ("variables", name)))
 
     def test_a_step_reduces_four_bytes_a_trained_parameter(self):
         self.train(2, "out")

@@ -13,6 +13,7 @@
 #include "dist/hello.h"
 #include "dist/star.h"
 #include "dist/tcp.h"
+#include "failing.h"
 #include "test.h"
 
 enum { WHAT = 7, RANKS = 3 };
@@ -239,6 +240,25 @@ static void without_a_secret_only_this_machine_can_come(void **state)
     }
 }
 
+static void each_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct star_place place = {.address = {"127.0.0.1"}};
+    struct failing f = {0};
+    int listener;
+    assert_ok(star_listen(&listener, &place));
+    while (failing_next(&f)) {
+        struct star star;
+        failing_begin(&f);
+        enum status status = star_accept(&star, listener, &place, 1, WHAT, 1);
+        failing_end(&f, status);
+        if (status == OK)
+            star_close(&star);
+    }
+    assert_true(f.failed == 2);
+    star_stop(listener);
+}
+
 /* --- the group over them ---------------------------------------------------------------------------------------------------- */
 
 enum drill { SHARE, DIFFER, KILLED, STOPPED };
@@ -353,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_false_rank_0_is_not_trusted),
         cmocka_unit_test(a_port_that_is_taken_is_named),
         cmocka_unit_test(without_a_secret_only_this_machine_can_come),
+        cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(a_group_shares_and_names_who_is_gone),
         cmocka_unit_test(beside_torchruns_store_is_the_next_port),
     };
