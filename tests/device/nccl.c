@@ -292,7 +292,7 @@ static enum status compute_alone(struct group *host)
 {
     struct device *device;
     struct prepared *prepared = NULL;
-    int32_t a;
+    int32_t a = 0;
     TRY(device_open(&device, "cuda"));
     enum status status = nccl_open(&device->group, host, device);
     if (status == OK)
