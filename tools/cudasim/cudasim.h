@@ -103,10 +103,11 @@ CUDASIM_EXPORT CUresult cudasim_enqueue(CUstream stream, void (*run)(const void 
                                         const char *what);
 /* The same for work that other processes must take part in. poll is asked before run, again and again: POLL_WAITS, _READY, or
  * _NEVER after a failure that the library tells in its own way. Meanwhile queries say "not ready"; a call that waits fails once
- * poll says _NEVER, where the real one would not return. */
+ * poll says _NEVER, where the real one would not return. drop, unless NULL, is called when the work is forgotten: after it ran
+ * or, if it was captured, with the last graph that has it. */
 enum { POLL_WAITS, POLL_READY, POLL_NEVER };
 CUDASIM_EXPORT CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), void (*run)(const void *args),
-                                               const void *args, size_t size, const char *what);
+                                               void (*drop)(const void *args), const void *args, size_t size, const char *what);
 /* For run: the host memory of a device pointer, or null after a report, if [pointer, pointer + bytes) is not live. */
 CUDASIM_EXPORT void *cudasim_memory(CUdeviceptr pointer, size_t bytes, const char *what);
 /* The same for bytes that run reads, all of which must have been written, and for bytes that it writes. */

@@ -39,6 +39,7 @@ struct ncclComm {
     double since;      /* when the stream came to it; 0: not yet */
     CUstream stream[STREAMS_MAX];
     int streams;
+    int captured;                     /* collectives that graphs have */
     struct work pending[PENDING_MAX]; /* not on the stream yet */
     int pending_count;
 };
@@ -166,6 +167,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return ncclInvalidArgument;
     if (comm->since > 0 || comm->pending_count)
         refuse(comm, ncclInvalidUsage, "ncclCommDestroy while a collective is under way");
+    if (comm->captured)
+        refuse(comm, ncclInvalidUsage,
+               "ncclCommDestroy while a graph has its collectives: the real one waits for the graph's end");
     retire(comm, comm->state != ncclSuccess);
     return ncclSuccess;
 }
@@ -342,6 +346,12 @@ static void run(const void *args)
     peers_finish(&comm->peers, ++comm->sequence);
 }
 
+static void drop(const void *args)
+{
+    const struct work *w = args;
+    w->comm->captured -= w->call.captured;
+}
+
 /* --- calls -------------------------------------------------------------------------------------------------------------- */
 
 static int stream_number(ncclComm_t comm, CUstream stream)
@@ -362,9 +372,12 @@ static void enqueue_pending(ncclComm_t comm)
         int capturing = cudasim_capturing(w->stream);
         w->call.captured = capturing == 1;
         w->call.stream = stream_number(comm, w->stream);
-        if (capturing == 2)
+        if (capturing == 2) {
             refuse(comm, ncclInvalidUsage, "a collective on a stream other than the one that this thread captures");
-        else if (cudasim_enqueue_polled(w->stream, poll, run, w, sizeof *w, "collectives"))
+            break;
+        }
+        comm->captured += w->call.captured;
+        if (cudasim_enqueue_polled(w->stream, poll, run, drop, w, sizeof *w, "collectives"))
             refuse(comm, ncclUnhandledCudaError, "a collective cannot be enqueued");
     }
     comm->pending_count = 0;

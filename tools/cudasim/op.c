@@ -176,11 +176,11 @@ CUresult op_run(struct op *op, bool patient)
 
 CUresult cudasim_enqueue(CUstream stream, void (*run)(const void *args), const void *args, size_t size, const char *what)
 {
-    return cudasim_enqueue_polled(stream, NULL, run, args, size, what);
+    return cudasim_enqueue_polled(stream, NULL, run, NULL, args, size, what);
 }
 
-CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), void (*run)(const void *args), const void *args,
-                                size_t size, const char *what)
+CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), void (*run)(const void *args),
+                                void (*drop)(const void *args), const void *args, size_t size, const char *what)
 {
     ENTER(what);
     CUstream s = stream_of(stream);
@@ -188,6 +188,7 @@ CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), 
         LEAVE_WITH(state_report(CUDA_ERROR_INVALID_HANDLE, "%s on a stream that does not exist", what));
     struct op *op = op_new(OP_CALL);
     op->poll = poll;
+    op->drop = drop;
     op->run = run;
     op->what = what;
     op->data = malloc(size);

@@ -95,6 +95,8 @@ struct op *op_new(enum op_kind kind)
 
 void op_free(struct op *op)
 {
+    if (op->drop)
+        op->drop(op->data);
     free(op->data);
     free(op->checksums);
     if (op->list)

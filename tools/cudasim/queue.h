@@ -26,6 +26,7 @@ struct op {
     uint64_t until;
     void (*run)(const void *args); /* CALL */
     int (*poll)(const void *args); /* CALL: whether it can run; null: always */
+    void (*drop)(const void *args);
     const char *what;
     uint8_t *data; /* params, staged bytes or args; owned */
     uint64_t data_size;

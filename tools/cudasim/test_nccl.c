@@ -178,7 +178,12 @@ static void capture(void)
     expect(a, 2, 24);
     check(cuGraphLaunch(executable, stream) == CUDA_SUCCESS && cuStreamSynchronize(stream) == CUDA_SUCCESS);
     expect(a, 2, 48);
-    check(ncclCommDestroy(comm) == ncclSuccess);
+    check(cuGraphDestroy(graph) == CUDA_SUCCESS && cudasim_count("faults") == 0);
+    if (rank)
+        check(cuGraphExecDestroy(executable) == CUDA_SUCCESS);
+    check(ncclCommDestroy(comm) == ncclSuccess && cudasim_count("faults") == !rank); /* rank 0's graph is still there */
+    if (!rank)
+        assert_said("while a graph has its collectives");
 }
 
 static void a_captured_collective_runs_at_every_launch(void **unused)
