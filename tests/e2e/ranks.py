@@ -279,33 +279,33 @@ class Large(Ranks):
 
 class Drill(Tiny):
     """A random rank is killed or stopped at a random time; all ranks end, and the same command goes on to the same bytes."""
-    trials = int(sys.argv[sys.argv.index("--drill") + 1]) if __name__ == "__main__":
-    if "--drill" in sys.argv else 0
-    
-        def test_runs_whose_ranks_fail_go_on_to_the_same_bytes(self):
-            draw = random.Random(16)
-            length = "--max-steps", 60, "--save-steps", 5, "--save-total-limit", 2
-            self.train(3, "whole", *length)
-            slowest = {}
-            for trial in range(self.trials):
-                out, rank, number = f"trial-{trial}", draw.randrange(3), draw.choice([signal.SIGKILL, signal.SIGSTOP])
-                launcher, pids = self.start(3, out, *length)
-                time.sleep(draw.random() / 4)
-                if launcher.poll() is None:
-                    os.kill(pids[rank], number)
-                took, err = self.ends(launcher, pids, 60)
-                if launcher.returncode == 0:                # it was done before
-                    continue
-                slowest[number.name] = max(took, slowest.get(number.name, 0))
-                self.assertLess(took, 15)
-                if number == signal.SIGSTOP:
-                    self.assertIn(f"rank {rank} (process {pids[rank]} on ", err)
-                self.train(3, out, *length)
-                self.assertEqual(self.files(out), self.files("whole"), (trial, rank, number))
-                shutil.rmtree(self.dir / out)
-            print(f"{self.trials} trials: all ranks had ended after at most {slowest} s", file=sys.stderr)
-    
-    
+    trials = int(sys.argv[sys.argv.index("--drill") + 1]) if "--drill" in sys.argv else 0
+
+    def test_runs_whose_ranks_fail_go_on_to_the_same_bytes(self):
+        draw = random.Random(16)
+        length = "--max-steps", 60, "--save-steps", 5, "--save-total-limit", 2
+        self.train(3, "whole", *length)
+        slowest = {}
+        for trial in range(self.trials):
+            out, rank, number = f"trial-{trial}", draw.randrange(3), draw.choice([signal.SIGKILL, signal.SIGSTOP])
+            launcher, pids = self.start(3, out, *length)
+            time.sleep(draw.random() / 4)
+            if launcher.poll() is None:
+                os.kill(pids[rank], number)
+            took, err = self.ends(launcher, pids, 60)
+            if launcher.returncode == 0:                # it was done before
+                continue
+            slowest[number.name] = max(took, slowest.get(number.name, 0))
+            self.assertLess(took, 15)
+            if number == signal.SIGSTOP:
+                self.assertIn(f"rank {rank} (process {pids[rank]} on ", err)
+            self.train(3, out, *length)
+            self.assertEqual(self.files(out), self.files("whole"), (trial, rank, number))
+            shutil.rmtree(self.dir / out)
+        print(f"{self.trials} trials: all ranks had ended after at most {slowest} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
     if "--drill" in sys.argv:
         suite = unittest.TestSuite([Drill("test_runs_whose_ranks_fail_go_on_to_the_same_bytes")])
         sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
