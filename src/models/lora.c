@@ -93,12 +93,13 @@ enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
 {
     for (int64_t i = 0; i < m->store.count; i++) {
         const struct tensor *t = m->store.tensor[i];
-        if (t->lifetime != LIFE_TRAINABLE || !name_ends_with(t->name, a_part) || model_source(m, t))
+        if (t->lifetime != LIFE_TRAINABLE || !lora_owns(t) || model_source(m, t))
             continue;
-        float *values = memory_alloc(tensor_elements(t) * (int64_t)sizeof *values);
+        float *values = memory_alloc(tensor_elements(t) * (int64_t)sizeof *values); /* B begins at 0 */
         if (!values)
             return ERR_MEMORY;
-        draw(values, t, seed);
+        if (name_ends_with(t->name, a_part))
+            draw(values, t, seed);
         enum status status = engine_upload(e, t, values, DTYPE_F32);
         if (status == OK && t->master)
             status = engine_upload(e, t->master, values, DTYPE_F32);

@@ -11,18 +11,28 @@ bool apart_wanted(void)
 
 bool apart_zeroed(enum lifetime lifetime)
 {
-    return lifetime == LIFE_GRADIENTS || lifetime == LIFE_STATE || lifetime == LIFE_CACHE;
+    return lifetime == LIFE_TRAINABLE || lifetime == LIFE_GRADIENTS || lifetime == LIFE_STATE || lifetime == LIFE_CACHE;
 }
 
-static bool is_own(const struct value *v)
-{
-    return !v->tensor && !v->base && !v->weight;
-}
-
-static enum status note(struct apart_values *list, struct value *v)
+static enum status note(struct apart_program *list, const struct value *v, struct operand place)
 {
     TRY(memory_grow(&list->value, &list->capacity, list->count + 1, (int64_t)sizeof *list->value));
-    list->value[list->count++] = v;
+    list->value[list->count++] = (struct apart_value){v, place};
+    return OK;
+}
+
+/* A block for each root; outputs are views of roots. */
+static enum status place_program(struct engine *e, const struct program *p, struct apart_program *list)
+{
+    for (struct value *v = p->values; v; v = v->next) {
+        if (v->tensor || v->base || v->weight)
+            continue;
+        TRY(engine_add_block(e, v->lifetime, value_bytes(v), &v->place.block));
+        if (v->lifetime == LIFE_INPUTS)
+            TRY(note(list, v, (struct operand){v->place.block, 0}));
+    }
+    for (const struct value *v = p->outputs; v; v = v->next)
+        TRY(note(list, v, v->base->tensor ? v->base->tensor->place : (struct operand){v->base->place.block, v->base_offset}));
     return OK;
 }
 
@@ -33,14 +43,18 @@ enum status apart_place(struct engine *e)
     if (!a->programs)
         return ERR_MEMORY;
     for (int64_t i = 0; i < e->program_count; i++)
-        for (struct value *v = e->programs[i].lowering.program->values; v; v = v->next) {
-            if (!is_own(v))
-                continue;
-            TRY(engine_add_block(e, v->lifetime, value_bytes(v), &v->place.block));
-            if (v->lifetime == LIFE_INPUTS || v->lifetime == LIFE_OUTPUTS)
-                TRY(note(&a->programs[i], v));
-        }
+        TRY(place_program(e, e->programs[i].lowering.program, &a->programs[i]));
     return OK;
+}
+
+struct operand apart_operand(const struct engine *e, const struct value *v)
+{
+    const struct value *root = v->base ? v->base : v;
+    for (int64_t p = 0; p < e->program_count; p++)
+        for (int64_t i = 0; i < e->apart->programs[p].count; i++)
+            if (e->apart->programs[p].value[i].value == v)
+                return e->apart->programs[p].value[i].place;
+    return (struct operand){root->place.block, v->base_offset};
 }
 
 void apart_free(struct engine *e)
@@ -61,9 +75,9 @@ enum status apart_write_inputs(struct engine *e, int64_t index)
 {
     const int64_t both[] = {e->lead, index};
     for (int p = e->lead < 0 || e->lead == index; p < 2; p++) {
-        const struct apart_values *list = &e->apart->programs[both[p]];
+        const struct apart_program *list = &e->apart->programs[both[p]];
         for (int64_t i = 0; i < list->count; i++) {
-            const struct value *v = list->value[i];
+            const struct value *v = list->value[i].value;
             if (v->lifetime == LIFE_INPUTS)
                 TRY(device_write(e->device, engine_operand(e, v), v->dtype, engine_input(e, v), v->dtype,
                                  value_bytes(v) / dtype_size(v->dtype)));
@@ -83,18 +97,24 @@ enum status apart_later_open(struct engine *e, int64_t index)
     return OK;
 }
 
+static int64_t place_among_outputs(const struct value *v)
+{
+    return v->base ? v->base->place.offset + v->base_offset : v->place.offset;
+}
+
+/* Of the leading program, and of the one that has the output, all outputs up to it. */
 enum status apart_read_later(struct engine *e, int slot, const struct value *output)
 {
-    const struct value *last = output->base ? output->base : output;
     for (int64_t p = 0; p < e->program_count; p++) {
-        const struct apart_values *list = &e->apart->programs[p];
+        const struct apart_program *list = &e->apart->programs[p];
         bool has = p == e->lead;
         for (int64_t i = 0; i < list->count; i++)
-            has |= list->value[i] == last;
+            has |= list->value[i].value == output;
         for (int64_t i = 0; i < list->count && has; i++) {
-            const struct value *v = list->value[i];
-            if (v->lifetime == LIFE_OUTPUTS && v->place.offset <= last->place.offset)
-                TRY(device_read(e->device, e->apart->later[slot] + v->place.offset, engine_operand(e, v), value_bytes(v)));
+            const struct value *v = list->value[i].value;
+            int64_t at = place_among_outputs(v);
+            if (v->lifetime != LIFE_INPUTS && at <= place_among_outputs(output))
+                TRY(device_read(e->device, e->apart->later[slot] + at, engine_operand(e, v), value_bytes(v)));
         }
     }
     return OK;

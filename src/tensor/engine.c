@@ -175,9 +175,12 @@ void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *ma
 static struct operand on_device(const struct engine *e, const struct value *v)
 {
     const struct value *root = v->base ? v->base : v;
-    struct operand place = root->tensor ? root->tensor->place
-                           : e->apart   ? (struct operand){root->place.block, 0}
-                                        : (struct operand){e->life_block[root->lifetime], root->place.offset};
+    struct operand place =
+        root->tensor ? root->tensor->place : (struct operand){e->life_block[root->lifetime], root->place.offset};
+    if (e->apart && !root->tensor) {
+        struct operand apart = apart_operand(e, v);
+        return (struct operand){e->blocks[apart.block].block, apart.offset};
+    }
     return (struct operand){e->blocks[place.block].block, place.offset + v->base_offset};
 }
 
