@@ -87,7 +87,7 @@ static struct digest only_entry(const struct cuda *c, struct buffer *content)
     digest_text(key, text);
     if (strncmp(text, names[0], 32) != 0)
         key = (struct digest){half[1], half[0]};
-    assert_ok(kernel_cache_read(&c->code.cache, key, content, &found));
+    assert_ok(kernel_cache_read(&c->code.place[CODE_CACHE].cache, key, content, &found));
     assert_true(found);
     arena_free(&arena);
     return key;
@@ -111,7 +111,7 @@ static void an_entry_of_another_target_is_refused_by_name_and_made_anew(void **s
         if (pass < 2)
             key = only_entry((struct cuda *)s.device, pass ? &own : &other);
         if (pass == 1)
-            kernel_cache_write(&((struct cuda *)s.device)->code.cache, key, other.data, other.size);
+            kernel_cache_write(&((struct cuda *)s.device)->code.place[CODE_CACHE].cache, key, other.data, other.size);
         drop_sums(&s);
     }
     assert_int_equal(warnings, 1);

@@ -23,6 +23,7 @@ import sysconfig
 import time
 
 TARGETS = [75, 80, 86, 89, 90, 100, 120]  # of cards and servers; --targets takes 87, 103, 110 and 121 as well
+ATTENTION = "## Attention on tensor cores"        # where the part of the page begins that attention.py writes
 CHECKED = ["compute_75"]                # to PTX alone: what any later driver would take
 
 # Of a multiprocessor: warps, blocks, kilobytes of shared memory, and what of them each block costs beside its own. Checked with
@@ -268,6 +269,8 @@ def main():
         return 1 if wrong else 0
 
     page, text = pathlib.Path(options.page), page_text(results, version(), targets)
+    if page.exists() and ATTENTION in page.read_text():
+        text += "\n" + ATTENTION + page.read_text().partition(ATTENTION)[2]
     if os.environ.get("HONE_UPDATE_DOCS"):
         page.write_text(text)
     elif not page.exists() or page.read_text() != text:

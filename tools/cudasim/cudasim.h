@@ -97,6 +97,9 @@ CUDASIM_EXPORT long long cudasim_count(const char *what);
 /* Instructions executed, each counted once for every thread that took part. */
 CUDASIM_EXPORT long long cudasim_lane_instructions(void);
 
+/* Since the start: "mma" instructions of warps, "accesses" of warps to shared memory, its bank "conflicts" (exec_banks.c). */
+CUDASIM_EXPORT long long cudasim_banks(const char *what);
+
 /* For libraries above the driver (libcublassim). Work that the stream runs in its order: size bytes of args are copied, run gets
  * the copy. A stream that is capturing records it. `what` names it in messages. */
 CUDASIM_EXPORT CUresult cudasim_enqueue(CUstream stream, void (*run)(const void *args), const void *args, size_t size,

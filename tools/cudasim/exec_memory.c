@@ -101,6 +101,7 @@ static bool resolve(struct block *b, const struct insn *n, int begin, int end, b
         if (b->check_races && !shared_track(b, n, begin, end, bytes, n->write))
             return false;
         base = b->shared;
+        banks_access(b, begin, end, bytes, true);
     }
     if (base) {
         EACH_LANE p[i] = base + (X - low);

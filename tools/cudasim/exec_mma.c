@@ -19,6 +19,7 @@ void run_mma(struct block *b, const struct insn *n, int warp, int lanes)
     int depth = n->vector, first = warp * 32;
     enum type type = (enum type)n->type2;
     bool pairs = type != T_TF32;
+    banks_mma();
     int a_count = pairs ? depth / 4 : depth / 2, b_count = a_count / 2, group = pairs ? 8 : 4;
     for (int lane = 0; lane < 32; lane++) {
         int g = lane >> 2, t = lane & 3;
@@ -67,6 +68,7 @@ void run_ldmatrix(struct block *b, const struct insn *n, int warp, int lanes)
                 return;
             memcpy(rows[r], from, 16);
         }
+        banks_access(b, first + 8 * m, first + 8 * m + 8, 16, m == 0);
         for (int lane = 0; lane < 32; lane++) {
             int r = lane >> 2, c = 2 * (lane & 3);
             uint16_t low = n->select ? rows[c][r] : rows[r][c], high = n->select ? rows[c + 1][r] : rows[r][c + 1];
