@@ -8,11 +8,6 @@ struct philox philox(uint64_t key, uint64_t counter_high, uint64_t counter_low)
     return philox_inline(key, counter_high, counter_low);
 }
 
-float philox_uniform(uint32_t word)
-{
-    return (float)(word >> 8) * 0x1p-24f;
-}
-
 void philox_normal(uint32_t a, uint32_t b, float out[2])
 {
     double u = ((double)a + 1) * 0x1p-32, angle = 6.283185307179586 * (double)b * 0x1p-32;

@@ -33,7 +33,10 @@ static inline __attribute__((always_inline)) struct philox philox_inline(uint64_
 }
 
 /* A word as a number in [0, 1): the upper 24 bits, so every result is a float. */
-float philox_uniform(uint32_t word);
+static inline float philox_uniform(uint32_t word)
+{
+    return (float)(word >> 8) * 0x1p-24f;
+}
 
 /* Two words as two independent standard normal numbers. */
 void philox_normal(uint32_t a, uint32_t b, float out[2]);

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/name.h"
+#include "base/parallel.h"
 #include "base/rng.h"
 #include "models/experts.h"
 
@@ -80,13 +81,27 @@ const char *lora_module_end(const struct tensor *t)
     return name_ends_with(t->name, a_part) && !is_of_experts(t) ? t->name + strlen(t->name) - strlen(a_part) : NULL;
 }
 
+/* Numbers are made by all processors: an adapter of a small model already has millions, and a run waits for them. */
+enum { DRAW_BLOCK = 4096 };
+
+struct drawing {
+    float *to, limit;
+    uint64_t seed, stream;
+};
+
+static void draw_block(void *context, int64_t begin, int64_t end)
+{
+    const struct drawing *d = context;
+    for (int64_t i = begin; i < end; i++)
+        d->to[i] = (2 * philox_uniform(philox_inline(d->seed, d->stream, (uint64_t)i).word[0]) - 1) * d->limit;
+}
+
 /* The stream depends on the name, so a seed gives the same adapter whatever the order or subset of tensors. */
 static void draw(float *to, const struct tensor *t, uint64_t seed)
 {
-    uint64_t stream = hash_of(t->name, (int64_t)strlen(t->name)).low;
-    float limit = 1 / sqrtf((float)t->shape[1]);
-    for (int64_t i = 0; i < tensor_elements(t); i++)
-        to[i] = (2 * philox_uniform(philox(seed, stream, (uint64_t)i).word[0]) - 1) * limit;
+    struct drawing d = {
+        .to = to, .limit = 1 / sqrtf((float)t->shape[1]), .seed = seed, .stream = hash_of(t->name, (int64_t)strlen(t->name)).low};
+    parallel_for(tensor_elements(t), DRAW_BLOCK, draw_block, &d);
 }
 
 enum status lora_start(const struct model *m, struct engine *e, uint64_t seed)
