@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "dist/star.h"
 #include "dist/watch.h"
 
-enum { STAR_OF_GROUP = 2 };
+enum { STAR_OF_GROUP = 2, SECRET_MIN = 16 };
 static const double LONG = 1e9, SEND = 60; /* seconds: the watch ends what takes too long */
 
 struct tcp {
@@ -109,17 +110,44 @@ static const struct group_class class_tcp = {
     .close = close_group,
 };
 
-/* Other machines can reach the port. */
+/* The text in HONE_SECRET or, without its line end, in the file that HONE_SECRET_FILE names; "" where there is neither. */
+static enum status read_secret(char secret[STAR_SECRET])
+{
+    const char *text = getenv("HONE_SECRET"), *path = getenv("HONE_SECRET_FILE");
+    struct buffer bytes = {0};
+    if (text && *text && strlen(text) >= STAR_SECRET)
+        return fail(ERR_ARGUMENT, "HONE_SECRET has more than %d characters", STAR_SECRET - 1);
+    snprintf(secret, STAR_SECRET, "%s", text ? text : "");
+    if (*secret || !path || !*path)
+        return OK;
+    enum status status = file_read(&bytes, path, STAR_SECRET - 1);
+    if (status == OK) {
+        memcpy(secret, bytes.data, (size_t)bytes.size);
+        secret[bytes.size] = 0;
+        secret[strcspn(secret, "\r\n")] = 0;
+        if (!*secret)
+            status = fail(ERR_ARGUMENT, "%s (HONE_SECRET_FILE) has no text", path);
+    }
+    buffer_free(&bytes);
+    return status;
+}
+
+/* Other machines can reach the port, and who listens to a connection can try secrets at leisure. */
 static enum status choose_secret(struct star_place *place, const struct launcher *launcher)
 {
-    const char *secret = getenv("HONE_SECRET"), *address = launcher->address;
+    const char *address = launcher->address;
     bool here = !strcmp(address, "localhost") || !strncmp(address, "127.", 4) || !strcmp(address, "::1");
-    if (!here && !(secret && *secret))
-        return fail(ERR_ARGUMENT,
-                    "MASTER_ADDR is %s: set HONE_SECRET to the same text for all ranks, so that nobody else can join", address);
-    if (secret && strlen(secret) >= STAR_SECRET)
-        return fail(ERR_ARGUMENT, "HONE_SECRET has more than %d characters", STAR_SECRET - 1);
-    snprintf(place->secret, sizeof place->secret, "%s", secret ? secret : "");
+    TRY(read_secret(place->secret));
+    int64_t length = (int64_t)strlen(place->secret);
+    if (!here && !length)
+        return fail(
+            ERR_ARGUMENT,
+            "MASTER_ADDR is %s: set HONE_SECRET, or HONE_SECRET_FILE, to the same text for all ranks, so that nobody else "
+            "can join",
+            address);
+    if (!here && length < SECRET_MIN)
+        return fail(ERR_ARGUMENT, "the secret of the ranks has %lld characters: take %d or more, which nobody can guess",
+                    (long long)length, SECRET_MIN);
     return OK;
 }
 

@@ -341,6 +341,36 @@ static void a_group_shares_and_names_who_is_gone(void **state)
     drill(STOPPED);
 }
 
+/* Rank 1 of an address where nobody is: it comes as far as its secret. */
+static void a_secret_is_a_text_or_a_file(void **state)
+{
+    (void)state;
+    struct launcher launcher = {LAUNCHER_VARIABLES, 1, 2, 0, "192.0.2.1", 1};
+    struct group *group;
+    char path[] = "/tmp/hone-secret-XXXXXX", text[200];
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    unsetenv("HONE_SECRET");
+    setenv("HONE_SECRET_FILE", path, 1);
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "(HONE_SECRET_FILE) has no text");
+    assert_int_equal(write(file, "sesame\n", 7), 7);
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "the secret of the ranks has 6 characters: take 16 or more");
+    setenv("HONE_SECRET", "open", 1); /* comes before the file */
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "the secret of the ranks has 4 characters");
+    memset(text, 'x', sizeof text);
+    text[199] = 0;
+    setenv("HONE_SECRET", text, 1);
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "HONE_SECRET has more than 127 characters");
+    unsetenv("HONE_SECRET");
+    assert_int_equal(write(file, text, sizeof text), sizeof text);
+    assert_int_not_equal(tcp_open(&group, &launcher), OK);
+    unlink(path);
+    assert_fails(tcp_open(&group, &launcher), ERR_IO, path);
+    unsetenv("HONE_SECRET_FILE");
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "MASTER_ADDR is 192.0.2.1: set HONE_SECRET, or HONE_SECRET_FILE");
+    close(file);
+}
+
 /* torchrun's agent is at MASTER_PORT itself. */
 static void beside_torchruns_store_is_the_next_port(void **state)
 {
@@ -375,6 +405,7 @@ int main(void)
         cmocka_unit_test(without_a_secret_only_this_machine_can_come),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(a_group_shares_and_names_who_is_gone),
+        cmocka_unit_test(a_secret_is_a_text_or_a_file),
         cmocka_unit_test(beside_torchruns_store_is_the_next_port),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
