@@ -56,7 +56,8 @@ static void print_world(const json_t *world)
         "\n%.0f cards, each with a link of %.0f Gbit/s: an estimate, %.0f%% of that rate and %.0f us a step of a tree assumed\n",
         number(world, "ranks"), number(world, "network_gbps"), 100 * number(world, "network_share"),
         1e6 * number(world, "latency_seconds"));
-    printf("%-46s %10s %5s %11s %9s %12s %12s\n", "shared", "a card", "fits", "sent a step", "seconds", "tokens/s", "overlapped");
+    printf("%-46s %10s %5s %11s %9s %12s %12s\n", "divided", "a card", "fits", "sent a step", "seconds", "tokens/s",
+           "overlapped");
     json_array_foreach(json_object_get(world, "layouts"), i, l)
         printf("%-46s %10s %5s %11s %9.4f %12.0f %12.0f\n", text(l, "what"), cli_bytes(rank, number(l, "rank_bytes")),
                json_is_true(json_object_get(l, "fits")) ? "yes" : "NO", cli_bytes(sent, number(l, "sent_bytes")),

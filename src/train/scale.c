@@ -2,20 +2,33 @@
 #include "train/scale.h"
 
 #include <math.h>
+#include <string.h>
 
 /* NCCL's own tests reach 80 to 95% of a link in large rings; the lower end is assumed, and 10 µs for each step of a tree. */
 static const double network_share = 0.8, hop_seconds = 10e-6;
 
-struct load {                                  /* what one rank would hold without sharing */
-    double weights, trained, gradients, state; /* bytes */
+struct load {         /* what one rank would hold without sharing, in bytes */
+    double in_layers; /* frozen weights of layers */
+    double trained, gradients, state;
     double layers, micro_batches;
 };
+
+static double bytes_in_layers(const struct store *store)
+{
+    double bytes = 0;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct tensor *tensor = store->tensor[i];
+        if (tensor->lifetime == LIFE_WEIGHTS && strstr(tensor->name, "layers."))
+            bytes += (double)tensor_bytes(tensor);
+    }
+    return bytes;
+}
 
 static struct load load_of(const struct trainer *t, const struct estimate *e)
 {
     int64_t bytes[LIFE_COUNT], mapped;
     session_bytes(&t->session, bytes, &mapped);
-    return (struct load){.weights = (double)(bytes[LIFE_WEIGHTS] + mapped),
+    return (struct load){.in_layers = bytes_in_layers(&t->session.model.store),
                          .trained = (double)bytes[LIFE_TRAINABLE],
                          .gradients = (double)bytes[LIFE_GRADIENTS],
                          .state = (double)bytes[LIFE_STATE],
@@ -43,25 +56,26 @@ static double saved(const struct scale *s, double bytes)
     return bytes * (double)(s->ranks - 1) / (double)s->ranks;
 }
 
+/* Of layers that are divided two are there as a whole: the one in use and the next. The last two of the forward pass are still
+ * there in the backward pass. */
 static void lay_out(const struct scale *s, const struct load *load, enum scale_layout_id id, int64_t peak, struct scale_layout *l)
 {
-    double less = 0, all = load->weights + load->trained;
-    *l = (struct scale_layout){.name = "replicated", .words = "everything on every rank"};
-    if (id == SCALE_REPLICATED)
-        communicate(s, l, load->gradients, 2, 1);
-    else
-        communicate(s, l, load->gradients, 1, 1);
-    if (id == SCALE_STATE) {
-        l->name = "state";
-        l->words = "gradients and optimizer state by rank";
+    static const struct scale_layout named[] = {
+        [SCALE_NONE] = {.name = "none", .words = "nothing: everything is on every card"},
+        [SCALE_OPTIMIZER] = {.name = "optimizer", .words = "the optimizer's state"},
+        [SCALE_WEIGHTS] = {.name = "weights", .words = "the same, and frozen weights of layers"},
+    };
+    double less = 0, layer = load->in_layers / load->layers;
+    *l = named[id];
+    communicate(s, l, load->gradients, id == SCALE_NONE ? 2 : 1, 1);
+    if (id != SCALE_NONE) {
         communicate(s, l, load->trained, 1, 1);
-        less = saved(s, load->gradients + load->state);
+        less = saved(s, load->state);
     }
-    if (id == SCALE_WEIGHTS) { /* two layers are there as a whole: the one in use and the next */
-        l->name = "weights";
-        l->words = "and weights by rank, gathered layer by layer";
-        communicate(s, l, 2 * load->micro_batches * all, 1, 2 * load->micro_batches * load->layers);
-        less = saved(s, load->gradients + load->state + all) - fmin(saved(s, all), 2 * all / load->layers);
+    if (id == SCALE_WEIGHTS && layer > 0) {
+        double gathers = load->micro_batches * fmax(2 * load->layers - 2, load->layers);
+        communicate(s, l, gathers * layer, 1, gathers);
+        less += fmax(saved(s, load->in_layers) - 2 * layer, 0);
     }
     l->rank_bytes = peak - (int64_t)less;
 }

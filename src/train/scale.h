@@ -9,10 +9,11 @@
 
 #include "train/estimate.h"
 
+/* What each rank keeps only its part of: the words of --shard. */
 enum scale_layout_id {
-    SCALE_REPLICATED, /* every rank holds everything; gradient sums are reduced once a step */
-    SCALE_STATE,      /* gradients and the optimizer's state by rank: sums are scattered, new weights gathered */
-    SCALE_WEIGHTS,    /* the weights too, as stored: each layer is gathered before its forward and its backward pass */
+    SCALE_NONE,      /* every rank holds everything; gradient sums are reduced once a step */
+    SCALE_OPTIMIZER, /* the optimizer's state: sums are scattered, new weights gathered */
+    SCALE_WEIGHTS,   /* and the frozen weights of layers, as stored: each is gathered before its forward and its backward pass */
     SCALE_COUNT
 };
 

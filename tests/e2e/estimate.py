@@ -207,6 +207,10 @@ class Estimates(Case):
         self.assertAlmostEqual(replicated["tokens_per_second"], 64 * 1024 / (one["step_seconds"] + seconds), places=3)
         self.assertAlmostEqual(replicated["overlapped_tokens_per_second"], 8 * one["tokens_per_second"], places=3)
         self.assertEqual(state["payload_bytes"], (4 + 2) * trained)
+        layer = 2 * (2 * 4096 + sum(o * i for o, i in linears(LLAMA)[0]))                  # bytes, its two norms among them
+        self.assertEqual(weights["payload_bytes"], (4 + 2) * trained + 8 * 62 * layer)     # 8 micro-batches, all but two layers twice
+        self.assertAlmostEqual(state["rank_bytes"] - weights["rank_bytes"], 32 * layer * 7 / 8 - 2 * layer, delta=32 * 1024)
+        self.assertAlmostEqual(replicated["rank_bytes"] - state["rank_bytes"], 12 * trained * 7 / 8, delta=1024)
         self.assertLess(weights["rank_bytes"], state["rank_bytes"])
         self.assertLess(state["rank_bytes"], replicated["rank_bytes"])
         self.fails(2, "plan", "--model", model, "--gpu", "h100", "--world", 64, says=["16 rows", "--per-device-train-batch-size 64"])

@@ -46,7 +46,7 @@ class Scale(Case):
 
     def lines(self, run):
         """For each number of cards and each network the first layout that fits, and what it costs."""
-        yield "| cards | network | shared | a card | sent a step | seconds | tokens/s | overlapped | of one card's |"
+        yield "| cards | network | divided | a card | sent a step | seconds | tokens/s | overlapped | of one card's |"
         yield "|---|---|---|---|---|---|---|---|---|"
         for ranks in RANKS:
             for network, name in NETWORKS[RUNS[run][2]].items():
