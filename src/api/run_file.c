@@ -81,8 +81,8 @@ static json_t *piece_json(const struct trainer *t)
     char date[DATE_SIZE] = "", host[PROCESS_HOST];
     clock_date(date, sizeof date, DATE_PATTERN);
     process_host(host);
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:i}", "began", date, "host", host, "from_step", (json_int_t)t->place.step, "hone",
-                     hone_version(), "threads", parallel_threads(), "ranks", group_size(t->group));
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:i}", "began", date, "host", host, "from_step", (json_int_t)t->place.step,
+                     "hone", hone_version(), "threads", parallel_threads(), "ranks", group_size(t->group));
 }
 
 /* Those of the file that is there, if it is of the same run. */

@@ -72,7 +72,8 @@ CUresult launch_run(const struct launch *launch, char *message, size_t size, int
 
 /* Shared memory: checks bounds, alignment and races; null after a fault. */
 uint8_t *shared_access(struct block *b, const struct insn *n, int lane, uint64_t offset, uint32_t bytes, int write);
-/* Counts an mma, and an access of lanes begin to end - 1 to shared memory, at b->addresses; first: it is an instruction's first part.
+/* Counts an mma, and an access of lanes begin to end - 1 to shared memory, at b->addresses; first: it is an instruction's first
+ * part.
  */
 void banks_mma(void);
 void banks_access(const struct block *b, int begin, int end, uint32_t bytes, bool first);

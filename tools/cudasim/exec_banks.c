@@ -1,7 +1,7 @@
-/* What the tensor cores and shared memory were asked for: mma instructions, accesses of warps to shared memory, and the times that
- * an access needs beyond those of its bytes. Shared memory has 32 banks of 4 bytes, and gives each bank's word once a time, to all
- * lanes that want it: a warp's access of 4 bytes a lane is one time, of 8 bytes two, of 16 bytes (and ldmatrix, by its matrices)
- * four. What cp.async writes is not counted. Nothing is, unless CUDASIM_BANKS=1: it would slow down all tests. */
+/* What the tensor cores and shared memory were asked for: mma instructions, accesses of warps to shared memory, and the times
+ * that an access needs beyond those of its bytes. Shared memory has 32 banks of 4 bytes, and gives each bank's word once a time,
+ * to all lanes that want it: a warp's access of 4 bytes a lane is one time, of 8 bytes two, of 16 bytes (and ldmatrix, by its
+ * matrices) four. What cp.async writes is not counted. Nothing is, unless CUDASIM_BANKS=1: it would slow down all tests. */
 #include "exec.h"
 
 #include <stdatomic.h>
