@@ -79,16 +79,18 @@ static enum status pull(const struct options *values, struct watch *watch, struc
         .revision = values->revision,
         .include = values->include,
         .output = values->output_dir,
+        .dry = values->dry_run,
         .progress = watch->call ? pass_on : NULL,
         .context = watch,
     };
     struct pull_result result;
     double start = clock_seconds();
     TRY(pull_model(&request, arena, &result));
-    return json_result(json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:f}", "model", request.name, "revision", request.revision,
-                                 "commit", result.listing.commit, "path", result.path, "files", files_json(&result.listing),
-                                 "bytes", (json_int_t)result.bytes, "downloaded_bytes", (json_int_t)result.downloaded_bytes,
-                                 "seconds", clock_seconds() - start),
+    return json_result(json_pack("{s:s, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:b, s:f}", "model", request.name, "revision",
+                                 request.revision, "commit", result.listing.commit, "path", result.path, "files",
+                                 files_json(&result.listing), "bytes", (json_int_t)result.bytes, "downloaded_bytes",
+                                 (json_int_t)result.downloaded_bytes, "missing_bytes", (json_int_t)result.missing_bytes,
+                                 "dry_run", (int)request.dry, "seconds", clock_seconds() - start),
                        json);
 }
 

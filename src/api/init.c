@@ -329,31 +329,32 @@ static json_t *summary_json(const struct init *in)
 {
     const struct options *v = &in->run->values;
     char parameters[32];
-    return json_pack("[o, o, o, o, o]",
-                     json_sprintf("model       %s, %s parameters, %lld layers of %lld channels", in->family,
-                                  count_words(parameters, (double)planned(in, "parameters")), (long long)in->config.layers,
-                                  (long long)in->config.channels),
-                     json_sprintf("data        %lld rows (%s), %lld tokens; 95%% of the rows have at most %lld",
-                                  (long long)in->rows, in->kinds, (long long)in->tokens, (long long)in->most),
-                     json_sprintf("run         %s in %s on %s, %lld steps of %lld rows, learning rate %g",
-                                  options_word(OPTION_finetuning_type, (int)v->finetuning_type),
-                                  json_string_value(json_object_get(in->plan, "dtype")),
-                                  json_string_value(json_object_get(in->plan, "device")), (long long)in->steps,
-                                  (long long)v->per_device_train_batch_size, in->rate),
-                     json_sprintf("memory      %.2f GB of %.2f GB free", 1e-9 * (double)planned(in, "peak_bytes"),
-                                  1e-9 * (double)planned(in, "free_bytes")),
-                     json_sprintf("wrote       %s, with the reasons", in->output));
+    return json_pack(
+        "[o, o, o, o, o]",
+        json_sprintf("model       %s, %s parameters, %lld layers of %lld channels", in->family,
+                     count_words(parameters, (double)planned(in, "parameters")), (long long)in->config.layers,
+                     (long long)in->config.channels),
+        json_sprintf("data        %lld rows (%s), %lld tokens; 95%% of the rows have at most %lld", (long long)in->rows,
+                     in->kinds, (long long)in->tokens, (long long)in->most),
+        json_sprintf("run         %s in %s on %s, %lld steps of %lld rows, learning rate %g",
+                     options_word(OPTION_finetuning_type, (int)v->finetuning_type),
+                     json_string_value(json_object_get(in->plan, "dtype")),
+                     json_string_value(json_object_get(in->plan, "device")), (long long)in->steps,
+                     (long long)v->per_device_train_batch_size, in->rate),
+        json_sprintf("memory      %.2f GB of %.2f GB free", 1e-9 * (double)planned(in, "peak_bytes"),
+                     1e-9 * (double)planned(in, "free_bytes")),
+        json_sprintf("%s %s, with the reasons", in->asked->values.dry_run ? "would write" : "wrote      ", in->output));
 }
 
 static enum status report(struct init *in, char **json)
 {
     const struct options *v = &in->run->values;
-    return json_result(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:O, s:o, s:s}", "output", in->output, "family",
+    return json_result(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:O, s:o, s:s, s:b}", "output", in->output, "family",
                                  in->family, "finetuning_type", options_word(OPTION_finetuning_type, (int)v->finetuning_type),
                                  "max_length", (json_int_t)v->max_length, "per_device_train_batch_size",
                                  (json_int_t)v->per_device_train_batch_size, "learning_rate", in->rate, "steps",
                                  (json_int_t)in->steps, "eval_rows", (json_int_t)in->eval_rows, "plan", in->plan, "summary",
-                                 summary_json(in), "yaml", in->yaml.data),
+                                 summary_json(in), "yaml", in->yaml.data, "dry_run", (int)in->asked->values.dry_run),
                        json);
 }
 
@@ -366,7 +367,7 @@ static enum status prepare(struct init *in)
     in->model = asked->model_name_or_path;
     in->data = asked->dataset_path;
     in->output = asked->output_dir ? asked->output_dir : "run.yaml";
-    if (file_exists(in->output))
+    if (!asked->dry_run && file_exists(in->output))
         return fail(ERR_ARGUMENT, "%s exists, and is not overwritten: name another file with --output, or remove it", in->output);
     v->model_name_or_path = asked->model_name_or_path;
     v->dataset_path = asked->dataset_path;
@@ -390,7 +391,7 @@ static enum status init(const struct hone_options *options, char **json)
         status = write_yaml(&in);
     if (status == OK)
         status = report(&in, json);
-    if (status == OK)
+    if (status == OK && !options->values.dry_run)
         status = file_create(in.output, in.yaml.data, in.yaml.size);
     if (status != OK) {
         hone_text_destroy(*json);

@@ -5,6 +5,10 @@ static void print_report(const json_t *report)
 {
     size_t i;
     const json_t *row;
+    if (json_is_true(json_object_get(report, "dry_run"))) { /* the file itself, for a pipe */
+        fputs(json_string_value(json_object_get(report, "yaml")), stdout);
+        return;
+    }
     json_array_foreach(json_object_get(report, "summary"), i, row) puts(json_string_value(row));
     printf("next        hone train --config %s\n", json_string_value(json_object_get(report, "output")));
 }

@@ -50,11 +50,22 @@ static void print_report(const json_t *report, bool in_cache)
     const char *path = json_string_value(json_object_get(report, "path"));
     const char *model = json_string_value(json_object_get(report, "model"));
     bool main = !strcmp(json_string_value(json_object_get(report, "revision")), "main");
-    printf("model       %s, commit %.12s: %zu files, %s, of which %s were downloaded\n", model,
+    bool dry = json_is_true(json_object_get(report, "dry_run"));
+    printf("model       %s, commit %.12s: %zu files, %s, of which %s %s\n", model,
            json_string_value(json_object_get(report, "commit")), json_array_size(json_object_get(report, "files")),
            cli_bytes(bytes, json_number_value(json_object_get(report, "bytes"))),
-           cli_bytes(new, json_number_value(json_object_get(report, "downloaded_bytes"))));
+           cli_bytes(new, json_number_value(json_object_get(report, dry ? "missing_bytes" : "downloaded_bytes"))),
+           dry ? "would be downloaded" : "were downloaded");
     printf("path        %s\n", path);
+    if (dry) {
+        size_t i;
+        const json_t *file;
+        json_array_foreach(json_object_get(report, "files"), i, file)
+            printf("  %-12s %s\n", cli_bytes(bytes, json_number_value(json_object_get(file, "bytes"))),
+                   json_string_value(json_object_get(file, "name")));
+        puts("dry run     nothing was downloaded or written; without --dry-run the same command begins");
+        return;
+    }
     printf("next        hone init --model %s --data FILE\n", in_cache && main ? model : path);
 }
 

@@ -25,7 +25,8 @@ struct pull {
     struct arena *arena;
     const char *folder; /* of the model in the cache, or the output directory */
     const char *locks;
-    int64_t done; /* bytes of wanted files */
+    const char *there; /* the folder, or the nearest above it that exists */
+    int64_t done;      /* bytes of wanted files */
 };
 
 /* A file on its way. */
@@ -295,7 +296,7 @@ static bool is_own_name(const char *name)
 static enum status count(struct pull *p)
 {
     struct pull_result *r = p->result;
-    int64_t missing = 0, room = directory_room(p->folder);
+    int64_t missing = 0, room = directory_room(p->there);
     for (int64_t i = 0; i < r->listing.count; i++) {
         struct job job = {.pull = p, .file = &r->listing.files[i]};
         if (!job.file->wanted)
@@ -312,6 +313,7 @@ static enum status count(struct pull *p)
         if (file_size(job.path) != job.file->size)
             missing += max(job.file->size - max(file_size(job.part), 0), 0);
     }
+    r->missing_bytes = missing;
     if (missing && room >= 0 && missing > room - SPACE_LEFT)
         return fail(ERR_IO, "%s: %.2f GB are to be downloaded, and %s has %.2f GB left: free some, or name another disk with %s",
                     p->request->name, 1e-9 * (double)missing, p->folder, 1e-9 * (double)room,
@@ -349,13 +351,20 @@ static enum status publish(struct pull *p)
     return file_replace(reference, listing->commit, (int64_t)strlen(listing->commit));
 }
 
+static enum status open_folder(struct pull *p)
+{
+    if (!p->request->dry)
+        TRY(directory_make(p->folder));
+    return directory_may_make(p->arena, p->folder, &p->there);
+}
+
 static enum status open_folders(struct pull *p)
 {
     const struct pull_request *r = p->request;
     const char *cache = "";
     if (r->output) {
         p->folder = p->locks = p->result->path = r->output;
-        return directory_make(r->output);
+        return open_folder(p);
     }
     TRY(hub_cache(p->arena, &cache));
     p->folder = hub_folder(p->arena, cache, r->name);
@@ -363,8 +372,8 @@ static enum status open_folders(struct pull *p)
     p->result->path = p->locks ? arena_format(p->arena, "%s/snapshots/%s", p->folder, p->result->listing.commit) : NULL;
     if (!p->result->path)
         return ERR_MEMORY;
-    TRY(directory_make(p->folder));
-    return directory_make(p->locks);
+    TRY(open_folder(p));
+    return r->dry ? OK : directory_make(p->locks);
 }
 
 static enum status pull_all(struct pull *p)
@@ -372,8 +381,11 @@ static enum status pull_all(struct pull *p)
     struct pull_result *r = p->result;
     TRY(read_listing(p));
     TRY(open_folders(p));
-    TRY(get_index(p));
+    if (!p->request->dry)
+        TRY(get_index(p));
     TRY(count(p));
+    if (p->request->dry)
+        return OK;
     for (int64_t i = 0; i < r->listing.count; i++)
         if (r->listing.files[i].wanted)
             TRY(get_file(p, &r->listing.files[i]));

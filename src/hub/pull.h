@@ -14,8 +14,9 @@ typedef bool pull_progress(void *context, const char *file, int64_t done, int64_
 
 struct pull_request {
     const char *name, *revision;
-    const char *include;     /* NULL: what hone needs */
-    const char *output;      /* a directory; NULL: the cache */
+    const char *include; /* NULL: what hone needs */
+    const char *output;  /* a directory; NULL: the cache */
+    bool dry;            /* only says what would be downloaded: all that the list names, if an index of weights is not here yet */
     pull_progress *progress; /* may be NULL */
     void *context;
 };
@@ -25,6 +26,7 @@ struct pull_result {
     const char *path;     /* the directory with the files */
     int64_t files, bytes; /* wanted */
     int64_t downloaded_bytes;
+    int64_t missing_bytes; /* before it began */
 };
 
 /* Texts of the result are in the arena. */

@@ -1,10 +1,10 @@
 """--dry-run: everything is checked and said, and nothing is written."""
 import json
 import os
-import pathlib
 import shutil
 
 from case import CHAT, TINY, Case, main, run
+from hub import NAME, Hub
 
 
 def listing(folder):
@@ -53,6 +53,39 @@ class Dry(Case):
         self.assertIn("would be moved to", result.stderr)
         self.fails(2, *self.line, "--output", out, "--dry-run", "--seed", 7, says=["seed 42", "--resume none"])
         self.assertEqual(listing(self.dir), before)
+
+    def test_a_pull_lists_what_it_would_download(self):
+        with Hub({p.name: p.read_bytes() for p in TINY.iterdir() if p.is_file()}) as hub:
+            home = self.dir / "hf"
+            here = {**os.environ, "HF_HOME": str(home), "HF_ENDPOINT": hub.url, "no_proxy": "*"}
+            line = ("pull", NAME)
+            text = run(*line, "--dry-run", env=here)
+            self.assertEqual(text.returncode, 0, text.stderr)
+            self.assertRegex(text.stdout, r"would be downloaded\n")
+            self.assertIn("model.safetensors\n", text.stdout)
+            dry = json.loads(run(*line, "--dry-run", "--json", env=here).stdout)
+            self.assertFalse(home.exists())
+            real = json.loads(run(*line, "--json", env=here).stdout)
+            self.assertEqual((dry["files"], dry["bytes"], dry["missing_bytes"]), (real["files"], real["bytes"], real["downloaded_bytes"]))
+            self.assertEqual((dry["path"], dry["downloaded_bytes"]), (real["path"], 0))
+            self.assertEqual(json.loads(run(*line, "--dry-run", "--json", env=here).stdout)["missing_bytes"], 0)
+            out = self.dir / "a/model"
+            self.assertEqual(run(*line, "--dry-run", "--output", out, env=here).returncode, 0)
+            self.assertFalse(out.parent.exists())
+
+    def test_init_prints_what_it_would_write(self):
+        line = ("init", "--model", TINY, "--data", self.data)
+        file = self.dir / "run.yaml"
+        text = self.ok(*line, "--output", file, "--dry-run")
+        self.assertFalse(file.exists())
+        self.ok(*line, "--output", file)
+        def values(yaml):                                       # comments say how much memory is free now
+            return [row for row in yaml.splitlines() if not row.startswith("#")]
+        self.assertEqual(values(text), values(file.read_text()))
+        self.assertIn("# Written by hone init.", text)
+        before = file.read_bytes()
+        self.ok(*line, "--output", file, "--dry-run")           # one that is there stays, and is no error
+        self.assertEqual(file.read_bytes(), before)
 
     def test_what_would_stop_a_run_stops_it(self):
         self.write("file", "x")
