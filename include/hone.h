@@ -283,7 +283,8 @@ typedef struct hone_step {
     double loss, grad_norm, learning_rate;
     int64_t tokens, trained_tokens;
     double seconds;
-    int applied; /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
+    int applied;         /* 0: the loss or the gradient's norm was not finite, so nothing was changed */
+    double engine_share; /* of `seconds`, what the step's matmuls alone would take: no step can be faster; NaN: not known */
 } hone_step;
 
 /* Divides, clips, steps the optimizer, and clears the sums. A negative learning rate means the schedule's. The options

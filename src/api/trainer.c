@@ -12,6 +12,7 @@
 #include "train/checkpoint.h"
 #include "train/loop.h"
 #include "train/space.h"
+#include "train/step.h"
 
 enum { SEQUENCES_AT_ONCE = 64 };
 
@@ -205,7 +206,8 @@ static hone_step public_step(const struct trainer_step *s)
                        .tokens = s->tokens,
                        .trained_tokens = s->targets,
                        .seconds = s->seconds,
-                       .applied = s->applied};
+                       .applied = s->applied,
+                       .engine_share = step_engine_share(s)};
 }
 
 hone_status hone_trainer_optim_step(hone_trainer *t, double learning_rate, hone_step *step)

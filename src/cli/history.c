@@ -99,7 +99,8 @@ static enum status add_step(struct history *h, const json_t *line)
                                                       .norm = number_of(line, "grad_norm"),
                                                       .rate = number_of(line, "learning_rate"),
                                                       .tokens_per_second = number_of(line, "tokens_per_second"),
-                                                      .seconds = number_of(line, "step_seconds")};
+                                                      .seconds = number_of(line, "step_seconds"),
+                                                      .engine_share = number_of(line, "engine_share")};
     h->skipped += json_is_true(json_object_get(line, "skipped"));
     h->flagged += json_is_string(json_object_get(line, "guard"));
     return OK;

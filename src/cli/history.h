@@ -11,7 +11,7 @@
 
 struct history_step {
     int64_t step;
-    double epoch, loss, norm, rate, tokens_per_second, seconds; /* NAN: the line does not say */
+    double epoch, loss, norm, rate, tokens_per_second, seconds, engine_share; /* NAN: the line does not say */
 };
 
 struct history_eval {

@@ -233,10 +233,12 @@ static void second_line(struct line *l, const struct screen *s)
         add(l, 5, NULL, "val %.4f", s->eval_loss);
     if (s->tokens_per_second > 0)
         add(l, 2, NULL, "%.0f tok/s", s->tokens_per_second);
+    if (s->engine_share > 0)
+        add(l, 7, NULL, "engine %.0f%%", 100 * s->engine_share);
     if (s->memory_bytes)
         add(l, 6, NULL, "mem %s", cli_bytes(text, (double)s->memory_bytes));
     if (!isnan(s->epoch))
-        add(l, 7, NULL, "epoch %.2f", s->epoch);
+        add(l, 8, NULL, "epoch %.2f", s->epoch);
 }
 
 int screen_draw(const struct screen *s, struct look look, char out[SCREEN_SIZE])
@@ -273,5 +275,7 @@ void screen_line(const struct screen *s, char out[SCREEN_SIZE])
         n += snprintf(out + n, size - (size_t)n, ", %s %lld/%lld", s->activity, (long long)s->part, (long long)s->parts);
     if (s->tokens_per_second > 0)
         n += snprintf(out + n, size - (size_t)n, ", %.0f tok/s", s->tokens_per_second);
+    if (s->engine_share > 0)
+        n += snprintf(out + n, size - (size_t)n, ", engine %.0f%%", 100 * s->engine_share);
     snprintf(out + n, size - (size_t)n, ", %s, ETA %s", screen_time(passed, s->seconds), screen_time(left, s->left));
 }

@@ -32,6 +32,7 @@ struct screen {
     double epoch, loss, eval_loss; /* NAN: not known. loss: the mean */
     struct curve losses;
     double tokens_per_second; /* 0: not known */
+    double engine_share;      /* of a step, what its matmuls alone would take; 0: not known */
     double seconds, left;     /* since the beginning, and to the end; NAN: not known */
     int64_t memory_bytes;     /* 0: not known */
     const char *activity;     /* "validating", "sampling", "saving", "downloading"; NULL: none, or so much of it: */

@@ -70,7 +70,7 @@ static double passed(const struct history *h)
 void summary_screen(const struct history *h, struct screen *s)
 {
     struct pace pace = {.eval_steps = option_of(h, "eval_steps"), .save_steps = option_of(h, "save_steps")};
-    struct mean loss = {0}, rate = {0};
+    struct mean loss = {0}, rate = {0}, engine = {0};
     const json_t *data = json_object_get(h->run, "data"), *plan = json_object_get(h->run, "plan");
     *s = (struct screen){.what = "step", .done = last_step(h), .total = h->total, .epoch = NAN, .loss = NAN, .eval_loss = NAN};
     pace.eval_tokens = json_integer_value(json_object_get(json_object_get(data, "eval"), "tokens"));
@@ -84,6 +84,8 @@ void summary_screen(const struct history *h, struct screen *s)
             mean_add(&pace.step, step->seconds);
         if (isfinite(step->tokens_per_second))
             mean_add(&rate, step->tokens_per_second);
+        if (isfinite(step->engine_share))
+            mean_add(&engine, step->engine_share);
         s->epoch = step->epoch;
     }
     add_evals(h, &pace);
@@ -91,6 +93,7 @@ void summary_screen(const struct history *h, struct screen *s)
     s->loss = mean_value(&loss);
     s->eval_loss = h->eval_count ? h->evals[h->eval_count - 1].loss : NAN;
     s->tokens_per_second = rate.share > 0 ? mean_value(&rate) : 0;
+    s->engine_share = engine.share > 0 ? mean_value(&engine) : 0;
     s->memory_bytes = json_integer_value(json_object_get(plan, "peak_bytes"));
     s->seconds = passed(h);
     s->left = pace_left(&pace, s->done, s->total, s->tokens_per_second);
@@ -116,7 +119,7 @@ static json_t *best_json(const struct history *h)
 struct stand {
     const char *run, *state, *why, *model, *method, *smoothing, *activity;
     int64_t pid, step, steps, resumes, skipped_steps, unreadable_lines, planned_bytes, peak_bytes, result_step;
-    double epoch, loss, last_loss, eval_loss, tokens_per_second, seconds, seconds_left;
+    double epoch, loss, last_loss, eval_loss, tokens_per_second, engine_share, seconds, seconds_left;
     bool stopped_early;
 };
 
@@ -138,6 +141,7 @@ json_t *summary_json(const struct history *h)
         RECORD(struct stand, eval_loss),
         RECORD(struct stand, activity),
         RECORD(struct stand, tokens_per_second),
+        RECORD(struct stand, engine_share),
         RECORD(struct stand, seconds),
         RECORD(struct stand, seconds_left),
         RECORD(struct stand, planned_bytes),
@@ -167,6 +171,7 @@ json_t *summary_json(const struct history *h)
         .eval_loss = s.eval_loss,
         .activity = s.activity,
         .tokens_per_second = s.tokens_per_second,
+        .engine_share = s.engine_share > 0 ? s.engine_share : NAN,
         .seconds = s.seconds,
         .seconds_left = h->state == HISTORY_RUNNING ? s.left : NAN,
         .planned_bytes = json_integer_value(json_object_get(json_object_get(h->run, "plan"), "planned_bytes")),

@@ -24,7 +24,7 @@ struct run {
     json_t *data;  /* the library's account of it */
     int64_t first; /* steps done before this process began */
     struct screen screen;
-    struct mean loss;
+    struct mean loss, engine;
     struct pace pace;
     double start, since; /* of the run, and of what is under way besides steps: by the clock */
     double first_eval;   /* of the run, also before a resume; NaN before the first one */
@@ -90,10 +90,13 @@ static void show_step(struct run *run, const hone_event *e)
         curve_add(&s->losses, mean_value(&run->loss));
     }
     mean_add(&run->pace.step, last->seconds);
+    if (isfinite(last->engine_share))
+        mean_add(&run->engine, last->engine_share);
     s->done = e->step;
     s->epoch = last->epoch;
     s->loss = run->loss.share > 0 ? mean_value(&run->loss) : last->loss;
     s->tokens_per_second = e->tokens_per_second;
+    s->engine_share = run->engine.share > 0 ? mean_value(&run->engine) : 0;
     show_screen(run, e->step == run->first + 1 || e->step == e->steps);
 }
 
@@ -178,6 +181,8 @@ static int show(void *context, const hone_event *e)
     case HONE_EVENT_START: /* the options and files are fine */
         print_start(run->info, run->data, progress_say);
         progress_say("progress    its loss is a mean of about %d steps; metrics.jsonl has that of each", MEAN_STEPS);
+        if (!strcmp(run->info->device, "cpu"))
+            progress_say("            engine is the share of a step that its matmuls alone would take, its limit");
         progress_say("started after %.2f s", run->info->startup_seconds);
         go_back(run);
         run->start = clock_seconds();

@@ -11,9 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/parallel.h"
+#include "device/cpu_pace.h"
 
 struct block {
     char *data;
@@ -25,6 +27,7 @@ struct shape { /* of a matmul that some command uses */
     struct gemm gemm;
     struct gemm_plan *plan;
     int64_t workspace;
+    double fastest; /* seconds; 0: it was not run yet */
 };
 
 struct cpu {
@@ -35,6 +38,7 @@ struct cpu {
     int32_t block_count;
     struct shape *shapes;
     int64_t shape_count;
+    double gemm_seconds;
     char *later[DEVICE_LATER]; /* what device_read_later has read */
 };
 
@@ -49,6 +53,7 @@ struct step { /* a command with addresses */
         struct {
             struct gemm_plan *plan;
             void *address[GEMM_OPERANDS];
+            int64_t shape;
         };
         struct {
             void *to;
@@ -284,6 +289,7 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
         const struct shape *shape;
         TRY(find_shape(cpu, &command->gemm, &shape));
         step->plan = shape->plan;
+        step->shape = shape - cpu->shapes;
         for (int i = 0; i < GEMM_OPERANDS; i++)
             step->address[i] = address(cpu, command->operand[i]);
         return OK;
@@ -325,6 +331,23 @@ static void run_rows(void *context, int64_t begin, int64_t end)
     step->kernel->host(&step->call, begin, end);
 }
 
+double cpu_gemm_seconds(const struct device *device)
+{
+    return device->class == &device_cpu ? ((const struct cpu *)device)->gemm_seconds : 0;
+}
+
+static enum status run_gemm(struct cpu *cpu, const struct step *step)
+{
+    struct shape *shape = &cpu->shapes[step->shape];
+    double start = clock_seconds();
+    TRY(cpu->engine->run(step->plan, step->address));
+    double seconds = clock_seconds() - start;
+    if (shape->fastest <= 0 || seconds < shape->fastest)
+        shape->fastest = seconds;
+    cpu->gemm_seconds += shape->fastest;
+    return OK;
+}
+
 static enum status run(struct device *device, struct prepared *prepared)
 {
     struct cpu *cpu = cpu_of(device);
@@ -332,7 +355,7 @@ static enum status run(struct device *device, struct prepared *prepared)
         struct step *step = &prepared->step[i];
         switch (step->kind) {
         case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
-        case COMMAND_GEMM: TRY(cpu->engine->run(step->plan, step->address)); break;
+        case COMMAND_GEMM: TRY(run_gemm(cpu, step)); break;
         case COMMAND_FILL: memset(step->to, 0, (size_t)step->bytes); break;
         case COMMAND_COLLECTIVE:
             TRY(group_collective(device->group, &step->collective, step->side[COLLECTIVE_FROM], step->side[COLLECTIVE_TO], NULL));

@@ -14,6 +14,7 @@
 #include "base/record.h"
 #include "format/tfevents.h"
 #include "train/samples.h"
+#include "train/step.h"
 
 enum { FILE_BYTES_MAX = 1 << 30, LINE_USUAL = 4096 };
 
@@ -121,6 +122,7 @@ void metrics_step(struct metrics *m, const struct trainer_step *s, const char *g
         .trained_tokens = s->targets,
         .tokens_per_second = (double)s->tokens / s->seconds,
         .step_seconds = s->seconds,
+        .engine_share = step_engine_share(s),
     };
     enum status status = metrics_row_json(&row, &m->line);
     if (status == OK)

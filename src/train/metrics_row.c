@@ -37,6 +37,7 @@ static const struct column {
     COUNT(trained_tokens, STEPS),
     NUMBER(tokens_per_second, "train/tokens_per_second", STEPS),
     NUMBER(step_seconds, NULL, STEPS),
+    NUMBER(engine_share, NULL, STEPS),
     NUMBER(eval_loss, "eval/loss", VALIDATIONS),
     NUMBER(eval_seconds, NULL, VALIDATIONS),
 };

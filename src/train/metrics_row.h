@@ -11,7 +11,7 @@ struct metrics_row {
     int64_t step;
     double epoch, loss, grad_norm, learning_rate;
     int64_t tokens, trained_tokens;
-    double tokens_per_second, step_seconds;
+    double tokens_per_second, step_seconds, engine_share;
     double eval_loss, eval_seconds;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "device/cpu_pace.h"
 
 enum { UNKNOWN = -2 }; /* a program that was not asked for yet */
 enum {
@@ -340,8 +341,10 @@ enum status trainer_check(const struct trainer *t, const struct sequence *s)
 
 static void begin(struct trainer *t)
 {
-    if (!t->sums.sequences)
-        t->sums.started = clock_seconds();
+    if (t->sums.sequences)
+        return;
+    t->sums.started = clock_seconds();
+    t->sums.gemm_seconds = cpu_gemm_seconds(t->session.device);
 }
 
 enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro)

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "device/cpu_pace.h"
 #include "train/micro.h"
 #include "train/verify.h"
 
@@ -69,6 +70,11 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
     t->place.skipped += !result.applied;
 }
 
+double step_engine_share(const struct trainer_step *step)
+{
+    return step->engine_seconds > 0 && step->seconds > 0 ? step->engine_seconds / step->seconds : NAN;
+}
+
 enum status trainer_at_rest(const struct trainer *t)
 {
     return t->queue.ahead ? fail(ERR_ARGUMENT, "step %lld is in flight: wait until the run has reported it",
@@ -91,6 +97,7 @@ enum status trainer_step(struct trainer *t, double rate, struct trainer_step *st
     *step = describe(t, rate);
     struct optimizer_settings chosen = settings(t, step->rate);
     TRY(optimizer_step(&t->optimizer, &t->session, divisor(t), &chosen, &result));
+    step->engine_seconds = cpu_gemm_seconds(t->session.device) - t->sums.gemm_seconds;
     finish(t, step, t->sums.sum / t->sums.weight, t->sums.started, result);
     micro_start_over(t);
     return OK;
@@ -209,6 +216,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
     if (count < 1)
         return fail(ERR_ARGUMENT, "a step without sequences: there are none to queue");
     double started = t->sums.sequences ? t->sums.started : clock_seconds();
+    double matmuls = t->sums.sequences ? t->sums.gemm_seconds : cpu_gemm_seconds(s->device);
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
     bool verifies = verify_due(t);
@@ -239,6 +247,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
             TRY(run_optimizer(t, u));
             u->step = describe(t, rate);
             u->step.verified = verifies;
+            u->step.engine_seconds = cpu_gemm_seconds(s->device) - matmuls;
             u->sum = t->sums.sum;
             u->weight = t->sums.weight;
             u->started = started;

@@ -8,4 +8,7 @@
 enum status step_open(struct trainer *t);
 void step_close(struct trainer *t);
 
+/* The share of a step that its matmuls take at their fastest: 1 would be a step of nothing else. NAN: not known. */
+double step_engine_share(const struct trainer_step *step);
+
 #endif

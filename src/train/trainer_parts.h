@@ -25,9 +25,10 @@ struct micro_programs {
 struct micro_sums {
     double sum, weight; /* of losses and of their weights */
     int64_t tokens, targets, sequences;
-    bool numbered;  /* sequences bring their numbers; else they are numbered as they come */
-    double started; /* when the first of them came */
-    int64_t back;   /* how many steps before the next one they are of */
+    bool numbered;       /* sequences bring their numbers; else they are numbered as they come */
+    double started;      /* when the first of them came */
+    double gemm_seconds; /* cpu_gemm_seconds then */
+    int64_t back;        /* how many steps before the next one they are of */
 };
 
 /* --- step.c --------------------------------------------------------------------------------------------------------------- */
@@ -37,6 +38,7 @@ struct trainer_step {
     double epoch, loss, norm, rate;
     int64_t tokens, targets;
     double seconds;         /* from its start, or the end of the previous step if that came later, to its end */
+    double engine_seconds;  /* what its matmuls take at their fastest (device/cpu_pace.h); 0: not known */
     bool applied, verified; /* verified: it was computed twice (verify.h) */
     int64_t worst;     /* of an enqueued step: its sequence with the highest mean loss, or the first that is NaN; -1: not known */
     double worst_loss; /* of that sequence */

@@ -135,6 +135,15 @@ class Reports(Case):
         for key in ("planned_bytes", "peak_bytes"):
             self.assertEqual(watched[key], report[key], key)
 
+    def test_steps_have_their_share_of_the_engine(self):
+        self.train("--per-device-train-batch-size", 8)
+        steps = [line for line in map(json.loads, (self.out / "metrics.jsonl").read_text().splitlines()) if "engine_share" in line]
+        self.assertEqual(len(steps), 4)
+        for step in steps:
+            self.assertGreater(step["engine_share"], 0)
+            self.assertLess(step["engine_share"], 1)
+        self.assertTrue(0 < json.loads(self.ok("watch", self.out, "--json"))["engine_share"] < 1)
+
     def left(self, seconds):
         """What watch says is left of a run that stands after step 2, with answers that took so long."""
         lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]

@@ -257,7 +257,7 @@ class Screens(TrainCase):
         result = run(*self.words("out", "--eval-data", self.valid))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotRegex(result.stdout + result.stderr, "[\x1b\r]")
-        self.assertRegex(result.stderr, r"(?m)^step 6/6, epoch 1\.50, loss \d\.\d{4} \(mean of 10 steps\), \d+ tok/s, \d+:\d\d, ETA 0:00$")
+        self.assertRegex(result.stderr, r"(?m)^step 6/6, epoch 1\.50, loss \d\.\d{4} \(mean of 10 steps\), \d+ tok/s, engine \d+%, \d+:\d\d, ETA 0:00$")
 
     def test_one_step_of_one_row_is_told_as_one(self):
         self.data = self.write("one.jsonl", chat(1))

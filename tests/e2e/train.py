@@ -22,7 +22,7 @@ import time
 from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run
 from train_chats import chat
 
-STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds"}
+STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds", "engine_share"}
 MODES = ("none", "selective", "full")
 
 

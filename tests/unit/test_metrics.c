@@ -16,15 +16,17 @@ static const struct metrics_row a_step = {.step = 7,
                                           .tokens = 100,
                                           .trained_tokens = 50,
                                           .tokens_per_second = 1.0 / 3,
-                                          .step_seconds = 0.5};
+                                          .step_seconds = 0.5,
+                                          .engine_share = 0.75};
 static const struct metrics_row a_validation = {.validation = true, .step = 7, .eval_loss = 3.25, .eval_seconds = 0.125};
 
 #define STEP_JSON                                                                                                                \
     "{\"step\": 7, \"epoch\": 0.25, \"loss\": null, \"grad_norm\": 1.5, \"learning_rate\": 0.0002, \"tokens\": 100, "            \
-    "\"trained_tokens\": 50, \"tokens_per_second\": 0.333333333, \"step_seconds\": 0.5"
-#define STEP_CSV "7,0.25,,1.5,0.0002,100,50,0.333333333,0.5,,\n"
+    "\"trained_tokens\": 50, \"tokens_per_second\": 0.333333333, \"step_seconds\": 0.5, \"engine_share\": 0.75"
+#define STEP_CSV "7,0.25,,1.5,0.0002,100,50,0.333333333,0.5,0.75,,\n"
 #define HEADER_CSV                                                                                                               \
-    "step,epoch,loss,grad_norm,learning_rate,tokens,trained_tokens,tokens_per_second,step_seconds,eval_loss,eval_seconds\n"
+    "step,epoch,loss,grad_norm,learning_rate,tokens,trained_tokens,tokens_per_second,step_seconds,engine_share,eval_loss,eval_"  \
+    "seconds\n"
 
 static void assert_text(struct buffer *text, const char *want)
 {
@@ -43,7 +45,7 @@ static void a_row_has_the_same_numbers_in_every_form(void **state)
     assert_ok(metrics_row_json(&a_validation, &text));
     assert_text(&text, "{\"event\": \"eval\", \"step\": 7, \"eval_loss\": 3.25, \"eval_seconds\": 0.125");
     assert_ok(metrics_row_csv(&a_validation, &text));
-    assert_text(&text, "7,,,,,,,,,3.25,0.125\n");
+    assert_text(&text, "7,,,,,,,,,,3.25,0.125\n");
     assert_ok(metrics_csv_header(&text));
     assert_text(&text, HEADER_CSV);
     buffer_free(&text);
@@ -135,7 +137,7 @@ static void what_was_true_at_the_checkpoint_is_kept(void **state)
                                   "{\"event\": \"end\", \"steps\": 2}\n{\"step\": 2, \"lo");
     assert_ok(metrics_open(&m, &r.t));
     read_output(&text, "metrics.csv");
-    assert_string_equal(text.data, HEADER_CSV "1,,3,,,0,0,,,,\n2,,2,,,0,0,,,,\n2,,,,,,,,,5,\n");
+    assert_string_equal(text.data, HEADER_CSV "1,,3,,,0,0,,,,,\n2,,2,,,0,0,,,,,\n2,,,,,,,,,,5,\n");
     read_output(&text, "metrics.jsonl");
     assert_non_null(strstr(text.data, "\"eval_loss\": 5}\n{\"event\":\"resume\""));
     assert_null(strstr(text.data, "\"step\": 3"));

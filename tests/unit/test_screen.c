@@ -18,6 +18,7 @@ static struct screen usual(void)
                        .tokens_per_second = 1234,
                        .seconds = 72,
                        .left = 48,
+                       .engine_share = 0.714,
                        .memory_bytes = 1090000000};
     for (int i = 0; i < 120; i++)
         curve_add(&s.losses, 3 - 0.01 * i);
@@ -87,8 +88,9 @@ static void what_matters_less_goes_first(void **state)
     assert_non_null(strstr(text, "1234 tok/s"));
     assert_null(strstr(text, "mem "));
     screen_draw(&s, (struct look){200, 24, false, false}, text);
-    for (const char *const *part = (const char *const[]){"60%", "1:12", "mean of 10 steps", "val 1.5491", "mem 1.09 GB",
-                                                         "epoch 0.24", "####", "....", "ETA 0:48", NULL};
+    for (const char *const *part =
+             (const char *const[]){"60%", "1:12", "mean of 10 steps", "val 1.5491", "mem 1.09 GB", "1234 tok/s  engine 71%",
+                                   "epoch 0.24", "####", "....", "ETA 0:48", NULL};
          *part; part++)
         assert_non_null(strstr(text, *part));
     assert_int_equal(screen_draw(&s, (struct look){80, 2, false, false}, text), 1); /* rows */
@@ -136,7 +138,7 @@ static void times_and_logs_are_plain(void **state)
     char text[SCREEN_SIZE], time[32];
     struct screen s = usual();
     screen_line(&s, text);
-    assert_string_equal(text, "step 120/200, epoch 0.24, loss 1.5432 (mean of 10 steps), 1234 tok/s, 1:12, ETA 0:48");
+    assert_string_equal(text, "step 120/200, epoch 0.24, loss 1.5432 (mean of 10 steps), 1234 tok/s, engine 71%, 1:12, ETA 0:48");
     s.activity = "validating";
     s.part = 3;
     s.parts = 17;
