@@ -182,7 +182,7 @@ static int show(void *context, const hone_event *e)
         print_start(run->info, run->data, progress_say);
         progress_say("progress    its loss is a mean of about %d steps; metrics.jsonl has that of each", MEAN_STEPS);
         if (!strcmp(run->info->device, "cpu"))
-            progress_say("            engine is the share of a step that its matmuls alone would take, its limit");
+            progress_say("            engine: the share of a step that its matmuls alone would take");
         progress_say("started after %.2f s", run->info->startup_seconds);
         go_back(run);
         run->start = clock_seconds();
