@@ -173,8 +173,12 @@ def check(source, what, vendor, folder=None, nccl=None):
     options = ("-I", folder, "-D__CUDA_API_VERSION_INTERNAL", *(("-I", nccl) if nccl else ())) if folder else ()
     made = source.compile(text, "-fsyntax-only", *options)
     wrong += re.findall(r"error: (.*)", made.stderr) or ([made.stderr] if made.returncode else [])
-    against = f"NCCL {nccl.name}" if nccl else folder.name if folder else "OpenCL"
+    against = f"NCCL {nccl_release(nccl)}" if nccl else folder.name if folder else "OpenCL"
     return [f"{header} against {against}: {w}" for w in wrong], (count, len(types), len(constants + numbers))
+
+
+def nccl_release(folder):
+    return ".".join(re.findall(r"#define NCCL_(?:MAJOR|MINOR|PATCH) (\d+)", (folder / "nccl.h").read_text()))
 
 
 def release_of(folder):
@@ -226,6 +230,7 @@ def self_test(source, folders, nccl):
 
 def main(compiler, headers, nccl_headers, *more):
     nccl = sorted(f for f in pathlib.Path(nccl_headers).glob("*") if (f / "nccl.h").exists())
+    nccl += pathlib.Path(nccl_headers).parent.glob("venv/lib/python3*/site-packages/nvidia/nccl/include")   # torch brings one along
     folders = sorted(f for f in pathlib.Path(headers).glob("*") if (f / "cuda.h").exists())
     if {f.name.split(".")[0] for f in folders} != {"12", "13"}:
         print(f"headers: {headers} has not the headers of CUDA 12 and 13: tests/assets/get makes them")
@@ -244,7 +249,7 @@ def main(compiler, headers, nccl_headers, *more):
     for line in wrong:
         print("WRONG", line)
     print("headers: {} functions, {} types and {} constants".format(*counts), f"compared, {len(wrong)} wrong, with CUDA",
-          ", ".join(f.name for f in folders), "NCCL", ", ".join(f.name for f in nccl), "and OpenCL")
+          ", ".join(f.name for f in folders), "NCCL", ", ".join(map(nccl_release, nccl)), "and OpenCL")
     return 1 if wrong else 0
 
 
