@@ -48,11 +48,12 @@ struct seat {
     uint64_t processors;
 };
 
-enum status dist_threads(struct group *group, int *threads)
+enum status dist_seat(struct group *group, int *threads, int *neighbours)
 {
     struct seat mine = {.processors = processors_set()}, *all;
     int sharing = 0;
     *threads = 0;
+    *neighbours = 1;
     if (!group)
         return OK;
     all = memory_alloc(group->size * (int64_t)sizeof *all);
@@ -60,8 +61,12 @@ enum status dist_threads(struct group *group, int *threads)
         return ERR_MEMORY;
     process_host(mine.host);
     enum status status = group_share(group, &mine, all, (int64_t)sizeof mine);
-    for (int i = 0; i < group->size && status == OK; i++)
-        sharing += all[i].processors == mine.processors && !strcmp(all[i].host, mine.host);
+    *neighbours = 0;
+    for (int i = 0; i < group->size && status == OK; i++) {
+        bool near = !strcmp(all[i].host, mine.host);
+        *neighbours += near;
+        sharing += near && all[i].processors == mine.processors;
+    }
     memory_free(all);
     *threads = sharing ? (int)max(processors_usable() / sharing, 1) : 0;
     return status;

@@ -11,9 +11,9 @@
  * (group_share); with MPI it has collectives in host memory too. */
 enum status dist_join(struct group **out);
 
-/* How many threads this rank gets where several ranks share the processors of a machine; all ranks call it. Alone: 0, which
- * means what parallel_set_threads says. */
-enum status dist_threads(struct group *group, int *threads);
+/* What this rank shares with others of its machine; all ranks call it. threads: its part of the processors; alone 0, which means
+ * what parallel_set_threads says. neighbours: how many ranks share the memory, itself included. */
+enum status dist_seat(struct group *group, int *threads, int *neighbours);
 
 /* Lets a device compute with the group: by NCCL on CUDA, by MPI on the others. NULL: alone. */
 enum status dist_attach(struct device *device, struct group *group);

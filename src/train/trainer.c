@@ -317,6 +317,16 @@ static enum status find_resume(struct trainer *t)
     return OK;
 }
 
+/* Ranks of one machine share its memory; that of a card is a rank's own. */
+static void divide_memory(struct session *s, int ranks)
+{
+    if (!s->room.allocate || ranks < 2)
+        return;
+    s->info.memory_free /= ranks;
+    s->room.allocate /= ranks;
+    s->room.resident /= ranks;
+}
+
 /* Ranks that gather weights from each other run programs with the same order of layers. */
 static enum status check_sharing(const struct trainer *t)
 {
@@ -338,7 +348,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     bool planning = ready_for & TRAINER_PLAN, runs = !(ready_for & (TRAINER_MEASURE | TRAINER_KERNELS));
     bool writes = runs && !planning;
     struct session_options options = settings_session(o, o->init_adapter, !planning);
-    int threads;
+    int threads, neighbours;
     if (runs) {
         TRY(metrics_check(o));
         TRY(samples_read(&t->samples, o, &t->arena));
@@ -348,10 +358,11 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(dist_join(&t->group));
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
     options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
-    TRY(dist_threads(t->group, &threads));
+    TRY(dist_seat(t->group, &threads, &neighbours));
     parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&t->session, &options));
     TRY(dist_attach(t->session.device, t->group));
+    divide_memory(&t->session, neighbours);
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(decide_rate(t));

@@ -191,6 +191,11 @@ class Tiny(Ranks):
         self.train(2, "mpich", "--max-steps", 4, launcher="mpirun.mpich")
         self.assertLess(distance(losses(self.dir / "open"), losses(self.dir / "mpich")), 1e-5)
 
+    def test_opencl_does_the_same(self):
+        for ranks in 1, 2:
+            self.train(ranks, f"opencl-{ranks}", "--max-steps", 3, "--device", "opencl")
+        self.assertLess(distance(losses(self.dir / "opencl-1"), losses(self.dir / "opencl-2")), 1e-5)
+
     def test_a_failure_of_one_rank_ends_all(self):
         """Rank 1 alone has no model."""
         script = self.dir / "start"

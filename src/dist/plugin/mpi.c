@@ -16,6 +16,8 @@ static int open_world(int *rank, int *size, int *local_rank, int *local_size)
     MPI_Comm local;
     if (code == MPI_SUCCESS && !there)
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    if (code == MPI_SUCCESS) /* of what MPI does on its own behalf, too */
+        code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS && world == MPI_COMM_NULL)
         code = MPI_Comm_dup(MPI_COMM_WORLD, &world);
     if (code == MPI_SUCCESS)
