@@ -35,12 +35,15 @@ static void add_up(const struct trainer *t, double waiting, struct totals *sum)
     const struct engine *e = &t->session.engine;
     for (int64_t i = 0; i < e->program_count; i++) {
         const struct timing *timing = e->programs[i].timing;
-        double runs = runs_of(t, i);
+        double runs = runs_of(t, i), flops = 0; /* of a node, which stand with its first command */
         for (int64_t k = 0; runs > 0 && k < timing->count; k++) {
             const struct timing_command *c = &timing->command[k];
             enum work work = estimate_work_of(c->op, &timing->issued[k]);
             double seconds = c->seconds - runs * waiting;
-            sum->work[work] += runs * (work_kinds[work].rate == CARD_BYTES ? (double)c->bytes : c->flops);
+            bool multiplying = work_kinds[work].rate != CARD_BYTES;
+            flops += c->products || multiplying ? c->flops : 0;
+            sum->work[work] += runs * (multiplying ? flops : (double)c->bytes);
+            flops = multiplying ? 0 : flops;
             sum->seconds[work] += seconds;
             sum->all_seconds += seconds;
             sum->commands += runs;

@@ -40,6 +40,12 @@ static bool multiplies(const struct op *op)
            is_op(op, OP_gated_delta) || is_op(op, OP_gated_delta_states) || is_op(op, OP_gated_delta_bwd);
 }
 
+/* Of the launches of attention, those that make no products. */
+static bool is_small(const struct kernel *kernel)
+{
+    return !strcmp(kernel->name, "attention_bwd_delta") || !strcmp(kernel->name, "attention_join");
+}
+
 /* A kernel for tensor cores has mma in its name. */
 enum work estimate_work_of(const struct op *op, const struct command *c)
 {
@@ -49,6 +55,8 @@ enum work estimate_work_of(const struct op *op, const struct command *c)
         return WORK_memory;
     const struct kernel *kernel = c->launch.kernel;
     bool mma = strstr(kernel->name, "_mma");
+    if (is_small(kernel))
+        return WORK_memory;
     if (is_op(op, OP_attention))
         return mma ? WORK_attention_mma : WORK_attention;
     if (is_op(op, OP_attention_bwd))
@@ -138,12 +146,13 @@ static enum status add_command(const struct sums *s, const struct lowered *c, do
 
 static enum status add_program(const struct sums *s, const struct lowering *l)
 {
-    const struct node *last = NULL;
+    const struct node *last = NULL; /* whose FLOPs are counted, with the first of its launches that makes products */
     for (int64_t i = 0; i < l->count; i++) {
         const struct lowered *c = &l->list[i];
-        bool launch = c->command.kind == COMMAND_LAUNCH;
-        TRY(add_command(s, c, launch && c->node != last ? flops_of(s, c->node) : 0));
-        last = launch ? c->node : last;
+        bool multiplying = work_kinds[estimate_work_of(c->node->op, &c->command)].rate != CARD_BYTES;
+        bool counts = c->command.kind == COMMAND_LAUNCH && multiplying && c->node != last;
+        TRY(add_command(s, c, counts ? flops_of(s, c->node) : 0));
+        last = counts ? c->node : last;
     }
     return OK;
 }
