@@ -264,8 +264,8 @@ static cublasStatus_t see_beta(cublasHandle_t handle, int operation_a, int opera
                                 ldc, compute, algorithm);
 }
 
-/* Where x is read by two layers, the second part of dx is added by its product: no launch of an add. Seen to fail with
- * gradient_product_sum never giving a sum: "adding > 0". */
+/* Where x is read by two layers, the second part of dx is added by its product: no launch of an add. Seen to fail with `own`
+ * false in gradient_products: "adding > 0". */
 static void the_second_part_of_dx_is_added_by_its_product(void **state)
 {
     (void)state;

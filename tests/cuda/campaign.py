@@ -8,8 +8,7 @@ differ between them. --guard gives every value an allocation of its own that is 
 look for reads of what was never written, of any size, and for two blocks that touch the same bytes (tools/cudasim/shadow.h): the ops
 must be right, and steps of LoRA, QLoRA and full training must have the bytes of those in the usual blocks. Without either, both.
 
-Seen to fail with one row too many in the grid of a kernel, with a fill left out of embedding_bwd, and with clip's sum read by all
-blocks while the first one writes it.
+Seen to fail with LoRA's B left to memory that is zero by itself (src/models/lora.c): "which was never written".
 """
 import argparse
 import os

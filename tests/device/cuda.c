@@ -29,7 +29,6 @@ static void a_number_chooses_among_the_cards(void **state)
     unsetenv("CUDASIM_DEVICES");
 }
 
-/* Seen to fail with only the first eight digits compared: two cards were one. */
 static void an_id_chooses_among_the_cards(void **state)
 {
     (void)state;

@@ -67,7 +67,6 @@ class Cuda(devices.Tiny):
         self.with_environment("CUDASIM_MEMORY", str(40 << 20), too_small)
 
     def test_several_cards_are_listed_each_and_chosen_by_number_or_id(self):
-        """Seen to fail with only the first card opened by `hone devices`."""
         def several():
             listed = {d["device"]: d for d in json.loads(self.ok("devices", "--json"))["devices"]}
             self.assertEqual({"cuda:0", "cuda:1", "cuda"} & set(listed), {"cuda:0", "cuda:1"})
@@ -80,7 +79,6 @@ class Cuda(devices.Tiny):
         self.with_environment("CUDASIM_DEVICES", "2", several)
 
     def test_verbose_names_what_is_loaded(self):
-        """Seen to fail with print_message dropping what is below HONE_LOG_INFO."""
         plain = run("eval", "--model", TINY, "--data", self.data, "--device", "cuda").stderr
         verbose = run("eval", "--model", TINY, "--data", self.data, "--device", "cuda", "--verbose").stderr
         self.assertNotIn("is loaded", plain)
