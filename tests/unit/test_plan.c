@@ -190,7 +190,7 @@ static void an_op_in_place_takes_the_memory_of_an_input_that_dies(void **state)
     plan_close(&p);
 }
 
-/* Seen to fail without lower_take_back in rmsnorm.c, and without its lower_in_place. */
+/* Seen to fail with a lower_take_back that takes nothing, and with a lower_in_place that does nothing. */
 static void a_norm_adds_to_the_stream_where_that_lies(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void a_norm_adds_to_the_stream_where_that_lies(void **state)
     plan_close(&p);
 }
 
-/* Seen to fail without the check in lower_launch, and with columns of all rows in program_columns. */
+/* Seen to fail without the check in lower_launch. */
 static void columns_are_for_matmuls_alone(void **state)
 {
     (void)state;
