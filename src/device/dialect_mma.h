@@ -50,7 +50,7 @@ HELPER float row_sum(float x)
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-/* --- copies into LOCAL memory ------------------------------------------------------------------------------------------------ */
+/* --- copies into LOCAL memory ---------------------------------------------------------------------------------------------- */
 
 HELPER u32 local_address(const void *p)
 {
@@ -87,7 +87,7 @@ HELPER void fetch_rows(u32 to, const TYPE_0 *x, i64 begin, i64 last, i64 heads, 
     }
 }
 
-/* --- fragments --------------------------------------------------------------------------------------------------------------- */
+/* --- fragments ------------------------------------------------------------------------------------------------------------- */
 
 /* This warp's 16 rows of x, from row `begin` of one head on, and its part of the channels; zeros beyond T rows and D channels. */
 HELPER void fragments_of(u32 (&a)[STEPS][4], const TYPE_0 *x, i64 begin, i64 T, i64 heads, i64 head, i64 D)

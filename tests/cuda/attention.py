@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Attention on tensor cores, kernel by kernel, on the simulator: right, the same in any order of blocks, and what it asks of the chip.
+"""Attention on tensor cores, kernel by kernel, on the simulator: right, the same in any order of blocks, and what it costs.
 
     attention.py VARIANTS LIBCUDASIM PAGE [--python PREFIX]
 
-VARIANTS and PREFIX are as in compile.py. Every case is compared with the formula in double precision (numpy), and computed a second
-time with the blocks in the reverse order. The mma instructions, the accesses to shared memory and their bank conflicts are the last
-part of PAGE, docs/kernels.md (HONE_UPDATE_DOCS=1 writes it).
+VARIANTS and PREFIX are as in compile.py. Every case is compared with the formula in double precision (numpy), and computed a
+second time with the blocks in the reverse order. The mma instructions, the accesses to shared memory and their bank conflicts
+are the last part of PAGE, docs/kernels.md (HONE_UPDATE_DOCS=1 writes it).
 """
 import argparse
 import ctypes
+import functools
 import os
 import pathlib
 import re
@@ -27,9 +28,9 @@ KERNELS = {"attention_mma": ("attention_mma", "aaaiiasa", PARTS["MMA_PART"]),
            "attention_mma_bwd_q": ("attention_mma_bwd", "aaaiisasa", PARTS["MMA_PART"]),
            "attention_mma_bwd_kv": ("attention_mma_bwd", "aaaiiisasaa", PARTS["MMA_PART_KV"])}
 # type, head size, tokens, window, cap, sinks
-CASES = [("bf16", 64, 70, 0, 0, False), ("bf16", 80, 70, 17, 0, False), ("bf16", 96, 70, 0, 1.5, False), ("bf16", 128, 70, 20, 0, True),
-         ("bf16", 256, 70, 0, 1.5, True), ("f16", 64, 70, 0, 1.5, True), ("f16", 96, 70, 20, 0, False), ("f32", 64, 70, 0, 0, True),
-         ("f32", 128, 70, 20, 1.5, False)]
+CASES = [("bf16", 64, 70, 0, 0, False), ("bf16", 80, 70, 17, 0, False), ("bf16", 96, 70, 0, 1.5, False),
+         ("bf16", 128, 70, 20, 0, True), ("bf16", 256, 70, 0, 1.5, True), ("f16", 64, 70, 0, 1.5, True),
+         ("f16", 96, 70, 20, 0, False), ("f32", 64, 70, 0, 0, True), ("f32", 128, 70, 20, 1.5, False)]
 COUNTED = 192  # tokens of the cases that are counted: whole tiles, one sequence
 
 cuda = None
@@ -73,6 +74,7 @@ def load(x, kind):
     return (x.astype(np.uint32) << 16).view(np.float32).astype(float) if kind == "bf16" else x.astype(float)
 
 
+@functools.lru_cache(None)
 def ptx(text, name, options):
     program, nvrtc = ctypes.c_void_p(), compiler.nvrtc
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
@@ -134,7 +136,8 @@ def run(texts, kind, channels, tokens, window, cap, with_sinks, starts=(0, 23), 
     """{kernel: counts}, and {result: (array as stored, NMSE)}, of random numbers in sequences that begin at `starts`."""
     random, heads, kv_heads = np.random.default_rng(1), 4, 2
     make = lambda *shape: store(random.standard_normal(shape), kind)
-    q, k, v, dy, sinks = make(tokens, heads, channels), make(tokens, 2, channels), make(tokens, 2, channels), make(tokens, heads, channels), make(heads)
+    q, k, v, dy = (make(tokens, n, channels) for n in (heads, kv_heads, kv_heads, heads))
+    sinks = make(heads)
     t = np.arange(tokens, dtype=np.int32)
     first = np.array([max(s for s in starts if s <= i) for i in range(tokens)], np.int32)
     first = np.maximum(first, t - window + 1).astype(np.int32) if window else first
@@ -143,9 +146,11 @@ def run(texts, kind, channels, tokens, window, cap, with_sinks, starts=(0, 23), 
     exact = formula(*(load(x, kind) for x in (q, k, v, dy)), load(sinks, kind) if with_sinks else None, seen, cap)
     lse = exact[1].astype(np.float32)
     delta = np.einsum("thd,thd->th", exact[0], load(dy, kind)).astype(np.float32)
-    data = {"attention_mma": ([q, k, v, first, t, np.zeros_like(q), np.zeros_like(lse), sinks if with_sinks else None], {5: 0, 6: 1}),
+    data = {"attention_mma": ([q, k, v, first, t, np.zeros_like(q), np.zeros_like(lse), sinks if with_sinks else None],
+                              {5: 0, 6: 1}),
             "attention_mma_bwd_q": ([q, k, v, first, t, lse, dy, delta, np.zeros_like(q)], {8: 2}),
-            "attention_mma_bwd_kv": ([q, k, v, first, t, until, lse, dy, delta, np.zeros_like(k), np.zeros_like(k)], {9: 3, 10: 4})}
+            "attention_mma_bwd_kv": ([q, k, v, first, t, until, lse, dy, delta, np.zeros_like(k), np.zeros_like(k)],
+                                     {9: 3, 10: 4})}
     counted, results = {}, {}
     for kernel in kernels:
         values, outputs = data[kernel]
@@ -159,10 +164,10 @@ def run(texts, kind, channels, tokens, window, cap, with_sinks, starts=(0, 23), 
 
 def page_text(texts):
     lines = [compiler.ATTENTION, "",
-             "Counted by the simulator (`tests/cuda/attention.py`), for one causal sequence of "
-             f"{COUNTED} tokens. `mma` are a warp's", "instructions; `shared` are a warp's accesses to shared memory, ldmatrix "
-             "above all, without what cp.async writes; `conflicts` are the", "times that an access waits for a bank beyond those of "
-             "its bytes.", "", "| kernel | type | head size | mma | shared | mma to shared | conflicts |", "|---|---|---|---|---|---|---|"]
+             f"Counted by the simulator (`tests/cuda/attention.py`), for one causal sequence of {COUNTED} tokens. `mma` are a warp's",
+             "instructions; `shared` are a warp's accesses to shared memory, ldmatrix above all, without what cp.async writes;",
+             "`conflicts` are the times that an access waits for a bank beyond those of its bytes.", "",
+             "| kernel | type | head size | mma | shared | mma to shared | conflicts |", "|---|---|---|---|---|---|---|"]
     for kernel in KERNELS:
         for kind, channels in (("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 128)):
             mma, accesses, conflicts = run(texts, kind, channels, COUNTED, 0, 0, False, (0,), [kernel])[0][kernel]

@@ -111,7 +111,8 @@ class Cuda(devices.Tiny):
         for name in ("attention_mma", "attention_mma_bwd_q", "attention_mma_bwd_kv"):
             self.assertEqual(places[name], ("sm_80", None))
             self.assertEqual(places[name.replace("_mma", "")], (None, "sm_80"))
-        for variable, value, mma in (("CUDASIM_CC", "7.5", False), ("HONE_TENSOR_CORES", "off", False), ("CUDASIM_CC", "8.0", True)):
+        for variable, value, mma in (("CUDASIM_CC", "7.5", False), ("HONE_TENSOR_CORES", "off", False),
+                                     ("CUDASIM_CC", "8.0", True)):
             with tempfile.TemporaryDirectory() as cache:
                 self.with_environment("HONE_CACHE", cache, lambda: self.with_environment(variable, value, lambda: self.train(
                     f"{variable}-{value}", "--device", "cuda", steps=2)))
