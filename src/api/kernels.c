@@ -96,19 +96,24 @@ static enum status mark_cached(const struct wanted *w, const struct options *val
     return OK;
 }
 
+/* A kernel's row: `from` and `below` are the targets that need it, where not all do. */
+static json_t *need_json(const struct kernel_need *need)
+{
+    char from[16], below[16];
+    snprintf(from, sizeof from, "sm_%d", need->from);
+    snprintf(below, sizeof below, "sm_%d", need->until);
+    return json_pack("{s:s, s:s, s:s, s:{}, s:s*, s:s*}", "kernel", need->kernel->name, "file", need->kernel->file, "defines",
+                     need->options, "cached", "from", need->from ? from : NULL, "below", need->until != INT_MAX ? below : NULL);
+}
+
 static json_t *list_json(const struct kernel_list *list)
 {
     json_t *kernels = json_array();
-    for (int64_t i = 0; i < list->count; i++) {
-        const struct kernel_need *need = &list->need[i];
-        json_t *row = json_pack("{s:s, s:s, s:s, s:{}}", "kernel", need->kernel->name, "file", need->kernel->file, "defines",
-                                need->options, "cached");
-        if (need->from)
-            json_object_set_new(row, "from", json_sprintf("sm_%d", need->from));
-        if (need->until != INT_MAX)
-            json_object_set_new(row, "below", json_sprintf("sm_%d", need->until));
-        json_array_append_new(kernels, row);
-    }
+    for (int64_t i = 0; i < list->count && kernels; i++)
+        if (json_array_append_new(kernels, need_json(&list->need[i]))) {
+            json_decref(kernels);
+            kernels = NULL;
+        }
     return kernels;
 }
 
@@ -120,7 +125,7 @@ static enum status list_kernels(const struct hone_options *options, char **json)
         add_card(&w);
     json_t *kernels = status == OK ? list_json(&w.list) : NULL;
     if (status == OK)
-        status = mark_cached(&w, &options->values, kernels);
+        status = kernels ? mark_cached(&w, &options->values, kernels) : ERR_MEMORY;
     if (status == OK)
         status = json_result(json_pack("{s:O}", "kernels", kernels), json);
     json_decref(kernels);

@@ -51,14 +51,14 @@ def connect():
 
 
 def upload(array):
-    at = ctypes.c_uint64()
+    at, array = ctypes.c_uint64(), np.ascontiguousarray(array)
     check(cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(array.nbytes)), "cuMemAlloc")
     check(cuda.cuMemcpyHtoD_v2(at, array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.nbytes)), "copy")
     return at
 
 
 def download(at, like):
-    array = np.empty_like(like)
+    array = np.empty(like.shape, like.dtype)
     check(cuda.cuMemcpyDtoH_v2(array.ctypes.data_as(ctypes.c_void_p), at, ctypes.c_size_t(array.nbytes)), "copy back")
     return array
 
@@ -164,8 +164,8 @@ def run(texts, kind, channels, tokens, window, cap, with_sinks, starts=(0, 23), 
 
 def page_text(texts):
     lines = [compiler.ATTENTION, "",
-             f"Counted by the simulator (`tests/cuda/attention.py`), for one causal sequence of {COUNTED} tokens. `mma` are a warp's",
-             "instructions; `shared` are a warp's accesses to shared memory, ldmatrix above all, without what cp.async writes;",
+             f"Counted by the simulator (`tests/cuda/attention.py`), for one causal sequence of {COUNTED} tokens. `mma` are a",
+             "warp's instructions; `shared` are a warp's accesses to shared memory, ldmatrix above all, without what cp.async writes;",
              "`conflicts` are the times that an access waits for a bank beyond those of its bytes.", "",
              "| kernel | type | head size | mma | shared | mma to shared | conflicts |", "|---|---|---|---|---|---|---|"]
     for kernel in KERNELS:
