@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The CUDA device on the strict simulator: every op at every target, and ops and whole steps in guard mode.
 
-    campaign.py HONE OPS ASSETS DATA [--targets 7.5,8.0,8.9,9.0,12.0] [--guard] [--modes forward,gradient] [--op OP]
+    campaign.py HONE OPS ASSETS DATA [--targets 7.5,8.0,8.9,9.0,12.0] [--guard] [--modes forward,gradient (or none of them)] [--op OP]
 
 --targets runs the cases of the ops (in pairs of sizes) on devices of these compute capabilities: kernels are compiled for each, and
 differ between them. --guard gives every value an allocation of its own that is not filled (src/tensor/apart.h) and has the simulator
@@ -43,7 +43,7 @@ class Campaign:
         return done.returncode == 0
 
     def ops(self, name, **environment):
-        for mode in self.args.modes.split(","):
+        for mode in filter(None, self.args.modes.split(",")):
             self.run(f"{name} {mode}", [self.args.ops, mode, "--device", "cuda", "--pairs", *([self.args.op] if self.args.op else [])], **environment)
 
     def steps(self, folder):
