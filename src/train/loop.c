@@ -398,9 +398,11 @@ static enum status all_steps(struct run *r)
         TRY(queue_step(r));
         int64_t step = t->place.step + t->queue.ahead;
         bool looks_now = (t->eval_data.row_count || t->samples.count) && due(step, o->eval_steps, t->steps);
-        bool saves = due(step, o->save_steps, t->steps);
-        while (t->queue.ahead > (!looks_now && !saves && may_wait(r)))
+        bool saves = due(step, o->save_steps, t->steps), exchanges = sync_due(t, step);
+        while (t->queue.ahead > (!looks_now && !saves && !exchanges && may_wait(r)))
             TRY(report_step(r));
+        if (exchanges)
+            TRY(sync_exchange(t));
         if (looks_now && t->eval_data.row_count)
             TRY(validate(r, &best));
         if (looks_now)

@@ -207,7 +207,7 @@ static void take_part(struct optimizer *o, const struct group *group)
     o->range_count = count;
 }
 
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard)
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard, bool alone)
 {
     *o = (struct optimizer){.kind = kind, .states = count_states(kind)};
     TRY(make_ranges(o, &s->model.store));
@@ -215,7 +215,7 @@ enum status optimizer_build(struct optimizer *o, struct session *s, const struct
         take_part(o, s->device->group);
     TRY(make_arrays(o, s));
     TRY(make_parts(o, &s->model.store));
-    TRY(make_program(o, s->run, s->device->group));
+    TRY(make_program(o, s->run, alone ? NULL : s->device->group));
     TRY(session_add_program(s, &o->program, &o->index));
     engine_lead(&s->engine, o->index);
     return OK;

@@ -56,8 +56,9 @@ struct optimizer {
 };
 
 /* After all nets are built, before session_plan. `shard`: among the ranks of the device's group. Every rank then sums its own
- * part of the gradients of all (reduce_scatter), steps that part, and gets the other parts of the weights (all_gather). */
-enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard);
+ * part of the gradients of all (reduce_scatter), steps that part, and gets the other parts of the weights (all_gather).
+ * `alone`: the program has no collectives, and every rank steps with its own gradients. */
+enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard, bool alone);
 void optimizer_free(struct optimizer *o);
 
 /* The tensors that steps change, for checkpoints: masters or weights, state, counts. Returns their number. */

@@ -209,6 +209,15 @@ static enum status run_optimizer(struct trainer *t, const struct under_way *u)
     return u->net ? engine_run_lead(e) : engine_run(e, t->optimizer.index);
 }
 
+static double weight_of(const struct sequence *sequences, int64_t count)
+{
+    double weight = 0;
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t k = 1; k < sequences[i].count; k++)
+            weight += (double)sequence_weight(&sequences[i], k);
+    return weight;
+}
+
 enum status trainer_queue(struct trainer *t, const struct sequence *sequences, int64_t count, double rate)
 {
     struct session *s = &t->session;
@@ -227,6 +236,8 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
         TRY(verify_first(t, sequences, count));
     t->sums.numbered = t->group != NULL;
     micro_weigh(t, all, all_count);
+    if (t->sync.on) /* a rank that steps on its own divides by its own */
+        t->sums.weight = weight_of(sequences, count);
     rate = describe(t, rate).rate;
     struct optimizer_settings chosen = settings(t, rate);
     optimizer_write(&t->optimizer, s, divisor(t), &chosen);
@@ -272,16 +283,19 @@ static bool is_worse(const struct told *told, const struct trainer_step *than)
 static enum status join_losses(struct trainer *t, struct trainer_step *step)
 {
     struct step_queue *q = &t->queue;
-    if (!t->group)
+    if (!t->group || (t->sync.on && !sync_due(t, step->step)))
         return OK;
     struct told mine = {q->finished_sum, step->worst_loss, step->worst, q->asks_stop};
     struct told *all = q->told;
     TRY(group_share(t->group, &mine, all, (int64_t)sizeof mine));
+    for (int rank = 0; rank < t->group->size; rank++)
+        step->stops |= all[rank].stops != 0;
+    if (t->sync.on) /* the loss of a rank's own sequences */
+        return OK;
     q->finished_sum = 0;
     step->worst = -1;
     for (int rank = 0; rank < t->group->size; rank++) {
         q->finished_sum += all[rank].sum;
-        step->stops |= all[rank].stops != 0;
         if (is_worse(&all[rank], step)) {
             step->worst = all[rank].worst;
             step->worst_loss = all[rank].worst_loss;

@@ -286,7 +286,12 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
         TRY(score_add(&t->scorer, &t->session, t->place.slots));
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
-    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), o->shard != CHOICE_shard_none);
+    bool shards = o->shard != CHOICE_shard_none, alone = o->sync_every > 1;
+    if (shards && alone)
+        return fail(ERR_ARGUMENT, "--shard and --sync-every exclude each other: ranks that step on their own keep all of it");
+    if (o->sync_int8 && !alone)
+        return fail(ERR_ARGUMENT, "--sync-int8 does nothing without --sync-every: give both");
+    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), shards, alone);
 }
 
 /* Ranks of one machine share its cache of tokens: the first of them makes it, then the others find it. */
@@ -396,7 +401,9 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(session_prepare(&t->session));
     TRY(engine_later_open(&t->session.engine, t->micro.program[0][0]));
     TRY(lora_start(&t->session.model, &t->session.engine, (uint64_t)o->seed));
-    return t->resume ? checkpoint_load(t, t->resume) : OK;
+    if (t->resume)
+        TRY(checkpoint_load(t, t->resume));
+    return sync_open(t);
 }
 
 enum status trainer_open(struct trainer *t, const struct options *options, unsigned ready_for)
@@ -432,6 +439,7 @@ void trainer_close(struct trainer *t)
     micro_close(t);
     step_close(t);
     share_close(&t->share);
+    sync_close(&t->sync);
     output_release(&t->output);
     arena_free(&t->arena);
     *t = (struct trainer){0};

@@ -22,6 +22,7 @@
 #include "train/samples.h"
 #include "train/schedule.h"
 #include "train/share.h"
+#include "train/sync.h"
 #include "train/trainer_parts.h"
 
 /* SAMPLE: ->generator. LOGITS: trainer_add_with. LOGPROBS: ->scorer. PLAN: no weights. MEASURE: synthetic data, of
@@ -41,6 +42,7 @@ struct trainer {
     const struct options *options;
     struct group *group; /* the ranks that train together; NULL: alone. Rank 0 writes, the others write nothing */
     struct share share;
+    struct sync sync; /* sync.c writes it */
     struct session session;
     struct adapter_config lora;  /* made from the options, or that of --init-adapter */
     struct chat *chat;           /* NULL until it is needed */

@@ -92,7 +92,7 @@ static enum status add_programs(struct session *s, bool train, struct optimizer 
         TRY(session_add(s, NET_TRAIN, T, T, 0, &index));
         if (!s->tuning.lora || s->tuning.lora->dropout == 0)
             TRY(session_add(s, NET_TRAIN_LOGITS, T, T, 0, &index));
-        TRY(optimizer_build(optimizer, s, optimizer_kind(CHOICE_optim_adamw), false));
+        TRY(optimizer_build(optimizer, s, optimizer_kind(CHOICE_optim_adamw), false, false));
     }
     TRY(session_plan(s));
     TRY(engine_prepare(&s->engine));
