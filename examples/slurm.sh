@@ -3,6 +3,8 @@
 #
 # Five minutes before the time is up Slurm sends USR1 to hone, which saves a checkpoint and ends with the code 10. The job is then
 # put back into the queue and goes on where it was, since the same command resumes. Any other failure ends the job with its code.
+#
+# sbatch --ntasks=4 examples/slurm.sh trains with four ranks, which share the rows of each step (docs/ranks.md).
 #SBATCH --job-name=hone
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

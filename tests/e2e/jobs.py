@@ -96,6 +96,13 @@ class Jobs(Case):
         self.assertEqual({code["containerName"] for code in codes.values()}, {container["name"]})
         self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, {volume["name"] for volume in pod["volumes"]})
         self.takes(container["args"])
+        replicas = jobs["MPIJob"]["spec"]["mpiReplicaSpecs"]
+        [launcher], [worker] = (replicas[role]["template"]["spec"]["containers"] for role in ("Launcher", "Worker"))
+        start, flag, ranks, program, *args = launcher["command"]
+        self.assertEqual((jobs["MPIJob"]["apiVersion"], start, flag, program), ("kubeflow.org/v2beta1", "mpirun", "-n", "hone"))
+        self.assertEqual(int(ranks), replicas["Worker"]["replicas"] * jobs["MPIJob"]["spec"]["slotsPerWorker"])
+        self.assertEqual(worker["resources"], container["resources"])
+        self.takes(args)
 
     def test_the_container_has_what_the_readme_names(self):
         text = (EXAMPLES / "Containerfile").read_text()
