@@ -276,8 +276,10 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
     TRY(micro_add(t, ready_for & TRAINER_PLAN));
     if (t->session.tuning.lora)
         TRY(lora_check(&t->session.model, t->session.tuning.lora));
+    int64_t slots = t->place.slots; /* of a rank's own share; ranks that divide a validation must cut it alike */
+    TRY(group_tell(t->group, &slots, (int64_t)sizeof slots));
     if (t->eval_data.row_count)
-        TRY(eval_open(&t->evaluation, &t->session, &t->eval_data, t->place.slots));
+        TRY(eval_open(&t->evaluation, &t->session, &t->eval_data, slots));
     if (ready_for & TRAINER_LOGITS)
         TRY(micro_add_logits(t));
     if (ready_for & TRAINER_SAMPLE)

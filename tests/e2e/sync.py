@@ -86,6 +86,14 @@ class Sync(Case):
             for out in ("a", "b", "again"):
                 subprocess.run(["rm", "-r", self.dir / out], check=True)
 
+    def test_a_validation_is_that_of_one_process_where_shares_differ(self):
+        """Ranks have micro-batches of different sizes here, and must cut the validation alike all the same."""
+        rows, valid = [chat(i) for i in range(24)], self.write("valid.jsonl", *map(chat, range(50, 57)))
+        args = "--per-device-train-batch-size", 8, "--max-steps", 1, "--eval-data", valid, "--learning-rate", 0, "--micro-batch-tokens", 0
+        one = self.train(1, "one", rows, *args)
+        for ranks in 2, 3:
+            self.assertAlmostEqual(self.train(ranks, f"of{ranks}", rows, *args)["eval_loss"], one["eval_loss"], places=6)
+
     def test_what_makes_no_sense_is_refused(self):
         rows = [chat(1)]
         self.assertIn("exclude each other", self.train(1, "a", rows, "--sync-every", 4, "--shard", "optimizer", code=2))
