@@ -7,9 +7,6 @@
 #include "base/log.h"
 #include "train/trainer.h"
 
-/* As published: the outer optimizer's learning rate and Nesterov momentum. */
-static const float outer_rate = 0.7F, outer_momentum = 0.9F;
-
 /* --- in 8 bits ---------------------------------------------------------------------------------------------------------- */
 
 /* A block has a float32 scale; all scales come before the codes. */
@@ -133,11 +130,11 @@ enum status sync_exchange(struct trainer *t)
     for (int64_t i = 0; i < s->elements; i++)
         s->moved[i] = s->start[i] - s->moved[i];
     TRY(add_up(t));
-    float ranks = (float)t->group->size;
+    float ranks = (float)t->group->size, rate = (float)t->options->outer_learning_rate, keep = (float)t->options->outer_momentum;
     for (int64_t i = 0; i < s->elements; i++) {
         float gradient = s->moved[i] / ranks;
-        s->momentum[i] = outer_momentum * s->momentum[i] + gradient;
-        s->start[i] -= outer_rate * (gradient + outer_momentum * s->momentum[i]);
+        s->momentum[i] = keep * s->momentum[i] + gradient;
+        s->start[i] -= rate * (gradient + keep * s->momentum[i]);
     }
     TRY(engine_upload(e, o->master, s->start, DTYPE_F32));
     return o->master == o->weights ? OK : engine_upload(e, o->weights, s->start, DTYPE_F32);

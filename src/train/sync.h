@@ -1,6 +1,6 @@
 /* Runs over slow networks (--sync-every H): DiLoCo, arXiv:2311.08105. Ranks step on their own for H steps, each with the
  * gradients of its own share of the rows, and then exchange how far they went. The mean of that is the gradient of an outer
- * optimizer, Nesterov's with the published rate and momentum, which moves the weights that all began with. So the weights travel
+ * optimizer, Nesterov's, which moves the weights that all began with. So the weights travel
  * once in H steps, and nothing else does.
  *
  * Ranks also exchange before a validation and before a checkpoint, which then see one set of weights. The state of the inner

@@ -13,7 +13,7 @@ import subprocess
 from case import HONE, TINY, Case, main
 from train_chats import chat
 
-RATE, MOMENTUM, BLOCK = 0.7, 0.9, 128
+RATE, MOMENTUM, BLOCK = 0.6, 0.8, 128
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
        "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
 
@@ -53,7 +53,8 @@ class Sync(Case):
         same, steps = [chat(3)], 6
         self.train(1, "start", same * 4, "--per-device-train-batch-size", 4, "--max-steps", 1, "--learning-rate", 0)
         self.train(1, "alone", same * 4, "--per-device-train-batch-size", 4, "--max-steps", steps)
-        self.train(2, "synced", same * 8, "--per-device-train-batch-size", 8, "--max-steps", steps, "--sync-every", steps)
+        self.train(2, "synced", same * 8, "--per-device-train-batch-size", 8, "--max-steps", steps, "--sync-every", steps,
+                   "--outer-learning-rate", RATE, "--outer-momentum", MOMENTUM)
         start, alone, synced = (self.adapter(out) for out in ("start", "alone", "synced"))
         moved = 0
         for name, begin in start.items():

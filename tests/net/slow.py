@@ -16,7 +16,9 @@ import rig
 HONE, ASSETS, DATA = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 LARGE = "--large" in sys.argv
 MODEL, STEPS, RATE = ("smollm2", 100, 2e-4) if LARGE else ("tiny-llama", 100, 1e-3)
-WAYS = {"every step": [], "--sync-every 20": ["--sync-every", 20], "--sync-every 20 --sync-int8": ["--sync-every", 20, "--sync-int8"]}
+OUTER = [] if LARGE else ["--outer-momentum", 0.5]      # with five exchanges in a run, 0.9 goes too far in the last of them
+WAYS = {"every step": [], "--sync-every 20": ["--sync-every", 20, *OUTER],
+        "--sync-every 20 --sync-int8": ["--sync-every", 20, "--sync-int8", *OUTER]}
 
 
 def sent(host):
