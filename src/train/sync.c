@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "train/trainer.h"
+
+enum { MANY = 50 }; /* exchanges of a run */
 
 /* --- in 8 bits ---------------------------------------------------------------------------------------------------------- */
 
@@ -74,6 +77,13 @@ enum status sync_open(struct trainer *t)
     s->int8 = o->sync_int8;
     s->elements = t->optimizer.elements;
     TRY(allocate(s, t->group->size));
+    int64_t exchanges = divide_up(t->steps, o->sync_every);
+    if (exchanges < MANY && !o->source[OPTION_outer_momentum])
+        log_message(
+            LOG_WARNING,
+            "--sync-every %lld: the run has %lld exchanges, and the published --outer-momentum 0.9 is for many more. With "
+            "few of them it goes too far: --outer-momentum 0 --outer-learning-rate 1 takes the mean of all ranks",
+            (long long)o->sync_every, (long long)exchanges);
     if (t->resume)
         log_message(LOG_WARNING,
                     "--sync-every: a checkpoint has the optimizer of rank 0 alone, which all ranks go on with, and the "

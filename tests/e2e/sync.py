@@ -43,6 +43,7 @@ class Sync(Case):
                  "--lr-scheduler-type", "constant", "--warmup-ratio", 0, "--micro-batch-tokens", 256, "--save-steps", 0, "--weight-decay", 0, *args]
         r = subprocess.run([*start, HONE, *map(str, words)], capture_output=True, text=True, timeout=300, env={**os.environ, **MPI})
         self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        self.errors = r.stderr
         return json.loads(r.stdout) if not code else r.stderr
 
     def adapter(self, out):
@@ -94,6 +95,12 @@ class Sync(Case):
         one = self.train(1, "one", rows, *args)
         for ranks in 2, 3:
             self.assertAlmostEqual(self.train(ranks, f"of{ranks}", rows, *args)["eval_loss"], one["eval_loss"], places=6)
+
+    def test_a_run_of_few_exchanges_is_told_about_the_momentum(self):
+        rows, args = [chat(i) for i in range(8)], ("--per-device-train-batch-size", 4, "--max-steps", 2, "--sync-every", 2)
+        for flags, told in ([], 1), (["--outer-momentum", 0.5], 0):
+            self.train(2, f"out{told}", rows, *args, *flags)
+            self.assertEqual(self.errors.count("goes too far"), told)
 
     def test_what_makes_no_sense_is_refused(self):
         rows = [chat(1)]
