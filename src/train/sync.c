@@ -82,7 +82,7 @@ enum status sync_open(struct trainer *t)
         log_message(
             LOG_WARNING,
             "--sync-every %lld: the run has %lld exchanges, and the published --outer-momentum 0.9 is for many more. With "
-            "few of them it goes too far: --outer-momentum 0 --outer-learning-rate 1 takes the mean of all ranks",
+            "few of them it goes too far: try --outer-momentum 0.5 (docs/ranks.md has measurements)",
             (long long)o->sync_every, (long long)exchanges);
     if (t->resume)
         log_message(LOG_WARNING,
