@@ -16,7 +16,8 @@ import rig
 HONE, ASSETS, DATA = (pathlib.Path(word).resolve() for word in sys.argv[1:4])
 LARGE = "--large" in sys.argv
 MODEL, STEPS, RATE = ("smollm2", 100, 2e-4) if LARGE else ("tiny-llama", 100, 1e-3)
-OUTER = [] if LARGE else ["--outer-momentum", 0.5]      # with five exchanges in a run, 0.9 goes too far in the last of them
+OUTER = ["--outer-momentum", 0.5, *(["--outer-learning-rate", 1] if LARGE else [])]     # with five exchanges 0.9 goes too far
+MARGIN = 1.01                                                                           # docs/ranks.md has what was measured
 WAYS = {"every step": [], "--sync-every 20": ["--sync-every", 20, *OUTER],
         "--sync-every 20 --sync-int8": ["--sync-every", 20, "--sync-int8", *OUTER]}
 
@@ -53,7 +54,7 @@ def main():
         print(f"{name:30} {result['seconds']:7.1f} s, validation loss {loss:.4f}, {traffic / 1e6:8.2f} MB sent by a rank", flush=True)
     (plain, best, most), ways = found["every step"], [way for name, way in found.items() if name != "every step"]
     for result, loss, traffic in ways:
-        assert loss < 1.01 * best, "the validation loss is not within 1% of that of data parallel steps"
+        assert loss < MARGIN * best, f"the validation loss is not within {MARGIN} of that of data parallel steps"
         assert traffic < most / 10, "communication does not fall by ten"
         assert result["seconds"] < plain["seconds"], "it is not faster"
 
