@@ -271,7 +271,7 @@ static enum status name_missing(const struct star *star, double seconds)
 
 static enum status open_lines(struct star *star, int rank, int size, int lines)
 {
-    *star = (struct star){.rank = rank, .size = size, .line = memory_alloc(lines * (int64_t)sizeof *star->line)};
+    *star = (struct star){.rank = rank, .size = size, .lines = lines, .line = memory_alloc(lines * (int64_t)sizeof *star->line)};
     for (int i = 0; i < lines && star->line; i++)
         star->line[i] = -1;
     return star->line ? OK : ERR_MEMORY;
@@ -391,7 +391,7 @@ enum status star_connect(struct star *star, const struct star_place *place, int 
 
 void star_close(struct star *star)
 {
-    for (int i = 0; star->line && i < (star->rank ? 1 : star->size); i++)
+    for (int i = 0; star->line && i < star->lines; i++)
         if (star->line[i] >= 0)
             close(star->line[i]);
     memory_free(star->line);

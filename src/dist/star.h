@@ -24,6 +24,7 @@ struct star_place {
 struct star {
     int rank, size;
     int *line; /* of rank 0: [size], its own is -1; of another: [1]. -1: closed */
+    int lines; /* that `line` has room for */
 };
 
 /* Rank 0: waits at a port (0: any; place->port becomes it). *listener is for star_accept and star_stop. Fills in this machine's
