@@ -12,7 +12,7 @@ import json
 import pathlib
 
 NUMBERS = ("epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds",
-           "eval_loss", "eval_seconds")
+           "engine_share", "eval_loss", "eval_seconds")
 
 
 def read(out):

@@ -21,7 +21,7 @@ struct heads { /* of one token */
 
 static ALWAYS_INLINE void turn(const struct heads *h, const void *from, int64_t from_at, void *to, int64_t to_at, enum dtype dt)
 {
-    const real *cosine = h->cosine, *sine = h->cosine + h->pairs;
+    const real *cosine = h->cosine, *sine = cosine ? cosine + h->pairs : NULL;
     real sign = h->sign;
     int64_t pairs = h->pairs, size = h->size;
     for (int64_t k = 0; k < h->count; k++, from_at += size, to_at += size) {

@@ -74,11 +74,9 @@ static int64_t fixed_bytes(const struct trainer *t)
     int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
-        if (tensor->assembled) /* its parts count */
-            continue;
         if (tensor->lifetime == LIFE_WEIGHTS)
-            bytes += tensor->in_file || tensor->whole ? 0 : tensor_bytes(tensor);
-        else
+            bytes += tensor->in_file || tensor->whole || tensor->first ? 0 : tensor_bytes(tensor);
+        else if (!tensor->assembled) /* its parts count */
             bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
     }
     return bytes;

@@ -18,7 +18,7 @@ static double bytes_in_layers(const struct store *store)
     double bytes = 0;
     for (int64_t i = 0; i < store->count; i++) {
         const struct tensor *tensor = store->tensor[i];
-        if (tensor->lifetime == LIFE_WEIGHTS && strstr(tensor->name, "layers."))
+        if (tensor->lifetime == LIFE_WEIGHTS && !tensor->assembled && strstr(tensor->name, "layers."))
             bytes += (double)tensor_bytes(tensor);
     }
     return bytes;

@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
         result = run(*args)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         lines = [line for line in result.stderr.splitlines(True)        # except what a run prints at its start
-                 if not line.startswith("device ") and " kernels ready in " not in line]
+                 if not line.startswith("device ") and " kernels ready in " not in line and ", which was given before" not in line]
         self.assertEqual(len(lines), 1, result.stderr)
         self.assertTrue(lines[0].startswith("hone: ") and lines[0].endswith("\n"), result.stderr)
         for text in says:
