@@ -126,8 +126,8 @@ static enum status describe_adapter(struct arena *arena, const char *dir, json_t
 {
     struct adapter_config config;
     struct safetensors *file = NULL;
-    struct tensors all = {.modules = json_object(), .dtypes = json_object()};
     TRY(adapter_config_open(&config, dir));
+    struct tensors all = {.modules = json_object(), .dtypes = json_object()};
     json_t *keys = config_json(&config);
     enum status status = open_tensors(arena, dir, &file);
     if (status == OK) {

@@ -30,6 +30,7 @@ struct work { /* a call, as the stream gets it */
 
 struct ncclComm {
     unsigned magic;
+    struct ncclComm *before; /* of those that are gone */
     int blocking, joined;
     ncclResult_t state; /* what ncclCommGetAsyncError says next */
     char why[512];
@@ -151,7 +152,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 static void retire(ncclComm_t comm, bool failed)
 {
     peers_leave(&comm->peers, failed);
+    static ncclComm_t last;
     comm->magic = 0; /* its memory stays: graphs may still name it */
+    comm->before = last;
+    last = comm;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
