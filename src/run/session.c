@@ -42,7 +42,7 @@ enum status session_open(struct session *s, const struct session_options *option
         s->engine.gather.wanted = options->shard_weights;
         s->info.host_memory &= !options->shard_weights; /* what is kept in parts is copied */
         status = choose_run(s, options->run);
-        s->tuning.copied = status == OK && !s->info.host_memory;
+        s->tuning.copied = status == OK && !s->info.host_memory && !options->shard_weights; /* gathered one by one */
         if (status == OK && options->load_in_4bit)
             status = model_quantise(&s->model, options->double_quant ? WEIGHT_nf4 : WEIGHT_nf4_single);
     }
