@@ -47,6 +47,7 @@ class Host:
     """A namespace. Its processes have its addresses and see no other network."""
     def __init__(self, number):
         self.name, self.address = f"hone{os.getpid()}n{number}", f"10.77.0.{number + 1}"
+        self.started = []
 
     def command(self, words):
         """With a host name of its own: MPI takes processes of one name for neighbours that share memory."""
@@ -57,7 +58,8 @@ class Host:
         return subprocess.run(self.command(words), **options)
 
     def popen(self, words, **options):
-        return subprocess.Popen(self.command(words), **options)
+        self.started.append(subprocess.Popen(self.command(words), **options))
+        return self.started[-1]
 
     def tell(self, *words):
         done = self.run(words, capture_output=True, text=True)
@@ -158,6 +160,8 @@ def network(count=2, delay=0.05, rate=100e6, loss=0.0, mtu=MTU):
         yield hosts
     finally:
         for host in hosts:
+            for process in host.started:                # one that was just started may not have entered the namespace yet
+                process.kill()
             for process in processes_of(host):
                 if process != child:
                     with contextlib.suppress(ProcessLookupError):
