@@ -1,5 +1,6 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,15 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     json_decref(tree);
     hone_text_destroy(json);
     return status;
+}
+
+void cli_print_line(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    puts("");
 }
 
 hone_status cli_print_json(json_t *object)

@@ -1,19 +1,7 @@
 /* hone plan: the memory of a run as a table. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "cli/estimate.h"
-
-static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void print_line(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    puts("");
-}
 
 static const char *block_name(const json_t *table, size_t i)
 {
@@ -65,7 +53,7 @@ static void print_plan(const json_t *plan)
            : reads                                      ? "it will read weights from disk in every step"
                                                         : "it fits");
     if (json_object_get(plan, "data"))
-        cli_account("data", json_object_get(plan, "data"), print_line);
+        cli_account("data", json_object_get(plan, "data"), cli_print_line);
     if (json_object_get(plan, "estimate"))
         estimate_print(json_object_get(plan, "estimate"));
 }

@@ -1,7 +1,6 @@
 /* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
  * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,17 +297,6 @@ static void print_text(const struct run *run, const hone_train_result *r)
     puts(" --prompt \"...\"");
 }
 
-static void print_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void print_line(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vprintf(format, args);
-    va_end(args);
-    puts("");
-}
-
 /* What a run would do, and where it would write. */
 static json_t *rehearsal_json(const struct run *run, const hone_train_result *r)
 {
@@ -324,7 +312,7 @@ static void print_rehearsal(const struct run *run, const hone_train_result *r)
 {
     const hone_trainer_info *i = run->info;
     char one[32], all[32], left[32];
-    print_start(i, run->data, print_line);
+    print_start(i, run->data, cli_print_line);
     printf("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
            cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
            cli_bytes(one, (double)i->checkpoint_bytes),

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/installed.h"
 #include "base/library.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -160,19 +161,18 @@ static const struct group_class class_mpi = {
 
 /* --- opening --------------------------------------------------------------------------------------------------------------- */
 
-/* Beside the library or the program that this function is in, or where a package puts it (cmake/install.cmake). */
+/* Beside the library or the program that this function is in, as in a build, or where a package puts it. */
 static enum status find_plugin(const struct launcher *launcher, const struct mpi_table **out)
 {
-    static const char *const below[] = {"", "/hone", ("/" HONE_PLUGIN_DIR)};
-    enum { PLACES = sizeof below / sizeof below[0] };
+    enum { PLACES = 2 };
     struct arena arena = {0};
     bool mpich = launcher->kind == LAUNCHER_MPICH;
     const char *given = getenv("HONE_MPI_PLUGIN"), *why = "", *own = library_file((const void *)(uintptr_t)find_plugin);
-    const char *slash = own ? strrchr(own, '/') : NULL;
-    const char *names[2 * PLACES + 1] = {given};
+    const char *slash = own ? strrchr(own, '/') : NULL, *installed = installed_directory(&arena);
+    const char *beside = slash ? arena_text(&arena, own, slash - own) : ".", *names[2 * PLACES + 1] = {given};
+    const char *places[PLACES] = {beside, installed ? installed : beside};
     for (int i = 0; !(given && *given) && i < 2 * PLACES; i++)
-        names[i] = arena_format(&arena, "%.*s%s/hone-mpi-%s.so", slash ? (int)(slash - own) : 1, slash ? own : ".",
-                                below[i % PLACES], (i < PLACES) == mpich ? "mpich" : "openmpi");
+        names[i] = arena_format(&arena, "%s/hone-mpi-%s.so", places[i % PLACES], (i < PLACES) == mpich ? "mpich" : "openmpi");
     void *library = library_open(names, &why);
     *out = library ? library_symbol(library, MPI_TABLE_SYMBOL) : NULL;
     enum status status = OK;

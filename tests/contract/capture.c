@@ -22,20 +22,6 @@ static cublasStatus_t see_workspace(cublasHandle_t handle, void *workspace, size
     return genuine.cublasSetWorkspace_v2(handle, workspace, bytes);
 }
 
-static bool capturing;
-
-static CUresult see_begin(CUstream stream, int mode)
-{
-    capturing = true;
-    return genuine.cuStreamBeginCapture(stream, mode);
-}
-
-static CUresult see_end(CUstream stream, CUgraph *graph)
-{
-    capturing = false;
-    return genuine.cuStreamEndCapture(stream, graph);
-}
-
 static cublasStatus_t see_product(cublasHandle_t handle, int operation_a, int operation_b, int m, int n, int k, const void *alpha,
                                   const void *a, int type_a, int lda, const void *b, int type_b, int ldb, const void *beta,
                                   void *c, int type_c, int ldc, int compute, int algorithm)

@@ -38,6 +38,21 @@ static inline int contract_main(int argc, char **argv, const struct CMUnitTest *
 
 #define CONTRACT_MAIN(tests, setup, teardown) contract_main(argc, argv, tests, sizeof tests / sizeof tests[0], setup, teardown)
 
+/* For tests that look at captures: in place of the driver's functions. */
+static bool capturing;
+
+static inline CUresult see_begin(CUstream stream, int mode)
+{
+    capturing = true;
+    return genuine.cuStreamBeginCapture(stream, mode);
+}
+
+static inline CUresult see_end(CUstream stream, CUgraph *graph)
+{
+    capturing = false;
+    return genuine.cuStreamEndCapture(stream, graph);
+}
+
 /* Which variants of kernels a CUDA device has. */
 static inline bool has_kernel(const struct device *device, const char *name)
 {

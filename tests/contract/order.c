@@ -17,8 +17,6 @@ static struct first { /* the first run of a kernel, or of a shape of a matmul, o
 } firsts[MAX];
 
 static int moment, block_count, first_count, last_load, loads, captured, cold;
-static bool capturing;
-
 static CUresult see_load(CUmodule *module, const void *image)
 {
     last_load = ++moment;
@@ -39,18 +37,6 @@ static CUresult see_free(CUdeviceptr address)
     for (int i = 0; i < block_count; i++)
         blocks[i].freed |= blocks[i].address == address;
     return genuine.cuMemFree(address);
-}
-
-static CUresult see_begin(CUstream stream, int mode)
-{
-    capturing = true;
-    return genuine.cuStreamBeginCapture(stream, mode);
-}
-
-static CUresult see_end(CUstream stream, CUgraph *graph)
-{
-    capturing = false;
-    return genuine.cuStreamEndCapture(stream, graph);
 }
 
 /* The moment of the first block that stays. */
