@@ -409,7 +409,8 @@ HONE_API hone_status hone_kernels_list(const hone_options *options, char **json)
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
 
 /* Writes the model with the adapter's change in its weights (option adapter) to the option output, reads it back and compares
- * logits; the report says how much of the change is left after rounding. hone_quantize: the model alone, as a GGUF file. */
+ * logits; the report says how much of the change is left after rounding. hone_quantize: the model alone, as a GGUF file.
+ * With the option dry_run nothing is written: the report has the files and their sizes, which are those that will be. */
 HONE_API hone_status hone_merge(const hone_options *options, char **json);
 HONE_API hone_status hone_quantize(const hone_options *options, char **json);
 

@@ -23,7 +23,8 @@ static enum status read_options(struct export_options *o, const struct hone_opti
                                  .adapter = values->adapter,
                                  .output = values->output_dir,
                                  .type = types[values->output_type],
-                                 .overwrite = values->overwrite_output_dir};
+                                 .overwrite = values->overwrite_output_dir,
+                                 .dry = values->dry_run};
     return OK;
 }
 

@@ -319,9 +319,14 @@ char *json_write(const json_t *tree, size_t flags)
     return NULL;
 }
 
+char *json_file_text(const json_t *tree)
+{
+    return json_write(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+}
+
 enum status json_replace_file(const char *path, const json_t *tree)
 {
-    char *text = json_write(tree, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = json_file_text(tree);
     enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail_at(ERR_MEMORY, "%s: ", path);
     free(text);
     return status;

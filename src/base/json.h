@@ -65,7 +65,9 @@ char *json_write(const json_t *tree, size_t flags);
 /* Whether memory ran out in this sense. It is asked where something else could be wrong too, and forgotten. */
 bool json_refused(void);
 
-/* Replaces a file by the tree, indented, with every digit of its numbers. A tree that is NULL means out of memory. */
+/* Replaces a file by the tree, indented, with every digit of its numbers. A tree that is NULL means out of memory. json_file_text
+ * is what the file will hold, as json_write gives it. */
+char *json_file_text(const json_t *tree);
 enum status json_replace_file(const char *path, const json_t *tree);
 
 #endif

@@ -7,6 +7,20 @@ static double number(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
+/* The files of a dry run, as they would be. */
+static void print_files(const json_t *report)
+{
+    size_t i;
+    const json_t *file, *room = json_object_get(report, "disk_free_bytes");
+    char bytes[32], left[32];
+    printf("would %s %s; %s are free\n", json_is_true(json_object_get(report, "replaces")) ? "replace what is there by" : "write",
+           cli_bytes(bytes, number(report, "bytes")),
+           json_is_null(room) ? "unknown bytes" : cli_bytes(left, json_number_value(room)));
+    json_array_foreach(json_object_get(report, "files"), i, file)
+        printf("  %-12s %s\n", cli_bytes(bytes, number(file, "bytes")), json_string_value(json_object_get(file, "name")));
+    puts("dry run     nothing was written; without --dry-run the same command begins");
+}
+
 static void print_report(const json_t *report)
 {
     size_t i;
@@ -26,6 +40,10 @@ static void print_report(const json_t *report)
             printf("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)", number(row, "change_lost") < 1,
                    100 * number(row, "change_lost"), 100 * number(row, "change_kept"));
         puts("");
+    }
+    if (json_is_true(json_object_get(report, "dry_run"))) {
+        print_files(report);
+        return;
     }
     printf("read back: tensors within %.2g", number(report, "tensor_error"));
     if (json_is_number(difference))

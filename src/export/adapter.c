@@ -1,4 +1,5 @@
 /* Adapters alone: as a GGUF adapter, or in PEFT's layout. */
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -6,6 +7,8 @@
 #include "export/gguf_adapter.h"
 #include "export/target.h"
 #include "export/verify.h"
+
+#define CONFIG_NAME "adapter_config.json"
 
 static const struct {
     enum out_id stored;
@@ -38,27 +41,34 @@ static enum status convert_tensor(struct arena *arena, const struct weights *wei
     return values && encoded && to->name ? OK : ERR_MEMORY;
 }
 
-static enum status write_tensors(struct arena *arena, const struct weights *from, const char *path, enum file_type type)
+static enum status write_tensors(struct arena *arena, const struct sums *w, const char *from, struct target *t,
+                                 enum file_type type)
 {
     static const char *const metadata[] = {"format", "pt", NULL};
-    int64_t count = 0;
-    struct safetensors_tensor *tensors = arena_array(arena, from->count + 1, sizeof *tensors);
-    if (!tensors)
+    const char *path = file_join(arena, t->part, "adapter_model.safetensors"), *old = file_join(arena, from, CONFIG_NAME);
+    const char *config = file_join(arena, t->part, CONFIG_NAME);
+    const struct weights *weights = &w->model.weights;
+    struct safetensors_tensor *tensors = arena_array(arena, weights->count + 1, sizeof *tensors);
+    int64_t count = 0, bytes;
+    if (!path || !old || !config || !tensors)
         return ERR_MEMORY;
-    for (int64_t i = 0; i < from->count; i++)
-        if (from->list[i].adapter)
-            TRY(convert_tensor(arena, from, &from->list[i], type, &tensors[count++]));
-    return safetensors_write(path, tensors, count, metadata);
+    for (int64_t i = 0; i < weights->count; i++)
+        if (weights->list[i].adapter)
+            TRY(convert_tensor(arena, weights, &weights->list[i], type, &tensors[count++]));
+    TRY(safetensors_write_bytes(path, tensors, count, metadata, &bytes));
+    TRY(target_file(t, "adapter_model.safetensors", bytes));
+    TRY(target_file(t, CONFIG_NAME, file_size(old)));
+    TRY(target_start(t));
+    if (t->dry)
+        return OK;
+    TRY(safetensors_write(path, tensors, count, metadata));
+    return file_copy(old, config);
 }
 
-static enum status write_peft(const struct sums *w, const char *from, const char *to, enum file_type type)
+static enum status write_peft(const struct sums *w, const char *from, struct target *t, enum file_type type)
 {
     struct arena arena = {0};
-    const char *tensors = file_join(&arena, to, "adapter_model.safetensors");
-    const char *config = file_join(&arena, to, "adapter_config.json"), *old = file_join(&arena, from, "adapter_config.json");
-    enum status status = tensors && config && old ? write_tensors(&arena, &w->model.weights, tensors, type) : ERR_MEMORY;
-    if (status == OK)
-        status = file_copy(old, config);
+    enum status status = write_tensors(&arena, w, from, t, type);
     arena_free(&arena);
     return status;
 }
@@ -72,25 +82,23 @@ static enum status compare(const struct export_options *o, const char *part, enu
                       *difference);
 }
 
-static enum status write_adapter(const struct export_options *o, const struct target *t, enum file_type type, json_t **report)
+static enum status write_adapter(const struct export_options *o, struct target *t, enum file_type type, json_t **report)
 {
     struct sums w;
     struct adapter_written written = {0};
     double difference = 0;
     TRY(sums_open(&w, o->model, o->adapter));
-    enum status status =
-        t->gguf ? gguf_adapter_write(&w, t->part, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t->part, type);
+    enum status status = t->gguf ? gguf_adapter_write(&w, t, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t, type);
     for (int64_t i = 0; !t->gguf && i < w.model.weights.count; i++)
         written.tensors += w.model.weights.list[i].adapter;
     sums_close(&w);
     TRY(status);
     if (!t->gguf)
-        TRY(compare(o, t->part, type, &difference));
-    *report =
-        json_pack("{s:s, s:s, s:s, s:I, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf adapter" : "peft adapter",
-                  "type", file_kinds[type].name, "tensors", (json_int_t)written.tensors, "tensor_error",
-                  json_number(written.worst), "logits_difference", t->gguf ? json_null() : json_number(difference));
-    return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
+        TRY(t->dry ? verify_finite(&(struct verify_model){o->model, o->adapter}) : compare(o, t->part, type, &difference));
+    *report = json_pack("{s:s, s:s, s:I}", "format", t->gguf ? "gguf adapter" : "peft adapter", "type", file_kinds[type].name,
+                        "tensors", (json_int_t)written.tensors);
+    TRY(target_report(t, *report));
+    return t->dry ? OK : target_compared(*report, written.worst, t->gguf ? NAN : difference);
 }
 
 enum status export_adapter(const struct export_options *o, json_t **report)
@@ -100,7 +108,7 @@ enum status export_adapter(const struct export_options *o, json_t **report)
     *report = NULL;
     if (type > FILE_BF16)
         return fail(ERR_ARGUMENT, "--type %s: an adapter is written in f32, f16 or bf16", file_kinds[type].name);
-    TRY(target_open(&t, o, "adapter_config.json", false));
+    TRY(target_open(&t, o, CONFIG_NAME, false));
     enum status status = target_close(&t, write_adapter(o, &t, type, report));
     if (status != OK) {
         json_decref(*report);

@@ -12,9 +12,12 @@ struct export_options {
     const char *output;          /* a file if its name ends in .gguf, else a directory */
     int type;                    /* an enum file_type, or FILE_TYPE_AUTO */
     bool overwrite;
+    bool dry; /* checks and reports everything that it would write, and writes nothing */
 };
 
-/* The model with the adapter's change in its weights, or as it is. */
+/* Both report the files and their sizes, which are known before the first is written and compared with the disk's room.
+ *
+ * The model with the adapter's change in its weights, or as it is. */
 enum status export_model(const struct export_options *o, json_t **report);
 
 /* The adapter alone: a GGUF adapter, or PEFT's layout. */

@@ -55,6 +55,14 @@ static void fill_b(const struct file *f, const struct half *h)
     }
 }
 
+static enum status check_finite(const struct half *h, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(h->values[i]))
+            return fail(ERR_DATA, "tensor %s has values that are not finite: the adapter is broken", h->name);
+    return OK;
+}
+
 static enum status add_half(struct file *f, const struct sum *w, bool is_b, enum out_id type)
 {
     struct half *h = &f->halves[f->count];
@@ -80,7 +88,7 @@ static enum status add_half(struct file *f, const struct sum *w, bool is_b, enum
                               .rank = 2,
                               .shape = {columns, rows, 1, 1},
                               .bytes = out_bytes(type, rows * columns)};
-    return OK;
+    return check_finite(h, rows * columns);
 }
 
 static enum status list_halves(struct file *f, enum out_id type)
@@ -120,18 +128,23 @@ static enum status fill(void *context, int64_t tensor, struct file_writer *to)
     return status;
 }
 
-static enum status write_gguf(struct file *f, const char *path)
+static enum status write_with(struct file *f, struct gguf_head *head, struct target *t)
+{
+    int64_t bytes;
+    TRY(gguf_put_text(head, "general.architecture", f->arch->name));
+    TRY(gguf_put_text(head, "general.type", "adapter"));
+    TRY(gguf_put_text(head, "adapter.type", "lora"));
+    TRY(gguf_put_real(head, "adapter.lora.alpha", file_alpha(f)));
+    TRY(gguf_write_bytes(head, f->tensors, f->count, &bytes));
+    TRY(target_file(t, t->output, bytes));
+    TRY(target_start(t));
+    return t->dry ? OK : gguf_write(t->part, head, f->tensors, f->count, fill, f);
+}
+
+static enum status write_gguf(struct file *f, struct target *t)
 {
     struct gguf_head head = {0};
-    enum status status = gguf_put_text(&head, "general.architecture", f->arch->name);
-    if (status == OK)
-        status = gguf_put_text(&head, "general.type", "adapter");
-    if (status == OK)
-        status = gguf_put_text(&head, "adapter.type", "lora");
-    if (status == OK)
-        status = gguf_put_real(&head, "adapter.lora.alpha", file_alpha(f));
-    if (status == OK)
-        status = gguf_write(path, &head, f->tensors, f->count, fill, f);
+    enum status status = write_with(f, &head, t);
     gguf_head_free(&head);
     return status;
 }
@@ -152,8 +165,6 @@ static enum status check_half(struct file *f, const struct half *h, const struct
         off += ((double)values[i] - (double)h->values[i]) * ((double)values[i] - (double)h->values[i]);
     }
     memory_free(values);
-    if (!isfinite(squares))
-        return fail(ERR_DATA, "tensor %s has values that are not finite: the adapter is broken", h->name);
     double error = squares > 0 ? sqrt(off / squares) : sqrt(off);
     f->worst = error > f->worst ? error : f->worst;
     return error < 0.01 ? OK : fail(ERR_INTERNAL, "tensor %s was read back wrong (off by %.2g)", h->name, error);
@@ -170,18 +181,18 @@ static enum status check_gguf(struct file *f, const char *path)
     return status;
 }
 
-static enum status write_adapter(struct file *f, const char *path, enum out_id type)
+static enum status write_adapter(struct file *f, struct target *t, enum out_id type)
 {
     TRY(gguf_keys_arch(&f->arch, &f->weights->model));
     TRY(list_halves(f, type));
-    TRY(write_gguf(f, path));
-    return check_gguf(f, path);
+    TRY(write_gguf(f, t));
+    return t->dry ? OK : check_gguf(f, t->part);
 }
 
-enum status gguf_adapter_write(struct sums *w, const char *path, enum out_id type, struct adapter_written *written)
+enum status gguf_adapter_write(struct sums *w, struct target *t, enum out_id type, struct adapter_written *written)
 {
     struct file f = {.weights = w};
-    enum status status = write_adapter(&f, path, type);
+    enum status status = write_adapter(&f, t, type);
     *written = (struct adapter_written){.tensors = f.count, .worst = f.worst};
     arena_free(&f.arena);
     return status;

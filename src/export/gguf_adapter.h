@@ -4,13 +4,15 @@
 
 #include "export/out_type.h"
 #include "export/sum.h"
+#include "export/target.h"
 
 struct adapter_written {
     int64_t tensors;
     double worst; /* the largest relative error of a tensor that was read back */
 };
 
-/* Writes the file and compares it with what it should be. An adapter that such a file cannot hold is ERR_UNSUPPORTED. */
-enum status gguf_adapter_write(struct sums *w, const char *path, enum out_id type, struct adapter_written *written);
+/* Writes the file and compares it with what it should be, or makes sure that it could. An adapter that such a file cannot hold is
+ * ERR_UNSUPPORTED. */
+enum status gguf_adapter_write(struct sums *w, struct target *t, enum out_id type, struct adapter_written *written);
 
 #endif

@@ -150,14 +150,18 @@ static enum status fill(void *context, int64_t tensor, struct file_writer *to)
     return status;
 }
 
-static enum status write_file(struct file *f, struct gguf_head *head, const char *dir, const char *path)
+static enum status put_keys(const struct file *f, struct gguf_head *head, const char *dir)
 {
     const struct model *m = &f->weights->model;
     TRY(gguf_put_text(head, "general.type", "model"));
     TRY(gguf_put_config(head, m, f->arch, dir));
     TRY(gguf_put_size(head, "general.file_type", file_kinds[f->type].number));
     TRY(gguf_put_size(head, "general.quantization_version", 2));
-    TRY(gguf_put_vocabulary(head, m, dir));
+    return gguf_put_vocabulary(head, m, dir);
+}
+
+static enum status write_file(struct file *f, const struct gguf_head *head, const char *path)
+{
     f->piece = arena_alloc(&f->arena, PIECE * (int64_t)sizeof(float));
     return f->piece ? gguf_write(path, head, f->tensors, f->count, fill, f) : ERR_MEMORY;
 }
@@ -189,17 +193,27 @@ static enum status check_file(struct file *f, const char *path)
     return status;
 }
 
-enum status gguf_model_write(struct sums *w, const char *dir, const char *path, enum file_type type, struct written *written)
+static enum status write_model(struct file *f, struct gguf_head *head, const char *dir, struct target *t)
+{
+    int64_t bytes;
+    TRY(list_items(f));
+    TRY(put_keys(f, head, dir));
+    TRY(gguf_write_bytes(head, f->tensors, f->count, &bytes));
+    TRY(target_file(t, t->output, bytes));
+    TRY(target_start(t));
+    if (t->dry)
+        return OK;
+    TRY(write_file(f, head, t->part));
+    return check_file(f, t->part);
+}
+
+enum status gguf_model_write(struct sums *w, const char *dir, struct target *t, enum file_type type, struct written *written)
 {
     struct file f = {.weights = w, .type = type, .written = written};
     struct gguf_head head = {0};
     *written = (struct written){0};
     TRY(gguf_keys_arch(&f.arch, &w->model));
-    enum status status = list_items(&f);
-    if (status == OK)
-        status = write_file(&f, &head, dir, path);
-    if (status == OK)
-        status = check_file(&f, path);
+    enum status status = write_model(&f, &head, dir, t);
     gguf_head_free(&head);
     arena_free(&f.arena);
     return status;

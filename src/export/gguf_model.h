@@ -4,6 +4,7 @@
 
 #include "export/file_type.h"
 #include "export/rounding.h"
+#include "export/target.h"
 
 /* By type of tensor. */
 struct written {
@@ -12,7 +13,8 @@ struct written {
     double worst; /* the largest relative error of a tensor that was read back */
 };
 
-/* Writes the file, opens it again and compares every tensor with what it should be. `dir`: the model's. */
-enum status gguf_model_write(struct sums *w, const char *dir, const char *path, enum file_type type, struct written *written);
+/* Writes the file, opens it again and compares every tensor with what it should be; of a dry run only the sizes are known then.
+ * `dir`: the model's. */
+enum status gguf_model_write(struct sums *w, const char *dir, struct target *t, enum file_type type, struct written *written);
 
 #endif

@@ -54,7 +54,7 @@ static enum status compare(const struct export_options *o, const struct target *
                 t->output, *difference, file_kinds[type].name, file_kinds[type].logits_max);
 }
 
-static enum status write_model(const struct export_options *o, const struct target *t, json_t **report)
+static enum status write_model(const struct export_options *o, struct target *t, json_t **report)
 {
     struct sums w;
     struct written written;
@@ -63,28 +63,37 @@ static enum status write_model(const struct export_options *o, const struct targ
     TRY(sums_open(&w, o->model, o->adapter));
     enum status status = choose_type(&w, o->type, &type);
     if (status == OK)
-        status = t->gguf ? gguf_model_write(&w, o->model, t->part, type, &written)
-                         : safetensors_model_write(&w, o->model, t->part, type, &written);
+        status = t->gguf ? gguf_model_write(&w, o->model, t, type, &written)
+                         : safetensors_model_write(&w, o->model, t, type, &written);
     sums_close(&w);
     TRY(status);
-    TRY(compare(o, t, type, &difference));
-    *report = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "output", o->output, "format", t->gguf ? "gguf" : "safetensors", "type",
-                        file_kinds[type].name, "types", types_json(&written, type), "tensor_error", json_number(written.worst),
-                        "logits_difference", json_number(difference));
-    return *report ? OK : fail(ERR_MEMORY, "out of memory: the report");
+    TRY(t->dry ? verify_finite(&(struct verify_model){o->model, o->adapter}) : compare(o, t, type, &difference));
+    *report = json_pack("{s:s, s:s, s:o}", "format", t->gguf ? "gguf" : "safetensors", "type", file_kinds[type].name, "types",
+                        types_json(&written, type));
+    TRY(target_report(t, *report));
+    return t->dry ? OK : target_compared(*report, written.worst, difference);
+}
+
+/* The model, and beside a GGUF file Ollama's Modelfile, which is written last. */
+static enum status write_all(const struct export_options *o, struct target *t, struct buffer *modelfile, json_t **report)
+{
+    if (t->modelfile) {
+        const char *slash = strrchr(t->output, '/');
+        TRY(modelfile_compose(modelfile, t->modelfile, slash ? slash + 1 : t->output, o->model));
+        TRY(target_file(t, t->modelfile, modelfile->size));
+    }
+    TRY(write_model(o, t, report));
+    return t->modelfile && !t->dry ? file_replace(t->modelfile, modelfile->data, modelfile->size) : OK;
 }
 
 enum status export_model(const struct export_options *o, json_t **report)
 {
     struct target t;
+    struct buffer modelfile = {0};
     *report = NULL;
     TRY(target_open(&t, o, "config.json", true));
-    enum status status = write_model(o, &t, report);
-    if (status == OK && t.modelfile) {
-        const char *slash = strrchr(t.output, '/');
-        status = modelfile_write(t.modelfile, slash ? slash + 1 : t.output, o->model);
-    }
-    status = target_close(&t, status);
+    enum status status = target_close(&t, write_all(o, &t, &modelfile, report));
+    buffer_free(&modelfile);
     if (status != OK) {
         json_decref(*report);
         *report = NULL;

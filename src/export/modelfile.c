@@ -114,7 +114,7 @@ static enum status put_format(struct buffer *out, const struct format *f)
                          f->user.after, f->prompt, f->stop);
 }
 
-static enum status compose(struct buffer *out, const char *path, const char *gguf, const char *dir)
+enum status modelfile_compose(struct buffer *out, const char *path, const char *gguf, const char *dir)
 {
     struct jinja_output text = {0};
     const struct format *format = NULL;
@@ -131,14 +131,4 @@ static enum status compose(struct buffer *out, const char *path, const char *ggu
                     "Ollama for the one it takes (ollama show --template), and compare",
                     path);
     return format ? put_format(out, format) : OK;
-}
-
-enum status modelfile_write(const char *path, const char *gguf, const char *dir)
-{
-    struct buffer out = {0};
-    enum status status = compose(&out, path, gguf, dir);
-    if (status == OK)
-        status = file_replace(path, out.data, out.size);
-    buffer_free(&out);
-    return status;
 }

@@ -1,6 +1,7 @@
 /* Shards of at most 5 GB, as transformers cuts them, and an index if there are several. */
 #include "export/safetensors_model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -8,6 +9,9 @@
 #include "models/model_copy.h"
 
 #define SHARD_BYTES ((int64_t)5000000000)
+#define INDEX "model.safetensors.index.json"
+
+static const char *const METADATA[] = {"format", "pt", NULL};
 
 static const struct {
     enum safetensors_dtype dtype;
@@ -18,12 +22,20 @@ static const struct {
     [OUT_bf16] = {SAFETENSORS_BF16, "bfloat16"},
 };
 
+struct shard {
+    const char *name;
+    int64_t first, count; /* of its tensors */
+};
+
 struct shards {
     struct sums *weights;
     struct layout layout;
     struct safetensors_tensor *tensors;
-    int64_t first, count; /* of the shard that is being written */
-    int64_t open;         /* the tensor that is open; -1: none */
+    struct shard *list;
+    int64_t count;
+    int64_t first; /* of the shard that is being written */
+    int64_t open;  /* the tensor that is open; -1: none */
+    char *index;   /* the text of the index; NULL: one shard needs none */
     struct written *written;
 };
 
@@ -69,43 +81,71 @@ static int64_t shard_count(const struct shards *s, int64_t first)
     return n;
 }
 
-static enum status write_shard(struct shards *s, const char *path)
+static enum status list_shards(struct shards *s, struct arena *arena)
 {
-    static const char *const metadata[] = {"format", "pt", NULL};
-    enum status status = safetensors_write_from(path, s->tensors + s->first, s->count, metadata, read_piece, s);
-    close_tensor(s);
-    return status;
+    s->list = arena_array(arena, s->weights->count + 1, sizeof *s->list);
+    if (!s->list)
+        return ERR_MEMORY;
+    for (int64_t at = 0; at < s->weights->count; at += s->list[s->count++].count)
+        s->list[s->count] = (struct shard){.first = at, .count = shard_count(s, at)};
+    for (int64_t i = 0; i < s->count; i++) {
+        s->list[i].name = s->count == 1
+                              ? "model.safetensors"
+                              : arena_format(arena, "model-%05lld-of-%05lld.safetensors", (long long)i + 1, (long long)s->count);
+        if (!s->list[i].name)
+            return ERR_MEMORY;
+    }
+    return OK;
 }
 
-static enum status write_index(const struct shards *s, json_t *map, const char *path)
+static enum status compose_index(struct shards *s)
 {
+    json_t *map = json_object();
+    for (int64_t i = 0; i < s->count; i++)
+        for (int64_t k = 0; k < s->list[i].count; k++)
+            json_object_set_new(map, s->tensors[s->list[i].first + k].name, json_string(s->list[i].name));
     json_t *index =
-        json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)s->written->bytes[s->layout.type], "weight_map", map);
-    enum status status = json_replace_file(path, index);
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)s->written->bytes[s->layout.type], "weight_map", map);
+    s->index = json_file_text(index);
     json_decref(index);
-    return status;
+    return s->index ? OK : fail_at(ERR_MEMORY, INDEX ": ");
 }
 
-static enum status write_shards(struct shards *s, struct arena *arena, const char *to, json_t *map)
+static enum status add_file(void *context, const char *name, int64_t bytes)
 {
-    int64_t total = 0;
-    for (int64_t at = 0; at < s->weights->count; at += shard_count(s, at))
-        total++;
-    for (int64_t number = 1; s->first < s->weights->count; number++, s->first += s->count) {
-        const char *name = total == 1
-                               ? "model.safetensors"
-                               : arena_format(arena, "model-%05lld-of-%05lld.safetensors", (long long)number, (long long)total);
-        const char *path = name ? file_join(arena, to, name) : NULL;
+    return target_file(context, name, bytes);
+}
+
+static enum status list_files(struct shards *s, struct arena *arena, const char *from, struct target *t)
+{
+    int64_t bytes;
+    TRY(list_shards(s, arena));
+    for (int64_t i = 0; i < s->count; i++) {
+        const struct shard *shard = &s->list[i];
+        TRY(safetensors_write_bytes(shard->name, s->tensors + shard->first, shard->count, METADATA, &bytes));
+        TRY(target_file(t, shard->name, bytes));
+    }
+    if (s->count > 1) {
+        TRY(compose_index(s));
+        TRY(target_file(t, INDEX, (int64_t)strlen(s->index)));
+    }
+    return model_copy_list(from, TYPES[s->layout.type].name, add_file, t);
+}
+
+static enum status write_shards(struct shards *s, struct arena *arena, const char *to)
+{
+    for (int64_t i = 0; i < s->count; i++) {
+        const struct shard *shard = &s->list[i];
+        const char *path = file_join(arena, to, shard->name);
         if (!path)
             return ERR_MEMORY;
-        s->count = shard_count(s, s->first);
-        TRY(write_shard(s, path));
-        for (int64_t i = s->first; i < s->first + s->count; i++)
-            if (json_object_set_new(map, s->tensors[i].name, json_string(name)) != 0)
-                return fail(ERR_MEMORY, "%s: out of memory for the index", to);
+        s->first = shard->first;
+        enum status status = safetensors_write_from(path, s->tensors + shard->first, shard->count, METADATA, read_piece, s);
+        close_tensor(s);
+        TRY(status);
     }
-    const char *index = file_join(arena, to, "model.safetensors.index.json");
-    return !index ? ERR_MEMORY : total == 1 ? OK : write_index(s, map, index);
+    const char *index = file_join(arena, to, INDEX);
+    return !index ? ERR_MEMORY : !s->index ? OK : file_replace(index, s->index, (int64_t)strlen(s->index));
 }
 
 /* Every tensor as it is in the files now. */
@@ -135,7 +175,22 @@ static enum status check_files(struct shards *s, const char *to)
     return status;
 }
 
-enum status safetensors_model_write(struct sums *w, const char *from, const char *to, enum file_type type,
+static enum status write_model(struct shards *s, struct arena *arena, const char *from, struct target *t)
+{
+    s->tensors = arena_array(arena, s->weights->count + 1, sizeof *s->tensors);
+    if (!s->tensors)
+        return ERR_MEMORY;
+    describe(s);
+    TRY(list_files(s, arena, from, t));
+    TRY(target_start(t));
+    if (t->dry)
+        return OK;
+    TRY(write_shards(s, arena, t->part));
+    TRY(check_files(s, t->part));
+    return model_copy(from, t->part, TYPES[s->layout.type].name);
+}
+
+enum status safetensors_model_write(struct sums *w, const char *from, struct target *t, enum file_type type,
                                     struct written *written)
 {
     struct shards s = {.weights = w, .layout = {.type = file_kinds[type].main}, .open = -1, .written = written};
@@ -149,18 +204,8 @@ enum status safetensors_model_write(struct sums *w, const char *from, const char
                     "%s: safetensors need the tokenizer.json and config.json of a directory; write --output "
                     "FILE.gguf, or name the directory that the file was made from",
                     from);
-    s.tensors = arena_array(&arena, w->count + 1, sizeof *s.tensors);
-    json_t *map = json_object();
-    enum status status = s.tensors && map ? OK : ERR_MEMORY;
-    if (status == OK) {
-        describe(&s);
-        status = write_shards(&s, &arena, to, map);
-    }
-    if (status == OK)
-        status = check_files(&s, to);
-    if (status == OK)
-        status = model_copy(from, to, TYPES[s.layout.type].name);
-    json_decref(map);
+    enum status status = write_model(&s, &arena, from, t);
+    free(s.index);
     arena_free(&arena);
     return status;
 }

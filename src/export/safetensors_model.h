@@ -4,7 +4,7 @@
 
 #include "export/gguf_model.h"
 
-enum status safetensors_model_write(struct sums *w, const char *from, const char *to, enum file_type type,
+enum status safetensors_model_write(struct sums *w, const char *from, struct target *t, enum file_type type,
                                     struct written *written);
 
 #endif

@@ -84,14 +84,23 @@ static enum status begin(struct target *t, const struct export_options *o, const
     t->gguf = name_ends_with(t->output, ".gguf");
     const char *stem = arena_text(&t->arena, t->output, (int64_t)(n - (t->gguf ? strlen(".gguf") : 0)));
     t->part = stem ? file_beside(&t->arena, stem, t->gguf ? ".part.gguf" : ".part") : NULL;
-    const char *dir = parent(&t->arena, t->output);
+    t->parent = parent(&t->arena, t->output);
+    t->files = json_array();
+    t->dry = o->dry;
     if (t->gguf && modelfile && stem)
         t->modelfile = arena_format(&t->arena, "%s.Modelfile", stem);
-    if (!t->part || !dir || (t->gguf && modelfile && !t->modelfile))
+    if (!t->part || !t->parent || !t->files || (t->gguf && modelfile && !t->modelfile))
         return ERR_MEMORY;
     TRY(check_output(t, o, known));
-    TRY(directory_make(dir));
-    return t->gguf ? OK : directory_make(t->part);
+    TRY(directory_may_make(&t->arena, t->parent, &t->there));
+    t->room = directory_room(t->there);
+    return OK;
+}
+
+static void release(struct target *t)
+{
+    json_decref(t->files);
+    arena_free(&t->arena);
 }
 
 enum status target_open(struct target *t, const struct export_options *o, const char *known, bool modelfile)
@@ -99,12 +108,55 @@ enum status target_open(struct target *t, const struct export_options *o, const 
     *t = (struct target){0};
     enum status status = begin(t, o, known, modelfile);
     if (status != OK)
-        arena_free(&t->arena);
+        release(t);
     return status;
+}
+
+enum status target_file(struct target *t, const char *name, int64_t bytes)
+{
+    const char *path = t->gguf ? name : file_join(&t->arena, t->output, name);
+    if (!path)
+        return ERR_MEMORY;
+    t->bytes += bytes;
+    json_t *file = json_pack("{s:o, s:I}", "name", json_lossy(path), "bytes", (json_int_t)bytes);
+    return json_array_append_new(t->files, file) == 0 ? OK : fail(ERR_MEMORY, "out of memory: the list of files");
+}
+
+enum status target_start(struct target *t)
+{
+    if (t->room >= 0 && t->bytes > t->room)
+        return fail(ERR_IO,
+                    "%s: %.3f GB will be written, and %.3f GB are free on the disk of %s: make room, or name another --output",
+                    t->output, (double)t->bytes * 1e-9, (double)t->room * 1e-9, t->there);
+    if (t->dry)
+        return OK;
+    TRY(directory_make(t->parent));
+    return t->gguf ? OK : directory_make(t->part);
+}
+
+enum status target_report(const struct target *t, json_t *report)
+{
+    json_t *disk = json_pack("{s:o, s:O, s:I, s:o, s:b, s:b}", "output", json_lossy(t->output), "files", t->files, "bytes",
+                             (json_int_t)t->bytes, "disk_free_bytes", t->room < 0 ? json_null() : json_integer(t->room),
+                             "replaces", (int)file_exists(t->output), "dry_run", (int)t->dry);
+    int failed = report && disk ? json_object_update(report, disk) : -1;
+    json_decref(disk);
+    return failed ? fail(ERR_MEMORY, "out of memory: the report") : OK;
+}
+
+enum status target_compared(json_t *report, double tensor_error, double logits_difference)
+{
+    int failed = json_object_set_new(report, "tensor_error", json_number(tensor_error)) +
+                 json_object_set_new(report, "logits_difference", json_number(logits_difference));
+    return failed ? fail(ERR_MEMORY, "out of memory: the report") : OK;
 }
 
 enum status target_close(struct target *t, enum status status)
 {
+    if (t->dry) {
+        release(t);
+        return status;
+    }
     if (status == OK)
         status = mapped_check();
     if (status == OK)
@@ -113,6 +165,6 @@ enum status target_close(struct target *t, enum status status)
         file_remove(t->part);
     else if (status != OK)
         directory_remove(t->part);
-    arena_free(&t->arena);
+    release(t);
     return status;
 }

@@ -75,6 +75,16 @@ static double compare(const float *a, const float *b, int64_t count)
     return off == 0 ? 0 : (double)off / (double)(high - low);
 }
 
+enum status verify_finite(const struct verify_model *m)
+{
+    float *logits = NULL;
+    int64_t vocabulary = 0;
+    TRY(any_logits(m, &logits, &vocabulary));
+    enum status status = check_finite(m, logits, TOKENS * vocabulary);
+    memory_free(logits);
+    return status;
+}
+
 enum status verify_logits(const struct verify_model *a, const struct verify_model *b, double *difference)
 {
     float *x = NULL, *y = NULL;

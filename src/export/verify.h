@@ -9,6 +9,9 @@ struct verify_model {
     const char *model, *adapter;
 };
 
+/* ERR_DATA if its logits after some tokens are not finite. */
+enum status verify_finite(const struct verify_model *m);
+
 /* The largest difference of a logit after some tokens, as a part of the range of all. In float32 if that fits into memory. */
 enum status verify_logits(const struct verify_model *a, const struct verify_model *b, double *difference);
 

@@ -173,6 +173,17 @@ static enum status stream(struct file_writer *writer, const struct buffer *front
     return OK;
 }
 
+enum status gguf_write_bytes(const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count, int64_t *bytes)
+{
+    struct buffer front = {0};
+    enum status status = describe(&front, head, tensors, count);
+    *bytes = front.size;
+    for (int64_t i = 0; i < count; i++)
+        *bytes += round_up(tensors[i].bytes, ALIGN);
+    buffer_free(&front);
+    return status;
+}
+
 enum status gguf_write(const char *path, const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count,
                        gguf_fill *fill, void *context)
 {

@@ -33,6 +33,9 @@ enum status gguf_put_value(struct gguf_head *head, const struct gguf_value *valu
 /* Appends the bytes of a tensor, all of them. */
 typedef enum status gguf_fill(void *context, int64_t tensor, struct file_writer *to);
 
+/* The bytes of the file that gguf_write writes. */
+enum status gguf_write_bytes(const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count, int64_t *bytes);
+
 /* Writes the file, replacing an old one only when complete. Of the tensors it reads name, type, rank, shape and bytes. */
 enum status gguf_write(const char *path, const struct gguf_head *head, const struct gguf_tensor *tensors, int64_t count,
                        gguf_fill *fill, void *context);

@@ -60,6 +60,10 @@ int safetensors_dtype_bits(enum safetensors_dtype dtype);         /* of one elem
 enum status safetensors_write(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                               const char *const *metadata);
 
+/* The bytes of the file that it writes. `path` is for messages. */
+enum status safetensors_write_bytes(const char *path, const struct safetensors_tensor *tensors, int64_t count,
+                                    const char *const *metadata, int64_t *bytes);
+
 /* The same for tensors that are not in memory: `read` is asked for their bytes piece by piece. */
 typedef enum status safetensors_read(void *context, int64_t tensor, int64_t offset, void *to, int64_t bytes);
 enum status safetensors_write_from(const char *path, const struct safetensors_tensor *tensors, int64_t count,

@@ -72,23 +72,58 @@ static enum status describe(json_t *header, const struct safetensors_tensor *con
     return OK;
 }
 
-/* The length, the header, and spaces so that the data begin at a multiple of 8. */
-static enum status write_header(struct file_writer *writer, const json_t *header, const char *path)
+/* What is written before the data: the order of the tensors, and the header, padded so that the data begin at a multiple of 8. */
+struct front {
+    struct arena arena;
+    const struct safetensors_tensor **order;
+    char *text; /* of the header */
+    int64_t length, padded;
+};
+
+static void free_front(struct front *f)
 {
-    char *text = json_write(header, JSON_COMPACT);
-    if (!text)
+    free(f->text);
+    arena_free(&f->arena);
+}
+
+static enum status fill_front(struct front *f, json_t *header, const struct safetensors_tensor *tensors, int64_t count,
+                              const char *const *metadata, const char *path)
+{
+    f->order = arena_array(&f->arena, count ? count : 1, (int64_t)sizeof *f->order);
+    if (!header || !f->order)
+        return fail(ERR_MEMORY, "%s: out of memory for the header", path);
+    for (int64_t i = 0; i < count; i++)
+        f->order[i] = &tensors[i];
+    qsort(f->order, (size_t)count, sizeof *f->order, by_dtype_and_name);
+    TRY(describe(header, f->order, count, metadata, path));
+    f->text = json_write(header, JSON_COMPACT);
+    if (!f->text)
         return fail_at(ERR_MEMORY, "%s: ", path);
-    size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    f->length = (int64_t)strlen(f->text);
+    f->padded = round_up(f->length, 8);
+    return OK;
+}
+
+static enum status make_front(struct front *f, const struct safetensors_tensor *tensors, int64_t count,
+                              const char *const *metadata, const char *path)
+{
+    json_t *header = json_object();
+    *f = (struct front){0};
+    enum status status = fill_front(f, header, tensors, count, metadata, path);
+    json_decref(header);
+    if (status != OK)
+        free_front(f);
+    return status;
+}
+
+static enum status write_header(struct file_writer *writer, const struct front *f)
+{
     uint8_t prefix[8];
     for (int i = 0; i < 8; i++)
-        prefix[i] = (uint8_t)(padded >> 8 * i);
-    enum status status = file_writer_append(writer, prefix, 8);
-    if (status == OK)
-        status = file_writer_append(writer, text, (int64_t)length);
-    if (status == OK)
-        status = file_writer_append(writer, "       ", (int64_t)(padded - length));
-    free(text);
-    return status;
+        prefix[i] = (uint8_t)((uint64_t)f->padded >> 8 * i);
+    TRY(file_writer_append(writer, prefix, 8));
+    TRY(file_writer_append(writer, f->text, f->length));
+    return file_writer_append(writer, "       ", f->padded - f->length);
 }
 
 enum { PIECE_BYTES = 256 << 10 };
@@ -112,14 +147,13 @@ static enum status write_tensor(struct file_writer *writer, const struct safeten
     return OK;
 }
 
-static enum status write_file(const char *path, const json_t *header, const struct safetensors_tensor *const *order,
-                              int64_t count, const struct source *source)
+static enum status write_file(const char *path, const struct front *f, int64_t count, const struct source *source)
 {
     struct file_writer writer;
     TRY(file_writer_open(&writer, path));
-    enum status status = write_header(&writer, header, path);
+    enum status status = write_header(&writer, f);
     for (int64_t i = 0; status == OK && i < count; i++)
-        status = write_tensor(&writer, order[i], source);
+        status = write_tensor(&writer, f->order[i], source);
     if (status == OK)
         return file_writer_commit(&writer);
     file_writer_abort(&writer);
@@ -132,25 +166,25 @@ enum status safetensors_write(const char *path, const struct safetensors_tensor 
     return safetensors_write_from(path, tensors, count, metadata, NULL, NULL);
 }
 
+enum status safetensors_write_bytes(const char *path, const struct safetensors_tensor *tensors, int64_t count,
+                                    const char *const *metadata, int64_t *bytes)
+{
+    struct front f;
+    TRY(make_front(&f, tensors, count, metadata, path));
+    *bytes = 8 + f.padded;
+    for (int64_t i = 0; i < count; i++)
+        *bytes += tensors[i].bytes;
+    free_front(&f);
+    return OK;
+}
+
 enum status safetensors_write_from(const char *path, const struct safetensors_tensor *tensors, int64_t count,
                                    const char *const *metadata, safetensors_read *read, void *context)
 {
-    json_t *header = json_object();
-    struct arena arena = {0};
-    const struct safetensors_tensor **order = arena_array(&arena, count ? count : 1, (int64_t)sizeof *order);
-    struct source source = {tensors, read, context, arena_alloc(&arena, read ? PIECE_BYTES : 1)};
-    enum status status = OK;
-    if (!header || !order || !source.piece)
-        status = fail(ERR_MEMORY, "%s: out of memory for the header", path);
-    if (status == OK) {
-        for (int64_t i = 0; i < count; i++)
-            order[i] = &tensors[i];
-        qsort(order, (size_t)count, sizeof *order, by_dtype_and_name);
-        status = describe(header, order, count, metadata, path);
-    }
-    if (status == OK)
-        status = write_file(path, header, order, count, &source);
-    json_decref(header);
-    arena_free(&arena);
+    struct front f;
+    TRY(make_front(&f, tensors, count, metadata, path));
+    struct source source = {tensors, read, context, arena_alloc(&f.arena, read ? PIECE_BYTES : 1)};
+    enum status status = source.piece ? write_file(path, &f, count, &source) : ERR_MEMORY;
+    free_front(&f);
     return status;
 }

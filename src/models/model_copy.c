@@ -1,6 +1,9 @@
 /* Copying a model directory without its weights. */
 #include "models/model_copy.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/file.h"
 #include "base/json.h"
 
@@ -15,15 +18,33 @@ static const char *const beside[] = {"generation_config.json",
                                      "merges.txt"};
 enum { BESIDE = sizeof beside / sizeof beside[0] };
 
+static enum status read_config(const char *from, const char *dtype, json_t **out)
+{
+    TRY(json_parse_file(out, from, 16 << 20));
+    json_object_del(*out, "torch_dtype");
+    json_object_del(*out, "quantization_config"); /* the copy's weights are plain */
+    json_object_del(json_object_get(*out, "text_config"), "quantization_config");
+    json_object_set_new(*out, "dtype", json_string(dtype));
+    return OK;
+}
+
 static enum status copy_config(const char *from, const char *to, const char *dtype)
 {
     json_t *tree = NULL;
-    TRY(json_parse_file(&tree, from, 16 << 20));
-    json_object_del(tree, "torch_dtype");
-    json_object_del(tree, "quantization_config"); /* the copy's weights are plain */
-    json_object_del(json_object_get(tree, "text_config"), "quantization_config");
-    json_object_set_new(tree, "dtype", json_string(dtype));
+    TRY(read_config(from, dtype, &tree));
     enum status status = json_replace_file(to, tree);
+    json_decref(tree);
+    return status;
+}
+
+static enum status config_bytes(const char *from, const char *dtype, int64_t *bytes)
+{
+    json_t *tree = NULL;
+    TRY(read_config(from, dtype, &tree));
+    char *text = json_file_text(tree);
+    *bytes = text ? (int64_t)strlen(text) : 0;
+    enum status status = text ? OK : fail_at(ERR_MEMORY, "%s: ", from);
+    free(text);
     json_decref(tree);
     return status;
 }
@@ -46,6 +67,31 @@ enum status model_copy(const char *from, const char *to, const char *dtype)
         status = copy_file(&arena, from, to, beside[i], NULL);
     if (status == OK)
         status = copy_file(&arena, from, to, "config.json", dtype);
+    arena_free(&arena);
+    return status;
+}
+
+static enum status list(struct arena *arena, const char *from, const char *dtype, model_copy_each *each, void *context)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < BESIDE; i++) {
+        const char *path = file_join(arena, from, beside[i]);
+        if (!path)
+            return ERR_MEMORY;
+        if (file_exists(path))
+            TRY(each(context, beside[i], file_size(path)));
+    }
+    const char *config = file_join(arena, from, "config.json");
+    if (!config)
+        return ERR_MEMORY;
+    TRY(config_bytes(config, dtype, &bytes));
+    return each(context, "config.json", bytes);
+}
+
+enum status model_copy_list(const char *from, const char *dtype, model_copy_each *each, void *context)
+{
+    struct arena arena = {0};
+    enum status status = list(&arena, from, dtype, each, context);
     arena_free(&arena);
     return status;
 }

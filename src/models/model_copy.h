@@ -10,6 +10,10 @@
  * other programs would round them on loading. */
 enum status model_copy(const char *from, const char *to, const char *dtype);
 
+/* The files that it writes: calls `each` with the name and the size of every one. */
+typedef enum status model_copy_each(void *context, const char *name, int64_t bytes);
+enum status model_copy_list(const char *from, const char *dtype, model_copy_each *each, void *context);
+
 /* The bytes of what is copied, without config.json. */
 int64_t model_copy_bytes(const char *from);
 

@@ -99,6 +99,71 @@ class Dry(Case):
             self.fails(3, *self.line, "--output", closed / "out", "--dry-run", says=["cannot write", "chmod"])
         self.assertFalse((self.dir / "out").exists())
 
+    def adapter(self):
+        self.ok(*self.line, "--output", self.dir / "adapter")
+        return ("--model", TINY, "--adapter", self.dir / "adapter")
+
+    def test_exports_have_the_files_and_sizes_that_were_said(self):
+        pair, base = self.adapter(), ("--model", TINY)
+        for number, (command, name, *rest) in enumerate([
+                ("merge", "merged", *pair), ("merge", "merged-f32", *pair, "--type", "f32"), ("merge", "m.gguf", *pair, "--type", "q4_k_m"),
+                ("merge", "deep/er/m.gguf", *pair), ("quantize", "q.gguf", *base, "--type", "q8_0"), ("quantize", "f16.gguf", *base, "--type", "f16"),
+                ("export", "peft", *pair), ("export", "peft-bf16", *pair, "--type", "bf16"), ("export", "a.gguf", *pair)]):
+            before, out = listing(self.dir), self.dir / name
+            line = (command, "--output", out, *rest, "--json")
+            dry = json.loads(self.ok(*line, "--dry-run"))
+            self.assertEqual(listing(self.dir), before, name)
+            real = json.loads(self.ok(*line))
+            new = {str(self.dir / n): len(b) for n, b in listing(self.dir).items() if n not in before and b is not None}
+            self.assertEqual({f["name"]: f["bytes"] for f in dry["files"]}, new, name)          # to the byte
+            self.assertEqual(dry["bytes"], sum(new.values()))
+            for key in ("output", "format", "type", "files", "bytes"):
+                self.assertEqual(dry[key], real[key], key)
+            if command != "export":
+                self.assertEqual([(t["type"], t["tensors"], t["bytes"]) for t in dry["types"]],
+                                 [(t["type"], t["tensors"], t["bytes"]) for t in real["types"]])
+            self.assertEqual((dry["dry_run"], real["dry_run"], dry["replaces"]), (True, False, False))
+            self.assertNotIn("tensor_error", dry)
+            self.assertAlmostEqual(dry["disk_free_bytes"], shutil.disk_usage(self.dir).free, delta=1 << 30)
+        before = listing(self.dir)
+        text = self.ok("merge", "--output", self.dir / "merged", *pair, "--overwrite", "--dry-run")
+        for words in ("would replace what is there by", "are free\n", f"{self.dir}/merged/model.safetensors\n", "nothing was written"):
+            self.assertIn(words, text)
+        self.assertEqual(listing(self.dir), before)
+
+    def test_what_would_stop_an_export_stops_it(self):
+        pair, new = self.adapter(), self.dir / "new"
+        self.write("file", "x")
+        self.ok("merge", *pair, "--output", self.dir / "there")
+        before = listing(self.dir)
+        self.fails(2, "merge", *pair, "--output", self.dir / "there", "--dry-run", says=["exists", "--overwrite"])
+        self.fails(2, "merge", *pair, "--output", TINY, "--overwrite", "--dry-run", says=["must not be what is read"])
+        self.fails(2, "merge", *pair, "--output", new, "--type", "q8_0", "--dry-run", says=["ends in .gguf"])
+        self.fails(2, "export", *pair, "--output", f"{new}.gguf", "--type", "q8_0", "--dry-run", says=["f32, f16 or bf16"])
+        self.fails(2, "quantize", "--model", TINY, "--output", new, "--dry-run", says=["FILE.gguf"])
+        self.fails(3, "quantize", "--model", TINY, "--output", self.dir / "file/new.gguf", "--dry-run", says=["there is a file of this name"])
+        self.fails(3, "merge", "--model", TINY, "--adapter", self.dir / "none", "--output", new, "--dry-run", says=["none"])
+        if os.geteuid():
+            closed = self.dir / "closed"
+            closed.mkdir(mode=0o500)
+            self.fails(3, "merge", *pair, "--output", closed / "new", "--dry-run", says=["cannot write"])
+            closed.rmdir()
+        self.assertEqual(listing(self.dir), before)
+
+    def test_numbers_that_are_none_are_found(self):
+        pair = self.adapter()
+        path = self.dir / "adapter/adapter_model.safetensors"
+        data = bytearray(path.read_bytes())
+        begin = 8 + int.from_bytes(data[:8], "little")
+        data[begin:] = b"\xff\xff\xff\x7f" * ((len(data) - begin) // 4)                     # NaN
+        path.write_bytes(data)
+        before = listing(self.dir)
+        for command, name in (("merge", "m.gguf"), ("merge", "merged"), ("export", "a.gguf"), ("export", "copied")):
+            line = (command, *pair, "--output", self.dir / name)
+            dry = self.fails(9, *line, "--dry-run", says=["not finite"])
+            if name == "a.gguf":
+                self.assertEqual(dry, self.fails(9, *line))
+        self.assertEqual(listing(self.dir), before)
 
 
 main(Dry, Dry)

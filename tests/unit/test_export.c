@@ -7,6 +7,7 @@
 #include "export/export.h"
 #include "export/gguf_keys.h"
 #include "export/modelfile.h"
+#include "export/target.h"
 #include "failing.h"
 #include "format/adapter.h"
 #include "format/gguf.h"
@@ -336,8 +337,8 @@ static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer text = {0};
         tiny_write(&model, "chat_template.jinja", cases[i].template);
-        assert_ok(modelfile_write(path, "m.gguf", model.dir));
-        assert_ok(file_read(&text, path, 1 << 20));
+        assert_ok(modelfile_compose(&text, path, "m.gguf", model.dir));
+        assert_ok(buffer_append(&text, "", 1));
         assert_true(!strncmp(text.data, "FROM ./m.gguf\n", 14));
         if (!cases[i].prompt != !strstr(text.data, "TEMPLATE") || (cases[i].prompt && !strstr(text.data, cases[i].prompt)))
             fail_msg("%s", text.data);
@@ -345,7 +346,6 @@ static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
     }
     tiny_write(&model, "chat_template.jinja", own.data);
     buffer_free(&own);
-    unlink(path);
 }
 
 /* Fails if an export replaces what is there, or writes over its input. */
@@ -466,6 +466,19 @@ static void test_types_are_mixed_as_llama_cpp_mixes_them(void **state)
     }
 }
 
+/* Fails if room is not asked for, or asked for after something was made. */
+static void test_a_full_disk_is_told_before_anything_is_written(void **state)
+{
+    (void)state;
+    struct export_options o = options_of("huge", FILE_F16);
+    struct target t;
+    assert_ok(target_open(&t, &o, "config.json", true));
+    assert_ok(target_file(&t, "model.safetensors", INT64_C(1) << 60));
+    assert_fails(target_start(&t), ERR_IO, "1152921504.607 GB will be written, and");
+    assert_false(file_exists(t.part));
+    assert_int_equal(target_close(&t, ERR_IO), ERR_IO);
+}
+
 /* Fails if a failed export leaves a file, or memory that is missing is not noticed. */
 static void test_every_allocation_may_fail(void **state)
 {
@@ -496,6 +509,7 @@ int main(void)
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_an_adapter_has_pairs),
         cmocka_unit_test(test_types_are_mixed_as_llama_cpp_mixes_them),
+        cmocka_unit_test(test_a_full_disk_is_told_before_anything_is_written),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_experts_by_input_are_merged_so), /* the last: it makes another model of this one */
     };
