@@ -128,28 +128,15 @@ static void take_unit(struct sampler *s, int64_t unit, int64_t epoch, int64_t *c
     *count += rows;
 }
 
-enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, int64_t ranks, const int64_t **rows, int64_t *first,
-                               int64_t *count)
-{
-    if (step < 0 || rank < 0 || rank >= ranks)
-        return fail(ERR_ARGUMENT, "there is no step %lld for process %lld of %lld", (long long)step, (long long)rank,
-                    (long long)ranks);
-    int64_t steps = sampler_steps(s), epoch = step / steps, begin = step % steps * s->units_per_step, n = 0;
-    int64_t units = min(s->units - begin, s->units_per_step);
-    int64_t each = units / ranks, more = units % ranks;
-    int64_t from = rank * each + min(rank, more), to = from + each + (rank < more);
-    *first = 0;
-    for (int64_t u = 0; u < to; u++) { /* those of other processes too, because they are counted */
-        take_unit(s, begin + u, epoch, &n);
-        *first = u < from ? n : *first;
-    }
-    *rows = s->taken + *first;
-    *count = n - *first;
-    return OK;
-}
-
 enum status sampler_step(struct sampler *s, int64_t step, const int64_t **rows, int64_t *count)
 {
-    int64_t first;
-    return sampler_step_share(s, step, 0, 1, rows, &first, count);
+    if (step < 0)
+        return fail(ERR_ARGUMENT, "there is no step %lld", (long long)step);
+    int64_t steps = sampler_steps(s), epoch = step / steps, begin = step % steps * s->units_per_step;
+    int64_t units = min(s->units - begin, s->units_per_step);
+    *count = 0;
+    for (int64_t u = 0; u < units; u++)
+        take_unit(s, begin + u, epoch, count);
+    *rows = s->taken;
+    return OK;
 }

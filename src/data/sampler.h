@@ -46,9 +46,4 @@ int64_t sampler_steps(const struct sampler *s);
 /* The rows of a step of the whole run (0 is the first), in order. They stay until the next call; nothing is allocated. */
 enum status sampler_step(struct sampler *s, int64_t step, const int64_t **rows, int64_t *count);
 
-/* The part of them that process `rank` of `ranks` takes: adjacent units, as many as the others' give or take one. *first is the
- * number of the first of these rows in the step. */
-enum status sampler_step_share(struct sampler *s, int64_t step, int64_t rank, int64_t ranks, const int64_t **rows, int64_t *first,
-                               int64_t *count);
-
 #endif

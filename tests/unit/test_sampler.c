@@ -236,33 +236,6 @@ static void weights_say_how_often_rows_are_taken(void **state)
     assert_fails(sampler_init(&s, &data, 3, true, 0, 8), ERR_ARGUMENT, "a weight of 1e+30");
 }
 
-/* The shares of all ranks are the step, side by side. */
-static void ranks_share_a_step(void **state)
-{
-    (void)state;
-    struct data data = make_data(500);
-    for (int64_t window = 0; window <= WINDOW; window += WINDOW) {
-        struct sampler s, other;
-        assert_ok(sampler_init(&s, &data, 9, true, window, 13));
-        assert_ok(sampler_init(&other, &data, 9, true, window, 13));
-        for (int64_t step = 0; step < 2 * sampler_steps(&s); step++)
-            for (int64_t ranks = 1; ranks < 20; ranks += 3) {
-                const int64_t *whole, *part;
-                int64_t all, count, first, at = 0;
-                assert_ok(sampler_step(&s, step, &whole, &all));
-                for (int64_t rank = 0; rank < ranks; rank++) {
-                    assert_ok(sampler_step_share(&other, step, rank, ranks, &part, &first, &count));
-                    assert_int_equal(first, at);
-                    assert_memory_equal(part, whole + at, (size_t)count * sizeof *part);
-                    at += count;
-                }
-                assert_int_equal(at, all);
-            }
-        sampler_free(&s);
-        sampler_free(&other);
-    }
-}
-
 static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
@@ -304,7 +277,6 @@ int main(void)
         cmocka_unit_test(without_shuffling_rows_come_in_the_order_of_the_file),
         cmocka_unit_test(a_step_does_not_depend_on_those_before),
         cmocka_unit_test(weights_say_how_often_rows_are_taken),
-        cmocka_unit_test(ranks_share_a_step),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
