@@ -24,18 +24,27 @@ static void count_warning(void *context, enum log_level level, const char *messa
     warnings += level >= LOG_WARNING;
 }
 
-static void join(struct group *host, struct group **group, struct device **device)
+struct member { /* a rank: its device with a block of WHOLE floats */
+    struct group *host, *group;
+    struct device *device;
+    int32_t block;
+};
+
+static struct member join(struct group *host)
 {
+    struct member m = {.host = host};
     log_set_sink(count_warning, NULL);
-    check(device_open(device, "cuda") == OK);
-    check(nccl_open(group, host, *device) == OK && !strcmp(getenv("NCCL_RUNTIME_CONNECT"), "0"));
-    (*device)->group = *group;
+    check(device_open(&m.device, "cuda") == OK);
+    check(nccl_open(&m.group, host, m.device) == OK && !strcmp(getenv("NCCL_RUNTIME_CONNECT"), "0"));
+    m.device->group = m.group;
+    check(device_alloc(m.device, WHOLE * 4, &m.block) == OK);
+    return m;
 }
 
-static void leave(struct group *host, struct device *device, enum status status)
+static void leave(const struct member *m, enum status status)
 {
-    device_close(device);
-    group_close(host, status);
+    device_close(m->device);
+    group_close(m->host, status);
 }
 
 /* A collective over the array at `from`, into that at `to`. */
@@ -66,14 +75,12 @@ static float read_float(struct device *device, int32_t block, int64_t at)
 
 static void compute(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared;
-    int32_t a, b, c;
-    join(host, &group, &device);
-    int rank = group->rank, size = group->size, part = COUNT / size;
-    check(device_alloc(device, WHOLE * 4, &a) == OK && device_alloc(device, WHOLE * 4, &b) == OK);
-    check(device_alloc(device, WHOLE * 4, &c) == OK);
+    int32_t b, c;
+    int rank = m.group->rank, size = m.group->size, part = COUNT / size;
+    check(device_alloc(m.device, WHOLE * 4, &b) == OK && device_alloc(m.device, WHOLE * 4, &c) == OK);
     const struct command commands[] = {
         command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0),
         command_of(COLLECTIVE_REDUCE_SCATTER, COUNT, a, 0, a, rank * part),
@@ -81,28 +88,28 @@ static void compute(struct group *host)
         {.kind = COMMAND_FILL, .operand = {{c, COUNT * 4}}, .bytes = COUNT * 4},
         command_of(COLLECTIVE_BROADCAST, COUNT, c, 0, c, COUNT),
     };
-    check(device_prepare(device, commands, 5, &prepared) == OK);
-    struct device_counters before = device->counters;
+    check(device_prepare(m.device, commands, 5, &prepared) == OK);
+    struct device_counters before = m.device->counters;
     for (int round = 0; round < 3; round++) {
-        write_floats(device, a, COUNT, (float)(rank + round), 1);
-        write_floats(device, b, COUNT, (float)(1000 * rank + round), 1);
-        write_floats(device, c, COUNT, (float)(rank + 5 + round), 1);
-        check(device_run(device, prepared) == OK);
+        write_floats(m.device, a, COUNT, (float)(rank + round), 1);
+        write_floats(m.device, b, COUNT, (float)(1000 * rank + round), 1);
+        write_floats(m.device, c, COUNT, (float)(rank + 5 + round), 1);
+        check(device_run(m.device, prepared) == OK);
         for (int i = 0; i < COUNT; i += 7) {
             float sum = (float)(size * (size - 1) / 2 + size * (round + i));
-            check(read_float(device, a, i) == (i / part == rank ? (float)size * sum : sum));
-            check(read_float(device, b, i) == (float)(1000 * (i / part) + round + i));
-            check(read_float(device, c, COUNT + i) == (float)(5 + round + i));
+            check(read_float(m.device, a, i) == (i / part == rank ? (float)size * sum : sum));
+            check(read_float(m.device, b, i) == (float)(1000 * (i / part) + round + i));
+            check(read_float(m.device, c, COUNT + i) == (float)(5 + round + i));
         }
     }
     bool graph = strcmp(getenv("CUDA_GRAPH"), "0") != 0;
-    check(device->counters.graph_launches - before.graph_launches == (graph ? 3 : 0) && warnings == 0);
-    check(device->counters.allocations == before.allocations && device->counters.bytes == before.bytes);
+    check(m.device->counters.graph_launches - before.graph_launches == (graph ? 3 : 0) && warnings == 0);
+    check(m.device->counters.allocations == before.allocations && m.device->counters.bytes == before.bytes);
     for (int kind = 0; kind < COLLECTIVES; kind++)
-        check(group->counters.calls[kind] == 3 && group->counters.bytes[kind] == 3 * COUNT * 4);
+        check(m.group->counters.calls[kind] == 3 && m.group->counters.bytes[kind] == 3 * COUNT * 4);
     check(cudasim_count("faults") == 0);
-    device_discard(device, prepared);
-    leave(host, device, OK);
+    device_discard(m.device, prepared);
+    leave(&m, OK);
 }
 
 /* Seen to fail with counts of the whole given to ncclAllGather, and without group_count in cuda_capture_launch. */
@@ -129,23 +136,20 @@ static CUresult refuse(CUgraphExec *executable, CUgraph graph, unsigned long lon
 
 static void capture_on_one(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared;
-    int32_t a;
-    join(host, &group, &device);
-    if (group->rank == 1)
+    if (m.group->rank == 1)
         cu.cuGraphInstantiateWithFlags = refuse;
-    check(device_alloc(device, WHOLE * 4, &a) == OK);
     const struct command commands[] = {command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0),
                                        command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0)};
-    check(device_prepare(device, commands, 2, &prepared) == OK);
+    check(device_prepare(m.device, commands, 2, &prepared) == OK);
     check(warnings == 1); /* on both */
-    write_floats(device, a, COUNT, 1, 0);
-    check(device_run(device, prepared) == OK && read_float(device, a, 3) == 4);
-    check(device->counters.graph_launches == 0 && device->counters.launches == 2);
-    device_discard(device, prepared);
-    leave(host, device, OK);
+    write_floats(m.device, a, COUNT, 1, 0);
+    check(device_run(m.device, prepared) == OK && read_float(m.device, a, 3) == 4);
+    check(m.device->counters.graph_launches == 0 && m.device->counters.launches == 2);
+    device_discard(m.device, prepared);
+    leave(&m, OK);
 }
 
 /* NCCL wants that an operation is captured on all ranks or on none. Seen to fail without group_agree in cuda_capture. */
@@ -170,44 +174,38 @@ static struct command command_of_type(int32_t block, int64_t count, enum dtype d
 /* Prepares a list that differs between the ranks: in a count, a type, the order. */
 static void prepare_others(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared;
-    int32_t a;
-    join(host, &group, &device);
-    check(device_alloc(device, WHOLE * 4, &a) == OK);
     const struct command sum = command_of_type(a, COUNT, DTYPE_F32), send = command_of(COLLECTIVE_BROADCAST, COUNT, a, 0, a, 0);
     const struct command mine[][2] = {
         {sum, send}, {command_of_type(a, COUNT - 1, DTYPE_F32), send}, {command_of_type(a, COUNT, DTYPE_I32), send}, {send, sum}};
     static const char *const says[] = {"rank 1 by all_reduce of 239 float32", "rank 1 by all_reduce of 240 int32",
                                        "rank 1 by broadcast of 240 float32, all_reduce of 240 float32"};
-    check(device_prepare(device, mine[group->rank ? fault + 1 : 0], 2, &prepared) == ERR_ARGUMENT);
+    check(device_prepare(m.device, mine[m.group->rank ? fault + 1 : 0], 2, &prepared) == ERR_ARGUMENT);
     check(strstr(status_message(), says[fault]) && strstr(status_message(), "start all ranks with the same options"));
-    leave(host, device, ERR_ARGUMENT);
+    leave(&m, ERR_ARGUMENT);
 }
 
 /* Runs lists in another order than the other rank: the counts, types or kinds that meet are different. */
 static void run_others(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared[4];
-    int32_t a;
-    join(host, &group, &device);
-    check(device_alloc(device, WHOLE * 4, &a) == OK);
     const struct command commands[] = {command_of_type(a, COUNT, DTYPE_F32), command_of_type(a, COUNT - 1, DTYPE_F32),
                                        command_of_type(a, COUNT, DTYPE_I32), command_of(COLLECTIVE_BROADCAST, COUNT, a, 0, a, 0)};
     static const char *const says[] = {"239 elements", "of type 2", "ncclBroadcast of 240"};
     float value;
     for (int i = 0; i < 4; i++)
-        check(device_prepare(device, &commands[i], 1, &prepared[i]) == OK);
+        check(device_prepare(m.device, &commands[i], 1, &prepared[i]) == OK);
     double start = clock_seconds();
-    check(device_run(device, prepared[group->rank ? fault + 1 : 0]) == OK);
-    check(device_read(device, &value, (struct operand){a, 0}, 4) == ERR_RANK);
+    check(device_run(m.device, prepared[m.group->rank ? fault + 1 : 0]) == OK);
+    check(device_read(m.device, &value, (struct operand){a, 0}, 4) == ERR_RANK);
     check(strstr(status_message(), says[fault]) && clock_seconds() - start < GROUP_SILENCE);
     for (int i = 0; i < 4; i++)
-        device_discard(device, prepared[i]);
-    leave(host, device, ERR_RANK);
+        device_discard(m.device, prepared[i]);
+    leave(&m, ERR_RANK);
 }
 
 /* Seen to fail, the first, without cuda_collectives_compare; the second with cuda_wait_for that waits by the driver, which does
@@ -249,28 +247,25 @@ static void a_rank_takes_the_card_of_its_number(void **state)
 
 static void lose_one(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared;
-    int32_t a;
-    join(host, &group, &device);
-    check(device_alloc(device, WHOLE * 4, &a) == OK);
     struct command commands[] = {command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0),
                                  command_of(COLLECTIVE_BROADCAST, COUNT, a, 0, a, 0)};
-    check(device_prepare(device, commands, 2, &prepared) == OK);
-    write_floats(device, a, COUNT, 1, 0);
-    check(device_run(device, prepared) == OK);
-    check(read_float(device, a, 0) == (float)group->size);
-    if (group->rank == 1)
+    check(device_prepare(m.device, commands, 2, &prepared) == OK);
+    write_floats(m.device, a, COUNT, 1, 0);
+    check(device_run(m.device, prepared) == OK);
+    check(read_float(m.device, a, 0) == (float)m.group->size);
+    if (m.group->rank == 1)
         raise(SIGKILL);
     double start = clock_seconds();
     float value;
-    check(device_run(device, prepared) == OK);
-    check(device_read(device, &value, (struct operand){a, 0}, 4) == ERR_RANK);
-    check(strstr(status_message(), "rank 1 has ended") || group->size > 2);
-    check(device_run(device, prepared) != OK || device_read(device, &value, (struct operand){a, 0}, 4) != OK);
-    device_discard(device, prepared);
-    leave(host, device, ERR_RANK);
+    check(device_run(m.device, prepared) == OK);
+    check(device_read(m.device, &value, (struct operand){a, 0}, 4) == ERR_RANK);
+    check(strstr(status_message(), "rank 1 has ended") || m.group->size > 2);
+    check(device_run(m.device, prepared) != OK || device_read(m.device, &value, (struct operand){a, 0}, 4) != OK);
+    device_discard(m.device, prepared);
+    leave(&m, ERR_RANK);
     check(clock_seconds() - start < GROUP_SILENCE);
 }
 
