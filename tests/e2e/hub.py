@@ -10,11 +10,19 @@ With `certificate`, a file with a key and a certificate, it is an https:// serve
 import hashlib
 import http.server
 import json
+import os
+import random
 import re
 import ssl
+import subprocess
 import threading
 
+from case import HONE, TINY, Case
+
+NEEDED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+          "chat_template.jinja", "model.safetensors")
 NAME, COMMIT = "org/tiny-model", "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_secretsecretsecret"
 LARGE = (".safetensors", ".gguf", ".bin")               # what lies in Git LFS
 
 
@@ -52,16 +60,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         hub = self.server.hub
+        model = re.escape(hub.name)
         path, _, query = self.path.partition("?")
         with hub.lock:
             hub.requests.append((self.server.kind, self.path, dict(self.headers)))
         if self.server.kind == "cdn":
             name, kind = path.lstrip("/"), "cdn"
-        elif found := re.fullmatch(rf"/api/models/{re.escape(NAME)}/revision/([^/]+)", path):
+        elif found := re.fullmatch(rf"/api/models/{model}/revision/([^/]+)", path):
             name, kind = found[1], "api"
-        elif re.fullmatch(rf"/api/models/{re.escape(NAME)}/tree/{COMMIT}", path):       # what huggingface_hub asks for
+        elif re.fullmatch(rf"/api/models/{model}/tree/{COMMIT}", path):       # what huggingface_hub asks for
             return self.answer(200, json.dumps(hub.tree()).encode(), Content_Type="application/json")
-        elif found := re.fullmatch(rf"/{re.escape(NAME)}/resolve/([^/]+)/(.+)", path):
+        elif found := re.fullmatch(rf"/{model}/resolve/([^/]+)/(.+)", path):
             name, kind = found[2], "file"
         else:
             return self.answer(401, X_Error_Code="RepoNotFound")
@@ -83,8 +92,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Hub:
-    def __init__(self, files, certificate=None):
-        self.certificate = certificate
+    def __init__(self, files, certificate=None, name=NAME):
+        self.certificate, self.name = certificate, name
         self.files, self.fault, self.requests, self.lock = dict(files), None, [], threading.Lock()
         self.extra = []                                 # more entries of the list
         self.servers = []
@@ -98,7 +107,7 @@ class Hub:
                 if name.endswith(LARGE):
                     row["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
             rows.append(row)
-        return {"id": NAME, "sha": COMMIT, "private": False, "gated": False, "tags": [], "downloads": 1, "likes": 0, "siblings": rows + self.extra}
+        return {"id": self.name, "sha": COMMIT, "private": False, "gated": False, "tags": [], "downloads": 1, "likes": 0, "siblings": rows + self.extra}
 
     def tree(self):
         rows = []
@@ -132,3 +141,40 @@ class Hub:
         for server in self.servers:
             server.shutdown()
             server.server_close()
+
+
+class HubCase(Case):
+    """A hub with one model for each test, and an empty cache."""
+    def setUp(self):
+        super().setUp()
+        ours = ("HF_", "HUGGING", "TRANSFORMERS_", "SSL_CERT_FILE", "REQUESTS_CA_", "CURL_CA_", "HONE_CURL_")
+        for variable in [v for v in os.environ if v.startswith(ours) or v.lower().endswith("_proxy")]:
+            del os.environ[variable]
+        files = {p.name: p.read_bytes() for p in TINY.iterdir() if p.name in NEEDED}
+        self.assertIn("model.safetensors", files)
+        files |= {"README.md": b"# not needed\n", "pytorch_model.bin": b"\x80\x02x" * 1000, "onnx/model.onnx": b"o" * 1000,
+                  "consolidated.safetensors": b"c" * 1000, ".gitattributes": b"*.bin filter=lfs\n"}
+        self.hub = Hub(files).__enter__()
+        self.addCleanup(self.hub.__exit__)
+        self.home = self.dir / "hf"
+        os.environ |= {"HF_HOME": str(self.home), "HF_ENDPOINT": self.hub.url, "no_proxy": "*"}
+        self.model = self.home / "hub/models--org--tiny-model"
+        self.snapshot = self.model / "snapshots" / COMMIT
+
+    def pull(self, *args):
+        return json.loads(self.ok("pull", NAME, "--json", *args))
+
+    def gives_up(self, code, words):
+        """After so long that there may be lines of progress."""
+        result = subprocess.run([HONE, "pull", NAME], capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertIn(words, result.stderr.splitlines()[-1])
+
+    def large(self, size=3_000_000):
+        """A file that comes in several pieces, in place of the weights."""
+        data = random.Random(1).randbytes(size)
+        self.hub.files["model.safetensors"] = data
+        return data
+
+    def blob(self, data):
+        return self.model / "blobs" / hashlib.sha256(data).hexdigest()

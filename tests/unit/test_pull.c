@@ -1,5 +1,5 @@
-/* Pulling a model when memory runs out, from a server in a thread of this program; opening libcurl in many. tests/e2e/pull.py has
- * everything else. */
+/* Pulling a model when memory runs out, from a server in a thread of this program; opening libcurl in many. tests/e2e/pull.py and
+ * pull_server.py have everything else. */
 #include "failing.h"
 
 #include <arpa/inet.h>
