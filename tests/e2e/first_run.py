@@ -3,9 +3,13 @@
 
     first_run.py HONE ASSETS DATA
 
-Seen to fail with chats that are longer than the model's window: the steps that train were WRONG.
+Seen to fail with chats that are longer than the model's window: the steps that train were WRONG; with "ERROR SUMMARY" expected of
+racecheck, which ends with another line.
 """
+import argparse
+import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -19,7 +23,33 @@ STEPS = ["machine", "devices", "ops forward", "ops gradient", "LoRA float32", "L
          "compute-sanitizer racecheck", "compute-sanitizer initcheck", "compute-sanitizer synccheck"]
 
 
+# What NVIDIA's compute-sanitizer says at its end if it has found nothing, or something.
+SANITIZER = """#!/bin/sh
+case "$2" in
+racecheck) echo "========= RACECHECK SUMMARY: $FOUND hazards displayed ($FOUND errors, 0 warnings)" ;;
+*) echo "========= ERROR SUMMARY: $FOUND errors" ;;
+esac
+"""
+
+
 class FirstRun(Case):
+    def test_each_tool_of_the_sanitizer_ends_in_its_own_words(self):
+        spec = importlib.util.spec_from_file_location("script", SCRIPT)
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
+        stand_in = self.dir / "compute-sanitizer"
+        stand_in.write_text(SANITIZER)
+        stand_in.chmod(0o755)
+        os.environ["PATH"] = f"{self.dir}:{os.environ['PATH']}"
+        args = argparse.Namespace(build=pathlib.Path(HONE).parent, device="cuda", model=TINY, timeout=60)
+        run = script.Run(args, self.dir)
+        for tool in script.TOOLS:
+            os.environ["FOUND"] = "0"
+            self.assertEqual(run.sanitizer(tool), "0 errors")
+            os.environ["FOUND"] = "3"
+            with self.assertRaises(script.Wrong):
+                run.sanitizer(tool)
+
     def script(self, *args):
         packed = self.dir / "packed.tar.gz"
         done = subprocess.run([sys.executable, SCRIPT, "--model", TINY, "--build", pathlib.Path(HONE).parent, "--output", packed, "--small", *args],
