@@ -193,7 +193,7 @@ TABLE = [
     (2, TRAIN + " --wandb", "metrics.jsonl"),
     (2, TRAIN + " --logging-steps 10", "metrics.jsonl"),
     (2, TRAIN + " --flash-attn", "leave it out"),
-    (2, TRAIN + " --deepspeed z.json", "one process on one device"),
+    (2, TRAIN + " --deepspeed z.json", "--shard optimizer"),
     (2, TRAIN + " --load-in-8bit", "--load-in-4bit"),
     (2, TRAIN + " --prompt Hi", "belongs to hone generate"),
     (2, TRAIN + " --adapter {d}/out", "--init-adapter"),

@@ -48,6 +48,8 @@ static const struct {
     const char *typed, *option, *value;
 } taken[] = {
     {"TRL", TRAIN, "--model_name_or_path dir", "model_name_or_path", "dir"},
+    {"torchrun", TRAIN, "--nproc_per_node 2", "nproc", "2"},
+    {"accelerate", TRAIN, "--num_processes 4", "nproc", "4"},
     {"TRL", TRAIN, "--learning_rate 2.0e-5", "learning_rate", "2e-05"},
     {"TRL", TRAIN, "--num_train_epochs 3", "num_train_epochs", "3"},
     {"TRL", TRAIN, "--per_device_train_batch_size 2", "per_device_train_batch_size", "2"},
@@ -221,7 +223,7 @@ static const struct {
     {"TRL", TRAIN, "--use_dora", "--use-rslora"},
     {"TRL", TRAIN, "--lora_modules_to_save lm_head", "--train-norms"},
     {"TRL", TRAIN, "--per_device_eval_batch_size 8", "--micro-batch-tokens"},
-    {"transformers", TRAIN, "--deepspeed zero3.json", "--recompute full"},
+    {"transformers", TRAIN, "--deepspeed zero3.json", "--shard optimizer"},
     {"transformers", TRAIN, "--overwrite_output_dir", "--resume none"},
     {"transformers", TRAIN, "--optim sgd", "adamw or lion"},
     {"transformers", TRAIN, "--fp16 --seed 1", "--dtype float16"},
@@ -250,7 +252,7 @@ static const struct {
     {"torchtune", TRAIN, "model.lora_rank=8", "write --lora_rank=8"},
     {"torchtune", TRAIN, "optimizer.lr=1e-4", "write --lr=1e-4"},
     {"torchtune", TRAIN, "--compile", "leave it out"},
-    {"transformers", TRAIN, "--ddp_timeout 1", "one process"},
+    {"transformers", TRAIN, "--ddp_timeout 1", "--nproc COUNT"},
     {"transformers", TRAIN, "--hub_token x", "huggingface-cli"},
     {"transformers", TRAIN, "--dataloader_drop_last", "leave it out"},
     {"transformers", TRAIN, "--full_determinism", "the same bytes"},
@@ -273,7 +275,10 @@ static const struct {
     {"transformers", TRAIN, "--warmup_steps 0.1", "--warmup-ratio"},
     {"many", TRAIN, "--device mps", "cpu, opencl, cuda"},
     {"many", TRAIN, "--gpu 0", "--device cuda"},
-    {"many", TRAIN, "--num-gpus 2", "one process"},
+    {"many", TRAIN, "--num-gpus 2", "--nproc 2 --device cuda"},
+    {"torchrun", TRAIN, "--nnodes 2", "mpirun, srun or torchrun"},
+    {"Axolotl", TRAIN, "--tensor_parallel_size 2", "--shard weights"},
+    {"many", TRAIN, "--cpu-offload", "--load-in-4bit"},
     {"many", EVAL, "--batch-size 8", "leave it out"},
     {"many", EVAL, "--lr 1", "it belongs to hone train"},
 };
