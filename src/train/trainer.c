@@ -205,6 +205,22 @@ static enum status check_targets(struct trainer *t)
     return lora_check(&s->model, s->tuning.lora);
 }
 
+/* Options of ranks. */
+static enum status check_ranks(const struct trainer *t, bool runs)
+{
+    const struct options *o = t->options;
+    bool shards = o->shard != CHOICE_shard_none, alone = o->sync_every > 1;
+    if (shards && alone)
+        return fail(ERR_ARGUMENT, "--shard and --sync-every exclude each other: ranks that step on their own keep all of it");
+    if (o->sync_int8 && !alone)
+        return fail(ERR_ARGUMENT, "--sync-int8 does nothing without --sync-every: give both");
+    if (runs && (shards || alone) && !t->group)
+        log_message(LOG_WARNING,
+                    "%s does nothing in a run of one process: --nproc COUNT, mpirun or srun start several (docs/ranks.md)",
+                    shards ? "--shard" : "--sync-every");
+    return OK;
+}
+
 /* What is wrong with the options is told before the data is read, which may take minutes. */
 static enum status check_options(struct trainer *t)
 {
@@ -289,10 +305,6 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
     bool shards = o->shard != CHOICE_shard_none, alone = o->sync_every > 1;
-    if (shards && alone)
-        return fail(ERR_ARGUMENT, "--shard and --sync-every exclude each other: ranks that step on their own keep all of it");
-    if (o->sync_int8 && !alone)
-        return fail(ERR_ARGUMENT, "--sync-int8 does nothing without --sync-every: give both");
     return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), shards, alone);
 }
 
@@ -373,6 +385,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     t->session.tuning.loss = loss;
     TRY(choose_method(t));
     TRY(decide_rate(t));
+    TRY(check_ranks(t, runs));
     if (runs)
         TRY(check_options(t));
     if (writes && o->output_dir && !group_rank(t->group))
