@@ -107,12 +107,13 @@ static void release_block(struct device *device, int32_t block)
     c->blocks[block] = 0;
 }
 
-/* The group after the graphs that were captured with it, which NCCL waits for, and before the context. */
+/* The group after the graphs that were captured with it, which NCCL waits for, and before the context. After a fault the driver
+ * may free no graph any more, and NCCL is not asked. */
 static void leave_group(struct cuda *c)
 {
     struct group *group = c->device.group;
     if (group && group->class->device_memory)
-        group_close(group, c->broken ? ERR_RANK : OK);
+        group_close(group, c->broken ? ERR_RANK : cuda_is_fault(cu.cuStreamQuery(c->stream)) ? ERR_DEVICE : OK);
     c->device.group = NULL;
 }
 
@@ -357,8 +358,12 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
 static void discard(struct device *device, struct prepared *prepared)
 {
     struct cuda *c = cuda_of(device);
-    if (enter(c) == OK && cuda_settle(c))
+    struct prepared **at = &c->lists;
+    if (enter(c) == OK && cuda_settle(c)) /* it may find that the group is lost, which frees all graphs of the lists */
         cuda_capture_discard(prepared);
+    while (*at != prepared)
+        at = &(*at)->next;
+    *at = prepared->next;
     arena_free(&prepared->arena);
     memory_free(prepared);
 }
@@ -410,7 +415,10 @@ static enum status prepare(struct device *device, const struct command *commands
     struct prepared *p = memory_alloc(sizeof *p);
     if (!p)
         return ERR_MEMORY;
-    enum status status = prepare_list(cuda_of(device), p, commands, count);
+    struct cuda *c = cuda_of(device);
+    p->next = c->lists;
+    c->lists = p;
+    enum status status = prepare_list(c, p, commands, count);
     if (status != OK) {
         discard(device, p);
         return status;

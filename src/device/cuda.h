@@ -24,6 +24,8 @@ struct cuda_variant {  /* a compiled kernel */
     bool warm; /* it has run once */
 };
 
+struct prepared;
+
 struct cuda {
     struct device device;
     CUdevice number;
@@ -58,6 +60,7 @@ struct cuda {
 
     struct collective *collectives; /* those that have run once */
     int64_t collective_count, collective_capacity;
+    struct prepared *lists; /* all that are prepared */
     bool broken; /* the group is: what is on the stream may never end */
 };
 
@@ -87,6 +90,7 @@ struct cuda_step { /* a command with addresses */
 };
 
 struct prepared {
+    struct prepared *next; /* of the device's lists */
     struct arena arena;
     int64_t count;
     struct cuda_step *step;
@@ -168,6 +172,10 @@ enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step);
 
 /* ERR_ARGUMENT on all ranks if they prepare different collectives: NCCL does not compare them, and would hang. */
 enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p);
+
+/* The group has broken, and `status` says why, which is returned: nothing that the device holds is worth anything. Frees the
+ * graphs and ends what waits on the stream. Not during a capture. */
+enum status cuda_group_lost(struct cuda *c, enum status status);
 
 /* Runs a collective once if none of its kind, type and size has run: NCCL connects at the first use. */
 enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step);

@@ -83,7 +83,11 @@ enum status cuda_capture(struct cuda *c, struct prepared *p)
     if ((int)wanted < group_size(group))
         return OK;
     TRY(cuda_wait(c));
-    enum status status = group_agree(group, make(c, p));
+    enum status status = make(c, p);
+    enum status lost = status != OK && group ? group->class->check(group) : OK;
+    if (lost != OK)
+        return cuda_group_lost(c, lost);
+    status = group_agree(group, status);
     return status == OK || status == ERR_RANK ? status : give_up(c, p, status);
 }
 

@@ -28,10 +28,22 @@ enum status cuda_collective_prepare(struct cuda *c, const struct command *comman
     return OK;
 }
 
+/* NCCL waits for graphs that have its collectives before it ends any that runs. One that runs is freed when it has ended. */
+enum status cuda_group_lost(struct cuda *c, enum status status)
+{
+    c->broken = true;
+    for (struct prepared *p = c->lists; p; p = p->next)
+        cuda_capture_discard(p);
+    c->device.group->class->abandon(c->device.group);
+    return status;
+}
+
 enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step)
 {
-    return group_collective(c->device.group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
-                            (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->stream);
+    enum status status =
+        group_collective(c->device.group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
+                         (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->stream);
+    return status == OK || c->capturing ? status : cuda_group_lost(c, status);
 }
 
 /* What a rank says of a list's collectives. */
@@ -119,13 +131,6 @@ bool cuda_settle(struct cuda *c)
     return true;
 }
 
-/* The group has broken: nothing that the device holds is worth anything. */
-static enum status give_up(struct cuda *c, enum status status)
-{
-    c->broken = true;
-    return status;
-}
-
 enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
 {
     struct group *group = c->device.group;
@@ -141,7 +146,7 @@ enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
         if (clock_seconds() - checked >= CHECK_EVERY) {
             enum status status = group->class->check(group);
             if (status != OK)
-                return give_up(c, status);
+                return cuda_group_lost(c, status);
             checked = clock_seconds();
         }
         code = query(c, event);

@@ -62,6 +62,10 @@ struct group_class {
     /* OK while no rank is known to be gone; does not wait. For devices, while they wait for what was enqueued. */
     enum status (*check)(struct group *group);
 
+    /* Tells the others, and ends what was enqueued and waits for ranks that are gone. For devices, once a call has failed, and
+     * after the graphs that have collectives were freed: NCCL waits for those. NULL where nothing is enqueued. */
+    void (*abandon)(struct group *group);
+
     /* Leaves the group. OK: all is done, and the others leave too. Else the others are told this status and the message, so that
      * they end the same way; nothing is waited for. */
     void (*close)(struct group *group, enum status status, const char *message);

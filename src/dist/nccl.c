@@ -1,8 +1,10 @@
 /* NCCL as a group.
  *
  * Its communicator does not block: what takes longer is under way (ncclInProgress), and the host asks until it is done. So a rank
- * that never comes is noticed, by NCCL or by the launcher's group, instead of waited for. A communicator that has failed is
- * aborted at once: only then do kernels that wait for the lost rank end, and the stream can be used to end the run.
+ * that never comes is noticed, by NCCL or by the launcher's group, instead of waited for. A communicator that has failed is used
+ * no more, and aborted when the device says so: only then do kernels that wait for the lost rank end, and the stream can be used
+ * to end the run. ncclCommAbort waits for every graph that has a collective of the communicator: those are freed before it. It
+ * may wait for the ranks of this machine to abort too: they are told before it.
  */
 #include "dist/nccl.h"
 
@@ -14,8 +16,9 @@
 struct nccl {
     struct group group;
     struct group *host;
-    ncclComm_t comm; /* NULL: none yet, or aborted */
-    char why[512];   /* of the failure; empty: none */
+    ncclComm_t comm;     /* NULL: none yet, or aborted */
+    enum status failure; /* after which only the abort is left; OK: none */
+    char why[512];       /* of it */
 };
 
 static const double LIMIT = 120; /* seconds for what is under way: connecting ranks, at the first collective of a size too */
@@ -26,57 +29,72 @@ static struct nccl *nccl_of(struct group *group)
     return (struct nccl *)group;
 }
 
-static void give_up(struct nccl *n)
+static enum status failed(struct nccl *n, enum status status)
+{
+    n->failure = status;
+    return fail(status, "%s", n->why);
+}
+
+/* NCCL's last error is that of the process: a communicator need not be there. */
+static enum status broken(struct nccl *n, enum status status, const char *what, ncclResult_t result)
+{
+    const char *last = nc.ncclGetLastError(n->comm);
+    snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", what, nc.ncclGetErrorString(result), last && *last ? ": " : "",
+             last ? last : "");
+    return failed(n, status);
+}
+
+static void end(struct nccl *n)
 {
     if (n->comm)
         nc.ncclCommAbort(n->comm);
     n->comm = NULL;
 }
 
-/* Keeps the reason, aborts, and returns ERR_RANK. */
-static enum status broken(struct nccl *n, const char *what, ncclResult_t result)
+static void abandon(struct group *group)
 {
-    const char *last = n->comm ? nc.ncclGetLastError(n->comm) : NULL;
-    snprintf(n->why, sizeof n->why, "NCCL: %s: %s%s%s", what, nc.ncclGetErrorString(result), last && *last ? ": " : "",
-             last ? last : "");
-    give_up(n);
-    return fail(ERR_RANK, "%s", n->why);
+    struct nccl *n = nccl_of(group);
+    if (n->failure == OK) {
+        snprintf(n->why, sizeof n->why, "NCCL: the communicator was aborted");
+        n->failure = ERR_RANK;
+    }
+    n->host->class->close(n->host, n->failure, n->why);
+    end(n);
 }
 
 /* A failure that the launcher's group tells has the better name for the rank. */
-static enum status check(struct group *group)
+static enum status check_ranks(struct nccl *n, const char *what, ncclResult_t *state)
 {
-    struct nccl *n = nccl_of(group);
-    ncclResult_t state = ncclSuccess;
+    if (n->failure != OK)
+        return failed(n, n->failure);
     enum status status = n->host->class->check(n->host);
     if (status != OK) {
-        if (!*n->why)
-            snprintf(n->why, sizeof n->why, "%s", status_message());
-        give_up(n);
-        return status;
+        snprintf(n->why, sizeof n->why, "%s", status_message());
+        return failed(n, status);
     }
-    if (!n->comm)
-        return fail(ERR_RANK, "%s", *n->why ? n->why : "NCCL: the communicator was aborted");
-    ncclResult_t result = nc.ncclCommGetAsyncError(n->comm, &state);
-    if (result != ncclSuccess || (state != ncclSuccess && state != ncclInProgress))
-        return broken(n, "the ranks computed together", result != ncclSuccess ? result : state);
+    ncclResult_t result = nc.ncclCommGetAsyncError(n->comm, state);
+    if (result != ncclSuccess || (*state != ncclSuccess && *state != ncclInProgress))
+        return broken(n, ERR_RANK, what, result != ncclSuccess ? result : *state);
     return OK;
+}
+
+static enum status check(struct group *group)
+{
+    ncclResult_t state;
+    return check_ranks(nccl_of(group), "the ranks computed together", &state);
 }
 
 /* Until what a call began is done. */
 static enum status settle(struct nccl *n, const char *what, ncclResult_t result)
 {
     for (double start = clock_seconds(); result == ncclInProgress; clock_wait(PAUSE)) {
-        TRY(check(&n->group));
-        ncclResult_t asked = nc.ncclCommGetAsyncError(n->comm, &result);
-        result = asked == ncclSuccess ? result : asked;
+        TRY(check_ranks(n, what, &result));
         if (result == ncclInProgress && clock_seconds() - start > LIMIT) {
             snprintf(n->why, sizeof n->why, "NCCL: %s: not done after %g s", what, LIMIT);
-            give_up(n);
-            return fail(ERR_RANK, "%s", n->why);
+            return failed(n, ERR_RANK);
         }
     }
-    return result == ncclSuccess ? OK : broken(n, what, result);
+    return result == ncclSuccess ? OK : broken(n, ERR_RANK, what, result);
 }
 
 static const ncclDataType_t TYPES[DTYPE_COUNT] = {
@@ -91,8 +109,8 @@ static enum status collective(struct group *group, const struct collective *c, c
     size_t count = (size_t)c->count, part = count / (size_t)group->size;
     ncclDataType_t type = TYPES[c->dtype];
     ncclResult_t result = ncclSuccess;
-    if (!n->comm)
-        return fail(ERR_RANK, "%s", n->why);
+    if (n->failure != OK)
+        return failed(n, n->failure);
     switch (c->kind) {
     case COLLECTIVE_ALL_REDUCE: result = nc.ncclAllReduce(from, to, count, type, ncclSum, n->comm, stream); break;
     case COLLECTIVE_ALL_GATHER: result = nc.ncclAllGather(from, to, part, type, n->comm, stream); break;
@@ -108,15 +126,18 @@ static enum status share(struct group *group, const void *mine, void *all, int64
     return group_share(nccl_of(group)->host, mine, all, bytes);
 }
 
-/* Graphs with collectives in them must be gone: NCCL waits for that. The others are told of a failure by the launcher's group. */
+/* Graphs with collectives in them must be gone: NCCL waits for that. After a failure of the device the communicator is left to
+ * the end of the process. The others are told of a failure by the launcher's group. */
 static void close_nccl(struct group *group, enum status status, const char *message)
 {
     struct nccl *n = nccl_of(group);
     (void)message;
-    if (status != OK)
-        give_up(n);
-    if (n->comm && settle(n, "leaving", nc.ncclCommFinalize(n->comm)) == OK)
-        nc.ncclCommDestroy(n->comm);
+    if (status == OK && n->comm) {
+        if (n->failure == OK && settle(n, "leaving", nc.ncclCommFinalize(n->comm)) == OK)
+            nc.ncclCommDestroy(n->comm);
+        else
+            abandon(group);
+    }
     memory_free(n);
 }
 
@@ -126,6 +147,7 @@ static const struct group_class group_nccl = {
     .collective = collective,
     .share = share,
     .check = check,
+    .abandon = abandon,
     .close = close_nccl,
 };
 
@@ -143,7 +165,7 @@ static enum status invite(struct nccl *n, struct invitation *invitation)
     if (n->group.rank)
         return OK;
     ncclResult_t result = nc.ncclGetUniqueId(&invitation->id);
-    return result == ncclSuccess ? OK : fail(ERR_DEVICE, "NCCL: making an id: %s", nc.ncclGetErrorString(result));
+    return result == ncclSuccess ? OK : broken(n, ERR_DEVICE, "making an id", result);
 }
 
 static enum status join(struct nccl *n, const struct invitation *invitation)
@@ -187,7 +209,7 @@ enum status nccl_open(struct group **out, struct group *host, struct device *dev
         *out = &n->group;
         return OK;
     }
-    give_up(n);
+    end(n); /* all ranks have failed */
     memory_free(n);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Opening NCCL: libnccl or AMD's librccl, wherever the system, the CUDA toolkit, conda or pip put it. */
+/* Opening NCCL, wherever the system, the CUDA toolkit, conda or pip put it. */
 #include "dist/nccl_api.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct nccl_library nc;
 static enum status find(void)
 {
     void *library;
-    TRY(cuda_open_library(&library, "HONE_NCCL_LIBRARY", (const char *const[]){"libnccl.so.2", "librccl.so.1", NULL}));
+    TRY(cuda_open_library(&library, "HONE_NCCL_LIBRARY", (const char *const[]){"libnccl.so.2", NULL}));
     if (!library)
         return fail(
             ERR_DEVICE,

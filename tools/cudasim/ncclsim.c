@@ -41,6 +41,7 @@ struct ncclComm {
     CUstream stream[STREAMS_MAX];
     int streams;
     int captured;                     /* collectives that graphs have */
+    int leaving;                      /* ncclCommFinalize was called */
     struct work pending[PENDING_MAX]; /* not on the stream yet */
     int pending_count;
 };
@@ -158,10 +159,28 @@ static void retire(ncclComm_t comm, bool failed)
     last = comm;
 }
 
+/* What the real library waits for, in ncclCommFinalize, ncclCommDestroy and ncclCommAbort alike. */
+static bool in_graphs(ncclComm_t comm, const char *call)
+{
+    char message[160];
+    for (double start = now(); comm->captured && now() - start < limit();)
+        usleep(1000);
+    snprintf(message, sizeof message, "%s while a graph has its collectives: the real one never returns", call);
+    if (comm->captured)
+        refuse(comm, ncclInvalidUsage, message);
+    return comm->captured;
+}
+
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (!live(comm))
         return ncclInvalidArgument;
+    if (comm->state == ncclSuccess) {
+        comm->leaving = 1;
+        comm->state = ncclInProgress;
+        if (comm->blocking)
+            comm->state = in_graphs(comm, "ncclCommFinalize") ? ncclInvalidUsage : ncclSuccess;
+    }
     return comm->state;
 }
 
@@ -171,19 +190,23 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return ncclInvalidArgument;
     if (comm->since > 0 || comm->pending_count)
         refuse(comm, ncclInvalidUsage, "ncclCommDestroy while a collective is under way");
-    if (comm->captured)
-        refuse(comm, ncclInvalidUsage,
-               "ncclCommDestroy while a graph has its collectives: the real one waits for the graph's end");
+    in_graphs(comm, "ncclCommDestroy");
     retire(comm, comm->state != ncclSuccess);
     return ncclSuccess;
 }
 
+/* It returns when all is freed, also on a communicator that does not block: its kernels end, and graphs that have its collectives
+ * are waited for. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (!live(comm))
         return ncclInvalidArgument;
+    if (cudasim_capturing(NULL))
+        return refuse(comm, ncclInvalidUsage, "ncclCommAbort during a capture: it waits for streams and frees memory");
     retire(comm, true);
-    return ncclSuccess;
+    for (int i = 0; i < comm->streams; i++)
+        cuStreamSynchronize(comm->stream[i]);
+    return in_graphs(comm, "ncclCommAbort") ? ncclInvalidUsage : ncclSuccess;
 }
 
 static void enqueue_pending(ncclComm_t comm);
@@ -195,7 +218,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
         return ncclInvalidArgument;
     join(comm);
     *result = comm->state;
-    if (comm->joined && comm->state == ncclInProgress)
+    if (comm->joined && comm->state == ncclInProgress && !(comm->leaving && comm->captured))
         enqueue_pending(comm); /* and the next answer says so */
     if (comm->state == ncclSuccess && peers_lost(&comm->peers, comm->sequence + 1, why, sizeof why) >= 0 && comm->since > 0) {
         *result = comm->state = ncclRemoteError;

@@ -181,9 +181,41 @@ static void capture(void)
     check(cuGraphDestroy(graph) == CUDA_SUCCESS && cudasim_count("faults") == 0);
     if (rank)
         check(cuGraphExecDestroy(executable) == CUDA_SUCCESS);
+    setenv("CUDASIM_NCCL_LIMIT", "0.2", 1);
     check(ncclCommDestroy(comm) == ncclSuccess && cudasim_count("faults") == !rank); /* rank 0's graph is still there */
     if (!rank)
         assert_said("while a graph has its collectives");
+}
+
+/* A graph whose collective waits for a rank that does not come: freed in flight, it ends with the abort; kept, it holds it up. */
+static void abort_captured(void)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUdeviceptr a = floats(COUNT, 1);
+    check(join() == ncclSuccess);
+    check(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS);
+    check(all_reduce(a, COUNT) == ncclInProgress && settled() == ncclSuccess);
+    check(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+    check(cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS);
+    check(cuGraphDestroy(graph) == CUDA_SUCCESS);
+    if (rank == 1)
+        return;
+    check(cuGraphLaunch(executable, stream) == CUDA_SUCCESS && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    setenv("CUDASIM_NCCL_LIMIT", "0.2", 1);
+    if (rank == 0) {
+        check(cuGraphExecDestroy(executable) == CUDA_SUCCESS);
+        check(ncclCommAbort(comm) == ncclSuccess && cudasim_count("faults") == 0);
+    } else {
+        check(ncclCommAbort(comm) == ncclInvalidUsage && cudasim_count("faults") == 1);
+        assert_said("ncclCommAbort while a graph has its collectives");
+    }
+}
+
+static void an_abort_waits_for_graphs(void **unused)
+{
+    (void)unused;
+    ranks(3, -1, abort_captured);
 }
 
 static void a_captured_collective_runs_at_every_launch(void **unused)
@@ -265,6 +297,7 @@ static void captured_by_one(void)
         check(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
         check(cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS);
         check(cuGraphLaunch(executable, stream) == CUDA_SUCCESS);
+        check(cuGraphExecDestroy(executable) == CUDA_SUCCESS && cuGraphDestroy(graph) == CUDA_SUCCESS);
     }
     found("captured");
 }
@@ -342,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_give_the_right_bytes),
         cmocka_unit_test(a_captured_collective_runs_at_every_launch),
+        cmocka_unit_test(an_abort_waits_for_graphs),
         cmocka_unit_test(differences_between_ranks_are_found),
         cmocka_unit_test(a_dead_rank_is_named),
         cmocka_unit_test(misuse_is_found),
