@@ -30,14 +30,10 @@ bool cuda_stand_in(void)
 
 bool cuda_is_fault(CUresult code)
 {
-    static const CUresult faults[] = {
-        CUDA_ERROR_ECC_UNCORRECTABLE,     CUDA_ERROR_NVLINK_UNCORRECTABLE, CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUDA_ERROR_LAUNCH_TIMEOUT,        CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_ASSERT,
-        CUDA_ERROR_HARDWARE_STACK_ERROR,  CUDA_ERROR_ILLEGAL_INSTRUCTION,  CUDA_ERROR_MISALIGNED_ADDRESS,
-        CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,           CUDA_ERROR_LAUNCH_FAILED};
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        if (code == faults[i])
-            return true;
+#define FAULT(name, number)                                                                                                      \
+    if (code == (number))                                                                                                        \
+        return true;
+#include "device/cuda_faults.def"
     return false;
 }
 

@@ -30,6 +30,7 @@ NCCL = ("src/dist/nccl_api.h", {"src/dist/nccl_symbols.def": {"NCCL(result, name
 NCCL_SIMULATOR = ("tools/cudasim/ncclsim.h", {"tools/cudasim/nccl.def": {"C(result, name, arguments)": "result"}})
 OPENCL = ("src/device/opencl.h", {"src/device/opencl_symbols.def": {"SYMBOL(result, name, arguments)": "result"}})
 
+FAULT_TABLE = "src/device/cuda_faults.def"
 UNPROTOTYPED = {"ncclGroupStart", "ncclGroupEnd"}   # nccl.h declares them as (), which any arguments fit
 
 FAULTS = [  # table or header, what it says, what it could say instead, whose error must be seen
@@ -38,6 +39,8 @@ FAULTS = [  # table or header, what it says, what it could say instead, whose er
     ("src/device/cuda_symbols.def", "CUstreamCaptureMode mode", "unsigned long mode", "cuStreamBeginCapture"),
     ("src/device/cuda_symbols.def", "(cuEventQuery, (CUevent", "(cuEventQuery, (CUstream", "cuEventQuery"),
     ("src/device/cuda_symbols.def", "(nvrtcVersion", "(nvrtcRelease", "nvrtcRelease"),
+    ("src/device/cuda_faults.def", "FAULT(CONTAINED, 226)", "", "CONTAINED"),
+    ("src/device/cuda_faults.def", "LAUNCH_FAILED, 719", "LAUNCH_FAILED, 720", "LAUNCH_FAILED"),
     ("src/device/cuda_api.h", "typedef uint64_t CUdeviceptr", "typedef uint32_t CUdeviceptr", "CUdeviceptr"),
     ("src/device/cuda_api.h", "CUBLAS_COMPUTE_32F = 68", "CUBLAS_COMPUTE_32F = 64", "CUBLAS_COMPUTE_32F"),
     ("tools/cudasim/functions.def", "F(cuGraphInstantiateWithFlags, 11040", "F(cuGraphInstantiate, 12000", "cuGraphInstantiate"),
@@ -177,6 +180,16 @@ def check(source, what, vendor, folder=None, nccl=None):
     return [f"{header} against {against}: {w}" for w in wrong], (count, len(types), len(constants + numbers))
 
 
+def check_faults(source, folder):
+    """What is wrong with the table of faults: codes, and results that NVIDIA's header calls the end of the process's use of CUDA."""
+    ours = {name: int(code) for name, code in re.findall(r"FAULT\((\w+), (\d+)\)", (source.folder / FAULT_TABLE).read_text())}
+    theirs = {name: (int(code), "inconsistent state" in re.sub(r"[\s*]+", " ", words)) for words, name, code in
+              re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s*CUDA_ERROR_(\w+)\s*=\s*(\d+)", (folder / "cuda.h").read_text(), re.S)}
+    wrong = [f"{name}: its value differs" for name in ours if name in theirs and theirs[name][0] != ours[name]]
+    wrong += [f"{name}: a fault that is not there" for name in theirs if theirs[name][1] and name not in ours]
+    return [f"{FAULT_TABLE} against {folder.name}: {w}" for w in wrong]
+
+
 def nccl_release(folder):
     return ".".join(re.findall(r"#define NCCL_(?:MAJOR|MINOR|PATCH) (\d+)", (folder / "nccl.h").read_text()))
 
@@ -201,6 +214,7 @@ def check_all(source, folders, nccl):
     for subject in subjects(folders, nccl):
         more, count = check(source, *subject)
         wrong, counts = wrong + more, [a + b for a, b in zip(counts, count)]
+    wrong += [words for folder in folders for words in check_faults(source, folder)]
     return wrong, counts
 
 
