@@ -24,6 +24,13 @@ struct cuda_variant {  /* a compiled kernel */
     bool warm; /* it has run once */
 };
 
+enum { GEMM_SIDES = GEMM_C + 1 }; /* the matrices of a matmul */
+
+struct cuda_product { /* a matmul that has run */
+    struct gemm gemm;
+    unsigned char at[GEMM_SIDES]; /* of a, b and c, the address modulo 16 */
+};
+
 struct prepared;
 
 struct cuda {
@@ -51,9 +58,9 @@ struct cuda {
     int64_t variant_count, variant_capacity;
     struct cuda_code code;
 
-    cublasHandle_t cublas; /* NULL: matmuls are launches of the tiled kernel */
-    CUdeviceptr workspace; /* cuBLAS's, bound to the stream */
-    struct gemm *products; /* those that have run once */
+    cublasHandle_t cublas;         /* NULL: matmuls are launches of the tiled kernel */
+    CUdeviceptr workspace;         /* cuBLAS's, bound to the stream */
+    struct cuda_product *products; /* those that have run once */
     int64_t product_count, product_capacity;
     bool capturing;
     bool capture_failed; /* and the reason was logged */
@@ -61,7 +68,7 @@ struct cuda {
     struct collective *collectives; /* those that have run once */
     int64_t collective_count, collective_capacity;
     struct prepared *lists; /* all that are prepared */
-    bool broken; /* the group is: what is on the stream may never end */
+    bool broken;            /* the group is: what is on the stream may never end */
 };
 
 struct cuda_step { /* a command with addresses */
@@ -147,8 +154,8 @@ void cuda_gemm_close(struct cuda *c);
 bool cuda_gemm_takes(const struct cuda *c, const struct gemm *gemm);
 enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step);
 
-/* Runs once every matmul of the commands of whose shape none has run, on memory that is freed after it: cuBLAS loads its kernels
- * at their first use. */
+/* Runs once every matmul of the commands of whose shape and alignment none has run, on memory that is freed after it: cuBLAS
+ * chooses a kernel by both, and loads it at its first use. */
 enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, int64_t count);
 
 /* --- cuda_capture.c --- */

@@ -9,6 +9,8 @@
 #include "device/card.h"
 #include "device/cuda.h"
 
+enum { ALIGNED = 16 }; /* bytes: what cuBLAS asks of addresses before it takes its fastest kernels */
+
 static enum status check(cublasStatus_t code, const char *what)
 {
     return code ? fail(code == CUBLAS_STATUS_ALLOC_FAILED ? ERR_MEMORY : ERR_DEVICE, "cuBLAS: %s: error %d", what, code) : OK;
@@ -102,16 +104,17 @@ enum status cuda_gemm_run(struct cuda *c, const struct cuda_step *step)
                                             tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
-static bool has_run(const struct cuda *c, const struct gemm *gemm)
+static bool has_run(const struct cuda *c, const struct cuda_product *product)
 {
     for (int64_t i = 0; i < c->product_count; i++)
-        if (device_same_gemm(&c->products[i], gemm))
+        if (device_same_gemm(&c->products[i].gemm, &product->gemm) && !memcmp(c->products[i].at, product->at, sizeof product->at))
             return true;
     return false;
 }
 
-/* The next matmul that cuBLAS gets of the commands and that has not run: as cuBLAS gets it, without its bias. */
-static bool next_cold(const struct cuda *c, const struct command *commands, int64_t count, int64_t *at, struct gemm *gemm)
+/* The next matmul that cuBLAS gets of the commands and that has not run: as cuBLAS gets it, without its bias. Blocks begin at
+ * multiples of 256 bytes, so that offsets tell the alignment before there are any. */
+static bool next_cold(const struct cuda *c, const struct command *commands, int64_t count, int64_t *at, struct cuda_product *out)
 {
     for (; *at < count; ++*at) {
         struct command launch, product = commands[*at];
@@ -119,8 +122,10 @@ static bool next_cold(const struct cuda *c, const struct command *commands, int6
             continue;
         if (product.gemm.bias)
             kernel_of_bias(&launch, &product, &commands[*at]);
-        *gemm = product.gemm;
-        if (!has_run(c, gemm))
+        out->gemm = product.gemm;
+        for (int i = 0; i < GEMM_SIDES; i++)
+            out->at[i] = (unsigned char)(product.operand[i].offset % ALIGNED);
+        if (!has_run(c, out))
             return true;
     }
     return false;
@@ -129,23 +134,24 @@ static bool next_cold(const struct cuda *c, const struct command *commands, int6
 static int64_t input_bytes(const struct gemm *g)
 {
     int64_t a = (g->transpose_a ? g->k : g->m) * gemm_lda(g), b = (g->transpose_b ? g->n : g->k) * gemm_ldb(g);
-    return max(a * dtype_size(g->a), b * dtype_size(g->b));
+    return max(a * dtype_size(g->a), b * dtype_size(g->b)) + ALIGNED;
 }
 
 static int64_t output_bytes(const struct gemm *g)
 {
-    return g->m * gemm_ldc(g) * dtype_size(g->c);
+    return g->m * gemm_ldc(g) * dtype_size(g->c) + ALIGNED;
 }
 
 /* Both inputs are the same zeros, and C lies after them. */
 static enum status run_cold(struct cuda *c, const struct command *commands, int64_t count, CUdeviceptr memory, int64_t inputs)
 {
-    struct gemm gemm;
-    for (int64_t i = 0; next_cold(c, commands, count, &i, &gemm); i++) {
+    struct cuda_product cold;
+    for (int64_t i = 0; next_cold(c, commands, count, &i, &cold); i++) {
         struct cuda_step step = {.kind = COMMAND_GEMM};
-        step.gemm = gemm;
-        step.a = step.b = memory;
-        step.c = memory + (CUdeviceptr)inputs;
+        step.gemm = cold.gemm;
+        step.a = memory + cold.at[GEMM_A];
+        step.b = memory + cold.at[GEMM_B];
+        step.c = memory + (CUdeviceptr)inputs + cold.at[GEMM_C];
         TRY(memory_grow(&c->products, &c->product_capacity, c->product_count + 1, (int64_t)sizeof *c->products));
         enum status status = cuda_turn_begin(c); /* it may load code */
         c->busy = true;
@@ -153,7 +159,7 @@ static enum status run_cold(struct cuda *c, const struct command *commands, int6
             status = cuda_gemm_run(c, &step);
         cuda_turn_end();
         TRY(status);
-        c->products[c->product_count++] = gemm;
+        c->products[c->product_count++] = cold;
         c->device.counters.gemms++;
     }
     return cuda_wait(c);
@@ -161,15 +167,16 @@ static enum status run_cold(struct cuda *c, const struct command *commands, int6
 
 enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, int64_t count)
 {
-    struct gemm gemm;
+    struct cuda_product cold;
+    const struct gemm *g = &cold.gemm;
     CUdeviceptr memory = 0;
     int64_t inputs = 0, outputs = 0;
-    for (int64_t i = 0; next_cold(c, commands, count, &i, &gemm); i++) {
+    for (int64_t i = 0; next_cold(c, commands, count, &i, &cold); i++) {
         if (c->device.sealed)
-            return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)gemm.m, (long long)gemm.n,
-                        (long long)gemm.k);
-        inputs = max(inputs, input_bytes(&gemm));
-        outputs = max(outputs, output_bytes(&gemm));
+            return fail(ERR_INTERNAL, "a matmul of %lld x %lld x %lld was not prepared", (long long)g->m, (long long)g->n,
+                        (long long)g->k);
+        inputs = max(inputs, input_bytes(g));
+        outputs = max(outputs, output_bytes(g));
     }
     if (!outputs)
         return OK;

@@ -260,7 +260,7 @@ bool device_gemm_joins(struct device *device, const struct gemm *gemm);
 enum status device_collective_check(const struct device *device);
 
 /* Before blocks are allocated, while the device's memory is free: loads what these commands need, and runs once what loads at
- * its first use. Of an operand only whether it is there is looked at. */
+ * its first use. Of an operand only whether it is there is looked at, and its offset modulo 256. */
 enum status device_warm(struct device *device, const struct command *commands, int64_t count);
 
 /* All blocks must have been allocated and still hold zeros: matmuls that device_warm has not seen may be run once on them. The

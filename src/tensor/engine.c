@@ -218,7 +218,8 @@ static enum status count_commands(struct engine_program *ep)
     return OK;
 }
 
-/* A program's commands, to be freed; before blocks are allocated their operands are in block 0, or absent. */
+/* A program's commands, to be freed; before blocks are allocated their operands are in block 0, or absent. What a view is a part
+ * of begins at a multiple of ALIGNMENT. */
 static struct command *commands_of(const struct engine *e, const struct lowering *l, bool allocated)
 {
     struct command *commands = memory_alloc(l->count * (int64_t)sizeof *commands);
@@ -226,7 +227,8 @@ static struct command *commands_of(const struct engine *e, const struct lowering
         commands[i] = l->list[i].command;
         for (int o = 0; o < OPERANDS; o++) {
             const struct value *v = l->list[i].value[o];
-            commands[i].operand[o] = v && allocated ? on_device(e, v) : (struct operand){v ? 0 : -1, 0};
+            commands[i].operand[o] =
+                v && allocated ? on_device(e, v) : (struct operand){v ? 0 : -1, v ? v->base_offset % ALIGNMENT : 0};
         }
     }
     return commands;

@@ -5,6 +5,7 @@
  * one, it is refused: there the real library would allocate, or leave the work out of the graph. */
 #include "cublassim.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +14,20 @@
 #define MAGIC 0x43424c53u
 #define CHAIN 32 /* products summed before the sum is added to the total */
 
+/* By what cuBLAS chooses a kernel. */
+struct seen {
+    int transa, transb, m, n, k, lda, ldb, ldc, a_type, c_type, compute;
+    unsigned char a, b, c; /* addresses modulo 16 */
+};
+
 struct cublasContext {
     uint32_t magic;
     CUstream stream;
     CUdeviceptr workspace;
     size_t workspace_bytes;
     int mode;
+    struct seen *seen; /* what has run outside of a capture */
+    size_t seen_count;
 };
 
 struct gemm {
@@ -73,6 +82,7 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle)
         return CUBLAS_STATUS_NOT_INITIALIZED;
     cuCtxSynchronize(); /* as documented */
     handle->magic = 0;
+    free(handle->seen);
     free(handle);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -336,6 +346,27 @@ static cublasStatus_t check(const struct gemm *g)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* Whether a GEMM of this shape, types and alignment has run on the handle; `runs` says that it does now. */
+static bool was_seen(cublasHandle_t handle, const struct gemm *g, bool runs)
+{
+    struct seen now;
+    memset(&now, 0, sizeof now);
+    now.transa = g->transa, now.transb = g->transb, now.m = g->m, now.n = g->n, now.k = g->k;
+    now.lda = g->lda, now.ldb = g->ldb, now.ldc = g->ldc, now.a_type = g->a_type, now.c_type = g->c_type,
+    now.compute = g->compute;
+    now.a = g->a % 16, now.b = g->b % 16, now.c = g->c % 16;
+    for (size_t i = 0; i < handle->seen_count; i++)
+        if (!memcmp(&handle->seen[i], &now, sizeof now))
+            return true;
+    if (runs) {
+        handle->seen = realloc(handle->seen, (handle->seen_count + 1) * sizeof now);
+        if (!handle->seen)
+            abort();
+        handle->seen[handle->seen_count++] = now;
+    }
+    return false;
+}
+
 static cublasStatus_t give(cublasHandle_t handle, struct gemm *g)
 {
     if (!live(handle))
@@ -354,6 +385,10 @@ static cublasStatus_t give(cublasHandle_t handle, struct gemm *g)
     }
     if (capturing == 1 && !handle->workspace) {
         cudasim_rule("a GEMM is captured without a workspace (cublasSetStream takes it away)");
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    if (!was_seen(handle, g, capturing != 1) && capturing == 1) {
+        cudasim_rule("a GEMM is captured of whose shape and alignment none has run: cuBLAS would load a kernel");
         return CUBLAS_STATUS_EXECUTION_FAILED;
     }
     g->workspace = handle->workspace;

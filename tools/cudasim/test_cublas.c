@@ -178,6 +178,22 @@ static void a_capture_needs_a_workspace(void **unused)
     assert_said("the workspace of a GEMM");
 }
 
+/* By its alignment a product gets another kernel. */
+static void a_product_that_never_ran_is_not_captured(void **unused)
+{
+    (void)unused;
+    CUdeviceptr a = device_new(NULL, 64), c = device_new(NULL, 64), workspace = device_new(NULL, 4096);
+    CUgraph graph;
+    assert_blas(cublasSetWorkspace_v2(handle, P(workspace), 4096), CUBLAS_STATUS_SUCCESS);
+    assert_blas(product(a + 4, c), CUBLAS_STATUS_SUCCESS);
+    for (int seen = 0; seen < 2; seen++) {
+        assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        assert_blas(product(a + (seen ? 20 : 8), c), seen ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED);
+        assert_result(cuStreamEndCapture(stream, &graph), seen ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
+    assert_said("of whose shape and alignment none has run");
+}
+
 static void a_product_on_the_wrong_stream_is_found(void **unused)
 {
     (void)unused;
@@ -211,6 +227,7 @@ int main(void)
         TEST(tf32_is_seen_and_only_when_asked_for),
         TEST(bad_sizes_types_and_memory_are_refused),
         TEST(a_capture_needs_a_workspace),
+        TEST(a_product_that_never_ran_is_not_captured),
         TEST(a_product_on_the_wrong_stream_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
