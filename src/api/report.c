@@ -61,7 +61,8 @@ struct plan {
     int64_t page_cache_bytes; /* left for the weights in mapped files */
     bool reads_from_disk;
     double bits_per_weight;
-    const char *run, *recompute, *dtype, *device;
+    const char *run, *recompute, *dtype, *device, *shard;
+    int64_t ranks;
     bool fits;
 };
 
@@ -106,6 +107,8 @@ static json_t *plan_json(const struct plan *plan)
         RECORD(struct plan, dtype),
         RECORD(struct plan, device),
         RECORD(struct plan, micro_batch_tokens),
+        RECORD(struct plan, ranks),
+        RECORD(struct plan, shard),
         RECORD(struct plan, fits),
         {0},
     };
@@ -121,7 +124,8 @@ static enum status count_chat(struct chat **chat, const char *dir)
 }
 
 /* `data` is NULL where the run has none yet. */
-static json_t *make_plan(struct session *s, int64_t slots, const char *run, const char *recompute, json_t *data)
+static json_t *make_plan(struct session *s, int64_t slots, const char *run, const char *recompute, const char *shard,
+                         json_t *data)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped);
     struct weight_count weights = s->model.weights_mapped;
@@ -151,6 +155,8 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *run, cons
         .dtype = session_dtype(s),
         .device = card ? card->name : s->device->class->name,
         .micro_batch_tokens = slots,
+        .ranks = group_size(s->device->group),
+        .shard = shard,
         .fits = session_room(s, total - mapped, &costs) >= 0,
     };
     plan.peak_bytes = total + costs.context + costs.modules + costs.workspace + costs.graphs + plan.process_bytes;
@@ -191,7 +197,7 @@ static enum status plan_eval(const struct options *values, char **json)
     if (status == OK)
         status = session_plan(&s);
     if (status == OK)
-        status = json_result(make_plan(&s, slots, "eval", "none", data.row_count ? account_json(&data) : NULL), json);
+        status = json_result(make_plan(&s, slots, "eval", "none", "none", data.row_count ? account_json(&data) : NULL), json);
     data_close(&data);
     session_close(&s);
     chat_close(chat);
@@ -219,7 +225,7 @@ static enum status plan_run(const struct options *values, unsigned ready_for, js
     enum status status = values->gpu ? estimate_make(&t, !values->dataset_path, &estimate) : OK;
     if (status == OK)
         *report = make_plan(&t.session, t.place.slots, options_word(OPTION_finetuning_type, (int)values->finetuning_type),
-                            recompute_name(t.session.tuning.recompute),
+                            recompute_name(t.session.tuning.recompute), options_word(OPTION_shard, (int)values->shard),
                             values->dataset_path ? account_run_json(&t.data, &t.sampler, &t.eval_data) : NULL);
     if (status == OK && values->gpu)
         json_object_set_new(*report, "estimate", estimate_json(&t, &estimate, device_bytes(*report)));
@@ -287,8 +293,8 @@ static enum status plan(const struct hone_options *options, char **json)
     TRY(need_model(options, &values));
     if (values.gpu && values.run_kind != CHOICE_run_kind_train)
         return fail(ERR_ARGUMENT, "--gpu estimates training: leave out --for");
-    if (!values.gpu && (values.world > 1 || values.source[OPTION_network]))
-        return fail(ERR_ARGUMENT, "--world and --network do nothing without --gpu, which names the cards");
+    if (!values.gpu && values.source[OPTION_network])
+        return fail(ERR_ARGUMENT, "--network does nothing without --gpu, which names the cards");
     return values.run_kind == CHOICE_run_kind_eval ? plan_eval(&values, json) : plan_train(&values, json);
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/directory.h"
+#include "base/headway.h"
 #include "base/mapped.h"
 #include "base/number.h"
 
@@ -102,6 +103,7 @@ void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
     int64_t begin = round_up(offset, page), end = (offset + bytes) / page * page;
     if (begin < end && end <= map->size)
         madvise((void *)(map->data + begin), (size_t)(end - begin), MADV_DONTNEED);
+    headway_made(); /* it has been read so far */
 }
 
 static enum status read_all(struct buffer *buffer, int fd, const char *path, int64_t size, int64_t max_bytes)
@@ -118,6 +120,7 @@ static enum status read_all(struct buffer *buffer, int fd, const char *path, int
             return file_fail(path, "read");
         if (n == 0)
             break;
+        headway_made();
         buffer->size += n;
         if (buffer->size > max_bytes)
             return fail(ERR_FORMAT, "%s: more than the %lld bytes that such a file may have", path, (long long)max_bytes);
@@ -144,6 +147,7 @@ static enum status write_all(int fd, const char *path, const char *bytes, int64_
             continue;
         if (done < 0)
             return file_fail(path, "write");
+        headway_made();
         bytes += done;
         n -= done;
     }

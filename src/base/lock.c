@@ -8,10 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/headway.h"
 #include "base/process.h"
 
 enum { LOCK_TEXT = PROCESS_HOST + 32 };
+static const double PAUSE = 0.05; /* seconds between two looks at a lock that another process has */
 
 /* Whether the path still leads to the file that was locked. */
 static bool still_there(int fd, const char *path)
@@ -35,10 +38,12 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
         lock->fd = file_above(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* another user's file, readable */
     if (lock->fd < 0)
         return errno == ENOENT ? OK : file_fail(path, "open");
-    int how = (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB), result;
-    do
-        result = flock(lock->fd, how);
-    while (result != 0 && errno == EINTR);
+    int result;
+    while ((result = flock(lock->fd, (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB)) != 0 &&
+           (errno == EINTR || (wait && errno == EWOULDBLOCK))) {
+        headway_made(); /* another run works, and that may take as long as it likes */
+        clock_wait(PAUSE);
+    }
     enum status status = result == 0 || errno == EWOULDBLOCK ? OK : cannot_lock(path);
     *taken = result == 0 && still_there(lock->fd, path);
     if (!*taken)

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/headway.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "base/processors.h"
@@ -46,7 +47,8 @@ static struct {
 static _Thread_local int chosen;  /* 0: nothing was */
 static _Thread_local bool inside; /* a body */
 
-static void take_blocks(struct loop *loop)
+/* The caller of the loop, alone, makes headway: other threads would share the number's cache line with it. */
+static void take_blocks(struct loop *loop, bool calls)
 {
     bool before = inside;
     inside = true;
@@ -55,6 +57,8 @@ static void take_blocks(struct loop *loop)
         if (begin >= loop->count)
             break;
         loop->body(loop->context, begin, begin + min(loop->count - begin, loop->block));
+        if (calls)
+            headway_made();
     }
     inside = before;
 }
@@ -118,7 +122,7 @@ static void *help(void *unused)
         loop->wanted--;
         atomic_fetch_add(&loop->inside, 1);
         pthread_mutex_unlock(&pool.lock);
-        take_blocks(loop);
+        take_blocks(loop, false);
         pthread_mutex_lock(&pool.lock);
         if (atomic_fetch_sub(&loop->inside, 1) == 1) /* the loop may be gone from here on */
             pthread_cond_broadcast(&pool.left);
@@ -236,11 +240,11 @@ void parallel_for(int64_t count, int64_t block, parallel_body *body, void *conte
     struct loop loop = {.body = body, .context = context, .count = count, .block = max(block, 1)};
     loop.wanted = (int)min(parallel_threads(), divide_up(count, loop.block)) - 1;
     if (loop.wanted == 0 || inside) {
-        take_blocks(&loop);
+        take_blocks(&loop, !inside);
         return;
     }
     post(&loop);
-    take_blocks(&loop);
+    take_blocks(&loop, true);
     withdraw(&loop);
 }
 

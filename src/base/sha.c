@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/headway.h"
 #include "base/number.h"
 #include "base/sha_256.h"
 
@@ -58,6 +59,7 @@ void sha_init(struct sha *sha, enum sha_kind kind)
 
 void sha_add(struct sha *sha, const void *bytes, int64_t count)
 {
+    headway_made();
     const uint8_t *from = bytes;
     int64_t held = (int64_t)(sha->count % sizeof sha->block), size = (int64_t)sizeof sha->block;
     sha->count += (uint64_t)count;

@@ -225,6 +225,7 @@ int main(int argc, char **argv)
 {
     hone_set_log(print_message, NULL);
     signals_name_faults();
+    signals_end_hanging();
     if (argc < 2) {
         print_help(options_start);
         return HONE_ERR_ARGUMENT;

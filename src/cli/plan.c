@@ -36,6 +36,10 @@ static void print_plan(const json_t *plan)
     }
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
     printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
+    json_int_t ranks = json_integer_value(json_object_get(plan, "ranks"));
+    if (ranks > 1)
+        printf("this is a rank of %lld, with --shard %s; rank 0 keeps as much as any\n", (long long)ranks,
+               json_string_value(json_object_get(plan, "shard")));
     printf("%s has %s\n", json_string_value(json_object_get(plan, "device")), cli_memory(room, plan));
     bool reads = json_is_true(json_object_get(plan, "reads_from_disk"));
     if (reads) {

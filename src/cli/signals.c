@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/headway.h"
 #include "base/inside.h"
 #include "base/mapped.h"
 #include "base/status.h"
@@ -211,4 +212,14 @@ void signals_name_faults(void)
     for (int i = 0; i < FAULTS; i++)
         sigaction(numbers[i], &action, &before[i]);
     atexit(on_end);
+}
+
+static void on_hanging(const char *why)
+{
+    end_with(why, "", HONE_ERR_RANK);
+}
+
+void signals_end_hanging(void)
+{
+    headway_set_end(on_hanging);
 }

@@ -28,4 +28,7 @@ void signals_survive(void);
  * and the end of a library that has no memory (base/inside.h; HONE_ERR_MEMORY). */
 void signals_name_faults(void);
 
+/* A rank that hangs, and that the others have given up (base/headway.h), says so and ends with HONE_ERR_RANK. */
+void signals_end_hanging(void);
+
 #endif

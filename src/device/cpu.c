@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/headway.h"
 #include "base/limits.h"
 #include "base/parallel.h"
 #include "device/cpu_pace.h"
@@ -353,6 +354,7 @@ static enum status run(struct device *device, struct prepared *prepared)
     struct cpu *cpu = cpu_of(device);
     for (int64_t i = 0; i < prepared->count; i++) {
         struct step *step = &prepared->step[i];
+        headway_made();
         switch (step->kind) {
         case COMMAND_LAUNCH: parallel_for(step->rows, step->block, run_rows, step); break;
         case COMMAND_GEMM: TRY(run_gemm(cpu, step)); break;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/headway.h"
 #include "device/cuda.h"
 
 /* Asked without a pause at first, because most waits are short. */
@@ -131,13 +132,9 @@ bool cuda_settle(struct cuda *c)
     return true;
 }
 
-enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
+/* The card may be waiting for other ranks, and nobody can say whether it is. */
+static enum status wait_in_group(struct cuda *c, struct group *group, CUevent event, const char *what)
 {
-    struct group *group = c->device.group;
-    if (!group || !group->class->device_memory)
-        return cuda_check(event ? cu.cuEventSynchronize(event) : cu.cuStreamSynchronize(c->stream), what);
-    if (c->broken)
-        return group->class->check(group);
     CUresult code = query(c, event);
     double checked = clock_seconds();
     for (int64_t i = 0; code == CUDA_ERROR_NOT_READY; i++) {
@@ -152,4 +149,17 @@ enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
         code = query(c, event);
     }
     return cuda_check(code, what);
+}
+
+enum status cuda_wait_for(struct cuda *c, CUevent event, const char *what)
+{
+    struct group *group = c->device.group;
+    if (!group || !group->class->device_memory)
+        return cuda_check(event ? cu.cuEventSynchronize(event) : cu.cuStreamSynchronize(c->stream), what);
+    if (c->broken)
+        return group->class->check(group);
+    headway_wait();
+    enum status status = wait_in_group(c, group, event, what);
+    headway_go_on();
+    return status;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/headway.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "device/prefer.h"
@@ -199,11 +200,13 @@ enum status device_convert(void *to, enum dtype to_type, const void *from, enum 
 enum status device_write(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
                          int64_t count)
 {
+    headway_made();
     return device->class->write(device, to, to_type, from, from_type, count);
 }
 
 enum status device_read(struct device *device, void *to, struct operand from, int64_t bytes)
 {
+    headway_made();
     return device->class->read(device, to, from, bytes);
 }
 
@@ -272,6 +275,7 @@ enum status device_prepare(struct device *device, const struct command *commands
 
 enum status device_run(struct device *device, struct prepared *prepared)
 {
+    headway_made();
     return device->class->run(device, prepared);
 }
 

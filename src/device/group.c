@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/headway.h"
 #include "base/memory.h"
 
 const char *collective_name(enum collective_kind kind)
@@ -30,7 +31,9 @@ enum status group_collective(struct group *g, const struct collective *c, const 
     if (c->count < 0 || (in_parts && c->count % g->size))
         return fail(ERR_INTERNAL, "%s of %lld elements among %d ranks", collective_name(c->kind), (long long)c->count, g->size);
     double start = clock_seconds();
+    headway_wait();
     enum status status = g->class->collective(g, c, from, to, stream);
+    headway_go_on();
     g->counters.seconds += clock_seconds() - start;
     if (status == OK)
         group_count(g, c);
@@ -54,7 +57,9 @@ enum status group_share(struct group *g, const void *mine, void *all, int64_t by
         return OK;
     }
     double start = clock_seconds();
+    headway_wait();
     enum status status = g->class->share(g, mine, all, bytes);
+    headway_go_on();
     g->counters.share_seconds += clock_seconds() - start;
     g->counters.shares++;
     return status;
@@ -128,6 +133,42 @@ enum status group_agree(struct group *g, enum status status)
     status = agree(g, mine, mine + 1);
     memory_free(mine);
     return status;
+}
+
+static enum status pretend_collective(struct group *g, const struct collective *c, const void *from, void *to, void *stream)
+{
+    (void)g, (void)from, (void)to, (void)stream;
+    return fail(ERR_INTERNAL, "%s in a plan", collective_name(c->kind));
+}
+
+static enum status pretend_share(struct group *g, const void *mine, void *all, int64_t bytes)
+{
+    for (int rank = 0; rank < g->size; rank++)
+        memcpy((char *)all + rank * bytes, mine, (size_t)bytes);
+    return OK;
+}
+
+static enum status pretend_check(struct group *g)
+{
+    (void)g;
+    return OK;
+}
+
+static void pretend_close(struct group *g, enum status status, const char *message)
+{
+    (void)g, (void)status, (void)message;
+}
+
+void group_pretend(struct group *g, int size)
+{
+    static const struct group_class class = {
+        .name = "a plan",
+        .collective = pretend_collective,
+        .share = pretend_share,
+        .check = pretend_check,
+        .close = pretend_close,
+    };
+    *g = (struct group){.class = &class, .size = size};
 }
 
 void group_close(struct group *g, enum status status)

@@ -8,7 +8,8 @@
  * to stop, where to resume. That needs no device.
  *
  * A group that one rank has left by a failure, or in which a rank does not answer, is broken: every call returns ERR_RANK with
- * the rank's name, at the latest GROUP_SILENCE seconds after it, and nothing more can be computed with it.
+ * the rank's name, at the latest GROUP_SILENCE seconds after it, and nothing more can be computed with it. So is one in which a
+ * rank is there but hangs, after `patience` seconds.
  */
 #ifndef DEVICE_GROUP_H
 #define DEVICE_GROUP_H
@@ -74,7 +75,8 @@ struct group_class {
 struct group {
     const struct group_class *class;
     int rank, size;
-    int local_rank; /* among those of this machine: its device's number */
+    int local_rank;           /* among those of this machine: its device's number */
+    _Atomic int64_t patience; /* seconds for which ranks wait for one that does not get on; 0: for ever */
     struct group_counters counters;
 };
 
@@ -96,6 +98,9 @@ enum status group_barrier(struct group *group);
 /* OK if all ranks bring OK; otherwise, on every rank, the status and message of the first rank that does not. */
 enum status group_agree(struct group *group, enum status status);
 void group_close(struct group *group, enum status status);
+
+/* Makes a group of which only rank 0 is there, for plans: the others say what it says, and nothing can be computed with them. */
+void group_pretend(struct group *group, int size);
 
 enum { GROUP_NUMBERS = 16 };
 

@@ -269,8 +269,9 @@ static enum status name_missing(const struct star *star, double seconds)
                 missing, star->size, seconds, names, missing > MISSING_NAMED ? " and others" : "");
 }
 
-static enum status open_lines(struct star *star, int rank, int size, int lines)
+enum status star_open(struct star *star, int rank, int size)
 {
+    int lines = rank ? 1 : size;
     *star = (struct star){.rank = rank, .size = size, .lines = lines, .line = memory_alloc(lines * (int64_t)sizeof *star->line)};
     for (int i = 0; i < lines && star->line; i++)
         star->line[i] = -1;
@@ -303,17 +304,10 @@ static enum status accept_all(struct door *d, double seconds)
     return d->here < d->star->size ? name_missing(d->star, seconds) : OK;
 }
 
-enum status star_accept(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds)
+enum status star_accept(struct star *star, int listener, const struct star_place *place, int what, double seconds)
 {
-    TRY(open_lines(star, 0, size, size));
-    struct door *door = memory_alloc(sizeof *door);
-    if (door)
-        *door = (struct door){.star = star, .place = place, .listener = listener, .what = what, .here = 1};
-    enum status status = door ? accept_all(door, seconds) : ERR_MEMORY;
-    memory_free(door);
-    if (status != OK)
-        star_close(star);
-    return status;
+    struct door door = {.star = star, .place = place, .listener = listener, .what = what, .here = 1};
+    return accept_all(&door, seconds);
 }
 
 /* --- the others ------------------------------------------------------------------------------------------------------------- */
@@ -367,24 +361,21 @@ static int call(const char *address, const struct star_place *place, int rank, i
     return line;
 }
 
-enum status star_connect(struct star *star, const struct star_place *place, int rank, int size, int what, double seconds)
+enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds)
 {
     double end = clock_seconds() + seconds;
     bool refused = false;
-    TRY(open_lines(star, rank, size, 1));
     while (star->line[0] < 0 && clock_seconds() < end) {
         for (int i = 0; i < STAR_ADDRESSES && place->address[i][0] && star->line[0] < 0; i++)
-            star->line[0] = call(place->address[i], place, rank, size, what, &refused);
+            star->line[0] = call(place->address[i], place, star->rank, star->size, what, &refused);
         if (star->line[0] < 0)
             clock_wait(POLL);
     }
-    if (star->line[0] < 0) {
-        star_close(star);
+    if (star->line[0] < 0)
         return fail(ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port,
                     seconds,
                     refused ? "what is there belongs to another run, or has another secret (HONE_SECRET)"
                             : "is it running, and reachable from here?");
-    }
     at_once(star->line[0]);
     return OK;
 }

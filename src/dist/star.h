@@ -32,11 +32,14 @@ struct star {
 enum status star_listen(int *listener, struct star_place *place);
 void star_stop(int listener);
 
-/* `what` says which of a run's stars it is, so that two of them are not mistaken. ERR_RANK with the ranks that are missing after
- * so many seconds. */
-enum status star_accept(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds);
-enum status star_connect(struct star *star, const struct star_place *place, int rank, int size, int what, double seconds);
+/* Makes room for the lines of this rank. What follows allocates nothing: a rank that has come so far keeps nobody waiting. */
+enum status star_open(struct star *star, int rank, int size);
 void star_close(struct star *star);
+
+/* Rank 0 and the others, after star_open. `what` says which of a run's stars it is, so that two of them are not mistaken.
+ * ERR_RANK with the ranks that are missing after so many seconds. */
+enum status star_accept(struct star *star, int listener, const struct star_place *place, int what, double seconds);
+enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds);
 
 /* What has come so far, without waiting; *got may be 0. ERR_RANK: the line has ended. */
 enum status star_take(int line, void *bytes, int64_t count, int64_t *got);

@@ -54,6 +54,16 @@ static enum status blame(struct tcp *t, enum status status)
     return status;
 }
 
+static enum status receive_from(struct tcp *t, int rank, void *bytes, int64_t count)
+{
+    char why[128];
+    enum status status = star_receive(t->star.line[rank], bytes, count, LONG, check_meanwhile, &t->group);
+    if (status == OK || t->watch)
+        return status;
+    snprintf(why, sizeof why, "%s", status_message()); /* nobody watches yet */
+    return fail(status, "rank %d ended before all were connected: %s", rank, why);
+}
+
 static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t bytes)
 {
     struct group *g = &t->group;
@@ -65,11 +75,11 @@ static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t 
         return star_receive(t->star.line[0], all, bytes * g->size, LONG, check_meanwhile, g);
     }
     for (int i = 1; i < g->size; i++) {
-        TRY(star_receive(t->star.line[i], &theirs, sizeof theirs, LONG, check_meanwhile, g));
+        TRY(receive_from(t, i, &theirs, sizeof theirs));
         if (theirs.number != label.number || theirs.bytes != label.bytes)
             return fail(ERR_RANK, "rank %d shares %lld bytes as its call %lld, rank 0 shares %lld as its call %lld", i,
                         (long long)theirs.bytes, (long long)theirs.number, (long long)label.bytes, (long long)label.number);
-        TRY(star_receive(t->star.line[i], all + bytes * i, bytes, LONG, check_meanwhile, g));
+        TRY(receive_from(t, i, all + bytes * i, bytes));
     }
     for (int i = 1; i < g->size; i++)
         TRY(star_send(t->star.line[i], all, bytes * g->size, SEND));
@@ -160,11 +170,11 @@ static enum status join(struct tcp *t, const struct launcher *launcher)
     if (snprintf(place.address[0], STAR_TEXT, "%s", launcher->address) >= STAR_TEXT)
         return fail(ERR_ARGUMENT, "MASTER_ADDR is longer than %d characters", STAR_TEXT - 1);
     TRY(choose_secret(&place, launcher));
-    enum status status = launcher->rank
-                             ? star_connect(&t->star, &place, launcher->rank, launcher->size, STAR_OF_GROUP, TCP_SECONDS)
-                             : star_listen(&listener, &place);
+    TRY(star_open(&t->star, launcher->rank, launcher->size));
+    enum status status =
+        launcher->rank ? star_connect(&t->star, &place, STAR_OF_GROUP, TCP_SECONDS) : star_listen(&listener, &place);
     if (status == OK && !launcher->rank)
-        status = star_accept(&t->star, listener, &place, launcher->size, STAR_OF_GROUP, TCP_SECONDS);
+        status = star_accept(&t->star, listener, &place, STAR_OF_GROUP, TCP_SECONDS);
     star_stop(listener);
     return status == OK ? watch_open(&t->watch, &t->group) : status;
 }

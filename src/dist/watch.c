@@ -4,15 +4,17 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/headway.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "dist/star.h"
 
-enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 1, PEER_TEXT = 320 };
+enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3, PEER_TEXT = 320 };
 static const double BEAT = 1, LOOK = 0.25, SEND = 0.5; /* seconds */
 
 enum note_kind { NOTE_BEAT, NOTE_FAREWELL, NOTE_FAILED };
@@ -20,16 +22,18 @@ enum note_kind { NOTE_BEAT, NOTE_FAREWELL, NOTE_FAILED };
 /* What ranks say. A note of a failure is said once, the others are short. */
 struct note {
     int32_t kind, rank, status;
+    int32_t still, waits; /* of a beat: seconds for which the rank has not got on, and whether it waits for others */
     char message[STATUS_MESSAGE_SIZE];
 };
 
-enum { NOTE_SHORT = 3 * sizeof(int32_t) };
+enum { NOTE_SHORT = offsetof(struct note, message) };
 
 struct peer {             /* the rank at the other end of a line */
     char name[PEER_TEXT]; /* "rank 3 (process 4711 on node2)" */
     double heard;
     bool left;
-    struct note note; /* being read */
+    int32_t still, waits; /* as its last note says */
+    struct note note;     /* being read */
     int64_t got;
 };
 
@@ -39,6 +43,9 @@ struct watch {
     struct peer *peer; /* as star.line */
     int peers;
     struct pollfd *polled;
+    struct peer own; /* its name, and how this rank itself gets on: since when not */
+    int64_t made;
+    double moved;
     pthread_t thread;
     atomic_bool ends;      /* the thread is to end */
     atomic_bool broken;    /* the verdict is there: */
@@ -65,8 +72,8 @@ static void decide(struct watch *w, const struct note *note)
     pthread_mutex_unlock(&w->mutex);
     if (first && w->group->rank == 0)
         for (int i = 1; i < w->peers; i++)
-            if (w->star.line[i] >= 0 && i != note->rank)
-                star_send(w->star.line[i], note, sizeof *note, SEND);
+            if (w->star.line[i] >= 0)
+                star_send(w->star.line[i], note, sizeof *note, SEND); /* to that rank too: it may be there, and hang */
 }
 
 /* A rank is gone. silent: for so many seconds; 0: its line has ended. */
@@ -108,6 +115,8 @@ static void hear(struct watch *w, int i)
             continue;
         p->got = 0;
         p->left |= p->note.kind == NOTE_FAREWELL;
+        p->still = p->note.still;
+        p->waits = p->note.waits;
         if (p->note.kind == NOTE_FAILED) {
             p->note.message[sizeof p->note.message - 1] = 0;
             if (p->note.status <= OK || p->note.status > ERR_RANK)
@@ -119,10 +128,59 @@ static void hear(struct watch *w, int i)
 
 static void beat(struct watch *w)
 {
-    struct note note = {.kind = NOTE_BEAT, .rank = w->group->rank};
+    struct note note = {.kind = NOTE_BEAT, .rank = w->group->rank, .still = w->own.still, .waits = w->own.waits};
     for (int i = first_peer(w); i < w->peers; i++)
         if (!w->peer[i].left)
             star_send(w->star.line[i], &note, NOTE_SHORT, 0); /* a full line is a silent one, which is noticed */
+}
+
+/* How this rank itself gets on. */
+static void look_at_own(struct watch *w, double now)
+{
+    int64_t made = headway_count();
+    if (made != w->made)
+        w->moved = now;
+    w->made = made;
+    w->own.still = (int32_t)(now - w->moved);
+    w->own.waits = headway_waits();
+    if (w->broken && w->group->patience && w->own.still > w->group->patience && !w->own.waits)
+        headway_hangs(w->verdict.message);
+}
+
+/* Rank 0: is there one that the others wait for in vain? */
+static void look_for_hanging(struct watch *w)
+{
+    int64_t patience = w->group->patience;
+    int here = 0, waiting = 0, hangs = -1;
+    int32_t still = INT32_MAX;
+    if (w->group->rank || !patience || w->broken)
+        return;
+    for (int i = 0; i < w->peers; i++) {
+        const struct peer *p = i ? &w->peer[i] : &w->own;
+        if (p->left)
+            continue;
+        here++;
+        waiting += p->waits != 0;
+        still = p->still < still ? p->still : still;
+        if (!p->waits && p->still > patience)
+            hangs = i;
+    }
+    bool all = waiting == here && here > 1 && still > patience;
+    if (!all && (hangs < 0 || !waiting))
+        return;
+    struct note note = {.kind = NOTE_FAILED, .rank = hangs, .status = ERR_RANK};
+    if (all)
+        snprintf(note.message, sizeof note.message,
+                 "all ranks wait for each other, for %d seconds: a device hangs, or the network takes longer than that for one "
+                 "exchange; --ddp-timeout says how long to wait",
+                 still);
+    else
+        snprintf(
+            note.message, sizeof note.message,
+            "%s is there, but has done nothing for %d seconds, and others wait for it: it hangs, as in a read of a disk that "
+            "does not answer; --ddp-timeout says how long to wait",
+            hangs ? w->peer[hangs].name : w->own.name, hangs ? w->peer[hangs].still : w->own.still);
+    decide(w, &note);
 }
 
 static void look(struct watch *w, double now)
@@ -138,6 +196,9 @@ static void *watching(void *context)
 {
     struct watch *w = context;
     double said = 0, turn = clock_seconds();
+    w->moved = turn;
+    for (int i = first_peer(w); i < w->peers; i++)
+        w->peer[i].heard = turn; /* connecting may have taken a while */
     while (!w->ends) {
         int count = 0;
         for (int i = first_peer(w); i < w->peers; i++)
@@ -150,13 +211,15 @@ static void *watching(void *context)
         double now = clock_seconds();
         if (now - turn > WATCH_SILENCE / 2.0) /* it was this rank that stood still: the others' notes are still to be read */
             for (int i = first_peer(w); i < w->peers; i++)
-                w->peer[i].heard = now;
+                w->peer[i].heard = w->moved = now;
         turn = now;
+        look_at_own(w, now);
         if (now - said >= BEAT) {
             beat(w);
             said = now;
         }
         look(w, now);
+        look_for_hanging(w);
     }
     return NULL;
 }
@@ -174,41 +237,47 @@ static enum status make_place(struct star_place *place, int *listener)
     return star_listen(listener, place);
 }
 
-/* Who is where. */
-static enum status name_peers(struct watch *w)
+/* What a rank says of itself. */
+struct badge {
+    struct star_place place; /* rank 0's: where it waits for the others */
+    char host[PROCESS_HOST];
+    int64_t id;
+};
+
+static void name_peers(struct watch *w, const struct badge *all)
 {
-    struct {
-        char host[PROCESS_HOST];
-        int64_t id;
-    } mine = {.id = process_id()}, *all = memory_alloc(w->group->size * (int64_t)sizeof mine);
-    if (!all)
-        return ERR_MEMORY;
-    process_host(mine.host);
-    enum status status = group_share(w->group, &mine, all, (int64_t)sizeof mine);
-    for (int i = 0; i < w->peers && status == OK; i++) {
-        int rank = w->group->rank ? 0 : i;
-        snprintf(w->peer[i].name, sizeof w->peer[i].name, "rank %d (process %lld on %s)", rank, (long long)all[rank].id,
-                 all[rank].host);
-        w->peer[i].heard = clock_seconds();
+    for (int i = 0; i <= w->peers; i++) {
+        struct peer *p = i < w->peers ? &w->peer[i] : &w->own;
+        int rank = i == w->peers ? w->group->rank : w->group->rank ? 0 : i;
+        snprintf(p->name, sizeof p->name, "rank %d (process %lld on %s)", rank, (long long)all[rank].id, all[rank].host);
     }
-    memory_free(all);
-    return status;
 }
 
-static enum status connect_all(struct watch *w, int *listener)
+/* All that can fail on one rank alone. */
+static enum status prepare(struct watch *w, struct badge *mine, struct badge **all, int *listener)
 {
     struct group *g = w->group;
-    struct star_place place = {0};
-    TRY(group_agree(g, g->rank ? OK : make_place(&place, listener)));
-    TRY(group_tell(g, &place, (int64_t)sizeof place));
-    TRY(g->rank ? star_connect(&w->star, &place, g->rank, g->size, STAR_OF_WATCH, OPEN_SECONDS)
-                : star_accept(&w->star, *listener, &place, g->size, STAR_OF_WATCH, OPEN_SECONDS));
     w->peers = g->rank ? 1 : g->size;
     w->peer = memory_alloc(w->peers * (int64_t)sizeof *w->peer);
     w->polled = memory_alloc(w->peers * (int64_t)sizeof *w->polled);
-    if (!w->peer || !w->polled)
+    *all = memory_alloc(g->size * (int64_t)sizeof **all);
+    if (!w->peer || !w->polled || !*all)
         return ERR_MEMORY;
-    return name_peers(w);
+    TRY(star_open(&w->star, g->rank, g->size));
+    mine->id = process_id();
+    process_host(mine->host);
+    return g->rank ? OK : make_place(&mine->place, listener);
+}
+
+static enum status connect_all(struct watch *w, struct badge **all, int *listener)
+{
+    struct badge mine = {0};
+    TRY(group_agree(w->group, prepare(w, &mine, all, listener)));
+    TRY(group_share(w->group, &mine, *all, (int64_t)sizeof mine));
+    name_peers(w, *all);
+    const struct star_place *place = &(*all)[0].place;
+    return w->group->rank ? star_connect(&w->star, place, STAR_OF_WATCH, OPEN_SECONDS)
+                          : star_accept(&w->star, *listener, place, STAR_OF_WATCH, OPEN_SECONDS);
 }
 
 static void free_watch(struct watch *w)
@@ -228,7 +297,9 @@ enum status watch_open(struct watch **out, struct group *group)
         return ERR_MEMORY;
     w->group = group;
     pthread_mutex_init(&w->mutex, NULL);
-    enum status status = connect_all(w, &listener);
+    struct badge *all = NULL;
+    enum status status = connect_all(w, &all, &listener);
+    memory_free(all);
     star_stop(listener);
     if (status == OK && pthread_create(&w->thread, NULL, watching, w) != 0)
         status = fail(ERR_MEMORY, "no thread that watches over the other ranks can be made");

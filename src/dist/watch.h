@@ -3,6 +3,10 @@
  *
  * Rank 0 hears every rank, and every rank hears rank 0. Who says nothing for WATCH_SILENCE seconds, or whose connection ends
  * without a farewell, is gone: rank 0 tells it to all. From then on watch_check fails on every rank.
+ *
+ * Signs of life also say for how long the rank itself has not got on (base/headway.h), and whether it waits for others. A rank
+ * that does not get on for the group's `patience` while another waits hangs, and is told to all in the same way; its own watch
+ * then ends its process, if the program has said how. If all of them wait for so long, none is to blame, and all end.
  */
 #ifndef DIST_WATCH_H
 #define DIST_WATCH_H

@@ -361,6 +361,26 @@ static enum status check_sharing(const struct trainer *t)
                                     "--recompute and --micro-batch-tokens");
 }
 
+/* The ranks that a launcher started; of a plan for some other device than a card of --gpu (api/estimate.c), those that its
+ * options name. */
+static enum status join(struct trainer *t, unsigned ready_for)
+{
+    const struct options *o = t->options;
+    if (ready_for & TRAINER_PLAN && !o->gpu && max(o->nproc, o->world) > 1) {
+        if (o->world > 1 && o->world < o->nproc)
+            return fail(ERR_ARGUMENT, "--world %lld is all ranks, and --nproc %lld those of this machine: it cannot be more",
+                        (long long)o->world, (long long)o->nproc);
+        group_pretend(&t->planned, (int)max(o->nproc, o->world));
+        t->group = &t->planned;
+    }
+    if (ready_for & (TRAINER_PLAN | TRAINER_KERNELS))
+        return OK;
+    TRY(dist_join(&t->group));
+    if (t->group)
+        t->group->patience = o->ddp_timeout;
+    return OK;
+}
+
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
@@ -373,14 +393,18 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(samples_read(&t->samples, o, &t->arena));
         ready_for |= t->samples.count ? TRAINER_SAMPLE : 0;
     }
-    if (!planning && !(ready_for & TRAINER_KERNELS))
-        TRY(dist_join(&t->group));
+    TRY(join(t, ready_for));
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
     options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
-    TRY(dist_seat(t->group, &threads, &neighbours));
+    TRY(dist_seat(planning ? NULL : t->group, &threads, &neighbours));
+    if (planning && t->group)
+        neighbours = (int)o->nproc;
     parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&t->session, &options));
-    TRY(dist_attach(t->session.device, t->group));
+    if (planning)
+        t->session.device->group = t->group;
+    else
+        TRY(dist_attach(t->session.device, t->group));
     divide_memory(&t->session, neighbours);
     t->session.tuning.loss = loss;
     TRY(choose_method(t));

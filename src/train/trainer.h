@@ -40,7 +40,8 @@ enum trainer_ready {
 
 struct trainer {
     const struct options *options;
-    struct group *group; /* the ranks that train together; NULL: alone. Rank 0 writes, the others write nothing */
+    struct group planned; /* that of a plan, where there are ranks */
+    struct group *group;  /* the ranks that train together; NULL: alone. Rank 0 writes, the others write nothing */
     struct share share;
     struct sync sync; /* sync.c writes it */
     struct session session;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/headway.h"
 #include "dist/launcher.h"
 #include "dist/star.h"
 #include "dist/tcp.h"
@@ -256,7 +257,87 @@ static void a_rank_that_is_gone_is_named_in_time(void **state)
         }
 }
 
+/* --- a rank that is there ----------------------------------------------------------------------------------------------------
+ */
+
+enum { PATIENCE = 3 };
+
+static void end_hanging(const char *why)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %d (process ", gone);
+    _exit(strstr(why, name) || strstr(why, words) ? FINE : 2);
+}
+
+/* One hangs: in a loop, or in a wait that the others have not to do with. Its watch still answers. */
+static int hang(struct group *g)
+{
+    bool blames = strstr(words, "is there, but has done nothing");
+    headway_set_end(end_hanging);
+    g->patience = PATIENCE;
+    if (group_barrier(g) != OK)
+        return 2;
+    double begun = clock_seconds();
+    if (g->rank == gone && !blames)
+        headway_wait();
+    while (g->rank == gone && g->class->check(g) == OK)
+        clock_wait(blames ? 30 : 0.1);
+    enum status status = group_barrier(g);
+    double took = clock_seconds() - begun;
+    return status != ERR_RANK || !strstr(status_message(), words) ? 4 : took < PATIENCE || took > PATIENCE + 4 ? 5 : FINE;
+}
+
+/* Seen to fail (the alarm ends it) without look_for_hanging, and with one that does not look at rank 0 itself. */
+static void a_rank_that_hangs_is_named(void **state)
+{
+    (void)state;
+    static const char *const said[] = {"is there, but has done nothing for", "all ranks wait for each other"};
+    for (int how = 0; how < 2; how++)
+        for (gone = 0; gone < 3; gone += 2) {
+            pid_t pids[RANKS];
+            words = said[how];
+            start(pids, 3, free_port(), hang);
+            expect(pids, 3, FINE);
+        }
+}
+
+/* Longer than the others' patience, for one turn: a step of a large model. */
+static int take_long(struct group *g)
+{
+    g->patience = PATIENCE;
+    for (double begun = clock_seconds(); g->rank == 1 && clock_seconds() - begun < 2 * PATIENCE; clock_wait(0.2))
+        headway_made();
+    return group_barrier(g) == OK ? FINE : 2;
+}
+
+/* Seen to fail with a headway that does not count. */
+static void a_rank_that_gets_on_is_waited_for(void **state)
+{
+    (void)state;
+    pid_t pids[RANKS];
+    start(pids, 3, free_port(), take_long);
+    expect(pids, 3, FINE);
+}
+
 /* --- connections ---------------------------------------------------------------------------------------------------------- */
+
+static enum status connect_as(struct star *star, const struct star_place *place, int rank, int size, int what, double seconds)
+{
+    assert_ok(star_open(star, rank, size));
+    enum status status = star_connect(star, place, what, seconds);
+    if (status != OK)
+        star_close(star);
+    return status;
+}
+
+static enum status accept_all(struct star *star, int listener, const struct star_place *place, int size, int what, double seconds)
+{
+    assert_ok(star_open(star, 0, size));
+    enum status status = star_accept(star, listener, place, what, seconds);
+    if (status != OK)
+        star_close(star);
+    return status;
+}
 
 /* Another secret, another size, another star, noise: none of them is let in, and the right one is. */
 static void only_ranks_of_the_run_are_let_in(void **state)
@@ -279,13 +360,13 @@ static void only_ranks_of_the_run_are_let_in(void **state)
                 "GET / HTTP/1.0\r\n\r\n aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
                 100);
         snprintf(wrong.secret, sizeof wrong.secret, "wrong");
-        let_in += star_connect(&own, &wrong, 1, 2, 1, 0.5) == OK;
-        let_in += star_connect(&own, &place, 1, 3, 1, 0.5) == OK;
-        let_in += star_connect(&own, &place, 1, 2, 9, 0.5) == OK;
-        let_in += star_connect(&own, &place, 0, 2, 1, 0.5) == OK;
-        _exit(let_in ? 1 : star_connect(&own, &place, 1, 2, 1, 20) == OK ? FINE : 2);
+        let_in += connect_as(&own, &wrong, 1, 2, 1, 0.5) == OK;
+        let_in += connect_as(&own, &place, 1, 3, 1, 0.5) == OK;
+        let_in += connect_as(&own, &place, 1, 2, 9, 0.5) == OK;
+        let_in += connect_as(&own, &place, 0, 2, 1, 0.5) == OK;
+        _exit(let_in ? 1 : connect_as(&own, &place, 1, 2, 1, 20) == OK ? FINE : 2);
     }
-    assert_ok(star_accept(&star, listener, &place, 2, 1, 30));
+    assert_ok(accept_all(&star, listener, &place, 2, 1, 30));
     assert_int_equal(end_of(child), FINE);
     star_close(&star);
     star_stop(listener);
@@ -298,10 +379,10 @@ static void a_rank_that_does_not_come_is_named(void **state)
     struct star star;
     int listener;
     assert_ok(star_listen(&listener, &place));
-    assert_fails(star_accept(&star, listener, &place, 4, 1, 0.3), ERR_RANK,
+    assert_fails(accept_all(&star, listener, &place, 4, 1, 0.3), ERR_RANK,
                  "3 of 4 ranks did not come within 0.3 seconds: 1, 2, 3");
     star_stop(listener);
-    assert_fails(star_connect(&star, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
+    assert_fails(connect_as(&star, &nowhere, 1, 2, 1, 0.3), ERR_RANK, "rank 0 does not answer at 127.0.0.1");
 }
 
 static void another_machine_needs_a_secret(void **state)
@@ -323,6 +404,8 @@ int main(void)
         cmocka_unit_test(ranks_agree_on_a_failure),
         cmocka_unit_test(a_failure_of_one_is_that_of_all),
         cmocka_unit_test(a_rank_that_is_gone_is_named_in_time),
+        cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(a_rank_that_gets_on_is_waited_for),
         cmocka_unit_test(only_ranks_of_the_run_are_let_in),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
         cmocka_unit_test(another_machine_needs_a_secret),

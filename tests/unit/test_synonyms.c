@@ -252,7 +252,7 @@ static const struct {
     {"torchtune", TRAIN, "model.lora_rank=8", "write --lora_rank=8"},
     {"torchtune", TRAIN, "optimizer.lr=1e-4", "write --lr=1e-4"},
     {"torchtune", TRAIN, "--compile", "leave it out"},
-    {"transformers", TRAIN, "--ddp_timeout 1", "--nproc COUNT"},
+    {"transformers", TRAIN, "--ddp_backend x", "--nproc COUNT"},
     {"transformers", TRAIN, "--hub_token x", "huggingface-cli"},
     {"transformers", TRAIN, "--dataloader_drop_last", "leave it out"},
     {"transformers", TRAIN, "--full_determinism", "the same bytes"},
