@@ -94,7 +94,7 @@ static void print_graph(const json_t *report)
 
 static void print_communication(const json_t *c, double step)
 {
-    static const char *const kinds[] = {"all_reduce", "reduce_scatter", "all_gather"};
+    static const char *const kinds[] = {"all_reduce", "reduce_scatter", "reduce", "all_gather"};
     char size[32], key[32];
     if (number(c, "ranks") < 2)
         return;

@@ -304,6 +304,7 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
         for (int i = 0; i < COLLECTIVE_OPERANDS; i++)
             step->side[i] = address(cpu, command->operand[i]);
         return device_collective_check(&cpu->device);
+    case COMMAND_WAIT: step->collective = command->collective; return device_collective_check(&cpu->device);
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -362,7 +363,9 @@ static enum status run(struct device *device, struct prepared *prepared)
         case COMMAND_COLLECTIVE:
             TRY(group_collective(device->group, &step->collective, step->side[COLLECTIVE_FROM], step->side[COLLECTIVE_TO], NULL));
             break;
+        case COMMAND_WAIT: TRY(group_wait(device->group, step->collective.ticket)); break;
         }
+        TRY(group_progress(device->group));
     }
     device->counters.launches += prepared->count;
     device->counters.runs++;
@@ -377,6 +380,7 @@ static void discard(struct device *device, struct prepared *prepared)
 
 const struct device_class device_cpu = {
     .name = "cpu",
+    .overlaps = true,
     .open = open_with_onednn,
     .close = close_cpu,
     .info = info,

@@ -128,6 +128,7 @@ static void close_cuda(struct device *device)
         cuda_gemm_close(c);
         cuda_copy_close(c);
         cuda_compile_close(c);
+        cuda_group_close(c);
         if (c->stream)
             cu.cuStreamDestroy(c->stream);
         cu.cuDevicePrimaryCtxRelease(c->number);
@@ -351,6 +352,7 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
         step->bytes = command->bytes;
         return OK;
     case COMMAND_COLLECTIVE: p->collectives++; return cuda_collective_prepare(c, command, step);
+    case COMMAND_WAIT: step->collective = command->collective; return OK;
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -448,6 +450,7 @@ static enum status issue_step(struct cuda *c, const struct cuda_step *step)
             return OK;
         return cuda_check(cu.cuMemsetD8Async(step->to, 0, (size_t)step->bytes, c->stream), "filling with zeros");
     case COMMAND_COLLECTIVE: return cuda_collective_run(c, step);
+    case COMMAND_WAIT: return cuda_collective_wait(c, step->collective.ticket);
     }
     return OK;
 }
@@ -479,6 +482,7 @@ const struct device_class device_cuda = {
     .name = "cuda",
     .compiles = true,
     .asynchronous = true,
+    .overlaps = true,
     .open = open_cuda,
     .count = count_cuda,
     .find = find_cuda,

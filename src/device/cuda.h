@@ -37,7 +37,7 @@ struct cuda {
     struct device device;
     CUdevice number;
     CUcontext context;
-    CUstream stream; /* the only one: everything is in order */
+    CUstream stream; /* everything is in order on it, but collectives */
     char name[80];
     int target; /* 89 for compute capability 8.9 */
     bool busy;  /* the stream may have work */
@@ -67,8 +67,11 @@ struct cuda {
 
     struct collective *collectives; /* those that have run once */
     int64_t collective_count, collective_capacity;
-    struct prepared *lists; /* all that are prepared */
-    bool broken;            /* the group is: what is on the stream may never end */
+    CUstream beside;             /* that collectives run on; NULL: there were none yet */
+    CUevent ready;               /* recorded when what a collective works on is */
+    CUevent done[GROUP_TICKETS]; /* recorded after those of a ticket; 0: after those that are waited for at once */
+    struct prepared *lists;      /* all that are prepared */
+    bool broken;                 /* the group is: what is on the stream may never end */
 };
 
 struct cuda_step { /* a command with addresses */
@@ -176,6 +179,8 @@ void cuda_capture_discard(struct prepared *p);
 
 enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step);
 enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step);
+enum status cuda_collective_wait(struct cuda *c, int ticket);
+void cuda_group_close(struct cuda *c);
 
 /* ERR_ARGUMENT on all ranks if they prepare different collectives: NCCL does not compare them, and would hang. */
 enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p);

@@ -1,4 +1,6 @@
-/* Collectives of a CUDA device: NCCL's, on the device's stream, in order with all else and captured like it.
+/* Collectives of a CUDA device: NCCL's, on a stream of their own, which an event makes begin after what they work on is there.
+ * One that has a ticket runs beside the commands that follow it, until the device's stream waits for its event; one that has none
+ * is waited for at once. Events and both streams are captured like all else: in the graph they are edges.
  *
  * A collective that another rank never comes to never ends, and no call of the driver that waits for it returns. So in a group
  * the host does not wait by the driver: it asks whether the stream is done and whether all ranks are there, until either says no
@@ -16,6 +18,27 @@ enum { EAGER_QUERIES = 200 };
 static const double PAUSE = 50e-6, CHECK_EVERY = 0.01;
 static const double DRAIN = 2; /* seconds in which an aborted collective ends, if ever */
 
+static enum status open_beside(struct cuda *c)
+{
+    if (c->beside)
+        return OK;
+    TRY(cuda_check(cu.cuEventCreate(&c->ready, CU_EVENT_DISABLE_TIMING), "creating an event"));
+    for (int i = 0; i < GROUP_TICKETS; i++)
+        TRY(cuda_check(cu.cuEventCreate(&c->done[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
+    return cuda_check(cu.cuStreamCreate(&c->beside, CU_STREAM_NON_BLOCKING), "creating a stream");
+}
+
+void cuda_group_close(struct cuda *c)
+{
+    if (c->beside)
+        cu.cuStreamDestroy(c->beside);
+    if (c->ready)
+        cu.cuEventDestroy(c->ready);
+    for (int i = 0; i < GROUP_TICKETS; i++)
+        if (c->done[i])
+            cu.cuEventDestroy(c->done[i]);
+}
+
 enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step)
 {
     const struct group *group = c->device.group;
@@ -23,6 +46,7 @@ enum status cuda_collective_prepare(struct cuda *c, const struct command *comman
         return fail(ERR_INTERNAL, "a collective on a device that computes alone");
     if (!group->class->device_memory)
         return fail(ERR_UNSUPPORTED, "device cuda cannot use %s: it takes part in a group by NCCL", group->class->name);
+    TRY(open_beside(c));
     step->collective = command->collective;
     for (int i = 0; i < COLLECTIVE_OPERANDS; i++)
         step->side[i] = cuda_address(c, command->operand[i]);
@@ -41,10 +65,23 @@ enum status cuda_group_lost(struct cuda *c, enum status status)
 
 enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step)
 {
-    enum status status =
-        group_collective(c->device.group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
-                         (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->stream);
-    return status == OK || c->capturing ? status : cuda_group_lost(c, status);
+    struct group *group = c->device.group;
+    int ticket = group->waits ? 0 : step->collective.ticket;
+    TRY(cuda_check(cu.cuEventRecord(c->ready, c->stream), "recording an event"));
+    TRY(cuda_check(cu.cuStreamWaitEvent(c->beside, c->ready, 0), "waiting for an event"));
+    enum status status = group_collective(group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
+                                          (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->beside);
+    if (status != OK)
+        return c->capturing ? status : cuda_group_lost(c, status);
+    TRY(cuda_check(cu.cuEventRecord(c->done[ticket], c->beside), "recording an event"));
+    return ticket ? OK : cuda_collective_wait(c, 0);
+}
+
+enum status cuda_collective_wait(struct cuda *c, int ticket)
+{
+    return c->device.group->waits && ticket
+               ? OK
+               : cuda_check(cu.cuStreamWaitEvent(c->stream, c->done[ticket], 0), "waiting for an event");
 }
 
 /* What a rank says of a list's collectives. */
@@ -110,7 +147,9 @@ enum status cuda_collective_warm_up(struct cuda *c, const struct cuda_step *step
     TRY(memory_grow(&c->collectives, &c->collective_capacity, c->collective_count + 1, (int64_t)sizeof *c->collectives));
     struct group_counters before = c->device.group->counters;
     c->busy = true;
-    TRY(cuda_collective_run(c, step));
+    struct cuda_step alone = *step;
+    alone.collective.ticket = 0;
+    TRY(cuda_collective_run(c, &alone));
     c->device.group->counters = before; /* no traffic of a step */
     c->collectives[c->collective_count++] = step->collective;
     return cuda_wait(c);

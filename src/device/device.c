@@ -263,6 +263,12 @@ enum status device_collective_check(const struct device *device)
                                                : OK;
 }
 
+bool device_overlaps(const struct device *device)
+{
+    const struct group *g = device->group;
+    return g && device->class->overlaps && !g->waits && (g->class->device_memory || g->class->begin);
+}
+
 enum status device_warm(struct device *device, const struct command *commands, int64_t count)
 {
     return device->class->warm ? device->class->warm(device, commands, count) : OK;

@@ -103,7 +103,7 @@ static inline int64_t gemm_ldc(const struct gemm *g)
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
-enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE };
+enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE, COMMAND_WAIT };
 
 enum collective_operand { COLLECTIVE_FROM, COLLECTIVE_TO, COLLECTIVE_OPERANDS };
 
@@ -114,8 +114,8 @@ struct command {
     union {
         struct launch launch;
         struct gemm gemm;
-        int64_t bytes; /* of a fill with zeros */
-        struct collective collective;
+        int64_t bytes;                /* of a fill with zeros */
+        struct collective collective; /* of a wait: its ticket */
     };
 };
 
@@ -164,6 +164,7 @@ struct device_class {
     const char *name;
     bool compiles;                                        /* runs kernels from their text; otherwise their host functions */
     bool asynchronous;                                    /* runs return before they are done */
+    bool overlaps;                                        /* computes while collectives that were begun are under way */
     enum status (*open)(struct device **out, int number); /* or DEVICE_PREFERRED, or DEVICE_AUTO */
     enum status (*open_named)(struct device **out, const char *name); /* of a NAMED kind (devices.def) */
     int (*count)(void);                                               /* how many there are; NULL: not more than one */
@@ -258,6 +259,9 @@ bool device_gemm_joins(struct device *device, const struct gemm *gemm);
 
 /* For devices: ERR_INTERNAL for a collective without a group, ERR_UNSUPPORTED if the device cannot use its group's kind. */
 enum status device_collective_check(const struct device *device);
+
+/* Whether a collective that has a ticket runs beside what follows it. */
+bool device_overlaps(const struct device *device);
 
 /* Before blocks are allocated, while the device's memory is free: loads what these commands need, and runs once what loads at
  * its first use. Of an operand only whether it is there is looked at, and its offset modulo 256. */

@@ -10,7 +10,7 @@
 
 const char *collective_name(enum collective_kind kind)
 {
-    static const char *const names[COLLECTIVES] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
+    static const char *const names[COLLECTIVES] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"};
     return names[kind];
 }
 
@@ -32,11 +32,29 @@ enum status group_collective(struct group *g, const struct collective *c, const 
         return fail(ERR_INTERNAL, "%s of %lld elements among %d ranks", collective_name(c->kind), (long long)c->count, g->size);
     double start = clock_seconds();
     headway_wait();
-    enum status status = g->class->collective(g, c, from, to, stream);
+    enum status status = c->ticket && g->class->begin && !g->waits ? g->class->begin(g, c, from, to)
+                                                                   : g->class->collective(g, c, from, to, stream);
     headway_go_on();
     g->counters.seconds += clock_seconds() - start;
     if (status == OK)
         group_count(g, c);
+    return status;
+}
+
+enum status group_progress(struct group *g)
+{
+    return g && g->under_way ? g->class->progress(g) : OK;
+}
+
+enum status group_wait(struct group *g, int ticket)
+{
+    if (!g->under_way)
+        return OK;
+    double start = clock_seconds();
+    headway_wait();
+    enum status status = g->class->wait(g, ticket);
+    headway_go_on();
+    g->counters.seconds += clock_seconds() - start;
     return status;
 }
 

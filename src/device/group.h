@@ -22,12 +22,14 @@
 enum { GROUP_SILENCE = 10 }; /* seconds */
 
 /* all_reduce: to = Σ from of all ranks, every rank gets the same bytes. all_gather: rank r's part of `to` is its `from`.
- * reduce_scatter: to = rank r's part of Σ from. broadcast: to = from of the root. */
+ * reduce_scatter: to = rank r's part of Σ from. broadcast: to = from of the root. reduce: the root's to = Σ from; what is at `to`
+ * of the others is not defined. */
 enum collective_kind {
     COLLECTIVE_ALL_REDUCE,
     COLLECTIVE_ALL_GATHER,
     COLLECTIVE_REDUCE_SCATTER,
     COLLECTIVE_BROADCAST,
+    COLLECTIVE_REDUCE,
     COLLECTIVES,
 };
 
@@ -38,8 +40,12 @@ struct collective {
     enum collective_kind kind;
     enum dtype dtype;
     int64_t count;
-    int root; /* of a broadcast */
+    int root;   /* of a broadcast or a reduce */
+    int ticket; /* above 0: it is only begun, and what it works on is left alone until group_wait, or COMMAND_WAIT, of its ticket
+                 */
 };
+
+enum { GROUP_TICKETS = 4 }; /* tickets are below this; several collectives may have the same one */
 
 /* Since the group was opened. */
 struct group_counters {
@@ -56,6 +62,12 @@ struct group_class {
     bool device_memory; /* a collective takes addresses of the device and a stream, and returns once it is enqueued. Otherwise it
                            takes addresses of the host, no stream, and returns when it is done. */
     enum status (*collective)(struct group *group, const struct collective *collective, const void *from, void *to, void *stream);
+
+    /* Without device_memory: begins one that has a ticket, goes on with what was begun, and waits for those of a ticket. NULL: a
+     * collective that has a ticket is done at once. */
+    enum status (*begin)(struct group *group, const struct collective *collective, const void *from, void *to);
+    enum status (*progress)(struct group *group);
+    enum status (*wait)(struct group *group, int ticket);
 
     /* Host memory, small: rank r's `bytes` at `mine` stand at all + r · bytes on every rank. */
     enum status (*share)(struct group *group, const void *mine, void *all, int64_t bytes);
@@ -76,6 +88,8 @@ struct group {
     const struct group_class *class;
     int rank, size;
     int local_rank;           /* among those of this machine: its device's number */
+    bool waits;               /* nothing is only begun; what is computed is the same */
+    int under_way;            /* collectives that were begun and are not done */
     _Atomic int64_t patience; /* seconds for which ranks wait for one that does not get on; 0: for ever */
     struct group_counters counters;
 };
@@ -86,6 +100,10 @@ int64_t collective_bytes(const struct collective *collective); /* of the whole *
 /* For devices. Counts too; what a captured graph repeats is counted by group_count. */
 enum status group_collective(struct group *group, const struct collective *collective, const void *from, void *to, void *stream);
 void group_count(struct group *group, const struct collective *collective);
+
+/* For devices whose group has no device_memory: between commands, and for COMMAND_WAIT. */
+enum status group_progress(struct group *group);
+enum status group_wait(struct group *group, int ticket);
 
 /* NULL is a group of one, for all that follows. */
 int group_rank(const struct group *group);

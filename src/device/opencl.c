@@ -353,6 +353,7 @@ static enum status prepare_collective(struct opencl *o, struct prepared *p, cons
 {
     TRY(device_collective_check(&o->device));
     step->collective = command->collective;
+    step->collective.ticket = 0; /* through host memory: it is done at once */
     for (int i = 0; i < COLLECTIVE_OPERANDS; i++) {
         step->side[i] = o->blocks[command->operand[i].block];
         step->side_offset[i] = (size_t)command->operand[i].offset;
@@ -382,6 +383,7 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         step->bytes = command->bytes;
         return OK;
     case COMMAND_COLLECTIVE: return prepare_collective(o, p, command, step);
+    case COMMAND_WAIT: return OK;
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -449,6 +451,8 @@ static enum status run_collective(struct opencl *o, const struct step *step)
                                             gathers ? part : whole, from, 0, NULL, NULL),
                      "reading for a collective"));
     TRY(group_collective(g, c, from, to, NULL));
+    if (c->kind == COLLECTIVE_REDUCE && g->rank != c->root)
+        return OK;
     return opencl_check(cl.clEnqueueWriteBuffer(o->queue, step->side[COLLECTIVE_TO], 1, step->side_offset[COLLECTIVE_TO],
                                                 scatters ? part : whole, to, 0, NULL, NULL),
                         "writing after a collective");
@@ -459,10 +463,11 @@ static enum status run(struct device *device, struct prepared *prepared)
     struct opencl *o = opencl_of(device);
     for (int64_t i = 0; i < prepared->count; i++) {
         const struct step *step = &prepared->step[i];
-        TRY(step->kind == COMMAND_LAUNCH ? run_launch(o, step)
-            : step->kind == COMMAND_GEMM ? run_product(o, step)
-            : step->kind == COMMAND_FILL ? fill(o, step->to, step->offset, step->bytes)
-                                         : run_collective(o, step));
+        TRY(step->kind == COMMAND_LAUNCH       ? run_launch(o, step)
+            : step->kind == COMMAND_GEMM       ? run_product(o, step)
+            : step->kind == COMMAND_FILL       ? fill(o, step->to, step->offset, step->bytes)
+            : step->kind == COMMAND_COLLECTIVE ? run_collective(o, step)
+                                               : OK);
     }
     device->counters.launches += prepared->count;
     device->counters.runs++;

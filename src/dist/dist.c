@@ -74,8 +74,11 @@ enum status dist_seat(struct group *group, int *threads, int *neighbours)
 
 enum status dist_attach(struct device *device, struct group *group)
 {
-    if (group && device->class == &device_cuda)
-        return nccl_open(&device->group, group, device);
+    const char *overlap = getenv("HONE_OVERLAP");
     device->group = group;
+    if (group && device->class == &device_cuda)
+        TRY(nccl_open(&device->group, group, device));
+    if (group)
+        device->group->waits = overlap && !strcmp(overlap, "off");
     return OK;
 }

@@ -21,13 +21,22 @@
 #include "dist/watch.h"
 
 enum { PIECE = 1 << 28, MEET_FROM = 1 << 16 }; /* elements of one call; bytes from which on ranks meet before */
-static const double SPIN = 300e-6, NAP = 100e-6;
+enum { BURST = 64 };                           /* questions between two naps, where much is under way */
+static const double SPIN = 300e-6, NAP = 100e-6, LONG = 20e-3;
+
+/* How to wait: without a pause; with naps after a moment; with a nap now and then after a long one, for what may be waiting for
+ * other ranks or for MPI to be called. */
+enum patience { BUSY, NAPS, BURSTS };
 
 struct mpi {
     struct group group;
     const struct mpi_table *table;
     struct watch *watch;
     bool broken; /* nothing can be waited for any more */
+    struct {     /* begun, and not known to be done, in order: [group.under_way] */
+        int request, ticket;
+    } begun[MPI_TABLE_REQUESTS];
+    bool taken[MPI_TABLE_REQUESTS]; /* requests; the first one is for what is waited for at once */
 };
 
 static struct mpi *mpi_of(struct group *group)
@@ -58,11 +67,12 @@ static enum status check(struct group *group)
 }
 
 /* Waits for what was started: busy for a moment, then, where that may be long, with naps. */
-static enum status finish(struct mpi *m, bool naps, const char *what)
+static enum status finish(struct mpi *m, int request, enum patience patience, const char *what)
 {
     double start = clock_seconds(), looked = start;
-    for (int done = 0;;) {
-        TRY(check_code(m, m->table->test(&done), what));
+    int done = 0;
+    for (int64_t asked = 1;; asked++) {
+        TRY(check_code(m, m->table->test(request, &done), what));
         if (done)
             return OK;
         double now = clock_seconds();
@@ -70,36 +80,43 @@ static enum status finish(struct mpi *m, bool naps, const char *what)
             TRY(check(&m->group));
             looked = now;
         }
-        if (naps && now - start > SPIN)
+        if ((patience == NAPS && now - start > SPIN) || (patience == BURSTS && now - start > LONG && asked % BURST == 0))
             clock_wait(NAP);
         else
             process_yield();
     }
 }
 
-static enum status start(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root, void *data,
-                         bool naps)
+static const char *const kinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"};
+
+static enum status call(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root, void *data,
+                        int request)
 {
-    static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"};
     TRY(check(&m->group));
     if (count > INT32_MAX)
         return fail(ERR_UNSUPPORTED, "MPI: a part of %lld elements is more than one call takes", (long long)count);
-    TRY(check_code(m, m->table->start(kind, type, (int)count, root, data), names[kind]));
-    return finish(m, naps, names[kind]);
+    return check_code(m, m->table->start(kind, type, (int)count, root, data, request), kinds[kind]);
+}
+
+static enum status start(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root, void *data,
+                         enum patience patience)
+{
+    TRY(call(m, kind, type, count, root, data, 0));
+    return finish(m, 0, patience, kinds[kind]);
 }
 
 static enum status in_pieces(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root,
                              char *data, int64_t size)
 {
     for (int64_t at = 0; at < count; at += PIECE)
-        TRY(start(m, kind, type, min(count - at, PIECE), root, data + at * size, false));
+        TRY(start(m, kind, type, min(count - at, PIECE), root, data + at * size, BUSY));
     return OK;
 }
 
 static enum status meet(struct mpi *m, int64_t bytes)
 {
     float here = 0;
-    return bytes < MEET_FROM ? OK : start(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, 1, 0, &here, true);
+    return bytes < MEET_FROM ? OK : start(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, 1, 0, &here, NAPS);
 }
 
 static enum status collective(struct group *group, const struct collective *c, const void *from, void *to, void *stream)
@@ -123,22 +140,90 @@ static enum status collective(struct group *group, const struct collective *c, c
     case COLLECTIVE_ALL_GATHER:
         if (from != own)
             memcpy(own, from, (size_t)part);
-        return part % 4 ? start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, part, 0, to, false)
-                        : start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, false);
+        return part % 4 ? start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, part, 0, to, BUSY)
+                        : start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, BUSY);
     case COLLECTIVE_REDUCE_SCATTER:
         if ((const char *)to != (const char *)from + part * group->rank)
             return fail(ERR_INTERNAL, "MPI: reduce_scatter works in place");
-        TRY(start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, false));
+        TRY(start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, BUSY));
         memmove(to, from, (size_t)part); /* which MPI leaves at the beginning */
         return OK;
+    case COLLECTIVE_REDUCE:
+        if (from != to)
+            memcpy(to, from, (size_t)bytes);
+        return in_pieces(m, MPI_TABLE_REDUCE, MPI_TABLE_FLOAT, c->count, c->root, to, size);
     default: return fail(ERR_INTERNAL, "a collective of unknown kind %d", (int)c->kind);
     }
+}
+
+/* --- begun, and waited for later ----------------------------------------------------------------------------------------------
+ */
+
+static void forget(struct mpi *m, int index)
+{
+    m->taken[m->begun[index].request] = false;
+    m->group.under_way--;
+    memmove(&m->begun[index], &m->begun[index + 1], (size_t)(m->group.under_way - index) * sizeof m->begun[0]);
+}
+
+static enum status end(struct mpi *m, int index)
+{
+    TRY(finish(m, m->begun[index].request, BURSTS, "what was begun"));
+    forget(m, index);
+    return OK;
+}
+
+static enum status begin_one(struct mpi *m, enum mpi_table_kind kind, int64_t count, int root, void *data, int ticket)
+{
+    int request = 1;
+    if (m->group.under_way == MPI_TABLE_REQUESTS - 1)
+        TRY(end(m, 0));
+    while (m->taken[request])
+        request++;
+    TRY(call(m, kind, MPI_TABLE_FLOAT, count, root, data, request));
+    m->taken[request] = true;
+    m->begun[m->group.under_way].request = request;
+    m->begun[m->group.under_way++].ticket = ticket;
+    return OK;
+}
+
+/* Sums in place alone; all else is done at once. MPI goes on with them whenever it is called: no thread of its own does. */
+static enum status begin(struct group *group, const struct collective *c, const void *from, void *to)
+{
+    bool sums = c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
+    if (!sums || from != to)
+        return collective(group, c, from, to, NULL);
+    for (int64_t at = 0; at < c->count; at += PIECE)
+        TRY(begin_one(mpi_of(group), c->kind == COLLECTIVE_REDUCE ? MPI_TABLE_REDUCE : MPI_TABLE_ALL_REDUCE,
+                      min(c->count - at, PIECE), c->root, (float *)to + at, c->ticket));
+    return OK;
+}
+
+static enum status progress(struct group *group)
+{
+    struct mpi *m = mpi_of(group);
+    int done = 0;
+    TRY(check_code(m, m->table->test(m->begun[0].request, &done), "what was begun"));
+    if (done)
+        forget(m, 0);
+    return OK;
+}
+
+static enum status wait(struct group *group, int ticket)
+{
+    struct mpi *m = mpi_of(group);
+    for (int i = 0; i < group->under_way;)
+        if (m->begun[i].ticket == ticket)
+            TRY(end(m, i));
+        else
+            i++;
+    return OK;
 }
 
 static enum status share(struct group *group, const void *mine, void *all, int64_t bytes)
 {
     memcpy((char *)all + bytes * group->rank, mine, (size_t)bytes);
-    return bytes ? start(mpi_of(group), MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, bytes, 0, all, true) : OK;
+    return bytes ? start(mpi_of(group), MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, bytes, 0, all, NAPS) : OK;
 }
 
 static void close_group(struct group *group, enum status status, const char *message)
@@ -154,6 +239,9 @@ static void close_group(struct group *group, enum status status, const char *mes
 static const struct group_class class_mpi = {
     .name = "MPI",
     .collective = collective,
+    .begin = begin,
+    .progress = progress,
+    .wait = wait,
     .share = share,
     .check = check,
     .close = close_group,

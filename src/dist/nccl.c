@@ -116,6 +116,7 @@ static enum status collective(struct group *group, const struct collective *c, c
     case COLLECTIVE_ALL_GATHER: result = nc.ncclAllGather(from, to, part, type, n->comm, stream); break;
     case COLLECTIVE_REDUCE_SCATTER: result = nc.ncclReduceScatter(from, to, part, type, ncclSum, n->comm, stream); break;
     case COLLECTIVE_BROADCAST: result = nc.ncclBroadcast(from, to, count, type, c->root, n->comm, stream); break;
+    case COLLECTIVE_REDUCE: result = nc.ncclReduce(from, to, count, type, ncclSum, c->root, n->comm, stream); break;
     case COLLECTIVES: return fail(ERR_INTERNAL, "a collective of unknown kind");
     }
     return settle(n, collective_name(c->kind), result);

@@ -17,6 +17,7 @@ void engine_free(struct engine *e)
     for (int64_t i = 0; i < e->program_count; i++) {
         timing_close(e->programs[i].timing, e->device);
         device_discard(e->device, e->programs[i].prepared);
+        device_discard(e->device, e->programs[i].ending);
         memory_free(e->programs[i].ops);
         lower_free(&e->programs[i].lowering);
     }
@@ -30,6 +31,7 @@ void engine_free(struct engine *e)
     memory_free(e->blocks);
     memory_free(e->staging);
     gather_free(&e->gather);
+    scatter_free(&e->scatter);
     *e = (struct engine){0};
 }
 
@@ -44,6 +46,8 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     TRY(lower_program(&ep->lowering, p, e->device));
     enum status status = gather_lower(e, &ep->lowering);
     if (status == OK)
+        status = scatter_lower(e, &ep->lowering);
+    if (status == OK)
         status = plan_program(&ep->lowering, ep->bytes);
     if (status != OK) {
         lower_free(&ep->lowering);
@@ -56,6 +60,11 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
 void engine_drop(struct engine *e)
 {
     lower_free(&e->programs[--e->program_count].lowering);
+}
+
+bool engine_in_step(const struct engine *e)
+{
+    return e->gather.wanted || e->scatter.kind == SCATTER_KEEP;
 }
 
 void engine_lead(struct engine *e, int64_t index)
@@ -242,18 +251,34 @@ static enum status warm_program(struct engine *e, const struct engine_program *e
     return status;
 }
 
-static enum status prepare_program(struct engine *e, struct engine_program *ep)
+static enum status prepare_list(struct engine *e, struct engine_program *ep, const struct lowering *l, struct prepared **out)
 {
-    const struct lowering *l = &ep->lowering;
-    TRY(count_commands(ep));
     struct command *commands = commands_of(e, l, true);
     if (!commands)
         return ERR_MEMORY;
-    enum status status = device_prepare(e->device, commands, l->count, &ep->prepared);
-    if (status == OK && e->products)
+    enum status status = device_prepare(e->device, commands, l->count, out);
+    if (status == OK && e->products && out == &ep->prepared)
         return timing_open(&ep->timing, e, l, commands);
     memory_free(commands);
     return status;
+}
+
+/* What is only in the last run of a step is left out in the others. */
+static enum status prepare_program(struct engine *e, struct engine_program *ep)
+{
+    const struct lowering *l = &ep->lowering;
+    struct lowering plain = *l;
+    TRY(count_commands(ep));
+    plain.list = memory_alloc(l->count * (int64_t)sizeof *l->list);
+    if (!plain.list)
+        return ERR_MEMORY;
+    plain.count = 0;
+    for (int64_t i = 0; i < l->count; i++)
+        if (!l->list[i].ending)
+            plain.list[plain.count++] = l->list[i];
+    enum status status = prepare_list(e, ep, &plain, &ep->prepared);
+    memory_free(plain.list);
+    return status == OK && plain.count < l->count ? prepare_list(e, ep, l, &ep->ending) : status;
 }
 
 enum status engine_prepare(struct engine *e)
@@ -349,13 +374,28 @@ static enum status run_program(struct engine *e, struct engine_program *ep)
     return e->timed ? timing_run(ep->timing, e) : device_run(e->device, ep->prepared);
 }
 
+static enum status write_inputs(struct engine *e, int64_t index)
+{
+    struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
+    int64_t words = e->programs[index].bytes[LIFE_INPUTS] / 4;
+    return e->apart ? apart_write_inputs(e, index) : device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, words);
+}
+
 enum status engine_run(struct engine *e, int64_t index)
 {
+    TRY(write_inputs(e, index));
+    return run_program(e, &e->programs[index]);
+}
+
+enum status engine_run_ending(struct engine *e, int64_t index, bool *ended)
+{
     struct engine_program *ep = &e->programs[index];
-    struct operand inputs = {e->blocks[e->life_block[LIFE_INPUTS]].block, 0};
-    TRY(e->apart ? apart_write_inputs(e, index)
-                 : device_write(e->device, inputs, DTYPE_I32, e->staging, DTYPE_I32, ep->bytes[LIFE_INPUTS] / 4));
-    return run_program(e, ep);
+    *ended = ep->ending && !e->timed;
+    if (!*ended)
+        return engine_run(e, index);
+    TRY(write_inputs(e, index));
+    ep->runs++;
+    return device_run(e->device, ep->ending);
 }
 
 enum status engine_read(struct engine *e, const struct value *output, void *to)

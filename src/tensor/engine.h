@@ -13,6 +13,7 @@
 
 #include "tensor/gather.h"
 #include "tensor/plan.h"
+#include "tensor/scatter.h"
 #include "tensor/timing.h"
 
 struct engine_op { /* what a program's nodes of one op were lowered to */
@@ -24,6 +25,7 @@ struct engine_op { /* what a program's nodes of one op were lowered to */
 struct engine_program {
     struct lowering lowering; /* knows the program */
     struct prepared *prepared;
+    struct prepared *ending; /* the same with what is only in the last run of a step; NULL: there is no such thing */
     int64_t bytes[LIFE_COUNT];
     struct engine_op *ops; /* once it is prepared */
     int64_t op_count, op_capacity;
@@ -55,6 +57,7 @@ struct engine {
     bool timed;                     /* runs are timed command by command */
     struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
     struct gather gather;           /* frozen weights that are kept in parts */
+    struct scatter scatter;         /* gradient sums that are kept in parts */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);
@@ -68,6 +71,9 @@ void engine_drop(struct engine *e);
 
 /* Makes a program the leading one; before engine_place. */
 void engine_lead(struct engine *e, int64_t index);
+
+/* Whether each run of a program of training has collectives: then all ranks run as many of them. */
+bool engine_in_step(const struct engine *e);
 
 /* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
 enum status engine_place(struct engine *e);
@@ -106,6 +112,10 @@ struct operand engine_operand(const struct engine *e, const struct value *value)
 void *engine_input(struct engine *e, const struct value *input);
 enum status engine_run(struct engine *e, int64_t index);
 enum status engine_read(struct engine *e, const struct value *output, void *to);
+
+/* The same for the last run of a program of training before the optimizer's. *ended: the gradient sums of all ranks are added up
+ * (SCATTER_SUM). */
+enum status engine_run_ending(struct engine *e, int64_t index, bool *ended);
 
 /* Runs the leading program on the inputs that the previous run has copied. */
 enum status engine_run_lead(struct engine *e);

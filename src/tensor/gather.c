@@ -2,20 +2,14 @@
 #include "tensor/gather.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/number.h"
 #include "tensor/engine.h"
 
-/* The layer that a frozen weight is of, by its name ("model.layers.12.mlp.up_proj.weight"); -1: none. */
+/* The layer that a frozen weight is of; -1: none. */
 static int64_t layer_of(const struct tensor *t)
 {
-    static const char mark[] = "layers.";
-    const char *at = t->lifetime == LIFE_WEIGHTS && !t->assembled ? strstr(t->name, mark) : NULL;
-    char *end;
-    long long number = at ? strtoll(at + strlen(mark), &end, 10) : -1;
-    return at && *end == '.' && number >= 0 && number < INT32_MAX ? number : -1;
+    return t->lifetime == LIFE_WEIGHTS && !t->assembled ? tensor_layer(t) : -1;
 }
 
 static enum status add_words(struct engine *e, struct tensor **out, const char *name, int64_t number, int64_t bytes)

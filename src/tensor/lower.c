@@ -218,6 +218,16 @@ enum status lower_collective(struct lowering *l, const struct collective *collec
     return OK;
 }
 
+enum status lower_wait(struct lowering *l, int ticket, struct value *memory)
+{
+    struct lowered *c = add(l, COMMAND_WAIT, 1);
+    if (!c)
+        return ERR_MEMORY;
+    c->command.collective.ticket = ticket;
+    c->value[0] = memory;
+    return OK;
+}
+
 static enum status lower_node(struct lowering *l, const struct node *n)
 {
     l->node = n;

@@ -10,6 +10,7 @@ struct lowered {
     int values; /* those after so many are NULL */
     const struct node *node;
     struct value *out, *in; /* out may take the memory of in; NULL: none may */
+    bool ending;            /* only in the last run of an optimizer step (engine_run_ending) */
 };
 
 struct lowering {
@@ -52,6 +53,9 @@ enum status lower_gemm(struct lowering *l, struct value *a, bool transpose_a, st
 
 /* A collective of the whole `count` elements; `from` and `to` as device/group.h says, one value where it is in place. */
 enum status lower_collective(struct lowering *l, const struct collective *collective, struct value *from, struct value *to);
+
+/* Waits for the collectives of a ticket, which work on `memory`. */
+enum status lower_wait(struct lowering *l, int ticket, struct value *memory);
 enum status lower_fill(struct lowering *l, struct value *v);
 
 #endif

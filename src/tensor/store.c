@@ -1,6 +1,7 @@
 /* The tensors of a process by name. */
 #include "tensor/store.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
@@ -96,4 +97,23 @@ int64_t tensor_bytes(const struct tensor *tensor)
 int64_t align_up(int64_t bytes)
 {
     return round_up(bytes, ALIGNMENT);
+}
+
+int64_t tensor_layer(const struct tensor *tensor)
+{
+    static const char mark[] = "layers.";
+    const char *at = strstr(tensor->name, mark);
+    char *end;
+    long long number = at ? strtoll(at + strlen(mark), &end, 10) : -1;
+    return at && *end == '.' && number >= 0 && number < INT32_MAX ? number : -1;
+}
+
+bool tensor_is_trained(const struct tensor *tensor)
+{
+    return tensor->lifetime == LIFE_TRAINABLE && !tensor->assembled;
+}
+
+int64_t tensor_units(const struct tensor *tensor)
+{
+    return divide_up(tensor_elements(tensor), TRAINED_UNIT);
 }

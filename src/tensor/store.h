@@ -70,4 +70,11 @@ int64_t tensor_bytes(const struct tensor *tensor); /* here */
 int64_t tensor_whole(const struct tensor *tensor); /* elements, also where this rank keeps only some of them */
 int64_t align_up(int64_t bytes);
 
+/* The layer that a tensor is of, by its name ("model.layers.12.mlp.up_proj.weight"); -1: none. */
+int64_t tensor_layer(const struct tensor *tensor);
+
+/* What is trained lies in one array, in the order of the store, each tensor in whole units of TRAINED_UNIT elements. */
+bool tensor_is_trained(const struct tensor *tensor); /* it is a part of that array, and not several of them */
+int64_t tensor_units(const struct tensor *tensor);
+
 #endif

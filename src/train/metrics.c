@@ -180,7 +180,7 @@ struct end {
     const char *event, *how, *message;
     int64_t steps, result_step;
     double seconds, communication_seconds;
-    int64_t all_reduce_bytes, all_gather_bytes, reduce_scatter_bytes; /* of this process's steps */
+    int64_t all_reduce_bytes, all_gather_bytes, reduce_scatter_bytes, reduce_bytes; /* of this process's steps */
 };
 
 #define END_FIELDS                                                                                                               \
@@ -196,6 +196,7 @@ static const struct record_field end_of_ranks_fields[] = {
     RECORD(struct end, all_reduce_bytes),
     RECORD(struct end, all_gather_bytes),
     RECORD(struct end, reduce_scatter_bytes),
+    RECORD(struct end, reduce_bytes),
     {0},
 };
 
@@ -213,6 +214,7 @@ void metrics_end(struct metrics *m, const char *how, int64_t result_step, double
         end.all_reduce_bytes = g->counters.bytes[COLLECTIVE_ALL_REDUCE];
         end.all_gather_bytes = g->counters.bytes[COLLECTIVE_ALL_GATHER];
         end.reduce_scatter_bytes = g->counters.bytes[COLLECTIVE_REDUCE_SCATTER];
+        end.reduce_bytes = g->counters.bytes[COLLECTIVE_REDUCE];
     }
     write_record(m, g ? end_of_ranks_fields : end_fields, &end);
 }

@@ -72,9 +72,12 @@ static int64_t fixed_bytes(const struct trainer *t)
     int64_t bytes = 0;
     int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
     int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
+    int64_t sums = s->engine.scatter.kind == SCATTER_KEEP ? ranks : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
-        if (tensor->lifetime == LIFE_WEIGHTS)
+        if (tensor->lifetime == LIFE_GRADIENTS)
+            bytes += tensor->assembled ? 0 : tensor_bytes(tensor) / sums;
+        else if (tensor->lifetime == LIFE_WEIGHTS)
             bytes += tensor->in_file || tensor->whole || tensor->first ? 0 : tensor_bytes(tensor);
         else if (!tensor->assembled) /* its parts count */
             bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
@@ -102,6 +105,25 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     session_costs(s, &costs);
     *fit = *fit && session_room(s, total + total / 9, &costs) >= 0;
     return OK;
+}
+
+/* Whether ranks must prepare as many lists of commands as each other, because they compare their collectives (device/cuda.h). */
+static bool same_lists(const struct trainer *t)
+{
+    const struct group *g = t->session.device->group;
+    const struct engine *e = &t->session.engine;
+    return g && g->class->device_memory && (e->gather.wanted || e->scatter.kind != SCATTER_NONE);
+}
+
+/* The largest that any rank has, of each number. */
+static enum status largest_of(struct group *g, int64_t *numbers, int count)
+{
+    int64_t bytes = count * (int64_t)sizeof *numbers, *all = memory_alloc(bytes * group_size(g));
+    enum status status = all ? group_share(g, numbers, all, bytes) : ERR_MEMORY;
+    for (int i = 0; i < count * group_size(g) && status == OK; i++)
+        numbers[i % count] = max(numbers[i % count], all[i]);
+    memory_free(all);
+    return status;
 }
 
 /* Twice the tokens as long as they fit and a step has them: a GPU reads the weights and starts its kernels less often. */
@@ -147,6 +169,10 @@ enum status micro_size(struct trainer *t)
     if (fit && !asked && slots >= SLOTS_USUAL)
         TRY(grow(t, max_slots, &slots));
     t->place.slots = slots;
+    if (same_lists(t))
+        TRY(largest_of(t->group, &t->place.slots, 1));
+    if (t->place.slots > slots)
+        TRY(add_largest(t, t->place.slots, t->session.tuning.recompute, &fit));
     return OK;
 }
 
@@ -218,11 +244,12 @@ enum status micro_pack(struct trainer *t, int64_t step, micro_visit *visit, void
     return OK;
 }
 
-static enum status want_for(struct trainer *t, int64_t tokens, int64_t targets, void *context)
+static enum status note_need(struct trainer *t, int64_t tokens, int64_t targets, void *context)
 {
-    (void)context;
+    int64_t(*needed)[SIZES_R] = context;
     int size = smallest_size(t, tokens);
-    return want(t, size, rows_size(size_of(t, size), targets));
+    needed[size][rows_size(size_of(t, size), targets)] = 1;
+    return OK;
 }
 
 /* The programs that the steps of this run will need, found by packing them all; for a very long run, every program. A plan
@@ -231,18 +258,22 @@ enum status micro_add(struct trainer *t, bool planning)
 {
     t->micro.logits = t->micro.logits_backward = -1;
     bool all = !t->data.row_count || t->steps > STEPS_LOOKED_AT;
+    int64_t needed[SIZES_T][SIZES_R] = {{0}};
     for (int i = 1; i < SIZES_T * SIZES_R; i++)
         t->micro.program[i / SIZES_R][i % SIZES_R] = UNKNOWN;
     if (planning && !t->data.row_count)
         return OK;
-    for (int size = 0; all && size < SIZES_T; size++)
-        for (int rows = 0; rows < SIZES_R; rows++)
-            TRY(want(t, size, rows));
     for (int64_t step = 0; !all && step < t->steps; step++) {
-        TRY(micro_pack(t, step, want_for, NULL));
+        TRY(micro_pack(t, step, note_need, needed));
         if (step % 4096 == 0)
             data_rest(&t->data);
     }
+    if (same_lists(t))
+        TRY(largest_of(t->group, needed[0], SIZES_T * SIZES_R));
+    for (int size = 0; size < SIZES_T; size++)
+        for (int rows = 0; rows < SIZES_R; rows++)
+            if (all || needed[size][rows])
+                TRY(want(t, size, rows));
     return OK;
 }
 
@@ -345,9 +376,10 @@ static void begin(struct trainer *t)
     t->sums.gemm_seconds = cpu_gemm_seconds(t->session.device);
 }
 
-enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro)
+enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, bool ends, struct micro *micro)
 {
     struct engine *e = &t->session.engine;
+    micro->ended = false;
     micro->sequences = take(t, sequences, count, &micro->tokens, &micro->targets);
     int64_t program = micro_program(t, micro->tokens, micro->targets);
     struct writer w = {.e = e, .n = t->session.nets[program]};
@@ -361,7 +393,7 @@ enum status micro_run(struct trainer *t, const struct sequence *sequences, int64
     write_draw(t, w.n);
     write_settings(t, w.n);
     micro->net = w.n;
-    return engine_run(e, program);
+    return ends && micro->sequences == count ? engine_run_ending(e, program, &micro->ended) : engine_run(e, program);
 }
 
 void micro_weigh(struct trainer *t, const struct sequence *sequences, int64_t count)
@@ -396,7 +428,7 @@ int64_t micro_weights(const struct sequence *sequences, int64_t count, float *we
 enum status micro_even_out(struct trainer *t, const struct sequence *sequences, int64_t count)
 {
     int64_t tokens, targets, own = 0, most = 0, *all = t->micro.counts;
-    if (!t->session.engine.gather.wanted)
+    if (!engine_in_step(&t->session.engine))
         return OK;
     for (int64_t done = 0; done < count; own++)
         done += take(t, sequences + done, count - done, &tokens, &targets);
@@ -405,7 +437,7 @@ enum status micro_even_out(struct trainer *t, const struct sequence *sequences, 
         most = max(most, all[rank]);
     for (; own < most; own++) {
         struct micro empty;
-        TRY(micro_run(t, sequences, 0, &empty));
+        TRY(micro_run(t, sequences, 0, false, &empty));
     }
     return OK;
 }
@@ -421,7 +453,7 @@ enum status trainer_add(struct trainer *t, const struct sequence *sequences, int
     for (int64_t i = 0; i < count; i++)
         TRY(trainer_check(t, &sequences[i]));
     for (int64_t done = 0; done < count; done += micro.sequences) {
-        TRY(micro_run(t, sequences + done, count - done, &micro));
+        TRY(micro_run(t, sequences + done, count - done, false, &micro));
         TRY(engine_read(e, micro.net->result, t->micro.losses));
         t->sums.tokens += micro.tokens;
         t->sums.targets += micro.targets;

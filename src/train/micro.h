@@ -34,12 +34,14 @@ void micro_go_back(struct trainer *t, int64_t step, int64_t sequence);
 struct micro { /* a running micro-batch */
     const struct net *net;
     int64_t sequences, tokens, targets;
+    bool ended; /* the gradient sums are those of all ranks */
 };
 
-/* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. */
-enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, struct micro *micro);
+/* Packs as many of the sequences as fit, in order, into a micro-batch, and starts its program. `ends`: the one that has the last
+ * of them is the last of its step, so that its program may add up the gradients of all ranks as it completes them. */
+enum status micro_run(struct trainer *t, const struct sequence *sequences, int64_t count, bool ends, struct micro *micro);
 
-/* Where ranks gather weights from each other: runs empty micro-batches, so that all ranks run as many in this step, of which
+/* Where programs of training have collectives: runs empty micro-batches, so that all ranks run as many in this step, of which
  * these are the rank's own sequences. */
 enum status micro_even_out(struct trainer *t, const struct sequence *sequences, int64_t count);
 

@@ -42,16 +42,6 @@ int64_t optimizer_state_bytes(const struct optimizer_kind *kind, enum run_type r
 
 /* --- building ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_part(const struct tensor *t)
-{
-    return t->lifetime == LIFE_TRAINABLE && !t->assembled;
-}
-
-static int64_t units(const struct tensor *t)
-{
-    return (tensor_elements(t) + UNIT - 1) / UNIT;
-}
-
 /* Adjacent parts of one group are one range. */
 static enum status make_ranges(struct optimizer *o, const struct store *store)
 {
@@ -61,11 +51,11 @@ static enum status make_ranges(struct optimizer *o, const struct store *store)
         return ERR_MEMORY;
     for (int64_t i = 0; i < store->count; i++) {
         const struct tensor *t = store->tensor[i];
-        if (!is_part(t))
+        if (!tensor_is_trained(t))
             continue;
         int32_t group = t->rank == 1;
         o->parameters += tensor_elements(t);
-        end += units(t);
+        end += tensor_units(t);
         if (end > INT32_MAX)
             return fail(ERR_UNSUPPORTED, "more trainable parameters than the optimizer's table can hold");
         if (!o->range_count || o->range[2 * o->range_count - 1] != group)
@@ -109,7 +99,7 @@ static enum status make_parts(struct optimizer *o, struct store *store)
     for (int64_t i = 0; i < count; i++) {
         struct tensor *t = store->tensor[i];
         char name[224];
-        if (!is_part(t))
+        if (!tensor_is_trained(t))
             continue;
         make_part(t, o->weights, element);
         make_part(t->gradient, o->gradients, element);
@@ -118,7 +108,7 @@ static enum status make_parts(struct optimizer *o, struct store *store)
             TRY(store_tensor(&t->master, store, name, LIFE_STATE, o->master->dtype, t->rank, t->shape));
             make_part(t->master, o->master, element);
         }
-        element += units(t) * UNIT;
+        element += tensor_units(t) * UNIT;
     }
     return OK;
 }
@@ -130,7 +120,11 @@ static enum status make_arrays(struct optimizer *o, struct session *s)
     const enum dtype *types = run_types[s->run];
     int ranks = group_size(s->device->group);
     TRY(make_array(&o->weights, o, store, "optimizer.weights", LIFE_TRAINABLE, types[ROLE_WEIGHT], ranks));
-    TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT], ranks));
+    o->gradients = s->engine.scatter.sums;
+    if (!o->gradients)
+        TRY(make_array(&o->gradients, o, store, "optimizer.gradients", LIFE_GRADIENTS, types[ROLE_GRADIENT], ranks));
+    else if (o->gradients->shard != o->first || tensor_elements(o->gradients) != (o->sharded ? o->kept : o->elements))
+        return fail(ERR_INTERNAL, "the optimizer's part of what is trained is not that of the gradients");
     for (int i = 0; i < o->states; i++) {
         char name[64];
         snprintf(name, sizeof name, "optimizer.%s", o->kind->state[i].name);
@@ -148,6 +142,22 @@ static struct value *kept_of(const struct optimizer *o, struct program *p, struc
     return o->sharded ? program_rows(p, array, o->first, o->kept) : array;
 }
 
+/* Bucket by bucket, in the order of the programs of training. */
+static enum status make_sum(struct optimizer *o, struct session *s)
+{
+    const struct scatter *scatter = &s->engine.scatter;
+    o->sum_index = -1;
+    if (scatter->kind != SCATTER_SUM)
+        return OK;
+    program_init(&o->sum, ops_table, s->run);
+    for (int64_t i = 0; i < scatter->order_count; i++) {
+        const struct scatter_bucket *b = &scatter->bucket[scatter->order[i]];
+        all_reduce(&o->sum, program_rows(&o->sum, program_tensor(&o->sum, o->gradients), b->begin, b->end - b->begin));
+    }
+    TRY(program_status(&o->sum));
+    return session_add_program(s, &o->sum, &o->sum_index);
+}
+
 static enum status make_program(struct optimizer *o, enum run_type run, const struct group *group)
 {
     struct program *p = &o->program;
@@ -156,11 +166,13 @@ static enum status make_program(struct optimizer *o, enum run_type run, const st
     o->rates = program_input(p, "rates", ROLE_STATISTIC, 2, (int64_t)OPTIMIZER_GROUPS, (int64_t)2);
     o->ranges = program_input(p, "ranges", ROLE_INDEX, 2, o->range_count, (int64_t)2);
     struct value *gradients = program_tensor(p, o->gradients), *weights = program_tensor(p, o->weights);
-    if (o->sharded)
+    bool scattered = o->gradients->sharded; /* the micro-batches have done it */
+    group = o->sum_index < 0 ? group : NULL;
+    if (o->sharded && !scattered)
         gradients = reduce_scatter(p, gradients);
-    else if (group)
+    else if (group && !scattered)
         gradients = all_reduce(p, gradients);
-    struct value *own = kept_of(o, p, gradients), *parts = squared_sum(p, own);
+    struct value *own = scattered ? gradients : kept_of(o, p, gradients), *parts = squared_sum(p, own);
     if (o->sharded) /* piece by piece over all ranks: clip sums the pieces */
         parts = all_reduce(p, parts);
     o->control = clip(p, parts, o->hyper, program_tensor(p, o->count));
@@ -177,10 +189,10 @@ static enum status make_program(struct optimizer *o, enum run_type run, const st
     for (int i = 0; i < o->states; i++)
         to_step[count++] = program_tensor(p, o->state[i]);
     program_node(p, o->kind->op, count, to_step, 0, NULL);
-    if (o->sharded) {
+    if (o->sharded)
         all_gather(p, weights);
+    if (o->sharded && !scattered)
         clear(p, gradients); /* the step has cleared its own part */
-    }
     o->control = program_output(p, o->control, "control");
     return program_status(p);
 }
@@ -215,6 +227,7 @@ enum status optimizer_build(struct optimizer *o, struct session *s, const struct
         take_part(o, s->device->group);
     TRY(make_arrays(o, s));
     TRY(make_parts(o, &s->model.store));
+    TRY(make_sum(o, s));
     TRY(make_program(o, s->run, alone ? NULL : s->device->group));
     TRY(session_add_program(s, &o->program, &o->index));
     engine_lead(&s->engine, o->index);
@@ -225,6 +238,7 @@ void optimizer_free(struct optimizer *o)
 {
     memory_free(o->range);
     program_free(&o->program);
+    program_free(&o->sum);
     *o = (struct optimizer){0};
 }
 
@@ -265,10 +279,16 @@ struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS])
     return (struct optimizer_result){.norm = (double)control[1], .applied = control[2] != 0};
 }
 
+enum status optimizer_sum(const struct optimizer *o, struct session *s)
+{
+    return o->sum_index < 0 ? OK : engine_run(&s->engine, o->sum_index);
+}
+
 enum status optimizer_step(struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings,
                            struct optimizer_result *result)
 {
     float control[OPTIMIZER_CONTROLS];
+    TRY(optimizer_sum(o, s));
     optimizer_write(o, s, divisor, settings);
     TRY(engine_run(&s->engine, o->index));
     TRY(engine_read(&s->engine, o->control, control));

@@ -41,6 +41,8 @@ struct optimizer {
     const struct optimizer_kind *kind;
     struct program program;
     int64_t index;      /* of the program */
+    struct program sum; /* adds up the gradients of all ranks, where the last micro-batch of a step does not (SCATTER_SUM) */
+    int64_t sum_index;  /* of that; -1: there is none */
     int64_t parameters; /* trainable ones */
     int64_t elements;   /* of the arrays: parts begin at multiples of 128 */
     bool sharded;       /* this rank keeps the state, and steps the weights, of `kept` elements from `first` on */
@@ -56,7 +58,8 @@ struct optimizer {
 };
 
 /* After all nets are built, before session_plan. `shard`: among the ranks of the device's group. Every rank then sums its own
- * part of the gradients of all (reduce_scatter), steps that part, and gets the other parts of the weights (all_gather).
+ * part of the gradients of all (reduce_scatter; tensor/scatter.h does so before, where it is wanted), steps that part, and gets
+ * the other parts of the weights (all_gather).
  * `alone`: the program has no collectives, and every rank steps with its own gradients. */
 enum status optimizer_build(struct optimizer *o, struct session *s, const struct optimizer_kind *kind, bool shard, bool alone);
 void optimizer_free(struct optimizer *o);
@@ -73,6 +76,9 @@ struct optimizer_result {
 /* Its program leads (tensor/engine.h). optimizer_write writes its inputs for the next run: `divisor` is the weight of all losses
  * in the sums. The run also clears the gradient sums. */
 void optimizer_write(const struct optimizer *o, struct session *s, double divisor, const struct optimizer_settings *settings);
+
+/* Before the run, where no micro-batch has added up the gradients of all ranks; it does nothing where its program does. */
+enum status optimizer_sum(const struct optimizer *o, struct session *s);
 
 /* The result of a run, from the numbers that its program output. */
 struct optimizer_result optimizer_read(const float control[OPTIMIZER_CONTROLS]);

@@ -10,6 +10,7 @@ static const double network_share = 0.8, hop_seconds = 10e-6;
 struct load {         /* what one rank would hold without sharing, in bytes */
     double in_layers; /* frozen weights of layers */
     double trained, gradients, state;
+    double bucket; /* gradients that are whole at once (tensor/scatter.h) */
     double layers, micro_batches;
 };
 
@@ -24,6 +25,26 @@ static double bytes_in_layers(const struct store *store)
     return bytes;
 }
 
+/* Those of the largest layer, and of what is in none: it may live as long as the backward pass. */
+static double largest_bucket(const struct store *store)
+{
+    double layer = 0, largest = 0, others = 0;
+    int64_t last = -1;
+    for (int64_t i = 0; i < store->count; i++) {
+        const struct tensor *t = store->tensor[i];
+        if (!tensor_is_trained(t))
+            continue;
+        double bytes = (double)tensor_bytes(t->gradient);
+        layer = tensor_layer(t) == last ? layer + bytes : bytes;
+        last = tensor_layer(t);
+        if (last >= 0)
+            largest = fmax(largest, layer);
+        else
+            others += bytes;
+    }
+    return largest + others;
+}
+
 static struct load load_of(const struct trainer *t, const struct estimate *e)
 {
     int64_t bytes[LIFE_COUNT], mapped;
@@ -32,6 +53,7 @@ static struct load load_of(const struct trainer *t, const struct estimate *e)
                          .trained = (double)bytes[LIFE_TRAINABLE],
                          .gradients = (double)bytes[LIFE_GRADIENTS],
                          .state = (double)bytes[LIFE_STATE],
+                         .bucket = largest_bucket(&t->session.model.store),
                          .layers = (double)t->session.model.config.layers,
                          .micro_batches = e->micro_batches};
 }
@@ -63,14 +85,19 @@ static void lay_out(const struct scale *s, const struct load *load, enum scale_l
     static const struct scale_layout named[] = {
         [SCALE_NONE] = {.name = "none", .words = "nothing: everything is on every card"},
         [SCALE_OPTIMIZER] = {.name = "optimizer", .words = "the optimizer's state"},
+        [SCALE_GRADIENTS] = {.name = "gradients", .words = "the same, and gradients"},
         [SCALE_WEIGHTS] = {.name = "weights", .words = "the same, and frozen weights of layers"},
     };
     double less = 0, layer = load->in_layers / load->layers;
+    double reductions = id >= SCALE_GRADIENTS ? load->micro_batches : 1;
     *l = named[id];
-    communicate(s, l, load->gradients, id == SCALE_NONE ? 2 : 1, 1);
+    communicate(s, l, reductions * load->gradients, id == SCALE_NONE ? 2 : 1,
+                id >= SCALE_GRADIENTS ? reductions * load->layers : 1);
+    if (id >= SCALE_GRADIENTS) /* the largest bucket is there as a whole */
+        less += fmax(saved(s, load->gradients) - load->bucket, 0);
     if (id != SCALE_NONE) {
         communicate(s, l, load->trained, 1, 1);
-        less = saved(s, load->state);
+        less += saved(s, load->state);
     }
     if (id == SCALE_WEIGHTS && layer > 0) {
         double gathers = load->micro_batches * fmax(2 * load->layers - 2, load->layers);

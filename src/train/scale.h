@@ -13,6 +13,7 @@
 enum scale_layout_id {
     SCALE_NONE,      /* every rank holds everything; gradient sums are reduced once a step */
     SCALE_OPTIMIZER, /* the optimizer's state: sums are scattered, new weights gathered */
+    SCALE_GRADIENTS, /* and the gradient sums: those of each layer are reduced in every micro-batch */
     SCALE_WEIGHTS,   /* and the frozen weights of layers, as stored: each is gathered before its forward and its backward pass */
     SCALE_COUNT
 };

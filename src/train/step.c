@@ -203,9 +203,11 @@ static void expect(const struct trainer *t, struct under_way *u, const struct mi
         u->sequence[i] = (int32_t)sequences[u->sequence[i]].number;
 }
 
-static enum status run_optimizer(struct trainer *t, const struct under_way *u)
+static enum status run_optimizer(struct trainer *t, const struct under_way *u, bool ended)
 {
     struct engine *e = &t->session.engine;
+    if (!ended)
+        TRY(optimizer_sum(&t->optimizer, &t->session));
     return u->net ? engine_run_lead(e) : engine_run(e, t->optimizer.index);
 }
 
@@ -245,7 +247,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
     do {
         struct micro micro = {0};
         if (count)
-            TRY(micro_run(t, sequences + done, count - done, &micro));
+            TRY(micro_run(t, sequences + done, count - done, !verifies, &micro));
         if (t->queue.waiting == DEVICE_LATER)
             TRY(collect(t));
         struct under_way *u = &t->queue.under_way[(t->queue.oldest + t->queue.waiting) % DEVICE_LATER];
@@ -255,7 +257,7 @@ enum status trainer_queue(struct trainer *t, const struct sequence *sequences, i
         if (u->ends && verifies)
             TRY(verify_second(t));
         if (u->ends) {
-            TRY(run_optimizer(t, u));
+            TRY(run_optimizer(t, u, micro.ended));
             u->step = describe(t, rate);
             u->step.verified = verifies;
             u->step.engine_seconds = cpu_gemm_seconds(s->device) - matmuls;

@@ -118,9 +118,11 @@ static enum status add_up(struct trainer *t)
 {
     struct sync *s = &t->sync;
     if (!s->int8)
-        return group_collective(t->group, &(struct collective){COLLECTIVE_ALL_REDUCE, DTYPE_F32, s->elements, 0}, s->moved,
-                                s->moved, NULL);
-    struct collective gather = {COLLECTIVE_ALL_GATHER, DTYPE_F32, t->group->size * s->part_bytes / (int64_t)sizeof(float), 0};
+        return group_collective(t->group,
+                                &(struct collective){.kind = COLLECTIVE_ALL_REDUCE, .dtype = DTYPE_F32, .count = s->elements},
+                                s->moved, s->moved, NULL);
+    struct collective gather = {
+        .kind = COLLECTIVE_ALL_GATHER, .dtype = DTYPE_F32, .count = t->group->size * s->part_bytes / (int64_t)sizeof(float)};
     int8_t *mine = s->packed + t->group->rank * s->part_bytes;
     sync_pack(s->moved, s->lost, s->elements, mine);
     TRY(group_collective(t->group, &gather, mine, s->packed, NULL));

@@ -10,7 +10,7 @@ static enum status trace_one(struct trainer *t, const struct sequence *sequence,
     struct micro micro;
     double norm;
     bool finite = true;
-    TRY(micro_run(t, sequence, 1, &micro));
+    TRY(micro_run(t, sequence, 1, false, &micro));
     TRY(engine_read(&t->session.engine, micro.net->result, t->micro.losses));
     int64_t rows = micro_weights(sequence, 1, t->micro.weights, NULL, 0);
     for (int64_t i = 0; i < rows; i++)

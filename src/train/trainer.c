@@ -350,10 +350,11 @@ static void divide_memory(struct session *s, int ranks)
 static enum status check_sharing(const struct trainer *t)
 {
     double recompute = (double)t->session.tuning.recompute, sum = recompute;
+    if (engine_in_step(&t->session.engine) && t->options->verify_every)
+        return fail(ERR_UNSUPPORTED, "--shard %s cannot be used with --verify-every",
+                    options_word(OPTION_shard, (int)t->options->shard));
     if (!t->session.engine.gather.wanted)
         return OK;
-    if (t->options->verify_every)
-        return fail(ERR_UNSUPPORTED, "--shard weights cannot be used with --verify-every");
     TRY(group_sum(t->group, &sum, 1));
     return sum == recompute * t->group->size
                ? OK
@@ -381,6 +382,16 @@ static enum status join(struct trainer *t, unsigned ready_for)
     return OK;
 }
 
+/* Where gradients are added up: in the micro-batches, or by the optimizer's program. */
+static void choose_reduction(struct trainer *t)
+{
+    const struct options *o = t->options;
+    if (t->group && o->shard >= CHOICE_shard_gradients)
+        t->session.engine.scatter.kind = SCATTER_KEEP;
+    else if (t->group && o->shard == CHOICE_shard_none && o->sync_every <= 1 && device_overlaps(t->session.device))
+        t->session.engine.scatter.kind = SCATTER_SUM;
+}
+
 static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id loss)
 {
     const struct options *o = t->options;
@@ -405,6 +416,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         t->session.device->group = t->group;
     else
         TRY(dist_attach(t->session.device, t->group));
+    choose_reduction(t);
     divide_memory(&t->session, neighbours);
     t->session.tuning.loss = loss;
     TRY(choose_method(t));

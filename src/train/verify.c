@@ -45,7 +45,7 @@ enum status verify_first(struct trainer *t, const struct sequence *sequences, in
     struct micro micro;
     double norm;
     for (int64_t done = 0; done < count; done += micro.sequences)
-        TRY(micro_run(t, sequences + done, count - done, &micro));
+        TRY(micro_run(t, sequences + done, count - done, false, &micro));
     for (int64_t i = 0; i < store->count; i++)
         if (store->tensor[i]->gradient && !store->tensor[i]->assembled)
             TRY(hash_gradient(t, i, &t->verification.first[i]));

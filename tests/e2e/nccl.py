@@ -25,7 +25,8 @@ from train_chats import chat
 LAST_PLACE = 2 ** -21   # of float32 numbers from 4 to 8
 SECONDS = 10     # in which ranks notice that another one is gone
 METHODS = {"lora": [], "qlora": ["--finetuning-type", "qlora"], "full": ["--finetuning-type", "full", "--learning-rate", 1e-3],
-           "sharded": ["--finetuning-type", "full", "--learning-rate", 1e-3, "--shard", "optimizer"]}
+           "sharded": ["--finetuning-type", "full", "--learning-rate", 1e-3, "--shard", "optimizer"],
+           "gradients": ["--finetuning-type", "full", "--learning-rate", 1e-3, "--shard", "gradients"], "weights": ["--shard", "weights"]}
 
 
 def free_port():
@@ -72,11 +73,12 @@ class Nccl(Case):
 
     def test_captured_steps_are_launched_steps_and_every_run_is_the_same(self):
         files = {}
-        for out, graph in ("a", "on"), ("b", "on"), ("c", "off"):
-            self.train(2, out, "--cuda-graph", graph)
-            files[out] = (self.dir / out / "adapter_model.safetensors").read_bytes()
-        self.assertEqual(files["a"], files["b"])
-        self.assertEqual(files["a"], files["c"])
+        for shard in "none", "gradients":
+            for out, graph in ("a", "on"), ("b", "on"), ("c", "off"):
+                self.train(2, out + shard, "--cuda-graph", graph, "--shard", shard)
+                files[out] = (self.dir / (out + shard) / "adapter_model.safetensors").read_bytes()
+            self.assertEqual(files["a"], files["b"])
+            self.assertEqual(files["a"], files["c"])
 
     def test_every_launcher_gives_the_same_bytes(self):
         launchers = {"torchrun": [ASSETS / "venv/bin/torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"],

@@ -105,6 +105,10 @@ class Tiny(Ranks):
         for method in "lora", "full", "bfloat16":
             self.compare(method, (2, 3), "--shard", "optimizer")
 
+    def test_losses_are_the_same_with_sharded_gradients(self):
+        for method in "lora", "full", "bfloat16":
+            self.compare(method, (2, 3), "--shard", "gradients")
+
     def test_losses_are_the_same_with_sharded_weights(self):
         for method in "lora", "qlora":
             self.compare(method, (2, 3), "--shard", "weights")
@@ -122,7 +126,40 @@ class Tiny(Ranks):
         end = lines(self.dir / "out")[-1]
         trained = -(-r["trainable_parameters"] // 256) * 256
         self.assertEqual(end["all_gather_bytes"], 5 * (sum(layers) + 4 * trained))
-        self.assertEqual(end["reduce_scatter_bytes"], 5 * 4 * trained)
+        self.assertEqual(end["reduce_bytes"], 5 * 4 * r["trainable_parameters"])
+
+    def test_sharded_gradients_are_reduced_in_every_micro_batch(self):
+        """Each rank has six of 12 chats of one length."""
+        same = self.write("same.jsonl", *[chat(1)] * 24)
+        for tokens in 64, 2048:
+            out = f"out-{tokens}"
+            r = self.train(2, out, "--data", same, "--max-steps", 5, "--shard", "gradients", "--micro-batch-tokens", tokens)
+            first, end = lines(self.dir / out)[0], lines(self.dir / out)[-1]
+            runs = -(-6 // (first["micro_batch_tokens"] // first["longest_row"]))
+            self.assertEqual(runs > 1, tokens == 64)
+            self.assertEqual(end["reduce_bytes"], 5 * runs * 4 * r["trainable_parameters"])
+            self.assertEqual(end["all_gather_bytes"], 5 * 4 * -(-r["trainable_parameters"] // 256) * 256)
+            self.assertEqual(end["reduce_scatter_bytes"], 0)
+
+    def test_each_kind_of_sharding_takes_less_memory(self):
+        """But for weights, which are not copied here where they are whole."""
+        def plan(shard):
+            self.train(4, shard, "--shard", shard, "--max-steps", 1, "--micro-batch-tokens", 1024)
+            return json.loads((self.dir / shard / "run.json").read_text())["plan"]
+        plans = {shard: plan(shard) for shard in ("none", "optimizer", "gradients")}
+        bytes_of = {shard: {row["block"]: row["bytes"] for row in p["table"]} for shard, p in plans.items()}
+        print({shard: (p["planned_bytes"], bytes_of[shard].get("gradients")) for shard, p in plans.items()}, file=sys.stderr)
+        planned = [p["planned_bytes"] for p in plans.values()]
+        self.assertEqual(planned, sorted(planned, reverse=True))
+        self.assertEqual(len(set(planned)), 3)
+        self.assertEqual(4 * bytes_of["gradients"]["gradients"], bytes_of["optimizer"]["gradients"])
+
+    def test_overlap_changes_when_ranks_wait_and_nothing_else(self):
+        for shard in "none", "gradients":
+            for overlap in "on", "off":
+                self.train(3, f"{shard}-{overlap}", "--max-steps", 5, "--shard", shard, env={"HONE_OVERLAP": overlap})
+        self.assertEqual(self.files("gradients-on"), self.files("gradients-off"))
+        self.assertLess(distance(losses(self.dir / "none-on"), losses(self.dir / "none-off")), 1e-4)   # other sums are made at once
 
     def test_ranks_with_sharded_weights_validate_and_answer_prompts(self):
         args = "--max-steps", 4, "--eval-data", self.valid, "--eval-steps", 2, "--sample-prompt", "Hi", "--sample-length", 32, "--learning-rate", 0
@@ -141,21 +178,22 @@ class Tiny(Ranks):
 
     def test_two_runs_give_the_same_bytes(self):
         for ranks in 2, 3:
-            for turn in "ab":
-                self.train(ranks, f"{turn}{ranks}", "--max-steps", 5)
-            self.assertTrue(self.files(f"a{ranks}"))
-            self.assertEqual(self.files(f"a{ranks}"), self.files(f"b{ranks}"))
+            for shard in "none", "gradients":
+                for turn in "ab":
+                    self.train(ranks, f"{turn}{ranks}{shard}", "--max-steps", 5, "--shard", shard)
+                self.assertTrue(self.files(f"a{ranks}{shard}"))
+                self.assertEqual(self.files(f"a{ranks}{shard}"), self.files(f"b{ranks}{shard}"))
 
     def test_a_step_reduces_four_bytes_a_trained_parameter(self):
         r = self.train(2, "out", "--max-steps", 7)
         end = lines(self.dir / "out")[-1]
         self.assertEqual(end["all_reduce_bytes"], 7 * 4 * r["trainable_parameters"])
-        self.assertEqual((end["all_gather_bytes"], end["reduce_scatter_bytes"]), (0, 0))
+        self.assertEqual((end["all_gather_bytes"], end["reduce_scatter_bytes"], end["reduce_bytes"]), (0, 0, 0))
 
     def test_a_checkpoint_of_four_ranks_resumes_on_one_and_three(self):
         """To the bytes of a run of one process that goes on from the same checkpoint, or near them."""
         args = "--max-steps", 8, "--eval-data", self.valid, "--eval-steps", 4, "--save-steps", 4
-        for sharding in ["none", "optimizer"], ["optimizer", "weights"], ["weights", "none"], ["weights", "weights"]:
+        for sharding in ["none", "optimizer"], ["optimizer", "gradients"], ["gradients", "weights"], ["weights", "none"], ["gradients", "gradients"]:
             for ranks in 1, 3, 4:
                 out = f"{'-'.join(sharding)}-{ranks}"
                 whole = self.train(4, out, *args, "--shard", sharding[0])

@@ -17,7 +17,7 @@
 #include "ncclsim_peers.h"
 #include "ncclsim_reduce.h"
 
-enum { KIND_ALL_REDUCE, KIND_REDUCE_SCATTER, KIND_ALL_GATHER, KIND_BROADCAST };
+enum { KIND_ALL_REDUCE, KIND_REDUCE_SCATTER, KIND_ALL_GATHER, KIND_BROADCAST, KIND_REDUCE };
 enum { PENDING_MAX = 1024, STREAMS_MAX = 8 };
 #define MAGIC 0x4e43434cu
 
@@ -245,7 +245,7 @@ const char *ncclGetLastError(ncclComm_t comm)
 
 static const char *describe(const struct ncclsim_call *c, char *text, size_t room)
 {
-    static const char *const kinds[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast"};
+    static const char *const kinds[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast", "ncclReduce"};
     snprintf(text, room, "%s of %llu elements of type %d (operation %d, root %d, stream %d%s)", kinds[c->kind],
              (unsigned long long)c->count, c->type, c->op, c->root, c->stream, c->captured ? ", captured" : "");
     return text;
@@ -360,7 +360,9 @@ static void run(const void *args)
     size_t part = w->call.count * reduce_size(w->call.type);
     if (!to)
         return;
-    if (w->call.kind == KIND_ALL_REDUCE || w->call.kind == KIND_REDUCE_SCATTER)
+    if (w->call.kind == KIND_REDUCE && comm->peers.rank == w->call.root)
+        fine = reduce(w, to);
+    else if (w->call.kind == KIND_ALL_REDUCE || w->call.kind == KIND_REDUCE_SCATTER)
         fine = reduce(w, to);
     else if (w->call.kind == KIND_BROADCAST)
         fine = peers_take(&comm->peers, w->call.root, to, 0, part);
@@ -497,4 +499,10 @@ ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataTyp
                            CUstream stream)
 {
     return WORK(KIND_BROADCAST, ncclSum, root);
+}
+
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm,
+                        CUstream stream)
+{
+    return WORK(KIND_REDUCE, op, root);
 }

@@ -8,7 +8,8 @@
 extern const struct mpi_table hone_mpi_table;
 
 static MPI_Comm world = MPI_COMM_NULL;
-static MPI_Request request = MPI_REQUEST_NULL;
+static MPI_Request requests[MPI_TABLE_REQUESTS];
+static int own_rank;
 
 static int open_world(int *rank, int *size, int *local_rank, int *local_size)
 {
@@ -26,6 +27,7 @@ static int open_world(int *rank, int *size, int *local_rank, int *local_size)
         code = MPI_Comm_rank(world, rank);
     if (code == MPI_SUCCESS)
         code = MPI_Comm_size(world, size);
+    own_rank = *rank;
     if (code == MPI_SUCCESS)
         code = MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, *rank, MPI_INFO_NULL, &local);
     if (code != MPI_SUCCESS)
@@ -41,21 +43,25 @@ static int close_world(void)
     return code == MPI_SUCCESS ? MPI_Finalize() : code;
 }
 
-static int start(enum mpi_table_kind kind, enum mpi_table_type type, int count, int root, void *data)
+static int start(enum mpi_table_kind kind, enum mpi_table_type type, int count, int root, void *data, int request)
 {
+    MPI_Request *r = &requests[request];
     MPI_Datatype t = type == MPI_TABLE_FLOAT ? MPI_FLOAT : MPI_BYTE;
     switch (kind) {
-    case MPI_TABLE_ALL_REDUCE: return MPI_Iallreduce(MPI_IN_PLACE, data, count, t, MPI_SUM, world, &request);
-    case MPI_TABLE_ALL_GATHER: return MPI_Iallgather(MPI_IN_PLACE, 0, t, data, count, t, world, &request);
-    case MPI_TABLE_REDUCE_SCATTER: return MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, count, t, MPI_SUM, world, &request);
-    case MPI_TABLE_BROADCAST: return MPI_Ibcast(data, count, t, root, world, &request);
+    case MPI_TABLE_ALL_REDUCE: return MPI_Iallreduce(MPI_IN_PLACE, data, count, t, MPI_SUM, world, r);
+    case MPI_TABLE_ALL_GATHER: return MPI_Iallgather(MPI_IN_PLACE, 0, t, data, count, t, world, r);
+    case MPI_TABLE_REDUCE_SCATTER: return MPI_Ireduce_scatter_block(MPI_IN_PLACE, data, count, t, MPI_SUM, world, r);
+    case MPI_TABLE_BROADCAST: return MPI_Ibcast(data, count, t, root, world, r);
+    case MPI_TABLE_REDUCE:
+        return own_rank == root ? MPI_Ireduce(MPI_IN_PLACE, data, count, t, MPI_SUM, root, world, r)
+                                : MPI_Ireduce(data, NULL, count, t, MPI_SUM, root, world, r);
     }
     return MPI_ERR_ARG;
 }
 
-static int test(int *done)
+static int test(int request, int *done)
 {
-    return MPI_Test(&request, done, MPI_STATUS_IGNORE);
+    return MPI_Test(&requests[request], done, MPI_STATUS_IGNORE);
 }
 
 static void message(int code, char *text, int size)
