@@ -320,19 +320,16 @@ static ncclResult_t count_call(ncclComm_t comm)
 
 static void fault_on_one(struct group *host)
 {
-    struct group *group;
-    struct device *device;
+    const struct member m = join(host);
+    const int32_t a = m.block;
     struct prepared *prepared;
-    int32_t a;
-    join(host, &group, &device);
-    check(device_alloc(device, WHOLE * 4, &a) == OK);
     const struct command commands[] = {command_of(COLLECTIVE_ALL_REDUCE, COUNT, a, 0, a, 0),
                                        command_of(COLLECTIVE_BROADCAST, COUNT, a, 0, a, 0)};
-    check(device_prepare(device, commands, 2, &prepared) == OK);
+    check(device_prepare(m.device, commands, 2, &prepared) == OK);
     cu.cuStreamQuery = faulted;
     nc.ncclCommFinalize = nc.ncclCommDestroy = nc.ncclCommAbort = count_call;
-    device_discard(device, prepared);
-    leave(host, device, ERR_DEVICE);
+    device_discard(m.device, prepared);
+    leave(&m, ERR_DEVICE);
     check(asked == 0);
 }
 
