@@ -23,7 +23,7 @@ static const char *const words_of_optim[] = {
 #include "config/options.def"
 
 /* The words of the table's columns `numbers` and `allowed`. */
-enum { FREE, DECIDES };
+enum { FREE, TOGETHER, DECIDES };
 #define ANY .min = 0
 #define AT_LEAST(n) .min = (n), .bounded_below = true
 #define AUTO_OR_AT_LEAST(n) .min = (n), .bounded_below = true, .or_auto = true
@@ -43,6 +43,7 @@ const struct option_row option_table[OPTIONS] = {
      .alias = alias_,                                                                                                            \
      .commands = (commands_),                                                                                                    \
      .decides = numbers == DECIDES,                                                                                              \
+     .together = numbers != FREE,                                                                                                \
      .placeholder = placeholder_,                                                                                                \
      .help = help_,                                                                                                              \
      .offset = offsetof(struct options, name_),                                                                                  \
@@ -121,6 +122,11 @@ bool options_has(enum user_command command, enum option option)
 bool options_decides(enum option option)
 {
     return option_table[option].decides;
+}
+
+bool options_together(enum option option)
+{
+    return option_table[option].together;
 }
 
 bool options_same(enum option option, const char *a, const char *b)

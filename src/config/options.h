@@ -105,6 +105,9 @@ bool options_has(enum user_command command, enum option option);
 /* Whether what a training run computes depends on it: a run that resumes must have the same. */
 bool options_decides(enum option option);
 
+/* Whether all ranks of a run must have the same; true for all that decide. */
+bool options_together(enum option option);
+
 /* Whether two texts are the same value of an option: numbers may be written in several ways. */
 bool options_same(enum option option, const char *a, const char *b);
 

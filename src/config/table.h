@@ -15,6 +15,7 @@ struct option_row {
     size_t offset;            /* of its field in struct options */
     const char *const *words; /* of a choice, or examples of a text; NULL after the last, and where there are none */
     bool decides;             /* what a training run computes depends on it */
+    bool together;            /* all ranks of a run have the same */
     bool bounded_below, bounded_above;
     bool above, below; /* the lower, the upper bound itself is not allowed */
     bool flag_only;

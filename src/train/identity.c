@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "base/checksums.h"
+#include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
 #include "data/cursor.h"
 #include "models/model.h"
+
+enum { SKETCH = 4096 }; /* bytes of a weight */
 
 enum status identity_draw(struct identity *identity)
 {
@@ -27,13 +30,18 @@ struct weight_digest {
     struct digest digest;
 };
 
+static void hash_shape(struct hash *hash, const struct stored *w)
+{
+    hash_add(hash, w->name, (int64_t)strlen(w->name) + 1);
+    hash_add(hash, w->kind, (int64_t)strlen(w->kind) + 1);
+    hash_add(hash, w->shape, w->rank * (int64_t)sizeof w->shape[0]);
+}
+
 static struct digest hash_weight(const struct stored *w)
 {
     struct hash hash;
     hash_init(&hash);
-    hash_add(&hash, w->name, (int64_t)strlen(w->name) + 1);
-    hash_add(&hash, w->kind, (int64_t)strlen(w->kind) + 1);
-    hash_add(&hash, w->shape, w->rank * (int64_t)sizeof w->shape[0]);
+    hash_shape(&hash, w);
     for (int p = 0; p < WEIGHT_PARTS; p++) {
         const struct stored_part *part = &w->part[p];
         if (part->data && part->map)
@@ -78,10 +86,30 @@ static enum status hash_base(const struct weights *weights, char text[HASH_TEXT]
     return OK;
 }
 
+/* Sums of hashes, which have no order: how weights are dealt to files does not matter. */
+void identity_sketch(const struct model *model, char text[HASH_TEXT])
+{
+    const struct weights *weights = &model->weights;
+    struct digest sum = {0};
+    for (int64_t i = 0; i < weights->count; i++) {
+        const struct stored *w = &weights->list[i];
+        struct hash hash;
+        hash_init(&hash);
+        hash_shape(&hash, w);
+        for (int p = 0; p < WEIGHT_PARTS; p++)
+            if (w->part[p].data)
+                hash_add(&hash, w->part[p].data, w->adapter ? w->part[p].bytes : min(w->part[p].bytes, SKETCH));
+        struct digest one = hash_end(&hash);
+        sum.low += one.low;
+        sum.high += one.high;
+    }
+    digest_text(sum, text);
+}
+
 /* --- data --------------------------------------------------------------------------------------------------------------- */
 
 /* A row's own checksum stands for its tokens and targets. */
-static void hash_data(const struct data *data, char text[HASH_TEXT])
+void identity_of_data(const struct data *data, char text[HASH_TEXT])
 {
     struct hash hash;
     hash_init(&hash);
@@ -101,8 +129,8 @@ enum status identity_hash(struct identity *identity, const struct model *model, 
     if (identity->hashed)
         return OK;
     TRY(hash_base(&model->weights, identity->base));
-    hash_data(data, identity->data);
-    hash_data(eval_data, identity->eval_data);
+    identity_of_data(data, identity->data);
+    identity_of_data(eval_data, identity->eval_data);
     identity->hashed = true;
     return OK;
 }

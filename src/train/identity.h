@@ -28,4 +28,9 @@ enum status identity_draw(struct identity *identity);
 enum status identity_hash(struct identity *identity, const struct model *model, const struct data *data,
                           const struct data *eval_data);
 
+/* The same of data alone; and a sketch of a model, which reads of each weight of the base its name, its shape and the first
+ * bytes, and an adapter as a whole. It tells models apart, not every change of one. */
+void identity_of_data(const struct data *data, char text[HASH_TEXT]);
+void identity_sketch(const struct model *model, char text[HASH_TEXT]);
+
 #endif

@@ -13,6 +13,7 @@
 #include "data/split.h"
 #include "dist/dist.h"
 #include "models/lora.h"
+#include "train/alike.h"
 #include "train/checkpoint.h"
 #include "train/measure.h"
 #include "train/metrics.h"
@@ -405,6 +406,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         ready_for |= t->samples.count ? TRAINER_SAMPLE : 0;
     }
     TRY(join(t, ready_for));
+    if (!planning)
+        TRY(alike_options(t));
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
     options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
     TRY(dist_seat(planning ? NULL : t->group, &threads, &neighbours));
@@ -429,6 +432,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(identity_draw(&t->identity));
     TRY(open_data_in_turn(t, ready_for));
     TRY(open_sampler(t));
+    TRY(alike_material(t));
     TRY(schedule_init(&t->schedule, t->options, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)
         TRY(find_resume(t));

@@ -1,0 +1,100 @@
+/* Comparing with rank 0. */
+#include "train/alike.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "train/trainer.h"
+
+enum { SHOWN = 64 }; /* characters of a value, for the message */
+
+/* A value as it is told: what of it is too long for the message is in the digest. */
+struct value_told {
+    struct digest digest;
+    char text[SHOWN];
+};
+
+struct options_told {
+    char version[SHOWN];
+    struct value_told option[OPTIONS];
+};
+
+static enum status fill(struct options_told *told, const struct options *options)
+{
+    struct buffer text = {0};
+    enum status status = OK;
+    snprintf(told->version, sizeof told->version, "%s", HONE_VERSION);
+    for (enum option o = 0; o < OPTIONS && status == OK; o++) {
+        if (!options_together(o))
+            continue;
+        text.size = 0;
+        status = options_get(options, o, &text);
+        if (status == OK)
+            status = buffer_append(&text, "", 1);
+        if (status != OK)
+            break;
+        told->option[o].digest = hash_of(text.data, text.size);
+        snprintf(told->option[o].text, SHOWN, "%s", *text.data ? text.data : "(none)");
+    }
+    buffer_free(&text);
+    return status;
+}
+
+static enum status compare(const struct options_told *mine, const struct options_told *first)
+{
+    if (strcmp(mine->version, first->version) != 0)
+        return fail(ERR_ARGUMENT, "this is hone %s, and rank 0 is hone %s: all ranks of a run need the same", mine->version,
+                    first->version);
+    for (enum option o = 0; o < OPTIONS; o++)
+        if (!digest_equal(mine->option[o].digest, first->option[o].digest))
+            return fail(ERR_ARGUMENT, "%s is %s here and %s on rank 0: give all ranks of a run the same options", options_name(o),
+                        mine->option[o].text, first->option[o].text);
+    return OK;
+}
+
+static enum status tell_options(struct trainer *t, struct options_told *mine, struct options_told *first)
+{
+    TRY(group_agree(t->group, fill(mine, t->options)));
+    *first = *mine;
+    TRY(group_tell(t->group, first, (int64_t)sizeof *first));
+    return group_agree(t->group, compare(mine, first));
+}
+
+enum status alike_options(struct trainer *t)
+{
+    if (!t->group)
+        return OK;
+    struct options_told *told = memory_alloc(2 * (int64_t)sizeof *told);
+    enum status status = told ? tell_options(t, told, told + 1) : ERR_MEMORY;
+    memory_free(told);
+    return status;
+}
+
+enum status alike_material(struct trainer *t)
+{
+    struct {
+        char base[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT], dtype[SHOWN];
+        int64_t samples;
+    } mine = {.samples = t->samples.count}, first;
+    enum status status = OK;
+    if (!t->group)
+        return OK;
+    identity_sketch(&t->session.model, mine.base);
+    identity_of_data(&t->data, mine.data);
+    identity_of_data(&t->eval_data, mine.eval_data);
+    snprintf(mine.dtype, sizeof mine.dtype, "%s", session_dtype(&t->session));
+    first = mine;
+    TRY(group_tell(t->group, &first, (int64_t)sizeof first));
+    if (strcmp(mine.base, first.base) != 0)
+        status = fail(ERR_ARGUMENT, "%s is not the model, or the adapter to start from, that rank 0 has: its weights are others",
+                      t->options->model_name_or_path);
+    else if (strcmp(mine.data, first.data) != 0)
+        status = fail(ERR_ARGUMENT, "%s has not the rows that rank 0 has, or in another order", t->options->dataset_path);
+    else if (strcmp(mine.eval_data, first.eval_data) != 0)
+        status = fail(ERR_ARGUMENT, "the validation data has not the rows that rank 0 has, or in another order");
+    else if (strcmp(mine.dtype, first.dtype) != 0)
+        status = fail(ERR_ARGUMENT, "this rank computes in %s and rank 0 in %s: give --dtype", mine.dtype, first.dtype);
+    else if (mine.samples != first.samples)
+        status = fail(ERR_ARGUMENT, "--sample-prompts has not as many prompts as on rank 0");
+    return group_agree(t->group, status);
+}
