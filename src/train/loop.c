@@ -314,6 +314,11 @@ static enum status look(struct run *r)
 {
     struct trainer *t = r->t;
     const struct trainer_step *s = &r->last;
+    if (s->idle) {
+        r->found = GUARD_FINE;
+        metrics_step(&r->metrics, s, NULL);
+        return OK;
+    }
     if (isnan(t->place.first_loss) && isfinite(s->loss))
         t->place.first_loss = s->loss;
     struct guard_step seen = {.loss = s->loss, .norm = s->norm, .applied = s->applied, .guess = worst_guess(t)};
@@ -356,7 +361,8 @@ static enum status report_step(struct run *r)
     r->stopped |= r->last.stops;
     r->seconds[r->steps_here % RATE_STEPS] = r->last.seconds;
     r->tokens[r->steps_here++ % RATE_STEPS] = r->last.tokens;
-    r->result->loss = r->last.loss;
+    if (!r->last.idle)
+        r->result->loss = r->last.loss;
     r->result->tokens += r->last.tokens;
     r->result->targets += r->last.targets;
     TRY(look(r));

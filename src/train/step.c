@@ -67,7 +67,7 @@ static void finish(struct trainer *t, struct trainer_step *step, double loss, do
     t->queue.ended = now;
     t->place.step = step->step;
     t->place.tokens += step->tokens;
-    t->place.skipped += !result.applied;
+    t->place.skipped += !result.applied && !step->idle;
 }
 
 double step_engine_share(const struct trainer_step *step)
@@ -313,6 +313,7 @@ enum status trainer_report(struct trainer *t, struct trainer_step *step)
     t->queue.is_finished = false;
     *step = t->queue.finished;
     TRY(join_losses(t, step));
+    step->idle = t->sync.on && t->queue.finished_weight == 0;
     finish(t, step, t->queue.finished_sum / t->queue.finished_weight, t->queue.finished_started, t->queue.result);
     t->queue.ahead--;
     return OK;

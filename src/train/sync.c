@@ -25,6 +25,7 @@ void sync_pack(const float *x, float *lost, int64_t elements, int8_t *packed)
         memcpy(packed + b * (int64_t)sizeof scale, &scale, sizeof scale);
         for (int64_t i = b * SYNC_BLOCK; i < (b + 1) * SYNC_BLOCK; i++) {
             float whole = x[i] + lost[i], rounded = scale > 0 ? rintf(whole / scale) : 0;
+            rounded = fminf(fmaxf(rounded, -127), 127); /* a scale that is nearly 0 has few digits */
             code[i] = (int8_t)rounded;
             lost[i] = whole - rounded * scale;
         }
@@ -84,6 +85,13 @@ enum status sync_open(struct trainer *t)
             "--sync-every %lld: the run has %lld exchanges, and the published --outer-momentum 0.9 is for many more. With "
             "few of them it goes too far: try --outer-momentum 0.5 (docs/ranks.md has measurements)",
             (long long)o->sync_every, (long long)exchanges);
+    int64_t rows = o->per_device_train_batch_size * o->gradient_accumulation_steps;
+    if (rows < t->group->size)
+        log_message(
+            LOG_WARNING,
+            "--sync-every: a step has %lld chats for %d ranks, so that some have nothing to train in it and stay where they "
+            "are: raise --per-device-train-batch-size, or start fewer ranks",
+            (long long)rows, t->group->size);
     if (t->resume)
         log_message(LOG_WARNING,
                     "--sync-every: a checkpoint has the optimizer of rank 0 alone, which all ranks go on with, and the "

@@ -96,6 +96,14 @@ class Sync(Case):
         for ranks in 2, 3:
             self.assertAlmostEqual(self.train(ranks, f"of{ranks}", rows, *args)["eval_loss"], one["eval_loss"], places=6)
 
+    def test_a_rank_without_a_chat_stays_where_it_is(self):
+        """Seen to fail, before a step could be idle: "10 steps in a row were bad, the last one: not finite"."""
+        rows, args = [chat(i) for i in range(24)], ("--max-steps", 12, "--sync-every", 4, "--outer-learning-rate", 1, "--outer-momentum", 0)
+        r = self.train(3, "out", rows, *args, "--per-device-train-batch-size", 1)
+        self.assertEqual((r["steps"], r["skipped_steps"]), (12, 0))
+        self.assertIn("a step has 1 chats for 3 ranks", self.errors)
+        self.assertTrue(all(o["loss"] < 20 for o in lines(self.dir / "out") if "loss" in o))
+
     def test_a_run_of_few_exchanges_is_told_about_the_momentum(self):
         rows, args = [chat(i) for i in range(8)], ("--per-device-train-batch-size", 4, "--max-steps", 2, "--sync-every", 2)
         for flags, told in ([], 1), (["--outer-momentum", 0.5], 0):

@@ -56,12 +56,25 @@ static void zeros_stay_zeros(void **state)
         assert_true(back[i] == 0 && lost[i] == 0);
 }
 
+/* The smallest numbers have few digits, and so has their scale. Seen to fail without the limit: 178 becomes -78. */
+static void numbers_that_are_nearly_zero_keep_their_sign(void **state)
+{
+    (void)state;
+    float x[ELEMENTS] = {0}, lost[ELEMENTS] = {0};
+    int8_t packed[ELEMENTS + 3 * 4];
+    x[0] = 178 * 0x1p-149F;
+    sync_pack(x, lost, ELEMENTS, packed);
+    assert_int_equal(packed[3 * 4], 127);
+    assert_true(lost[0] > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_rounded_by_its_own_scale),
         cmocka_unit_test(what_rounding_loses_comes_with_a_later_exchange),
         cmocka_unit_test(zeros_stay_zeros),
+        cmocka_unit_test(numbers_that_are_nearly_zero_keep_their_sign),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
