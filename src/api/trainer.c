@@ -315,6 +315,17 @@ static enum status check_run(const struct hone_trainer *t)
     return options_need(values, t->options->command, OPTION_output_dir);
 }
 
+/* A launcher that sees one rank end by a code may end the others at once: none leaves before rank 0 has written everything. */
+static enum status leave_together(struct group *group, enum status status)
+{
+    char message[STATUS_MESSAGE_SIZE];
+    if (status != OK && status != ERR_STOPPED)
+        return status;
+    snprintf(message, sizeof message, "%s", status_message());
+    TRY(group_barrier(group)); /* which fails as another rank does */
+    return status == OK ? OK : fail(status, "%s", message);
+}
+
 hone_status hone_train(hone_trainer *handle, hone_events events, void *context, hone_train_result *result)
 {
     CHECK(check_struct(result, "result", __func__));
@@ -331,6 +342,7 @@ hone_status hone_train(hone_trainer *handle, hone_events events, void *context, 
     if (status != OK && status != ERR_STOPPED)
         group_close(t->group, status); /* the other ranks end with this one */
     run_file_end(handle, status, r.seconds);
+    status = leave_together(t->group, status);
     struct arena arena = {0};
     const struct trainer_place *place = &t->place;
     const char *best = place->best_step ? checkpoint_path(&arena, t->options->output_dir, place->best_step) : NULL;

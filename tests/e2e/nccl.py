@@ -71,6 +71,29 @@ class Nccl(Case):
             print(f"{method}: 2 ranks are {far:.3g} away, splits of one process {allowed:.3g}", file=sys.stderr)
             self.assertLessEqual(far, max(allowed, LAST_PLACE))
 
+    def test_no_rank_leaves_before_the_checkpoint_is_written(self):
+        """torchrun ends all ranks as soon as one has ended with a code. Seen to fail without leave_together."""
+        for trial in range(5):
+            out = f"out{trial}"
+            processes = self.start(2, out, "--max-steps", 100000)
+            metrics = self.dir / out / "metrics.jsonl"
+            while not (metrics.exists() and '"step":3,' in metrics.read_text().replace(" ", "")):
+                self.assertIsNone(processes[0].poll())
+                time.sleep(0.05)
+            processes[1].send_signal(signal.SIGTERM)
+            while processes[0].poll() is None and not any(name.endswith(".part") for name in os.listdir(self.dir / out)):
+                pass
+            processes[0].send_signal(signal.SIGSTOP)
+            caught = any(name.endswith(".part") for name in os.listdir(self.dir / out))
+            time.sleep(2)
+            waits = processes[1].poll() is None
+            processes[0].send_signal(signal.SIGCONT)
+            self.ended(processes, [10, 10])
+            if caught:
+                self.assertTrue(waits)
+                return
+        self.fail("no checkpoint was seen being written")
+
     def test_captured_steps_are_launched_steps_and_every_run_is_the_same(self):
         files = {}
         for shard in "none", "gradients":
