@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/process.h"
@@ -31,8 +32,15 @@ enum status dist_join(struct group **out)
     if (joined)
         return joined->class->check(joined);
     TRY(launcher_read(&launcher));
-    if (launcher.kind == LAUNCHER_ALONE)
+    if (launcher.kind == LAUNCHER_ALONE) {
+        if (launcher_strangers() > 1)
+            log_message(
+                LOG_WARNING,
+                "srun started %d tasks, and tells none of them of the others: each trains alone. To train together, start "
+                "them by srun --mpi=pmix, or --mpi=pmi2 (docs/clusters.md)",
+                launcher_strangers());
         return OK;
+    }
     bool variables = launcher.kind == LAUNCHER_VARIABLES;
     TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher));
     finish = variables ? tcp_finish : mpi_finish;
@@ -72,9 +80,24 @@ enum status dist_seat(struct group *group, int *threads, int *neighbours)
     return status;
 }
 
+/* What `--device auto` finds may differ from machine to machine. */
+static enum status check_devices(const struct device *device, struct group *group)
+{
+    double cards = device->class == &device_cuda;
+    TRY(group_sum(group, &cards, 1));
+    if (cards > 0 && cards < group->size)
+        return fail(ERR_DEVICE,
+                    "%d of %d ranks have a card, the others compute on %s: all or none of them must. hone devices says what a "
+                    "machine has, and --device cpu takes no card",
+                    (int)cards, group->size, device->class == &device_cuda ? "something else" : device->class->name);
+    return cards == 0 && finish == tcp_finish ? tcp_refuse() : OK;
+}
+
 enum status dist_attach(struct device *device, struct group *group)
 {
     const char *overlap = getenv("HONE_OVERLAP");
+    if (group)
+        TRY(check_devices(device, group));
     device->group = group;
     if (group && device->class == &device_cuda)
         TRY(nccl_open(&device->group, group, device));

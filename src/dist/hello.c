@@ -90,12 +90,14 @@ enum status hello_open(struct hello *hello)
     return draw(hello->offer.number);
 }
 
-static bool right(const struct hello *hello, const char *secret, int size, int what)
+static enum hello_state judge(const struct hello *hello, const char *secret, int size, int what)
 {
     const struct hello_caller *c = &hello->answer.caller;
     uint8_t proof[HELLO_HASH];
     prove(proof, secret, "caller", &hello->offer, &hello->answer);
-    return same(proof, hello->answer.proof) && c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero;
+    if (!same(proof, hello->answer.proof))
+        return HELLO_WRONG;
+    return c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero ? HELLO_RIGHT : HELLO_OTHER;
 }
 
 enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
@@ -106,7 +108,7 @@ enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t coun
     hello->got += *taken;
     if (hello->got < (int64_t)sizeof hello->answer)
         return HELLO_MORE;
-    return right(hello, secret, size, what) ? HELLO_RIGHT : HELLO_WRONG;
+    return judge(hello, secret, size, what);
 }
 
 void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret)

@@ -53,7 +53,12 @@ struct hello {
 enum status hello_open(struct hello *hello);
 
 /* Takes in a piece of the answer. *taken is how much of it: what follows an answer is not the opening's. */
-enum hello_state { HELLO_MORE, HELLO_WRONG, HELLO_RIGHT };
+enum hello_state {
+    HELLO_MORE,
+    HELLO_WRONG,
+    HELLO_OTHER, /* it knows the secret, but is not of a run like this one: see answer.caller */
+    HELLO_RIGHT
+};
 enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
                             int what);
 

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,22 @@ static bool agent_has_port(void)
     return text && !strcmp(text, "True");
 }
 
+/* A launcher that another one started leaves the outer one's variables in the environment. */
+static const struct source *find_source(void)
+{
+    const struct source *torch = &sources[SOURCES - 1];
+    bool full = variable(torch->rank) && variable(torch->size) && variable("MASTER_ADDR") && variable("MASTER_PORT");
+    if (full && variable("TORCHELASTIC_RUN_ID"))
+        return torch;
+    for (const struct source *s = sources; s <= torch; s++) {
+        if (full && s->kind != LAUNCHER_OPEN_MPI && variable("SLURM_STEP_NUM_TASKS"))
+            return torch;
+        if (variable(s->rank) && variable(s->size))
+            return s;
+    }
+    return NULL;
+}
+
 static enum status read_source(const struct source *s, struct launcher *l)
 {
     *l = (struct launcher){.kind = s->kind, .local_rank = -1};
@@ -56,7 +73,6 @@ static enum status read_source(const struct source *s, struct launcher *l)
         TRY(read_number(s->local_rank, 0, l->size - 1, &l->local_rank));
     if (s->kind != LAUNCHER_VARIABLES || l->size == 1)
         return OK;
-    TRY(read_number("LOCAL_RANK", 0, l->size - 1, &l->local_rank));
     TRY(read_number("MASTER_PORT", 1, PORT_MAX - 1, &l->port));
     l->port += agent_has_port();
     l->address = variable("MASTER_ADDR");
@@ -68,13 +84,17 @@ static enum status read_source(const struct source *s, struct launcher *l)
 enum status launcher_read(struct launcher *l)
 {
     *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
-    for (int i = 0; i < SOURCES; i++) {
-        if (!variable(sources[i].rank) || !variable(sources[i].size))
-            continue;
-        TRY(read_source(&sources[i], l));
-        if (l->size == 1)
-            *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
-        return OK;
-    }
+    const struct source *source = find_source();
+    if (source)
+        TRY(read_source(source, l));
+    if (l->size == 1)
+        *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
     return OK;
+}
+
+int launcher_strangers(void)
+{
+    const char *tasks = variable("SLURM_STEP_NUM_TASKS");
+    int64_t count = tasks && variable("SLURM_PROCID") && !find_source() ? strtol(tasks, NULL, 10) : 1;
+    return count > 1 && count <= RANKS_MAX ? (int)count : 1;
 }

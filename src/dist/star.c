@@ -20,6 +20,7 @@
 #include "dist/hello.h"
 
 enum { HELLO_SECONDS = 5, MISSING_NAMED = 8, GUESTS = 64, WARNINGS = 8 };
+static const char STRANGE[] = "it is not of this run, or has another secret";
 static const double POLL = 0.1; /* seconds between two looks at the time */
 
 /* --- bytes ------------------------------------------------------------------------------------------------------------------ */
@@ -82,6 +83,13 @@ static void at_once(int line)
 
 /* --- rank 0 ----------------------------------------------------------------------------------------------------------------- */
 
+/* An address that means something on one network card alone. */
+static bool is_local(const struct sockaddr *address)
+{
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
+    return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr);
+}
+
 /* The addresses of this machine, those that others can reach first. */
 static void find_addresses(struct star_place *place)
 {
@@ -94,7 +102,7 @@ static void find_addresses(struct star_place *place)
             int family = a->ifa_addr ? a->ifa_addr->sa_family : AF_UNSPEC;
             socklen_t size = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
             bool own = !strcmp(a->ifa_name, "lo");
-            if ((family == AF_INET || family == AF_INET6) && own == loopback &&
+            if ((family == AF_INET || family == AF_INET6) && own == loopback && !is_local(a->ifa_addr) &&
                 getnameinfo(a->ifa_addr, size, place->address[count], STAR_TEXT, NULL, 0, NI_NUMERICHOST) == 0)
                 count++;
         }
@@ -188,11 +196,10 @@ struct door {
     struct guest guest[GUESTS];
 };
 
-static void turn_away(struct door *d, struct guest *guest)
+static void turn_away(struct door *d, struct guest *guest, const char *why)
 {
     if (d->warnings++ < WARNINGS)
-        log_message(LOG_WARNING, "a connection to port %d is not of this run, or has another secret: it was closed",
-                    d->place->port);
+        log_message(LOG_WARNING, "a connection to port %d was closed: %s", d->place->port, why);
     close(guest->line);
     guest->line = -1;
 }
@@ -207,7 +214,7 @@ static struct guest *find_chair(struct door *d)
         if (d->guest[i].until < oldest->until)
             oldest = &d->guest[i];
     }
-    turn_away(d, oldest);
+    turn_away(d, oldest, STRANGE);
     return oldest;
 }
 
@@ -220,23 +227,50 @@ static void let_in(struct door *d)
     guest->line = line;
     guest->until = clock_seconds() + HELLO_SECONDS;
     if (hello_open(&guest->hello) != OK || star_send(line, &guest->hello.offer, sizeof guest->hello.offer, 0) != OK)
-        turn_away(d, guest);
+        turn_away(d, guest, STRANGE);
 }
 
-/* Who it is has been proved. */
+/* What it said before may still be unread. */
+static bool has_ended(int line)
+{
+    struct pollfd p = {.fd = line, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+/* Who it is has been proved. A rank may come again: the welcome was lost, or its process was started anew. */
 static void seat(struct door *d, struct guest *guest)
 {
     struct hello_welcome welcome;
-    int rank = guest->hello.answer.caller.rank;
+    int rank = guest->hello.answer.caller.rank, *line = &d->star->line[rank];
+    if (*line >= 0 && has_ended(*line)) {
+        close(*line);
+        *line = -1;
+        d->here--;
+    }
+    if (*line >= 0) {
+        char why[96];
+        snprintf(why, sizeof why, "rank %d is there already: two processes have the same number (RANK)", rank);
+        turn_away(d, guest, why);
+        return;
+    }
     hello_welcome(&welcome, &guest->hello, d->place->secret);
-    if (d->star->line[rank] >= 0 || star_send(guest->line, &welcome, sizeof welcome, HELLO_SECONDS) != OK) {
-        turn_away(d, guest);
+    if (star_send(guest->line, &welcome, sizeof welcome, HELLO_SECONDS) != OK) {
+        turn_away(d, guest, STRANGE);
         return;
     }
     at_once(guest->line);
-    d->star->line[rank] = guest->line;
+    *line = guest->line;
     guest->line = -1;
     d->here++;
+}
+
+static void refuse(struct door *d, struct guest *guest)
+{
+    const struct hello_caller *c = &guest->hello.answer.caller;
+    char why[160];
+    snprintf(why, sizeof why, "it is rank %d of %d ranks, and this run has %d (WORLD_SIZE), or it is of another part of the run",
+             c->rank, c->size, d->star->size);
+    turn_away(d, guest, why);
 }
 
 /* No byte more than the answer is read: what follows is said to the rank. */
@@ -245,15 +279,16 @@ static void listen_to(struct door *d, struct guest *guest)
     char bytes[sizeof(struct hello_answer)];
     int64_t got, taken;
     if (star_take(guest->line, bytes, (int64_t)sizeof bytes - guest->hello.got, &got) != OK) {
-        turn_away(d, guest);
+        turn_away(d, guest, STRANGE);
         return;
     }
     switch (hello_take(&guest->hello, bytes, got, &taken, d->place->secret, d->star->size, d->what)) {
     case HELLO_RIGHT: seat(d, guest); break;
-    case HELLO_WRONG: turn_away(d, guest); break;
+    case HELLO_OTHER: refuse(d, guest); break;
+    case HELLO_WRONG: turn_away(d, guest, STRANGE); break;
     case HELLO_MORE:
         if (clock_seconds() > guest->until)
-            turn_away(d, guest);
+            turn_away(d, guest, STRANGE);
         break;
     }
 }
@@ -372,10 +407,10 @@ enum status star_connect(struct star *star, const struct star_place *place, int 
             clock_wait(POLL);
     }
     if (star->line[0] < 0)
-        return fail(ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port,
-                    seconds,
-                    refused ? "what is there belongs to another run, or has another secret (HONE_SECRET)"
-                            : "is it running, and reachable from here?");
+        return fail(
+            ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port, seconds,
+            refused ? "what is there belongs to another run, or has another secret (HONE_SECRET) or number of ranks (WORLD_SIZE)"
+                    : "is it running, and reachable from here?");
     at_once(star->line[0]);
     return OK;
 }

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-enum { STAR_ADDRESSES = 8, STAR_TEXT = 64, STAR_SECRET = 128 };
+enum { STAR_ADDRESSES = 8, STAR_TEXT = 256, STAR_SECRET = 128 };
 
 /* Where rank 0 waits. Plain bytes: it may be sent. */
 struct star_place {

@@ -7,11 +7,12 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "dist/star.h"
 #include "dist/watch.h"
 
 enum { STAR_OF_GROUP = 2, SECRET_MIN = 16 };
-static const double LONG = 1e9, SEND = 60; /* seconds: the watch ends what takes too long */
+static const double LONG = 1e9, SEND = 60; /* seconds: the watch ends what takes too long, once it is there */
 
 struct tcp {
     struct group group;
@@ -54,10 +55,15 @@ static enum status blame(struct tcp *t, enum status status)
     return status;
 }
 
+static double patience(const struct tcp *t)
+{
+    return t->watch ? LONG : TCP_SECONDS;
+}
+
 static enum status receive_from(struct tcp *t, int rank, void *bytes, int64_t count)
 {
     char why[128];
-    enum status status = star_receive(t->star.line[rank], bytes, count, LONG, check_meanwhile, &t->group);
+    enum status status = star_receive(t->star.line[rank], bytes, count, patience(t), check_meanwhile, &t->group);
     if (status == OK || t->watch)
         return status;
     snprintf(why, sizeof why, "%s", status_message()); /* nobody watches yet */
@@ -72,7 +78,7 @@ static enum status exchange(struct tcp *t, const void *mine, char *all, int64_t 
     if (g->rank) {
         TRY(star_send(t->star.line[0], &label, sizeof label, SEND));
         TRY(star_send(t->star.line[0], mine, bytes, SEND));
-        return star_receive(t->star.line[0], all, bytes * g->size, LONG, check_meanwhile, g);
+        return star_receive(t->star.line[0], all, bytes * g->size, patience(t), check_meanwhile, g);
     }
     for (int i = 1; i < g->size; i++) {
         TRY(receive_from(t, i, &theirs, sizeof theirs));
@@ -93,13 +99,17 @@ static enum status share(struct group *group, const void *mine, void *all, int64
     return blame(t, exchange(t, mine, all, bytes));
 }
 
+enum status tcp_refuse(void)
+{
+    return fail(ERR_UNSUPPORTED,
+                "ranks that torchrun's variables name compute together on CUDA alone, over NCCL: start others by "
+                "mpirun or srun");
+}
+
 static enum status collective(struct group *group, const struct collective *c, const void *from, void *to, void *stream)
 {
-    (void)group, (void)from, (void)to, (void)stream;
-    return fail(ERR_UNSUPPORTED,
-                "%s: ranks that torchrun's variables name compute together on CUDA alone, over NCCL: start others by "
-                "mpirun or srun",
-                collective_name(c->kind));
+    (void)group, (void)c, (void)from, (void)to, (void)stream;
+    return tcp_refuse();
 }
 
 static void close_group(struct group *group, enum status status, const char *message)
@@ -161,6 +171,21 @@ static enum status choose_secret(struct star_place *place, const struct launcher
     return OK;
 }
 
+/* Its number among the ranks of its machine, where the launcher leaves it open. */
+static enum status find_local_rank(struct group *group)
+{
+    char mine[PROCESS_HOST] = "", *all = memory_alloc(group->size * (int64_t)sizeof mine);
+    if (!all)
+        return ERR_MEMORY;
+    process_host(mine);
+    enum status status = group_share(group, mine, all, (int64_t)sizeof mine);
+    group->local_rank = 0;
+    for (int i = 0; i < group->rank && status == OK; i++)
+        group->local_rank += !strcmp(all + i * (int64_t)sizeof mine, mine);
+    memory_free(all);
+    return status;
+}
+
 static enum status join(struct tcp *t, const struct launcher *launcher)
 {
     struct star_place place = {.port = launcher->port};
@@ -176,7 +201,9 @@ static enum status join(struct tcp *t, const struct launcher *launcher)
     if (status == OK && !launcher->rank)
         status = star_accept(&t->star, listener, &place, STAR_OF_GROUP, TCP_SECONDS);
     star_stop(listener);
-    return status == OK ? watch_open(&t->watch, &t->group) : status;
+    TRY(status);
+    TRY(watch_open(&t->watch, &t->group));
+    return launcher->local_rank < 0 ? find_local_rank(&t->group) : OK;
 }
 
 enum status tcp_open(struct group **out, const struct launcher *launcher)
@@ -189,9 +216,12 @@ enum status tcp_open(struct group **out, const struct launcher *launcher)
         *out = &t->group;
         return OK;
     }
+    char message[STATUS_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", status_message());
+    watch_close(t->watch, status, message);
     star_close(&t->star);
     memory_free(t);
-    return status;
+    return fail(status, "%s", message);
 }
 
 void tcp_finish(struct group *group)

@@ -12,4 +12,7 @@ enum { TCP_SECONDS = 120 };
 enum status tcp_open(struct group **out, const struct launcher *launcher);
 void tcp_finish(struct group *group);
 
+/* What is said where these ranks have no cards to compute with. */
+enum status tcp_refuse(void);
+
 #endif

@@ -432,7 +432,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(identity_draw(&t->identity));
     TRY(open_data_in_turn(t, ready_for));
     TRY(open_sampler(t));
-    TRY(alike_material(t));
+    if (!planning)
+        TRY(alike_material(t));
     TRY(schedule_init(&t->schedule, t->options, ready_for & TRAINER_MEASURE ? 0 : t->steps)); /* what is measured has one rate */
     if (!planning)
         TRY(find_resume(t));

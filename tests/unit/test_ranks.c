@@ -30,7 +30,9 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_RANK",
                                         "MASTER_ADDR",
                                         "MASTER_PORT",
                                         "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_LOCALID"};
+                                        "SLURM_LOCALID",
+                                        "SLURM_PROCID",
+                                        "TORCHELASTIC_RUN_ID"};
 
 static int forget_launchers(void **state)
 {
@@ -74,6 +76,10 @@ static void launchers_say_who_a_process_is(void **state)
     assert_int_equal(l.rank + 10 * l.size + 100 * l.local_rank, 183);
     assert_string_equal(l.address, "node0");
     assert_int_equal(l.port, 29500);
+    unsetenv("LOCAL_RANK"); /* as Kubeflow's PyTorchJob has it */
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.local_rank, -1);
+    unsetenv("RANK");
     set("PMIX_RANK", "4");
     set("SLURM_STEP_NUM_TASKS", "6");
     assert_ok(launcher_read(&l));
@@ -88,6 +94,50 @@ static void launchers_say_who_a_process_is(void **state)
     assert_ok(launcher_read(&l));
     assert_int_equal(l.kind, LAUNCHER_OPEN_MPI);
     assert_int_equal(l.rank, 2);
+}
+
+/* Seen to fail by the order of the table alone: srun puts its variables into every task, also into those of a torchrun that it
+ * starts on each node, where all ranks of a node would then be one. */
+static void the_inner_launcher_counts(void **state)
+{
+    (void)state;
+    static const char *const torchrun[][2] = {
+        {"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "3"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+    struct launcher l;
+    set("PMIX_RANK", "0"); /* srun --ntasks 1 torchrun --nproc-per-node 8 */
+    set("SLURM_STEP_NUM_TASKS", "1");
+    for (int i = 0; i < 5; i++)
+        set(torchrun[i][0], torchrun[i][1]);
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_VARIABLES);
+    assert_int_equal(l.rank, 3);
+    set("PMI_RANK", "0"); /* srun --mpi=pmi2 */
+    set("PMI_SIZE", "2");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_VARIABLES);
+    set("OMPI_COMM_WORLD_RANK", "1"); /* a script that mpirun started may have these set for others */
+    set("OMPI_COMM_WORLD_SIZE", "2");
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_OPEN_MPI);
+    set("TORCHELASTIC_RUN_ID", "none"); /* torchrun itself, on each node by mpirun */
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_VARIABLES);
+}
+
+/* srun --mpi=none, which is Slurm's own default. */
+static void tasks_that_do_not_know_of_each_other_are_counted(void **state)
+{
+    (void)state;
+    struct launcher l;
+    assert_int_equal(launcher_strangers(), 1);
+    set("SLURM_STEP_NUM_TASKS", "4");
+    assert_int_equal(launcher_strangers(), 1);
+    set("SLURM_PROCID", "2");
+    assert_int_equal(launcher_strangers(), 4);
+    assert_ok(launcher_read(&l));
+    assert_int_equal(l.kind, LAUNCHER_ALONE);
+    set("PMIX_RANK", "2");
+    assert_int_equal(launcher_strangers(), 1);
 }
 
 static void variables_that_make_no_sense_are_told(void **state)
@@ -400,6 +450,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_process_without_a_launcher_is_alone, forget_launchers),
         cmocka_unit_test_setup(launchers_say_who_a_process_is, forget_launchers),
+        cmocka_unit_test_setup(the_inner_launcher_counts, forget_launchers),
+        cmocka_unit_test_setup(tasks_that_do_not_know_of_each_other_are_counted, forget_launchers),
         cmocka_unit_test_setup(variables_that_make_no_sense_are_told, forget_launchers),
         cmocka_unit_test(ranks_share_what_they_have),
         cmocka_unit_test(ranks_agree_on_a_failure),

@@ -18,12 +18,15 @@
 enum { WHAT = 7, RANKS = 3 };
 
 static int warnings;
+static char warned[512]; /* the last one */
 
 static void count_warning(void *context, enum log_level level, const char *message)
 {
     (void)context;
-    (void)message;
-    warnings += level >= LOG_WARNING;
+    if (level < LOG_WARNING)
+        return;
+    warnings++;
+    snprintf(warned, sizeof warned, "%s", message);
 }
 
 /* --- proofs ----------------------------------------------------------------------------------------------------------------- */
@@ -79,7 +82,11 @@ static void both_ends_prove_the_secret(void **state)
     again = hello;
     assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "other", 4, WHAT), HELLO_WRONG);
     again = hello;
-    assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "secret", 5, WHAT), HELLO_WRONG);
+    assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "secret", 5, WHAT), HELLO_OTHER);
+    again = hello;
+    assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "secret", 4, WHAT + 1), HELLO_OTHER);
+    again = hello;
+    assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "secret", 2, WHAT), HELLO_OTHER);
     assert_ok(hello_open(&again)); /* another number: an answer that was overheard is worth nothing */
     assert_int_equal(hello_take(&again, &answer, sizeof answer, &taken, "secret", 4, WHAT), HELLO_WRONG);
 }
@@ -183,6 +190,72 @@ static void who_has_another_secret_is_refused(void **state)
     assert_int_equal(ended(right), 0);
     assert_int_equal(ended(wrong), 77);
     star_close(&star);
+    star_stop(listener);
+}
+
+/* A rank that ends while the others are waited for, as a pod does that is started anew. Seen to fail with a seat that is never
+ * given up: it is then refused until the time is up. */
+static void a_rank_that_was_started_anew_is_let_in_and_a_second_one_is_not(void **state)
+{
+    (void)state;
+    struct star_place place = {.address = {"127.0.0.1"}, .secret = "secret"};
+    struct star star;
+    int listener, rank;
+    log_set_sink(count_warning, NULL);
+    assert_ok(star_listen(&listener, &place));
+    pid_t helper = fork();
+    if (!helper) {
+        struct star own, twice;
+        alarm(30);
+        int first = ended(caller(place, 1, "secret", 10)); /* which ends once it is in */
+        bool again = first == 0 && star_connect(&own, &place, 1, RANKS, WHAT, 10) == OK;
+        bool refused = again && star_connect(&twice, &place, 1, RANKS, WHAT, 0.5) != OK;
+        int second = ended(caller(place, 2, "secret", 10));
+        rank = 11;
+        _exit(refused && second == 0 && star_send(own.line[0], &rank, sizeof rank, 1) == OK ? 0 : 1);
+    }
+    assert_ok(star_accept(&star, listener, &place, RANKS, WHAT, 20));
+    assert_ok(star_receive(star.line[1], &rank, sizeof rank, 5, NULL, NULL));
+    assert_int_equal(rank, 11);
+    assert_int_equal(ended(helper), 0);
+    assert_non_null(strstr(warned, "rank 1 is there already: two processes have the same number"));
+    star_close(&star);
+    star_stop(listener);
+}
+
+static void a_rank_of_a_larger_run_is_named(void **state)
+{
+    (void)state;
+    struct star_place place = {.address = {"127.0.0.1"}, .secret = "secret"};
+    struct star star;
+    int listener;
+    log_set_sink(count_warning, NULL);
+    assert_ok(star_listen(&listener, &place));
+    pid_t child = caller(place, 1, "secret", 1); /* of RANKS */
+    assert_fails(star_accept(&star, listener, &place, RANKS - 1, WHAT, 1), ERR_RANK, "1 of 2 ranks did not come");
+    assert_non_null(strstr(warned, "it is rank 1 of 3 ranks, and this run has 2 (WORLD_SIZE)"));
+    assert_int_equal(ended(child), 77);
+    star_stop(listener);
+}
+
+/* Names in Kubernetes are long: POD.SERVICE.NAMESPACE.svc.cluster.local. Other machines cannot use addresses of one card. */
+static void names_may_be_long_and_addresses_are_of_use_elsewhere(void **state)
+{
+    (void)state;
+    struct launcher launcher = {LAUNCHER_VARIABLES, 1, 2, 0, "", 1};
+    struct star_place place = {.secret = "x"};
+    struct group *group;
+    char name[300];
+    int listener;
+    memset(name, 'n', sizeof name);
+    name[299] = 0;
+    launcher.address = name;
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "MASTER_ADDR is longer than 255 characters");
+    name[253] = 0;
+    assert_fails(tcp_open(&group, &launcher), ERR_ARGUMENT, "set HONE_SECRET");
+    assert_ok(star_listen(&listener, &place));
+    for (int i = 0; i < STAR_ADDRESSES; i++)
+        assert_int_not_equal(strncmp(place.address[i], "fe80", 4), 0);
     star_stop(listener);
 }
 
@@ -385,6 +458,9 @@ int main(void)
         cmocka_unit_test(both_ends_prove_the_secret),
         cmocka_unit_test(strangers_keep_nobody_out),
         cmocka_unit_test(who_has_another_secret_is_refused),
+        cmocka_unit_test(a_rank_that_was_started_anew_is_let_in_and_a_second_one_is_not),
+        cmocka_unit_test(a_rank_of_a_larger_run_is_named),
+        cmocka_unit_test(names_may_be_long_and_addresses_are_of_use_elsewhere),
         cmocka_unit_test(a_false_rank_0_is_not_trusted),
         cmocka_unit_test(a_port_that_is_taken_is_named),
         cmocka_unit_test(without_a_secret_only_this_machine_can_come),
