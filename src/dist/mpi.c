@@ -20,8 +20,9 @@
 #include "dist/mpi_table.h"
 #include "dist/watch.h"
 
-enum { PIECE = 1 << 28, MEET_FROM = 1 << 16 }; /* elements of one call; bytes from which on ranks meet before */
-enum { BURST = 64 };                           /* questions between two naps, where much is under way */
+enum { PIECE = 1 << 28, WHOLE_MAX = INT32_MAX }; /* elements of one call, and of what all ranks have of it together */
+enum { MEET_FROM = 1 << 16 };                    /* bytes from which on ranks meet before */
+enum { BURST = 64 };                             /* questions between two naps, where much is under way */
 static const double SPIN = 300e-6, NAP = 100e-6, LONG = 20e-3;
 
 /* How to wait: without a pause; with naps after a moment; with a nap now and then after a long one, for what may be waiting for
@@ -113,6 +114,19 @@ static enum status in_pieces(struct mpi *m, enum mpi_table_kind kind, enum mpi_t
     return OK;
 }
 
+/* A part fits into one call of MPI, but libraries count to the end of the whole in an int too (Open MPI: rank * count). */
+static bool too_large(int64_t elements)
+{
+    return elements > WHOLE_MAX;
+}
+
+static enum status gather_by_broadcasts(struct mpi *m, char *to, int64_t part)
+{
+    for (int rank = 0; rank < m->group.size; rank++)
+        TRY(in_pieces(m, MPI_TABLE_BROADCAST, MPI_TABLE_BYTE, part, rank, to + part * rank, 1));
+    return OK;
+}
+
 static enum status meet(struct mpi *m, int64_t bytes)
 {
     float here = 0;
@@ -140,12 +154,18 @@ static enum status collective(struct group *group, const struct collective *c, c
     case COLLECTIVE_ALL_GATHER:
         if (from != own)
             memcpy(own, from, (size_t)part);
+        if (too_large(bytes / (part % 4 ? 1 : 4)))
+            return gather_by_broadcasts(m, to, part);
         return part % 4 ? start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_BYTE, part, 0, to, BUSY)
                         : start(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, BUSY);
     case COLLECTIVE_REDUCE_SCATTER:
         if ((const char *)to != (const char *)from + part * group->rank)
             return fail(ERR_INTERNAL, "MPI: reduce_scatter works in place");
-        TRY(start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, BUSY));
+        TRY(too_large(c->count)
+                ? in_pieces(m, MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT, c->count, 0, (void *)from, size)
+                : start(m, MPI_TABLE_REDUCE_SCATTER, MPI_TABLE_FLOAT, c->count / group->size, 0, (void *)from, BUSY));
+        if (too_large(c->count)) /* each part stands where it belongs */
+            return OK;
         memmove(to, from, (size_t)part); /* which MPI leaves at the beginning */
         return OK;
     case COLLECTIVE_REDUCE:

@@ -10,13 +10,16 @@ extern const struct mpi_table hone_mpi_table;
 static MPI_Comm world = MPI_COMM_NULL;
 static MPI_Request requests[MPI_TABLE_REQUESTS];
 static int own_rank;
+static int started; /* MPI was started here: a program that hone is a library of may have started it before, and ends it itself */
 
 static int open_world(int *rank, int *size, int *local_rank, int *local_size)
 {
     int provided, there, code = MPI_Initialized(&there);
     MPI_Comm local;
-    if (code == MPI_SUCCESS && !there)
+    if (code == MPI_SUCCESS && !there) {
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+        started = code == MPI_SUCCESS;
+    }
     if (code == MPI_SUCCESS) /* of what MPI does on its own behalf, too */
         code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS && world == MPI_COMM_NULL)
@@ -39,8 +42,12 @@ static int open_world(int *rank, int *size, int *local_rank, int *local_size)
 
 static int close_world(void)
 {
-    int code = world == MPI_COMM_NULL ? MPI_SUCCESS : MPI_Comm_free(&world);
-    return code == MPI_SUCCESS ? MPI_Finalize() : code;
+    int ended = 0, code = MPI_Finalized(&ended);
+    if (code != MPI_SUCCESS || ended)
+        return code;
+    if (world != MPI_COMM_NULL)
+        code = MPI_Comm_free(&world);
+    return code == MPI_SUCCESS && started ? MPI_Finalize() : code;
 }
 
 static int start(enum mpi_table_kind kind, enum mpi_table_type type, int count, int root, void *data, int request)
