@@ -61,12 +61,14 @@ OWNERS = {
     "dnnl.h": ["device/gemm_onednn.c"],
     "sys/mman.h": ["device/cpu.c"],
     "sys/ioctl.h": ["cli/terminal.c"],
-    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c", "dist/star.c"],
-    "signal.h": ["cli/signals.c"],
+    "unistd.h": ["device/cpu.c", "cli/terminal.c", "cli/signals.c", "cli/launch.c", "dist/star.c"],
+    "signal.h": ["cli/signals.c", "cli/launch.c"],
     "pthread.h": ["cli/signals.c", "dist/watch.c"],
     "mpi.h": ["dist/plugin/mpi.c"],
     "poll.h": ["dist/star.c", "dist/watch.c"],
-    **{name: ["dist/star.c"] for name in "arpa/inet.h fcntl.h ifaddrs.h netdb.h netinet/tcp.h sys/socket.h".split()},
+    **{name: ["cli/launch.c"] for name in "sys/prctl.h sys/stat.h sys/wait.h".split()},
+    "fcntl.h": ["dist/star.c", "cli/launch.c"],
+    **{name: ["dist/star.c"] for name in "arpa/inet.h ifaddrs.h netdb.h netinet/tcp.h sys/socket.h".split()},
     "immintrin.h": ["device/turn.h", "device/gemm_amx.c", "device/gemm_avx512.c", "ops/attention_bf16.c", "ops/weight_bf16.c"],
 }
 

@@ -152,43 +152,6 @@ enum status process_shell(const char *command, const char *const *variables, int
     return OK;
 }
 
-/* The words of this process's command line, after those that are given. */
-static enum status add_command_line(struct arena *arena, const char *const *given, const char ***words)
-{
-    struct buffer own = {0};
-    int64_t count = 0, at = 0;
-    TRY(file_read(&own, "/proc/self/cmdline", 16 << 20));
-    while (given[count])
-        count++;
-    *words = arena_array(arena, count + own.size + 1, (int64_t)sizeof **words);
-    const char *text = arena_text(arena, own.data, own.size);
-    for (int64_t i = 0; i < count && *words; i++)
-        (*words)[i] = given[i];
-    for (; at < own.size && *words && text; at += (int64_t)strlen(text + at) + 1)
-        (*words)[count++] = text + at;
-    buffer_free(&own);
-    return *words && text ? OK : ERR_MEMORY;
-}
-
-enum status process_become(const char *const *arguments, const char *const *variables)
-{
-    struct arena arena = {0};
-    const char **words;
-    enum status status = add_command_line(&arena, arguments, &words);
-    for (; status == OK && *variables; variables++) {
-        char *name = arena_text(&arena, *variables, (int64_t)strcspn(*variables, "="));
-        status = name ? OK : ERR_MEMORY;
-        if (name)
-            setenv(name, *variables + strlen(name) + 1, 0);
-    }
-    if (status == OK) {
-        execvp(words[0], (char *const *)words);
-        status = fail(ERR_IO, "%s cannot be started: %s", words[0], strerror(errno));
-    }
-    arena_free(&arena);
-    return status;
-}
-
 void process_program(char path[PROCESS_PATH])
 {
     ssize_t n = readlink("/proc/self/exe", path, PROCESS_PATH - 1);

@@ -29,11 +29,6 @@ void process_host(char host[static PROCESS_HOST]);
  * prints where standard error goes. *code is its exit code, or 128 and the number of the signal that ended it. */
 enum status process_shell(const char *command, const char *const *variables, int *code);
 
-/* Ends this program in favour of another one, found by its name, that gets these arguments (the first is its name, NULL after
- * the last) before the words of this one's own command line, and these variables ("NAME=value") unless they are set. Returns
- * only if that is not possible. */
-enum status process_become(const char *const *arguments, const char *const *variables);
-
 /* The path of the program that runs; "" where the system does not tell. */
 enum { PROCESS_PATH = 4096 };
 void process_program(char path[PROCESS_PATH]);

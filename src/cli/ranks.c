@@ -1,21 +1,22 @@
-/* --nproc: the program becomes mpirun, which starts it so many times. */
+/* --nproc: mpirun starts the program so many times, and this process waits for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/process.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "cli/launch.h"
 
-/* A launcher that refuses root, two ranks on a processor, or leaves no time to save, would be of no use on one machine. These are
- * Open MPI's names for it; MPICH needs none. */
+/* A launcher that refuses root or two ranks on a processor would be of no use on one machine. These are Open MPI's names for it;
+ * MPICH needs none. The last but two: once a rank has failed, so many seconds until the others are asked to end, and again until
+ * they are killed; they end by themselves before that (dist/watch.h). */
 static const char *const variables[] = {
     "OMPI_ALLOW_RUN_AS_ROOT=1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
     "OMPI_MCA_rmaps_base_oversubscribe=1",
     "OMPI_MCA_hwloc_base_binding_policy=none",
     "OMPI_MCA_mpi_yield_when_idle=1",
-    "OMPI_MCA_odls_base_sigkill_timeout=60",
+    "OMPI_MCA_odls_base_sigkill_timeout=2",
     "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy=none",
     NULL,
@@ -37,7 +38,9 @@ hone_status cli_start_ranks(hone_options *options)
     }
     launcher = launcher && *launcher ? launcher : "mpirun";
     const char *arguments[] = {launcher, "-n", count, NULL};
-    process_become(arguments, variables);
+    int code;
+    if (launch_again(arguments, variables, &code) == OK)
+        exit(code);
     char why[STATUS_MESSAGE_SIZE];
     snprintf(why, sizeof why, "%s", hone_error());
     return (hone_status)fail(

@@ -25,7 +25,7 @@ import sys
 import time
 import unittest
 
-from case import HONE, SANITIZED, SMOL, TINY, Case, main, run
+from case import ASSETS, HONE, SANITIZED, SMOL, TINY, Case, main, run
 from train_chats import chat
 
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -236,20 +236,39 @@ class Tiny(Ranks):
 
     def test_a_failure_of_one_rank_ends_all(self):
         """Rank 1 alone has no model."""
-        script = self.dir / "start"
-        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && set -- "$@" --model {self.dir}/nothing\nexec {HONE} "$@"\n')
-        script.chmod(0o755)
-        begun = time.monotonic()
-        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out"))], capture_output=True, text=True, timeout=120,
-                           env={**os.environ, **MPI})
-        self.assertNotEqual(r.returncode, 0)
-        self.assertIn("nothing", r.stderr)
-        self.assertLess(time.monotonic() - begun, 60)
+        code, err = self.twist("--model", self.dir / "nothing")
+        self.assertNotEqual(code, 0)
+        self.assertIn("nothing", err)
 
-    def start(self, ranks, out, *args):
-        """A run under way: its process, and those of its ranks, in order."""
-        launcher = subprocess.Popen(["mpirun", "-n", str(ranks), HONE, *map(str, self.command(out, *args))],
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **MPI})
+    def twist(self, *args):
+        """A run of three ranks, of which rank 1 is given more: its exit code and what it says."""
+        script = self.dir / "start"
+        more = " ".join(map(str, args))
+        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && set -- "$@" {more}\nexec {HONE} "$@"\n')
+        script.chmod(0o755)
+        r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--max-steps", 6))], capture_output=True, text=True,
+                           timeout=120, env={**os.environ, **MPI})
+        return r.returncode, r.stderr
+
+    def test_ranks_that_were_given_something_else_say_so(self):
+        """Without alike.c: the first four train to the end and write a result, the number of steps hangs, and the model ends by a
+        truncated message."""
+        other = self.write("other.jsonl", *map(chat, range(100, 124)))
+        for says, *args in (("learning_rate is 0.5 here and 0.01 on rank 0", "--learning-rate", 0.5), ("seed is 7 here", "--seed", 7),
+                            ("has not the rows that rank 0 has", "--data", other), ("save_steps is 2 here", "--save-steps", 2),
+                            ("max_steps is 4 here", "--max-steps", 4), ("is not the model", "--model", ASSETS / "models/tiny-mistral")):
+            code, err = self.twist(*args)
+            self.assertEqual(code, 2, err)
+            self.assertIn(says, err)
+            self.assertFalse((self.dir / "out" / "adapter_model.safetensors").exists())
+        self.assertEqual(self.twist("--threads", 1, "--data", f"./{os.path.relpath(self.data)}")[0], 0)    # what may differ
+
+    def start(self, ranks, out, *args, nproc=None):
+        """A run under way: its process, and those of its ranks, in order. nproc: hone starts this launcher by itself."""
+        words = [HONE, *map(str, self.command(out, *args))]
+        words = [*words, "--nproc", str(ranks)] if nproc else ["mpirun", "-n", str(ranks), *words]
+        launcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    env={**os.environ, **({"HONE_MPIRUN": nproc} if nproc else MPI)})
         path = self.dir / out / "metrics.jsonl"
         while launcher.poll() is None and not (path.exists() and '"step":3,' in path.read_text().replace(" ", "")):
             time.sleep(0.02)
@@ -261,7 +280,7 @@ class Tiny(Ranks):
                     env = open(f"/proc/{p}/environ", "rb").read().decode(errors="replace").split("\0")
                     command = open(f"/proc/{p}/cmdline", "rb").read().decode().split("\0")
                     if str(self.dir / out) in command:
-                        found[int(next(e for e in env if e.startswith("OMPI_COMM_WORLD_RANK=")).split("=")[1])] = int(p)
+                        found[int(next(e for e in env if e.startswith(("OMPI_COMM_WORLD_RANK=", "PMI_RANK="))).split("=")[1])] = int(p)
             except (OSError, StopIteration):
                 pass
         self.assertEqual(sorted(found), list(range(ranks)))
@@ -287,6 +306,38 @@ class Tiny(Ranks):
         self.assertIn("no sign of life", err)
         self.assertLess(took, 15)
         print(f"a stopped rank: all ended after {took:.1f} s", file=sys.stderr)
+
+    def test_a_request_to_stop_a_run_of_nproc_stops_it_at_once(self):
+        """Seen to fail where the program became mpirun: Open MPI's waits a minute before it tells the ranks and another one after that,
+        and ends with 1."""
+        for nproc in "mpirun", "mpirun.mpich":
+            for number in signal.SIGTERM, signal.SIGINT, signal.SIGUSR1:
+                out = f"{nproc}-{number.name}"
+                launcher, pids = self.start(2, out, "--max-steps", 100000, nproc=nproc)
+                launcher.send_signal(number)
+                took, err = self.ends(launcher, pids, 60)
+                self.assertEqual(launcher.returncode, 10, err)
+                self.assertLess(took, 15)
+                self.assertEqual(len(list((self.dir / out).glob("checkpoint-*"))), 1)
+
+    def test_a_run_of_nproc_leaves_nothing_when_it_is_killed(self):
+        for nproc in "mpirun", "mpirun.mpich":
+            launcher, pids = self.start(2, nproc, "--max-steps", 100000, nproc=nproc)
+            launcher.kill()
+            launcher.communicate(timeout=60)
+            begun = time.monotonic()
+            while any(os.path.exists(f"/proc/{pid}/exe") and os.path.exists(os.readlink(f"/proc/{pid}/exe")) for pid in pids):
+                self.assertLess(time.monotonic() - begun, 15)
+                time.sleep(0.2)
+
+    def test_two_runs_of_nproc_do_not_share_an_output(self):
+        launcher, pids = self.start(2, "out", "--max-steps", 100000, nproc="mpirun")
+        r = subprocess.run([HONE, *map(str, self.command("out", "--nproc", 2))], capture_output=True, text=True, timeout=120)
+        self.assertEqual(r.returncode, 2, r.stderr)
+        self.assertIn(f"another run is writing there: process {pids[0]} on", r.stderr)
+        launcher.send_signal(signal.SIGTERM)
+        self.ends(launcher, pids, 60)
+        self.assertEqual(launcher.returncode, 10)
 
     def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000)

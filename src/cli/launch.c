@@ -1,0 +1,193 @@
+/* A child that is a launcher, and signals for what it started. */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/directory.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+enum { DEPTH_MAX = 64 }; /* of processes between a started program and the launcher */
+
+/* The words of this process's command line, after those that are given. */
+static enum status add_command_line(struct arena *arena, const char *const *given, const char ***words)
+{
+    struct buffer own = {0};
+    int64_t count = 0, at = 0;
+    TRY(file_read(&own, "/proc/self/cmdline", 16 << 20));
+    while (given[count])
+        count++;
+    *words = arena_array(arena, count + own.size + 1, (int64_t)sizeof **words);
+    const char *text = arena_text(arena, own.data, own.size);
+    for (int64_t i = 0; i < count && *words; i++)
+        (*words)[i] = given[i];
+    for (; at < own.size && *words && text; at += (int64_t)strlen(text + at) + 1)
+        (*words)[count++] = text + at;
+    buffer_free(&own);
+    return *words && text ? OK : ERR_MEMORY;
+}
+
+static enum status set_variables(struct arena *arena, const char *const *variables)
+{
+    for (; *variables; variables++) {
+        char *name = arena_text(arena, *variables, (int64_t)strcspn(*variables, "="));
+        if (!name)
+            return ERR_MEMORY;
+        setenv(name, *variables + strlen(name) + 1, 0);
+    }
+    return OK;
+}
+
+/* --- the child ------------------------------------------------------------------------------------------------------------ */
+
+/* Never returns. A process group of its own may not read from a terminal, and hone's ranks read nothing. */
+static void become(const char *const *words, pid_t parent, const sigset_t *mask, int told)
+{
+    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* which has ended before that was said */
+        _exit(1);
+    if (nothing >= 0)
+        dup2(nothing, STDIN_FILENO);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(words[0], (char *const *)(uintptr_t)words);
+    int error = errno;
+    if (write(told, &error, sizeof error) < 0)
+        _exit(2);
+    _exit(1);
+}
+
+/* An exec that works closes the pipe; one that does not says why. */
+static enum status start(const char *const *words, const sigset_t *mask, pid_t *child)
+{
+    pid_t parent = getpid();
+    int ends[2], error = 0;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return fail(ERR_IO, "%s cannot be started: %s", words[0], strerror(errno));
+    *child = fork();
+    if (!*child)
+        become(words, parent, mask, ends[1]);
+    if (*child < 0)
+        error = errno;
+    close(ends[1]);
+    if (*child > 0 && read(ends[0], &error, sizeof error) > 0)
+        waitpid(*child, NULL, 0);
+    close(ends[0]);
+    return error ? fail(ERR_IO, "%s cannot be started: %s", words[0], strerror(error)) : OK;
+}
+
+/* --- what it started ------------------------------------------------------------------------------------------------------ */
+
+static pid_t parent_of(pid_t process)
+{
+    char path[64], text[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    const char *line = file ? fgets(text, sizeof text, file) : NULL, *name = line ? strrchr(line, ')') : NULL;
+    if (file)
+        fclose(file);
+    return name && sscanf(name + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static bool is_below(pid_t process, pid_t launcher)
+{
+    for (int i = 0; i < DEPTH_MAX && process > 1; i++) {
+        process = parent_of(process);
+        if (process == launcher)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a process runs the same program as this one. */
+static bool is_own(pid_t process)
+{
+    struct stat here, there;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)process);
+    return stat("/proc/self/exe", &here) == 0 && stat(path, &there) == 0 && here.st_dev == there.st_dev &&
+           here.st_ino == there.st_ino;
+}
+
+/* To all that the launcher started; to itself as long as there is none. */
+static void pass_on(int number, pid_t launcher)
+{
+    struct arena arena = {0};
+    const char **names;
+    int64_t count = 0, told = 0;
+    if (directory_list(&arena, "/proc", &names, &count) != OK)
+        count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        pid_t process = (pid_t)strtol(names[i], NULL, 10);
+        if (process > 1 && is_own(process) && is_below(process, launcher))
+            told += kill(process, number) == 0;
+    }
+    arena_free(&arena);
+    if (!told)
+        kill(launcher, number);
+}
+
+static void pause_with(pid_t launcher)
+{
+    kill(launcher, SIGTSTP);
+    kill(getpid(), SIGSTOP);
+    kill(launcher, SIGCONT);
+}
+
+static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
+{
+    for (int how = 0;;) {
+        pid_t ended = waitpid(child, &how, WNOHANG);
+        if (ended == child) {
+            *code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+            return OK;
+        }
+        if (ended < 0 && errno != EINTR)
+            return fail(ERR_IO, "the end of the launcher is not known: %s", strerror(errno));
+        int number = sigwaitinfo(watched, NULL);
+        if (number == SIGTSTP)
+            pause_with(child);
+        else if (number > 0 && number != SIGCHLD)
+            pass_on(number, child);
+    }
+}
+
+static enum status launch(const char *const *words, int *code)
+{
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGTSTP};
+    sigset_t watched, before;
+    pid_t child = 0;
+    sigemptyset(&watched);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaddset(&watched, numbers[i]);
+    sigprocmask(SIG_BLOCK, &watched, &before);
+    enum status status = start(words, &before, &child);
+    if (status == OK)
+        status = stand_in(child, &watched, code);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+enum status launch_again(const char *const *arguments, const char *const *variables, int *code)
+{
+    struct arena arena = {0};
+    const char **words;
+    enum status status = add_command_line(&arena, arguments, &words);
+    if (status == OK)
+        status = set_variables(&arena, variables);
+    if (status == OK)
+        status = launch(words, code);
+    arena_free(&arena);
+    return status;
+}
