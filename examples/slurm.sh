@@ -4,12 +4,13 @@
 # Five minutes before the time is up Slurm sends USR1 to hone, which saves a checkpoint and ends with the code 10. The job is then
 # put back into the queue and goes on where it was, since the same command resumes. Any other failure ends the job with its code.
 #
-# sbatch --ntasks=4 examples/slurm.sh trains with four ranks, which share the rows of each step (docs/ranks.md).
+# sbatch --ntasks=4 examples/slurm.sh trains with four ranks, which share the rows of each step (docs/ranks.md). Each has a card of
+# its own and as many processors as below. They meet by Slurm's PMIx; where srun --mpi=list has none, MPI=pmi2 before sbatch.
 #SBATCH --job-name=hone
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task=8
-#SBATCH --gres=gpu:1
+#SBATCH --gpus-per-task=1
 #SBATCH --time=08:00:00
 #SBATCH --signal=USR1@300
 #SBATCH --requeue
@@ -20,7 +21,14 @@ set -u
 readonly ASKED_TO_STOP=10
 output=${OUTPUT:-$SLURM_SUBMIT_DIR/out} # on a disk that every node sees, and that outlives the job
 
-srun hone train "${CONFIG:-run.yaml}" --output "$output" --threads "${SLURM_CPUS_PER_TASK:-1}"
+# srun does not take the number of processors over from sbatch. Once a rank has ended, --wait ends those that wait for it.
+threads=${SLURM_CPUS_PER_TASK:-1}
+flags=(--cpus-per-task="$threads" --wait=600)
+if [ "${SLURM_NTASKS:-1}" -gt 1 ]; then
+    flags+=(--mpi="${MPI:-pmix}")
+fi
+
+srun "${flags[@]}" hone train "${CONFIG:-run.yaml}" --output "$output" --threads "$threads"
 code=$?
 if [ $code -eq $ASKED_TO_STOP ]; then
     scontrol requeue "$SLURM_JOB_ID"

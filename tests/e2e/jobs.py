@@ -34,15 +34,16 @@ class Jobs(Case):
         path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
         path.chmod(0o755)
 
-    def slurm(self, code):
+    def slurm(self, code, **variables):
         """The script's exit code and what it told Slurm, where hone ends with this code."""
         told = self.dir / "told"
         told.write_text("")
-        self.program("srun", 'exec "$@"')
+        self.program("srun", f'echo "$SLURM_NTASKS" > {self.dir}/flags',
+                     f'while [ "${{1#-}}" != "$1" ]; do echo "$1" >> {self.dir}/flags; shift; done', 'exec "$@"')
         self.program("scontrol", f'echo "$@" >> {told}')
         self.program("hone", f'echo "$@" > {self.dir}/args', f"exit {code}")
         environment = {**os.environ, "PATH": f"{self.dir}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "42", "SLURM_CPUS_PER_TASK": "3",
-                       "SLURM_SUBMIT_DIR": str(self.dir)}
+                       "SLURM_SUBMIT_DIR": str(self.dir), **variables}
         done = subprocess.run(["bash", EXAMPLES / "slurm.sh"], env=environment, cwd=self.dir, capture_output=True, text=True)
         self.assertEqual(done.stderr, "")
         return done.returncode, told.read_text().split()
@@ -53,6 +54,14 @@ class Jobs(Case):
         for code in (*FINAL, 1, 143):
             self.assertEqual(self.slurm(code), (code, []))
         self.assertEqual((self.dir / "args").read_text().split(), ["train", "run.yaml", "--output", str(self.dir / "out"), "--threads", "3"])
+
+    def test_tasks_of_slurm_get_their_processors_and_find_each_other(self):
+        """srun takes neither over from sbatch: since 22.05 not --cpus-per-task, and --mpi is none unless a cluster says otherwise. A card
+        for each task: --gres counts for a node, however many tasks it has."""
+        for variables, mpi in ({"SLURM_NTASKS": "1"}, []), ({"SLURM_NTASKS": "4"}, ["--mpi=pmix"]), ({"SLURM_NTASKS": "4", "MPI": "pmi2"}, ["--mpi=pmi2"]):
+            self.slurm(0, **variables)
+            self.assertEqual((self.dir / "flags").read_text().split()[1:], ["--cpus-per-task=3", "--wait=600", *mpi])
+        self.assertIn("#SBATCH --gpus-per-task=1", (EXAMPLES / "slurm.sh").read_text().splitlines())
 
     def test_the_slurm_script_is_clean(self):
         if not shutil.which("shellcheck"):
@@ -98,18 +107,37 @@ class Jobs(Case):
         self.takes(container["args"])
         replicas = jobs["MPIJob"]["spec"]["mpiReplicaSpecs"]
         [launcher], [worker] = (replicas[role]["template"]["spec"]["containers"] for role in ("Launcher", "Worker"))
-        start, flag, ranks, program, *args = launcher["command"]
-        self.assertEqual((jobs["MPIJob"]["apiVersion"], start, flag, program), ("kubeflow.org/v2beta1", "mpirun", "-n", "hone"))
+        at = launcher["command"].index("-n")
+        start, (_, ranks, program, *args) = launcher["command"][0], launcher["command"][at:]
+        self.assertEqual((jobs["MPIJob"]["apiVersion"], start, program), ("kubeflow.org/v2beta1", "mpirun", "hone"))
+        self.assert_ranks_end_in_time(launcher["command"][:at], replicas)
         self.assertEqual(int(ranks), replicas["Worker"]["replicas"] * jobs["MPIJob"]["spec"]["slotsPerWorker"])
         self.assertEqual(worker["resources"], container["resources"])
         self.takes(args)
+
+    def assert_ranks_end_in_time(self, flags, replicas):
+        """mpirun kills ranks a second after SIGTERM, and sshd, the first process of a worker, leaves them none: they are asked before."""
+        launcher, worker = (replicas[role]["template"]["spec"] for role in ("Launcher", "Worker"))
+        for spec, asks in (launcher, "pkill -USR2 -x mpirun"), (worker, "pkill -USR1 -x hone"):
+            self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], 600)
+            self.assertIn(asks, spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])
+        self.assertIn("--allow-run-as-root", flags)
+        for spec in launcher, worker:
+            [container] = spec["containers"]
+            self.assertEqual(container["image"], "localhost/hone-ranks:latest")
+        mounts = {mount["name"] for mount in worker["containers"][0]["volumeMounts"]}
+        self.assertEqual(mounts, {volume["name"] for volume in worker["volumes"]})
 
     def test_the_container_has_what_the_readme_names(self):
         text = (EXAMPLES / "Containerfile").read_text()
         packages = re.search(r"apt-get install ((?:.|\\\n)*?)\n(?!\s)", (ROOT / "README.md").read_text()).group(1)
         for package in packages.replace("\\", " ").split():
             self.assertRegex(text, rf"\b{re.escape(package)}\b")
-        self.assertIn("USER 10001", text)
+        self.assertRegex(text, r"FROM alone\nUSER 10001\n$")            # the image that is made if none is named
+        ranks = text[text.index("FROM alone AS ranks"):]
+        for package in "openmpi-bin", "openssh-server", "procps", "nvidia-nccl-cu12":
+            self.assertIn(package, ranks)
+        self.assertIn("libopenmpi-dev", text[:text.index("AS alone")])    # without it no plug-in is built
         self.assertRegex((EXAMPLES / "kubernetes.yaml").read_text(), r"runAsUser: 10001\b")
 
 
