@@ -1,29 +1,31 @@
 #!/usr/bin/env python3
 """Several processes (ranks) that train together, over MPI.
 
-    ranks.py HONE ASSETS DATA [--large | --drill TRIALS]
+    ranks.py HONE ASSETS DATA [--large [METHOD]]
 
 The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
-its runs whose micro-batches are cut differently. Several such runs are made, with a learning rate at which differences of the last
-digit grow, and a run of ranks must be as near to one of them as they are to each other. Both distances are printed. Without --large: a tiny model. With it: SmolLM2, and the throughput of two ranks
-with a thread each against one with two.
+its runs whose micro-batches are cut differently, with a learning rate at which differences of the last digit grow. A run of ranks
+must be as near to the run of one process with the same options. Both distances are printed. Without --large: a tiny model. With
+it: SmolLM2, with this method alone or with all, and the throughput of two ranks with a thread each against one with two.
 
 Seen to fail: losses, with the divisor of a rank's own sequences in place of all (micro_weigh), with dropout's draws by the rank's
 own numbering, and with a rank that leaves its last sequence out; traffic, with two all_reduces a step; resume, with a checkpoint
-that only rank 0 loads; the end of a rank, without the watch (it hangs).
+that only rank 0 loads; the end of a rank, without the watch (it hangs); a rank that hangs, without --ddp-timeout; the plan of a
+rank, with a group of one.
 """
+import contextlib
+import ctypes
 import json
 import math
 import os
-import random
 import shutil
 import signal
 import statistics
 import struct
 import subprocess
 import sys
+import threading
 import time
-import unittest
 
 from case import ASSETS, HONE, SANITIZED, SMOL, TINY, Case, main, run
 from train_chats import chat
@@ -78,40 +80,36 @@ class Ranks(Case):
         """What a run computed."""
         return {p.name: p.read_bytes() for p in (self.dir / out).glob("*.safetensors")}
 
-    def compare(self, method, worlds, *more):
+    def compare(self, method, cases):
+        """Runs of (ranks, options more) against those of one process."""
         flags = METHODS[method]
         for split in self.splits:
             self.train(1, f"{method}-{split}", *flags, "--micro-batch-tokens", split)
         one = [losses(self.dir / f"{method}-{s}") for s in self.splits]
         allowed = max(distance(a, b) for i, a in enumerate(one) for b in one[:i])
-        for ranks in worlds:
+        for ranks, *more in cases:
             out = f"{method}-ranks-{ranks}" + "".join(map(str, more))
             r = self.train(ranks, out, *flags, *more)
             far = [distance(losses(self.dir / out), o) for o in one]
-            print(f"{self.model.name} {' '.join(map(str, [method, *more]))}: {ranks} ranks are {min(far):.3g} to {max(far):.3g} away from "
-                  f"one process, whose splits are up to {allowed:.3g} away from each other", file=sys.stderr)
-            self.assertLessEqual(min(far), allowed)
-            self.assertEqual(r["trainable_parameters"], lines(self.dir / out)[0]["trainable_parameters"])
-            self.assertEqual(lines(self.dir / out)[0]["ranks"], ranks)
-        return allowed
+            print(f"{self.model.name} {' '.join(map(str, [method, *more]))}: {ranks} ranks are {far[0]:.3g} away from the same run of one "
+                  f"process, {min(far):.3g} to {max(far):.3g} from all {len(one)} splits of it, which are up to {allowed:.3g} apart",
+                  file=sys.stderr)
+            with self.subTest(method=method, ranks=ranks, more=more):
+                self.assertLessEqual(far[0], allowed)
+                self.assertEqual(r["trainable_parameters"], lines(self.dir / out)[0]["trainable_parameters"])
+                self.assertEqual(lines(self.dir / out)[0]["ranks"], ranks)
+
+
+OPTIMIZER, GRADIENTS, WEIGHTS = (("--shard", what) for what in ("optimizer", "gradients", "weights"))
 
 
 class Tiny(Ranks):
     def test_losses_are_those_of_one_process(self):
-        for method in METHODS:
-            self.compare(method, (2, 4) if method == "lora" else (2,))
-
-    def test_losses_are_the_same_with_a_sharded_optimizer(self):
-        for method in "lora", "full", "bfloat16":
-            self.compare(method, (2, 3), "--shard", "optimizer")
-
-    def test_losses_are_the_same_with_sharded_gradients(self):
-        for method in "lora", "full", "bfloat16":
-            self.compare(method, (2, 3), "--shard", "gradients")
-
-    def test_losses_are_the_same_with_sharded_weights(self):
-        for method in "lora", "qlora":
-            self.compare(method, (2, 3), "--shard", "weights")
+        self.compare("lora", [(2,), (4,), (2, *OPTIMIZER), (3, *OPTIMIZER), (2, *GRADIENTS), (3, *GRADIENTS), (2, *WEIGHTS), (3, *WEIGHTS)])
+        self.compare("dropout", [(2,)])
+        self.compare("qlora", [(2,), (2, *WEIGHTS), (3, *WEIGHTS)])
+        for method in "full", "bfloat16":
+            self.compare(method, [(2,), (2, *OPTIMIZER), (3, *OPTIMIZER), (2, *GRADIENTS), (3, *GRADIENTS)])
 
     def test_sharded_weights_are_gathered_as_they_are_stored(self):
         """Each layer once in each micro-batch: two layers stay in their stages. Rank 0 keeps half of what it kept alone."""
@@ -338,6 +336,31 @@ class Tiny(Ranks):
         launcher.send_signal(signal.SIGTERM)
         self.ends(launcher, pids, 60)
         self.assertEqual(launcher.returncode, 10)
+    def test_a_rank_that_hangs_is_named_and_all_end(self):
+        """Its main thread is held by a tracer; its watch answers as before."""
+        for rank in 1, 0:
+            launcher, pids = self.start(3, f"out-{rank}", "--max-steps", 100000, "--ddp-timeout", 4)
+            hold(pids[rank])
+            took, err = self.ends(launcher, pids, 60)
+            own = f"rank {rank} (process {pids[rank]} on " in err and "is there, but has done nothing for" in err
+            self.assertTrue(own or "all ranks wait for each other" in err, err)      # it was held inside an exchange
+            self.assertGreater(took, 3)
+            self.assertLess(took, 15)
+            print(f"rank {rank} hung, with 4 s of patience: all ended after {took:.1f} s", file=sys.stderr)
+
+    def test_a_plan_is_that_of_a_rank(self):
+        """Its blocks are those that rank 0 of the same run allocates, but for 2,560 bytes of its micro-batches."""
+        for number, more in enumerate([(), OPTIMIZER, WEIGHTS, ("--finetuning-type", "qlora", *WEIGHTS),
+                                       ("--finetuning-type", "full", *OPTIMIZER)]):
+            args = "--max-steps", 1, "--dtype", "bfloat16", *more
+            r = self.train(2, f"out-{number}", *args)
+            words = ["plan", *self.command(f"out-{number}", *args)[1:]]
+            alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world", 4]))
+            self.assertEqual([plan["ranks"] for plan in (alone, shared, wide)], [1, 2, 4])
+            self.assertAlmostEqual(shared["allocated_bytes"], r["allocated_bytes"], delta=4096)
+            if "--shard" in more:
+                self.assertLess(wide["allocated_bytes"], shared["allocated_bytes"])
+        self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world", 4))
 
     def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000)
@@ -349,12 +372,33 @@ class Tiny(Ranks):
         self.assertEqual(lines(self.dir / "out")[-1]["how"], "stopped")
 
 
+def hold(pid):
+    """Stops a process's main thread, and no other, until it ends."""
+    libc, seize, interrupt, wall = ctypes.CDLL(None, use_errno=True), 0x4206, 0x4207, 0x40000000
+
+    def trace():                                        # by one thread: the tracer is a thread, not a process
+        for request in seize, interrupt:
+            if libc.ptrace(request, pid, None, None):
+                raise OSError(ctypes.get_errno(), "ptrace")
+        held.set()
+        with contextlib.suppress(ChildProcessError):
+            while os.WIFSTOPPED(os.waitpid(pid, wall)[1]):
+                pass
+    held = threading.Event()
+    threading.Thread(target=trace, daemon=True).start()
+    assert held.wait(5)
+
+
 class Large(Ranks):
     model, steps, splits, dtype = SMOL, 30, (128, 256, 512), "auto"
+    only = sys.argv[sys.argv.index("--large") + 1:] if "--large" in sys.argv else []
 
     def test_losses_are_those_of_one_process(self):
-        for method in "lora", "qlora", "full":
-            self.compare(method, (2, 4))
+        cases = {"lora": [(2,), (4,), (2, *OPTIMIZER), (4, *OPTIMIZER), (2, *WEIGHTS), (4, *WEIGHTS)],
+                 "qlora": [(2,), (4,), (2, *OPTIMIZER), (4, *OPTIMIZER), (2, *WEIGHTS), (4, *WEIGHTS)],
+                 "full": [(2,), (4,), (2, *OPTIMIZER), (4, *OPTIMIZER)]}
+        for method in self.only or cases:
+            self.compare(method, cases[method])
 
     def test_two_ranks_are_as_fast_as_two_threads(self):
         def rate(ranks, threads):
@@ -371,36 +415,5 @@ class Large(Ranks):
         self.assertGreaterEqual(ratio, 0.9)
 
 
-class Drill(Tiny):
-    """A random rank is killed or stopped at a random time; all ranks end, and the same command goes on to the same bytes."""
-    trials = int(sys.argv[sys.argv.index("--drill") + 1]) if "--drill" in sys.argv else 0
-
-    def test_runs_whose_ranks_fail_go_on_to_the_same_bytes(self):
-        draw = random.Random(16)
-        length = "--max-steps", 60, "--save-steps", 5, "--save-total-limit", 2
-        self.train(3, "whole", *length)
-        slowest = {}
-        for trial in range(self.trials):
-            out, rank, number = f"trial-{trial}", draw.randrange(3), draw.choice([signal.SIGKILL, signal.SIGSTOP])
-            launcher, pids = self.start(3, out, *length)
-            time.sleep(draw.random() / 4)
-            if launcher.poll() is None:
-                os.kill(pids[rank], number)
-            took, err = self.ends(launcher, pids, 60)
-            if launcher.returncode == 0:                # it was done before
-                continue
-            slowest[number.name] = max(took, slowest.get(number.name, 0))
-            self.assertLess(took, 15)
-            if number == signal.SIGSTOP:
-                self.assertIn(f"rank {rank} (process {pids[rank]} on ", err)
-            self.train(3, out, *length)
-            self.assertEqual(self.files(out), self.files("whole"), (trial, rank, number))
-            shutil.rmtree(self.dir / out)
-        print(f"{self.trials} trials: all ranks had ended after at most {slowest} s", file=sys.stderr)
-
-
 if __name__ == "__main__":
-    if "--drill" in sys.argv:
-        suite = unittest.TestSuite([Drill("test_runs_whose_ranks_fail_go_on_to_the_same_bytes")])
-        sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
     main(Tiny, Large)
