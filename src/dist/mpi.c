@@ -141,7 +141,9 @@ static enum status collective(struct group *group, const struct collective *c, c
     (void)stream;
     if (!bytes)
         return OK;
-    TRY(meet(m, bytes));
+    bool sums = c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
+    if (!sums || group->waits) /* other ranks may have begun the same sum, and do not meet */
+        TRY(meet(m, bytes));
     switch (c->kind) {
     case COLLECTIVE_ALL_REDUCE:
         if (from != to)

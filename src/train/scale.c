@@ -25,7 +25,7 @@ static double bytes_in_layers(const struct store *store)
     return bytes;
 }
 
-/* Those of the largest layer, and of what is in none: it may live as long as the backward pass. */
+/* Those of two layers, and of what is in none: it may live as long as the backward pass. */
 static double largest_bucket(const struct store *store)
 {
     double layer = 0, largest = 0, others = 0;
@@ -42,7 +42,7 @@ static double largest_bucket(const struct store *store)
         else
             others += bytes;
     }
-    return largest + others;
+    return 2 * largest + others;
 }
 
 static struct load load_of(const struct trainer *t, const struct estimate *e)
