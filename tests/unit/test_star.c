@@ -208,13 +208,14 @@ static void a_rank_that_was_started_anew_is_let_in_and_a_second_one_is_not(void 
         struct star own, twice;
         alarm(30);
         int first = ended(caller(place, 1, "secret", 10)); /* which ends once it is in */
-        bool again = first == 0 && star_connect(&own, &place, 1, RANKS, WHAT, 10) == OK;
-        bool refused = again && star_connect(&twice, &place, 1, RANKS, WHAT, 0.5) != OK;
+        bool again = first == 0 && star_open(&own, 1, RANKS) == OK && star_connect(&own, &place, WHAT, 10) == OK;
+        bool refused = again && star_open(&twice, 1, RANKS) == OK && star_connect(&twice, &place, WHAT, 0.5) != OK;
         int second = ended(caller(place, 2, "secret", 10));
         rank = 11;
         _exit(refused && second == 0 && star_send(own.line[0], &rank, sizeof rank, 1) == OK ? 0 : 1);
     }
-    assert_ok(star_accept(&star, listener, &place, RANKS, WHAT, 20));
+    assert_ok(star_open(&star, 0, RANKS));
+    assert_ok(star_accept(&star, listener, &place, WHAT, 20));
     assert_ok(star_receive(star.line[1], &rank, sizeof rank, 5, NULL, NULL));
     assert_int_equal(rank, 11);
     assert_int_equal(ended(helper), 0);
@@ -232,9 +233,11 @@ static void a_rank_of_a_larger_run_is_named(void **state)
     log_set_sink(count_warning, NULL);
     assert_ok(star_listen(&listener, &place));
     pid_t child = caller(place, 1, "secret", 1); /* of RANKS */
-    assert_fails(star_accept(&star, listener, &place, RANKS - 1, WHAT, 1), ERR_RANK, "1 of 2 ranks did not come");
+    assert_ok(star_open(&star, 0, RANKS - 1));
+    assert_fails(star_accept(&star, listener, &place, WHAT, 1), ERR_RANK, "1 of 2 ranks did not come");
     assert_non_null(strstr(warned, "it is rank 1 of 3 ranks, and this run has 2 (WORLD_SIZE)"));
     assert_int_equal(ended(child), 77);
+    star_close(&star);
     star_stop(listener);
 }
 
