@@ -4,7 +4,7 @@
     bases.py HONE MODEL_DIR TRAIN.jsonl VALID.jsonl WORK [--steps 200] [--chats 8] [--rows 0] [--longest 0]
              [--types bf16,nf4,q8_0,...] [--threads 0]
 
-bf16 is the directory itself, nf4 the same with --load-in-4bit. The others are files of llama.cpp's quantiser, made from a bfloat16
+bf16 is the directory itself, nf4 the same with --load-in-4bit and fp8 with --load-in-fp8. The others are files of llama.cpp's quantiser, made from a bfloat16
 file that hone writes, with its own fallbacks where rows are no multiple of 256. Prints a Markdown table, a line as soon as it is
 known. A step has --chats rows; --longest leaves out rows of more characters, and --rows all but the first of VALID.
 """
@@ -19,6 +19,9 @@ FTYPES = {"q8_0": "MOSTLY_Q8_0", "q6_k": "MOSTLY_Q6_K", "q5_k": "MOSTLY_Q5_K_M",
           "iq4_nl": "MOSTLY_IQ4_NL", "q3_k": "MOSTLY_Q3_K_M", "q2_k": "MOSTLY_Q2_K"}
 
 
+AT_LOADING = {"bf16": [], "nf4": ["--load-in-4bit"], "fp8": ["--load-in-fp8"]}
+
+
 def run(*command):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode:
@@ -28,7 +31,7 @@ def run(*command):
 
 def make(args, kind):
     """The path of the model in this type."""
-    if kind in ("bf16", "nf4"):
+    if kind in AT_LOADING:
         return args.model
     import llama_cpp
     whole, path = args.work / "bf16.gguf", args.work / (kind + ".gguf")
@@ -44,14 +47,14 @@ def make(args, kind):
 
 
 def loss(args, path, kind, adapter=None):
-    bits = ["--load-in-4bit"] if kind == "nf4" else []
+    bits = AT_LOADING.get(kind, [])
     more = ["--adapter", adapter] if adapter else []
     return json.loads(run(args.hone, "eval", "--model", path, "--data", args.valid, "--json", "--threads", args.threads, *bits,
                           *more))["loss"]
 
 
 def bits_of(args, path, kind):
-    bits = ["--load-in-4bit"] if kind == "nf4" else []
+    bits = AT_LOADING.get(kind, [])
     plan = json.loads(run(args.hone, "plan", "--model", path, "--json", *bits))
     return plan["bits_per_weight"]
 
@@ -73,7 +76,7 @@ def main():
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--longest", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--types", default="bf16,nf4," + ",".join(FTYPES))
+    parser.add_argument("--types", default="bf16,fp8,nf4," + ",".join(FTYPES))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     args.train = choose(args, args.train, 0)
@@ -85,7 +88,7 @@ def main():
         if args.steps:
             run(args.hone, "train", "--model", path, "--data", args.train, "--output", out, "--max-steps", args.steps,
                 "--per-device-train-batch-size", args.chats, "--gradient-accumulation-steps", 1, "--threads", args.threads,
-                *(["--load-in-4bit"] if kind == "nf4" else []))
+                *AT_LOADING.get(kind, []))
             after = loss(args, path, kind, out)
         print(f"| {kind} | {bits_of(args, path, kind):.1f} | {before:.4f} | {after:.4f} |" if args.steps else
               f"| {kind} | {bits_of(args, path, kind):.1f} | {before:.4f} | |", flush=True)

@@ -18,7 +18,7 @@
     static void name##_decode(const uint8_t *from, int64_t count, float *w)                                                      \
     {                                                                                                                            \
         const void *parts[WEIGHT_PARTS] = {from};                                                                                \
-        weight_types[WEIGHT_##name]->expand(parts, count, w);                                                                    \
+        weight_types[WEIGHT_##name]->expand(parts, 1, count, w);                                                                 \
     }
 
 DENSE(f32, DTYPE_F32)

@@ -218,7 +218,7 @@ static enum status expand_base(const struct sum *w, const void **parts, void **c
     if (dense)
         dtype_convert(w->base_values, DTYPE_F32, parts[0], dtype, w->rows * w->columns);
     else
-        weight_types[w->base->type]->expand(parts, w->rows * w->columns, w->base_values);
+        weight_types[w->base->type]->expand(parts, w->rows, w->columns, w->base_values);
     return OK;
 }
 

@@ -37,13 +37,14 @@ static enum status find_dense(const struct stored *f, int64_t *at, float *number
 /* The parts are copied: their last word may reach beyond the file. */
 static enum status expand_parts(const struct stored *f, int64_t elements, void **parts, float *w)
 {
+    int64_t rows = f->shape[0], columns = rows ? elements / rows : 0;
     for (int i = 0; i < weight_parts((enum weight_id)f->type); i++) {
-        parts[i] = memory_alloc(weight_words((enum weight_id)f->type, i, elements) * 4);
+        parts[i] = memory_alloc(weight_words((enum weight_id)f->type, i, rows, columns) * 4);
         if (!parts[i])
             return ERR_MEMORY;
         memcpy(parts[i], f->part[i].data, (size_t)f->part[i].bytes);
     }
-    weight_types[f->type]->expand((const void *const *)parts, elements, w);
+    weight_types[f->type]->expand((const void *const *)parts, rows, columns, w);
     return OK;
 }
 

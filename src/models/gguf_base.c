@@ -137,7 +137,7 @@ static enum status find_type(struct stored *stored, const char *path)
     char known[256] = "F32, F16, BF16";
     for (int i = 0; i < WEIGHT_COUNT; i++) {
         size_t used = strlen(known);
-        if (i != WEIGHT_nf4)
+        if (i >= WEIGHT_q8_0 && i <= WEIGHT_mxfp4)
             snprintf(known + used, sizeof known - used, ", %s", weight_types[i]->name);
         if (same_name(stored->kind, weight_types[i]->name)) {
             stored->type = i;

@@ -98,7 +98,8 @@ enum status model_quantise(struct model *m, enum weight_id type)
 {
     for (int64_t i = 0; i < m->weights.count; i++)
         if (m->weights.list[i].type != WEIGHT_DENSE && m->weights.list[i].type != (int)type)
-            return fail(ERR_ARGUMENT, "%s: has weights in %s already: leave out --load-in-4bit, and take lora for qlora",
+            return fail(ERR_ARGUMENT,
+                        "%s: has weights in %s already: leave out --load-in-4bit and --load-in-fp8, and take lora for qlora",
                         m->hf.path, m->weights.list[i].kind);
     if (!m->hf.quantization || m->weights.packed)
         m->weights.quantise = (int)type;

@@ -104,7 +104,7 @@ static enum status make_tensors(struct store *store, struct parted *p)
         char name[PART_NAME_SIZE];
         snprintf(name, sizeof name, "%s#%s", part->shared ? "" : p->name, part->name);
         enum dtype dtype = part->role == ROLE_INDEX ? DTYPE_I32 : DTYPE_F32;
-        int64_t words = weight_words(p->type, i, p->rows * p->columns);
+        int64_t words = weight_words(p->type, i, p->rows, p->columns);
         TRY(store_tensor(&p->part[i], store, name, LIFE_WEIGHTS, dtype, 1, &words));
     }
     return OK;
@@ -248,7 +248,7 @@ static enum status quantise(const struct parted *p, const struct stored *from, s
         return fail(ERR_UNSUPPORTED, "%s: weights cannot be quantised to %s at loading", p->name, type->name);
     enum status status = weights_read(from, 0, &data, &dtype, &copy);
     if (status == OK)
-        status = type->quantise(data, dtype, p->rows * p->columns, parts);
+        status = type->quantise(data, dtype, p->rows, p->columns, parts);
     memory_free(copy);
     TRY(status);
     for (int i = 0; i < weight_parts(p->type); i++)

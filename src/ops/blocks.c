@@ -73,10 +73,10 @@ static ALWAYS_INLINE void body_expand(const struct call *c, int64_t begin, int64
     }
 }
 
-static ALWAYS_INLINE void body_dequantise(const uint8_t *blocks, int64_t elements, float *w, decoder *decode, int block,
-                                          int bytes)
+static ALWAYS_INLINE void body_dequantise(const uint8_t *blocks, int64_t rows, int64_t columns, float *w, decoder *decode,
+                                          int block, int bytes)
 {
-    for (int64_t at = 0; at < elements; at += block, blocks += bytes)
+    for (int64_t at = 0; at < rows * columns; at += block, blocks += bytes)
         decode(blocks, w + at);
 }
 
@@ -107,9 +107,9 @@ static void fill_blocks(uint8_t *bytes, int64_t count, int64_t block_bytes, bool
     {                                                                                                                            \
         SPECIALISE(c->dtype[EXPAND_W], body_expand, c, begin, end, type##_decode, count, size, fast);                            \
     }                                                                                                                            \
-    KERNEL_BODY static void type##_dequantise(const void *const *parts, int64_t n, float *w)                                     \
+    KERNEL_BODY static void type##_dequantise(const void *const *parts, int64_t rows, int64_t columns, float *w)                 \
     {                                                                                                                            \
-        body_dequantise(parts[0], n, w, type##_decode, count, size);                                                             \
+        body_dequantise(parts[0], rows, columns, w, type##_decode, count, size);                                                 \
     }                                                                                                                            \
     static void type##_fill(const char *part, int32_t *to, int64_t words)                                                        \
     {                                                                                                                            \

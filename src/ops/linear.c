@@ -94,14 +94,14 @@ static struct value *build_stored_bias(struct program *p, const int64_t *d)
             }                                                                                                                    \
         }                                                                                                                        \
     }
-/* Types whose blocks run over the ends of rows: NF4's. */
+/* Types whose blocks run over the ends of rows: those of NF4 and FP8. */
 #define STORED_OVER_ROWS                                                                                                         \
     {                                                                                                                            \
         {"T", {1, 33, 67}}, {"in", {80, 83}}, {"out", {5, 129}},                                                                 \
         {                                                                                                                        \
             "type",                                                                                                              \
             {                                                                                                                    \
-                1 + WEIGHT_nf4, 1 + WEIGHT_nf4_single                                                                            \
+                1 + WEIGHT_nf4, 1 + WEIGHT_nf4_single, 1 + WEIGHT_fp8, 1 + WEIGHT_fp8_block                                      \
             }                                                                                                                    \
         }                                                                                                                        \
     }

@@ -115,8 +115,9 @@ static const struct kernel fused[PRODUCT_COUNT][2] = {
     [PRODUCT_PAIR] = {PRODUCT(linear_nf4_pair, 16), PRODUCT(linear_nf4_pair, 64)},
 };
 
-static void dequantise(const void *const *parts, int64_t elements, float *w)
+static void dequantise(const void *const *parts, int64_t rows, int64_t columns, float *w)
 {
+    int64_t elements = rows * columns;
     const int32_t *packed = parts[PACKED], *codes = parts[CODES];
     const float *scales = parts[SCALES];
     for (int64_t b = 0; b < nf4_blocks(elements); b++) {
@@ -126,8 +127,9 @@ static void dequantise(const void *const *parts, int64_t elements, float *w)
     }
 }
 
-static enum status quantise(const void *w, enum dtype dtype, int64_t elements, void *const *parts)
+static enum status quantise(const void *w, enum dtype dtype, int64_t rows, int64_t columns, void *const *parts)
 {
+    int64_t elements = rows * columns;
     float *absmax = memory_alloc(nf4_blocks(elements) * (int64_t)sizeof *absmax);
     enum status status = absmax ? nf4_quantise(w, dtype, elements, parts[PACKED], absmax) : ERR_MEMORY;
     if (status == OK)
@@ -137,14 +139,14 @@ static enum status quantise(const void *w, enum dtype dtype, int64_t elements, v
     return status;
 }
 
-static void dequantise_single(const void *const *parts, int64_t elements, float *w)
+static void dequantise_single(const void *const *parts, int64_t rows, int64_t columns, float *w)
 {
-    nf4_dequantise(parts[PACKED], parts[ABSMAX], elements, w);
+    nf4_dequantise(parts[PACKED], parts[ABSMAX], rows * columns, w);
 }
 
-static enum status quantise_single(const void *w, enum dtype dtype, int64_t elements, void *const *parts)
+static enum status quantise_single(const void *w, enum dtype dtype, int64_t rows, int64_t columns, void *const *parts)
 {
-    return nf4_quantise(w, dtype, elements, parts[PACKED], parts[ABSMAX]);
+    return nf4_quantise(w, dtype, rows * columns, parts[PACKED], parts[ABSMAX]);
 }
 
 /* absmax of about 0.1 ± 0.05; the map is bitsandbytes'. */

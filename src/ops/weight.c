@@ -172,11 +172,12 @@ int weight_parts(enum weight_id type)
     return count;
 }
 
-int64_t weight_words(enum weight_id type, int part, int64_t elements)
+int64_t weight_words(enum weight_id type, int part, int64_t rows, int64_t columns)
 {
     const struct weight_part *of = &weight_types[type]->part[part];
-    int64_t word = 4 * (of->elements ? of->elements : 1);
-    return of->first + (elements * of->bytes + word - 1) / word;
+    if (of->tall)
+        return of->first + divide_up(divide_up(rows, of->tall) * divide_up(columns, of->wide) * of->bytes, 4);
+    return of->first + divide_up(rows * columns * of->bytes, 4 * (of->elements ? of->elements : 1));
 }
 
 struct value *weight_value(struct program *p, enum weight_id type, struct value *const *parts, int64_t rows, int64_t columns)
@@ -192,7 +193,7 @@ struct value *weight_value(struct program *p, enum weight_id type, struct value 
     weight->type = type;
     for (int i = 0; i < weight_parts(type); i++) {
         weight->part[i] = parts[i];
-        int64_t words = weight_words(type, i, rows * columns);
+        int64_t words = weight_words(type, i, rows, columns);
         if (parts[i] && value_elements(parts[i]) != words)
             return program_fail(p, fail(ERR_INTERNAL, "%s of a weight (%lld, %lld) has %lld words, %lld are needed",
                                         of->part[i].name, (long long)rows, (long long)columns,
@@ -207,7 +208,7 @@ struct value *example_weight(struct program *p, int64_t type, int64_t rows, int6
     struct value *parts[WEIGHT_PARTS] = {0};
     for (int i = 0; i < weight_parts(id); i++)
         parts[i] = program_input(p, weight_types[id]->part[i].name, weight_types[id]->part[i].role, 1,
-                                 weight_words(id, i, rows * columns));
+                                 weight_words(id, i, rows, columns));
     return weight_value(p, id, parts, rows, columns);
 }
 

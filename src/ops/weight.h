@@ -32,11 +32,11 @@ struct weight {
 };
 
 /* A part is an array of 32-bit words that holds a file's bytes in little-endian order; in a role of numbers a word is a float32.
- * It has `first` words, then `bytes` for each `elements` of the weight. */
+ * It has `first` words, then `bytes` for each `elements` of the weight, or for each tile of `tall` rows and `wide` columns. */
 struct weight_part {
     const char *name; /* "type.part" */
     enum role role;
-    int64_t first, elements, bytes;
+    int64_t first, elements, bytes, tall, wide;
     bool shared; /* the same for all weights */
 };
 
@@ -60,9 +60,9 @@ struct weight_type {
     const char *name;
     int64_t block; /* elements that are stored together; a row is whole blocks. 1: they run over the ends of rows */
     struct weight_part part[WEIGHT_PARTS];
-    void (*expand)(const void *const *parts, int64_t elements, float *w); /* on the host */
+    void (*expand)(const void *const *parts, int64_t rows, int64_t columns, float *w); /* on the host */
     /* The other way round, into zeroed parts; NULL: it cannot. */
-    enum status (*quantise)(const void *w, enum dtype dtype, int64_t elements, void *const *parts);
+    enum status (*quantise)(const void *w, enum dtype dtype, int64_t rows, int64_t columns, void *const *parts);
     struct kernel kernel;                                             /* the same on a device, in the run's type */
     const struct weight_bf16 *bf16;                                   /* the same on processors, in bfloat16; NULL: none */
     const struct kernel (*fused)[2];                                  /* by product, flat and tall; NULL: none */
@@ -83,9 +83,9 @@ struct weight_type {
 
 extern const struct weight_type *const weight_types[WEIGHT_COUNT];
 
-/* The number of parts of a type, and of words in a part for a weight with this number of elements. */
+/* The number of parts of a type, and of words in a part of a weight. */
 int weight_parts(enum weight_id type);
-int64_t weight_words(enum weight_id type, int part, int64_t elements);
+int64_t weight_words(enum weight_id type, int part, int64_t rows, int64_t columns);
 
 /* The weight (rows, columns) that is stored in these parts. */
 struct value *weight_value(struct program *p, enum weight_id type, struct value *const *parts, int64_t rows, int64_t columns);

@@ -27,6 +27,17 @@ static void look_at_device(struct session *s)
         limits_memory(&s->room, "");
 }
 
+static enum status quantise(struct session *s, const struct session_options *options)
+{
+    if (options->load_in_4bit && options->load_in_fp8)
+        return fail(ERR_ARGUMENT, "--load-in-fp8 stores weights in 8 bits, --load-in-4bit and qlora in 4: take one of them");
+    if (options->load_in_fp8)
+        return model_quantise(&s->model, WEIGHT_fp8);
+    if (options->load_in_4bit)
+        return model_quantise(&s->model, options->double_quant ? WEIGHT_nf4 : WEIGHT_nf4_single);
+    return OK;
+}
+
 enum status session_open(struct session *s, const struct session_options *options)
 {
     *s = (struct session){0};
@@ -43,8 +54,8 @@ enum status session_open(struct session *s, const struct session_options *option
         s->info.host_memory &= !options->shard_weights; /* what is kept in parts is copied */
         status = choose_run(s, options->run);
         s->tuning.copied = status == OK && !s->info.host_memory && !options->shard_weights; /* gathered one by one */
-        if (status == OK && options->load_in_4bit)
-            status = model_quantise(&s->model, options->double_quant ? WEIGHT_nf4 : WEIGHT_nf4_single);
+        if (status == OK)
+            status = quantise(s, options);
     }
     if (status != OK)
         session_close(s);

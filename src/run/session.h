@@ -31,6 +31,7 @@ struct session_options {
     bool weights;        /* false: only to plan */
     bool load_in_4bit;   /* quantise linear layers to NF4 */
     bool double_quant;   /* and their absmax too */
+    bool load_in_fp8;    /* quantise linear layers to FP8 */
     bool shard_weights;  /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
     bool tf32;           /* matmuls of the forward pass may round float32 to TF32 */
     struct device_options on_device;

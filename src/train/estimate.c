@@ -63,7 +63,10 @@ enum work estimate_work_of(const struct op *op, const struct command *c)
         return mma ? WORK_attention_bwd_mma : WORK_attention_bwd;
     if (multiplies(op))
         return mma ? WORK_products_mma : WORK_products;
-    return kernel->file && (!strcmp(kernel->file, "nf4") || !strcmp(kernel->file, "blocks")) ? WORK_expand : WORK_memory;
+    for (int i = 0; i < WEIGHT_COUNT; i++)
+        if (kernel->file && !strcmp(kernel->file, weight_types[i]->kernel.file))
+            return WORK_expand;
+    return WORK_memory;
 }
 
 /* Of all launches of a node together. */

@@ -73,9 +73,10 @@ static enum status choose_method(struct trainer *t)
     if (full && (o->init_adapter || o->train_norms))
         return fail(ERR_ARGUMENT, "%s is for LoRA: --finetuning-type full trains all weights",
                     o->init_adapter ? "--init-adapter" : "--train-norms");
-    if (full && settings_quantised(o))
+    if (full && (settings_quantised(o) || o->load_in_fp8))
         return fail(ERR_ARGUMENT,
-                    "--load-in-4bit is for LoRA: --finetuning-type full trains all weights, and 4 bits cannot be trained");
+                    "--load-in-%s is for LoRA: --finetuning-type full trains all weights, and %s bits cannot be trained",
+                    o->load_in_fp8 ? "fp8" : "4bit", o->load_in_fp8 ? "8" : "4");
     bool qlora = o->finetuning_type == CHOICE_finetuning_type_qlora;
     if (qlora && o->source[OPTION_load_in_4bit] && !o->load_in_4bit)
         return fail(ERR_ARGUMENT, "--finetuning-type qlora has weights in 4 bits: for --load-in-4bit false take lora");

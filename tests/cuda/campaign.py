@@ -24,6 +24,7 @@ RUNS = {
     "lora bfloat16": ["--dtype", "bfloat16", "--recompute", "full"],
     "qlora": ["--finetuning-type", "qlora"],
     "qlora expanded": ["--finetuning-type", "qlora", "--micro-batch-tokens", "128"],
+    "fp8": ["--load-in-fp8", "--dtype", "bfloat16"],
     "full": ["--finetuning-type", "full", "--learning-rate", "1e-4"],
 }
 

@@ -104,6 +104,9 @@ class Cuda(devices.Tiny):
     def test_qlora_gives_the_losses_of_the_cpu(self):
         self.same_losses(1e-5, "--finetuning-type", "qlora")
 
+    def test_fp8_gives_the_losses_of_the_cpu(self):
+        self.same_losses(1e-5, "--load-in-fp8")
+
     def test_attention_is_chosen_by_what_the_card_can_do(self):
         """Seen to fail where a card of 7.5 was given kernels for tensor cores, and with HONE_TENSOR_CORES unread."""
         listed = json.loads(self.ok("kernels", "list", "--model", TINY, "--dtype", "bfloat16", "--json"))["kernels"]

@@ -131,6 +131,26 @@ class Plans(Case):
                 self.assertEqual(plan["parameters"], weights)
                 self.check_arrays(blocks, adapter)
 
+    def test_fp8_holds_linear_layers_in_8_bits(self):
+        """A matrix is its bytes and a float32 for each row."""
+        def place(size):
+            return -(size // -256) * 256
+
+        for model, config in MODELS.items():
+            with self.subTest(model=model):
+                weights, _, adapter = stored(config)
+                linear, vectors, matrices, experts = shapes(config)
+                L = config["num_hidden_layers"]
+                plan, blocks = self.plan(model, "--load-in-fp8")
+                fp8 = sum(place(o * i) + place(4 * o) for o, i in linear)
+                dense = sum(place(2 * size) for size in vectors + experts)
+                last = place(2 * config["hidden_size"]) + 256
+                self.assertEqual(blocks["weights"]["bytes"], L * (fp8 + dense) + last)
+                if not experts:
+                    self.assertLessEqual(blocks["weights"]["bits_per_weight"], 8.02)
+                self.assertEqual(plan["parameters"], weights)
+                self.check_arrays(blocks, adapter)
+
     def test_full_training_holds_the_weights_and_their_arrays(self):
         for model, config in MODELS.items():
             if config["model_type"] == "gpt_oss":                                       # test_full_training_of_gpt_oss_is_refused

@@ -55,7 +55,7 @@ static enum status convert(const char *device, enum weight_id type, int64_t colu
     if (strcmp(device, "host") != 0)
         TRY(expand_on(device, type, &map, elements / columns, columns, numbers));
     else
-        of->expand((const void *const[]){map.data}, elements, numbers);
+        of->expand((const void *const[]){map.data}, 1, elements, numbers);
     snprintf(name, sizeof name, "%s.numbers", of->name);
     FILE *out = fopen(file_join(&arena, folder, name), "wb");
     bool whole = out && (int64_t)fwrite(numbers, 4, (size_t)elements, out) == elements;

@@ -43,13 +43,13 @@ static enum status quantise(char **path)
     int64_t words[FILES] = {[W] = (count * dtype_size(dtype) + 3) / 4, [ABSMAX] = nf4_blocks(count)};
     void *data[FILES];
     for (int i = 0; i < FILES; i++) {
-        words[i] = i > W && i < ABSMAX ? weight_words(WEIGHT_nf4, i - PACKED, count) : words[i];
+        words[i] = i > W && i < ABSMAX ? weight_words(WEIGHT_nf4, i - PACKED, 1, count) : words[i];
         data[i] = memory_alloc(words[i] * 4);
     }
     TRY(read_words(path[W], data[W], words[W]));
-    TRY(weight_types[WEIGHT_nf4_single]->quantise(data[W], dtype, count, (void *const[]){data[PACKED], data[ABSMAX]}));
+    TRY(weight_types[WEIGHT_nf4_single]->quantise(data[W], dtype, 1, count, (void *const[]){data[PACKED], data[ABSMAX]}));
     memset(data[PACKED], 0, (size_t)words[PACKED] * 4);
-    TRY(weight_types[WEIGHT_nf4]->quantise(data[W], dtype, count, data + PACKED));
+    TRY(weight_types[WEIGHT_nf4]->quantise(data[W], dtype, 1, count, data + PACKED));
     for (int i = PACKED; i < FILES; i++)
         TRY(write_words(path[i], data[i], words[i]));
     for (int i = 0; i < FILES; i++)
@@ -62,11 +62,11 @@ static enum status dequantise(char **path)
     int64_t count = strtoll(path[COUNT], NULL, 10);
     void *data[ABSMAX] = {memory_alloc(count * 4)};
     for (int i = PACKED; i < ABSMAX; i++) {
-        int64_t words = weight_words(WEIGHT_nf4, i - PACKED, count);
+        int64_t words = weight_words(WEIGHT_nf4, i - PACKED, 1, count);
         data[i] = memory_alloc(words * 4);
         TRY(read_words(path[i], data[i], words));
     }
-    weight_types[WEIGHT_nf4]->expand((const void *const *)data + PACKED, count, data[W]);
+    weight_types[WEIGHT_nf4]->expand((const void *const *)data + PACKED, 1, count, data[W]);
     enum status status = write_words(path[W], data[W], count);
     for (int i = 0; i < ABSMAX; i++)
         memory_free(data[i]);

@@ -15,7 +15,7 @@ static void quantised_values_stay_near(void **state)
     for (int i = 1; i < NF4_MAP; i++)
         assert_true(map[i] > map[i - 1]);
     make_nf4(&nf4, w, count);
-    weight_types[WEIGHT_nf4]->expand((const void *const[]){nf4.packed, nf4.codes, nf4.scales, map}, count, back);
+    weight_types[WEIGHT_nf4]->expand((const void *const[]){nf4.packed, nf4.codes, nf4.scales, map}, 1, count, back);
     double error = 0, size = 0;
     for (int64_t i = 0; i < count; i++) {
         error += (double)(w[i] - back[i]) * (double)(w[i] - back[i]);
@@ -42,7 +42,7 @@ static void a_large_weight_takes_at_most_4_13_bits(void **state)
     (void)state;
     int64_t words = 0, count = 576 * 576;
     for (int i = 0; i < weight_parts(WEIGHT_nf4); i++)
-        words += weight_types[WEIGHT_nf4]->part[i].shared ? 0 : weight_words(WEIGHT_nf4, i, count);
+        words += weight_types[WEIGHT_nf4]->part[i].shared ? 0 : weight_words(WEIGHT_nf4, i, 1, count);
     assert_true(32.0 * (double)words / (double)count <= 4.13);
 }
 

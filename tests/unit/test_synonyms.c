@@ -153,6 +153,7 @@ static const struct {
     {"Unsloth", TRAIN, "--use_gradient_checkpointing unsloth", "recompute", "full"},
     {"Unsloth", TRAIN, "--random_state 3407", "seed", "3407"},
     {"Unsloth", TRAIN, "--full_finetuning", "finetuning_type", "full"},
+    {"Unsloth", TRAIN, "--load_in_fp8", "load_in_fp8", "true"},
     {"Unsloth", TRAIN, "--target_modules q_proj", "lora_target_modules", "q_proj"},
     {"Unsloth", TRAIN, "--use_rslora", "use_rslora", "true"},
     {"Unsloth", QUANTIZE, "--quantization_method q4_k_m", "output_type", "q4_k_m"},

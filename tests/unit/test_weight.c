@@ -18,8 +18,8 @@ static int sizes_of(enum weight_id type)
 
 static const char *const devices[] = {"cpu", "opencl"};
 
-/* What a test of ops runs with: one type with fused kernels, and one of blocks of either size. */
-static const enum weight_id samples[] = {WEIGHT_nf4, WEIGHT_q8_0, WEIGHT_q4_k};
+/* What a test of ops runs with: one type with fused kernels, one of blocks of either size, and both of FP8. */
+static const enum weight_id samples[] = {WEIGHT_nf4, WEIGHT_q8_0, WEIGHT_q4_k, WEIGHT_fp8, WEIGHT_fp8_block};
 enum { SAMPLES = sizeof samples / sizeof samples[0] };
 
 /* The columns of a matrix, as many whole blocks as they touch. */
@@ -43,7 +43,7 @@ static void make_stored(struct stored *s, enum weight_id type, int size)
     int64_t elements = s->rows * s->columns;
     const struct weight_type *of = weight_types[type];
     for (int i = 0; i < weight_parts(type); i++) {
-        int64_t words = weight_words(type, i, elements);
+        int64_t words = weight_words(type, i, s->rows, s->columns);
         if (of->part[i].role == ROLE_INDEX) {
             s->part[i] = test_malloc((size_t)words * 4);
             example_fill_weight(of->part[i].name, s->part[i], words, NULL);
@@ -55,7 +55,7 @@ static void make_stored(struct stored *s, enum weight_id type, int size)
         s->part[i] = numbers;
     }
     s->dense = test_malloc(sizeof(float) * (size_t)elements);
-    of->expand((const void *const *)s->part, elements, s->dense);
+    of->expand((const void *const *)s->part, s->rows, s->columns, s->dense);
 }
 
 static void free_stored(struct stored *s)
@@ -71,7 +71,7 @@ static void a_block_of_q8_0_is_a_scale_and_bytes(void **state)
     (void)state;
     uint8_t block[34] = {0x00, 0x38, 1, 0xff, 127, 0x80};
     float w[32];
-    weight_types[WEIGHT_q8_0]->expand((const void *const[]){block}, 32, w);
+    weight_types[WEIGHT_q8_0]->expand((const void *const[]){block}, 1, 32, w);
     assert_true(w[0] == 0.5f && w[1] == -0.5f && w[2] == 63.5f && w[3] == -64 && w[4] == 0);
 }
 
