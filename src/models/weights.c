@@ -194,9 +194,9 @@ enum status weights_read(const struct stored *from, int part, const void **data,
     if (!from->heads && from->add == 0 && !from->packed)
         return OK;
     if (from->packed) {
-        *data = *copy = memory_alloc(2 * shape_elements(from->rank, from->shape));
+        *data = *copy = memory_alloc(dtype_size(*dtype) * shape_elements(from->rank, from->shape));
         if (*copy)
-            weights_unpack(from, *copy);
+            (from->packed == PACKED_MXFP4 ? weights_unpack : weights_unpack_fp8)(from, *copy);
         return *copy ? OK : ERR_MEMORY;
     }
     TRY(gguf_check_heads(from->name, from->rank ? from->shape[0] : 0, from->heads));

@@ -22,6 +22,9 @@ struct stored_part {
     int64_t offset;             /* data - map->data */
 };
 
+/* How a weight that is dense to the model may be in its file: codes and scales are its first two parts. */
+enum stored_packing { PACKED_NOT, PACKED_MXFP4, PACKED_FP8, PACKED_FP8_BLOCK };
+
 /* A weight as it is stored. */
 struct stored {
     const char *name;      /* without an adapter's prefix */
@@ -35,8 +38,8 @@ struct stored {
     bool in_place;                         /* its bytes may be used where they stand */
     int64_t heads; /* the rows of so many heads are in the order of gguf_permuted_row; 0: in the model's */
     float add;     /* what the model's numbers are more than the stored ones, of a dense one */
-    bool packed;   /* it is dense to the model, and MXFP4 in its file: codes and scales are its first two parts */
-    bool adapter;  /* it comes with an adapter */
+    enum stored_packing packed;
+    bool adapter; /* it comes with an adapter */
 };
 
 /* A matrix of the network that is not dense: its tensors. */
@@ -58,7 +61,7 @@ struct weights {
     struct parted *parted;
     int64_t parted_count, parted_capacity;
     int quantise;             /* what the matrices of linear layers become at loading: an enum weight_id, or WEIGHT_DENSE */
-    bool packed;              /* the matrices of experts are so in the files */
+    bool packed;              /* the matrices of experts are in MXFP4 in the files */
     const char *const *skips; /* modules that stay dense then, by the end of their name, up to NULL; NULL: none */
 };
 

@@ -21,25 +21,9 @@ struct quant_state {
     float offset;
 };
 
-enum status weights_quantised(struct weights *w, const struct hf_config *hf)
+enum status weights_skip(struct weights *w, const struct hf_config *hf, const char *key)
 {
-    const json_t *config = hf->quantised;
-    bool four = false, twice = false;
-    const char *type = "fp4";
-    w->packed = !strcmp(hf->quantization, "mxfp4");
-    if (w->packed)
-        return OK;
-    if (strcmp(hf->quantization, "bitsandbytes") != 0)
-        return fail(ERR_UNSUPPORTED,
-                    "%s: weights quantised by \"%s\" are not supported; by \"bitsandbytes\" to NF4 and by \"mxfp4\" they are",
-                    hf->path, hf->quantization);
-    TRY(json_get_bool(config, "load_in_4bit", &four, hf->path));
-    TRY(json_get_text(config, "bnb_4bit_quant_type", &type, hf->path));
-    TRY(json_get_bool(config, "bnb_4bit_use_double_quant", &twice, hf->path));
-    if (!four || strcmp(type, "nf4") != 0)
-        return fail(ERR_UNSUPPORTED, "%s: weights that bitsandbytes quantised to %s are not supported; to nf4 they are", hf->path,
-                    four ? type : "8 bits");
-    const json_t *skips = json_object_get(config, "llm_int8_skip_modules"), *skip;
+    const json_t *skips = json_object_get(hf->quantised, key), *skip;
     const char **names = arena_array(&w->arena, (int64_t)json_array_size(skips) + 1, sizeof *names);
     size_t i;
     if (!names)
@@ -48,11 +32,35 @@ enum status weights_quantised(struct weights *w, const struct hf_config *hf)
     {
         names[i] = json_is_string(skip) ? json_string_value(skip) : NULL;
         if (!names[i])
-            return fail(ERR_FORMAT, "%s: \"llm_int8_skip_modules\" must be a list of names", hf->path);
+            return fail(ERR_FORMAT, "%s: \"%s\" must be a list of names", hf->path, key);
     }
     w->skips = names;
-    w->quantise = twice ? WEIGHT_nf4 : WEIGHT_nf4_single;
     return OK;
+}
+
+enum status weights_quantised(struct weights *w, const struct hf_config *hf)
+{
+    const json_t *config = hf->quantised;
+    bool four = false, twice = false;
+    const char *type = "fp4";
+    w->packed = !strcmp(hf->quantization, "mxfp4");
+    if (w->packed)
+        return OK;
+    if (weights_is_fp8(hf->quantization))
+        return weights_fp8(w, hf);
+    if (strcmp(hf->quantization, "bitsandbytes") != 0)
+        return fail(ERR_UNSUPPORTED,
+                    "%s: weights quantised by \"%s\" are not supported; by \"bitsandbytes\" to NF4, by \"mxfp4\" and to FP8 by "
+                    "\"fp8\", \"fbgemm_fp8\" and \"compressed-tensors\" they are",
+                    hf->path, hf->quantization);
+    TRY(json_get_bool(config, "load_in_4bit", &four, hf->path));
+    TRY(json_get_text(config, "bnb_4bit_quant_type", &type, hf->path));
+    TRY(json_get_bool(config, "bnb_4bit_use_double_quant", &twice, hf->path));
+    if (!four || strcmp(type, "nf4") != 0)
+        return fail(ERR_UNSUPPORTED, "%s: weights that bitsandbytes quantised to %s are not supported; to nf4 they are", hf->path,
+                    four ? type : "8 bits");
+    w->quantise = twice ? WEIGHT_nf4 : WEIGHT_nf4_single;
+    return weights_skip(w, hf, "llm_int8_skip_modules");
 }
 
 static const struct safetensors_tensor *beside(const struct safetensors *files, struct arena *arena, const char *name,
@@ -161,6 +169,8 @@ enum status weights_list_quantised(struct weights *w, const struct safetensors *
 {
     if (w->packed)
         return weights_list_mxfp4(w, files);
+    if (w->quantise == WEIGHT_fp8 || w->quantise == WEIGHT_fp8_block)
+        return weights_list_fp8(w, files);
     for (int64_t i = 0; i < safetensors_count(files); i++) {
         const struct safetensors_tensor *t = safetensors_at(files, i), *state = beside(files, &w->arena, t->name, state_end);
         if (state)

@@ -45,7 +45,7 @@ static void unpack(void *context, int64_t begin, int64_t end)
     }
 }
 
-void weights_unpack(const struct stored *from, uint16_t *to)
+void weights_unpack(const struct stored *from, void *to)
 {
     struct unpacking u = {.blocks = from->part[0].data,
                           .scales = from->part[1].data,
@@ -85,7 +85,7 @@ static enum status add(struct weights *w, const struct safetensors_tensor *t, co
         .type = WEIGHT_DENSE,
         .dtype = DTYPE_BF16,
         .part = {{t->data, t->bytes, t->map, t->offset}, {scales->data, scales->bytes, scales->map, scales->offset}},
-        .packed = true};
+        .packed = PACKED_MXFP4};
     return weights_add(w, &stored);
 }
 

@@ -12,13 +12,18 @@ static const int dtypes[SAFETENSORS_DTYPES] = {
     [SAFETENSORS_F64] = 1 + DTYPE_F64,
 };
 
+int weights_dtype(const struct safetensors_tensor *t)
+{
+    return dtypes[t->dtype] - 1;
+}
+
 static enum status add(struct weights *w, const struct safetensors_tensor *t, const char *name, bool adapter)
 {
     struct stored stored = {.name = name,
                             .kind = safetensors_dtype_name(t->dtype),
                             .rank = t->rank,
                             .type = WEIGHT_DENSE,
-                            .dtype = dtypes[t->dtype] - 1,
+                            .dtype = weights_dtype(t),
                             .part = {{t->data, t->bytes, t->map, t->offset}},
                             .in_place = !adapter,
                             .adapter = adapter};

@@ -1,5 +1,5 @@
 /* The input is a config.json and, after a zero byte, a model.safetensors in parts (fuzz_put_safetensors): plain, or quantised by
- * bitsandbytes or to MXFP4. What the programs of a model read of its files is as large as they take it to be. */
+ * bitsandbytes, to MXFP4 or to FP8. What the programs of a model read of its files is as large as they take it to be. */
 #include <string.h>
 
 #include "base/directory.h"

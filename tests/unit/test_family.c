@@ -255,6 +255,48 @@ static void a_text_part_may_be_quantised(void **state)
     }
 }
 
+/* What a model in FP8 is without its files: its scales are by tile, or by row. Seen to fail with "block_structure" unread. */
+static void a_model_in_fp8_says_how_it_is_scaled(void **state)
+{
+    (void)state;
+#define FP8(more) TEXT ", 'quantization_config': {'quant_method': " more "}}"
+#define GROUP(weights) "'compressed-tensors', 'config_groups': {'g': {'weights': {" weights "}}}"
+    static const struct {
+        const char *text;
+        int type;
+        const char *message;
+    } cases[] = {
+        {FP8("'fp8', 'weight_block_size': [128, 128], 'fmt': 'e4m3'"), WEIGHT_fp8_block, NULL},
+        {FP8("'fp8', 'weight_block_size': null, 'modules_to_not_convert': ['lm_head']"), WEIGHT_fp8, NULL},
+        {FP8("'fbgemm_fp8'"), WEIGHT_fp8, NULL},
+        {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'channel'")), WEIGHT_fp8, NULL},
+        {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'tensor'")), WEIGHT_fp8, NULL},
+        {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'block', 'block_structure': [128, 128]")), WEIGHT_fp8_block,
+         NULL},
+        {FP8(GROUP("'type': 'int', 'num_bits': 4, 'strategy': 'group'")), 0, "FP8 by tensor, channel or block; g has another"},
+        {FP8(GROUP("'type': 'float', 'num_bits': 4, 'strategy': 'channel'")), 0, "g has another"},
+        {FP8("'compressed-tensors'"), 0, "has another"},
+        {FP8("'fp8', 'weight_block_size': [1, 32]"), 0, "other blocks than 128 x 128"},
+        {FP8("'fp8', 'weight_block_size': [128]"), 0, "other blocks than 128 x 128"},
+        {FP8("'fp8', 'fmt': 'e5m2'"), 0, "of format e5m2 are not supported"},
+        {FP8("'fp8', 'modules_to_not_convert': [7]"), 0, "must be a list of names"},
+        {FP8("'gptq'"), 0, "quantised by \"gptq\" are not supported"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model m;
+        write_text(cases[i].text);
+        enum status status = model_open(&m, dir, NULL, false);
+        if (cases[i].message) {
+            assert_int_not_equal(status, OK);
+            assert_non_null(strstr(status_message(), cases[i].message));
+            continue;
+        }
+        assert_ok(status);
+        assert_int_equal(m.weights.quantise, cases[i].type);
+        model_close(&m);
+    }
+}
+
 /* Numbers with which no model can compute: a negative epsilon makes the root of a negative number where a row is small. The
  * checks in read_row, family_read, read_rope and the families' own. */
 static void impossible_numbers_are_refused(void **state)
@@ -304,6 +346,7 @@ int main(void)
         cmocka_unit_test(numbers_of_layers_may_be_padded),
         cmocka_unit_test(a_prompt_that_is_seen_whole_is_refused),
         cmocka_unit_test(a_text_part_may_be_quantised),
+        cmocka_unit_test(a_model_in_fp8_says_how_it_is_scaled),
         cmocka_unit_test(impossible_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
