@@ -42,7 +42,7 @@ EXPECTED = {
         "output_dir": "saves/lora/sft", "max_length": "200", "excess_length": "truncate", "finetuning_type": "lora", "lora_r": "8",
         "lora_alpha": "16", "lora_target_modules": "all-linear", "learning_rate": "0.0001", "lr_scheduler_type": "cosine",
         "warmup_ratio": "0.1", "per_device_train_batch_size": "1", "gradient_accumulation_steps": "2", "num_train_epochs": "1",
-        "eval_steps": "500", "save_steps": "500", "dtype": "bfloat16"},
+        "eval_steps": "500", "save_steps": "500", "dtype": "bfloat16", "ddp_timeout": "180000000"},
     "llamafactory/qlora_sft.yaml": {
         **HF, "model_name_or_path": "model", "dataset_path": "data/sharegpt.jsonl", "eval_dataset_path": "data/alpaca.jsonl",
         "output_dir": "saves/qlora", "max_length": "256", "packing": "true", "shuffle": "false", "train_on_inputs": "true",

@@ -199,7 +199,7 @@ class Estimates(Case):
         e = self.plan(model, *args, "--world", 8, "--network", 400, card="h100")["estimate"]
         world, trained = e["world"], 41943040
         self.assertEqual(e["step_seconds"], one["step_seconds"])
-        replicated, state, weights = world["layouts"]
+        replicated, state, gradients, weights = world["layouts"]
         self.assertEqual(replicated["payload_bytes"], 4 * trained)
         self.assertEqual(replicated["sent_bytes"], 2 * 7 / 8 * 4 * trained)
         seconds = 2 * 7 / 8 * 4 * trained * 8 / (400e9 * 0.8) + 2 * 3 * 10e-6
@@ -208,8 +208,10 @@ class Estimates(Case):
         self.assertAlmostEqual(replicated["overlapped_tokens_per_second"], 8 * one["tokens_per_second"], places=3)
         self.assertEqual(state["payload_bytes"], (4 + 2) * trained)
         layer = 2 * (2 * 4096 + sum(o * i for o, i in linears(LLAMA)[0]))                  # bytes, its two norms among them
-        self.assertEqual(weights["payload_bytes"], (4 + 2) * trained + 8 * 62 * layer)     # 8 micro-batches, all but two layers twice
-        self.assertAlmostEqual(state["rank_bytes"] - weights["rank_bytes"], 32 * layer * 7 / 8 - 2 * layer, delta=32 * 1024)
+        self.assertEqual(gradients["payload_bytes"], (8 * 4 + 2) * trained)                # in each of 8 micro-batches
+        self.assertEqual(weights["payload_bytes"], (8 * 4 + 2) * trained + 8 * 62 * layer) # and all but two layers twice
+        self.assertAlmostEqual(gradients["rank_bytes"] - weights["rank_bytes"], 32 * layer * 7 / 8 - 2 * layer, delta=32 * 1024)
+        self.assertLess(gradients["rank_bytes"], state["rank_bytes"])
         self.assertAlmostEqual(replicated["rank_bytes"] - state["rank_bytes"], 12 * trained * 7 / 8, delta=1024)
         self.assertLess(weights["rank_bytes"], state["rank_bytes"])
         self.assertLess(state["rank_bytes"], replicated["rank_bytes"])

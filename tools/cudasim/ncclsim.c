@@ -204,8 +204,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (cudasim_capturing(NULL))
         return refuse(comm, ncclInvalidUsage, "ncclCommAbort during a capture: it waits for streams and frees memory");
     retire(comm, true);
-    for (int i = 0; i < comm->streams; i++)
-        cuStreamSynchronize(comm->stream[i]);
+    cuCtxSynchronize(); /* a card goes on by itself, also where a graph was launched on another stream than that of its collectives */
     return in_graphs(comm, "ncclCommAbort") ? ncclInvalidUsage : ncclSuccess;
 }
 
