@@ -2,6 +2,9 @@
 
     compare.py HONE ASSETS DATA [--only lora-bf16,decode-bf16] [--repeats 5] [--steps 3] [--out docs] [--work DIR] [--draw]
 
+Some workloads have no peer: `engine-NAME` compares a step with its own matmuls alone, and `growth` sequences of 1,024 to 16,384
+tokens.
+
 ASSETS/venv has the other programs, ASSETS/models/smollm2 the model; DATA is tests/data/debian-chat. The sides alternate (A B,
 B A, A B …), each run is a process of its own, and a ratio is the median of the rounds' ratios, so that other load on the
 machine, which both meet, changes it little. Peak memory is the system's figure for the process (ru_maxrss). OUT/speed.json keeps
@@ -32,6 +35,15 @@ NEW = 128
 CHATS = 400
 WIDE = {"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 4, "num_attention_heads": 32,
         "num_key_value_heads": 8, "head_dim": 64}
+LENGTHS, LAYERS = (1024, 2048, 4096, 8192, 16384), 6
+# name: (what it is, options of hone bench, tokens of a sequence)
+ENGINE = {
+    "lora-bf16": ("LoRA, bfloat16, 4 x 256", ("--dtype", "bfloat16"), 256),
+    "lora-f32": ("LoRA, float32, 4 x 256", ("--dtype", "float32"), 256),
+    "qlora": ("QLoRA, NF4, 4 x 256", ("--dtype", "bfloat16", "--finetuning-type", "qlora"), 256),
+    "full-bf16": ("all weights, bfloat16, 4 x 256", ("--dtype", "bfloat16", "--finetuning-type", "full"), 256),
+    "long-bf16": ("LoRA, bfloat16, 1 x 8192", ("--dtype", "bfloat16"), 8192),
+}
 LIBRARIES = ("torch", "transformers", "peft", "trl", "bitsandbytes", "llama-cpp-python")
 
 
@@ -156,6 +168,30 @@ class Bench:
         done, _, peak = self.peer(kind="decode", model=model, prompt=PROMPT, tokens=NEW)
         return done["tokens_per_second"], peak
 
+    def engine(self, name):
+        """The time that the matmuls of a step take alone, as a part of the step's."""
+        options, length = ENGINE[name][1:]
+        text, _, _, _ = run([self.hone, "bench", "--json", "--profile", "--model", self.model, "--device", "cpu", "--max-steps",
+                             self.args.repeats, "--threads", CORES, "--per-device-train-batch-size", 1024 // length or 1,
+                             "--max-length", length, *options])
+        profile = json.loads(text)["profile"]
+        return {key: profile[key] for key in ("rounds", "step_seconds", "bare_seconds", "ratio")}
+
+    def growth(self, length):
+        """A step of one sequence of so many tokens, of the model with a wider window and fewer layers: seconds, those of
+        attention's ops among them, and the process's peak."""
+        folder = self.work / "window"
+        if not folder.exists():
+            shutil.copytree(self.model, folder)
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            config.update(max_position_embeddings=max(LENGTHS), num_hidden_layers=LAYERS)
+            (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        text, _, _, peak = run([self.hone, "bench", "--json", "--profile", "--model", folder, "--device", "cpu", "--max-steps", 3,
+                                "--threads", CORES, "--per-device-train-batch-size", 1, "--max-length", length, "--dtype", "bfloat16"])
+        profile = json.loads(text)["profile"]
+        attention = sum(op["seconds"] for op in profile["ops"] if op["op"].startswith("attention"))
+        return {"tokens": length, "seconds": profile["ops_seconds"], "attention": attention, "peak": peak}
+
     def beside_busy(self, measure):
         """A program's speed beside one busy loop, as a part of its speed just before."""
         idle, _ = measure()
@@ -198,6 +234,9 @@ WORKLOADS = {
              lambda b: b.beside_busy(lambda: b.hone_steps(b.model, batch=4, length=256)),
              lambda b: b.beside_busy(b.peft_steps)),
 }
+# Those without a peer.
+ALONE = {**{f"engine-{name}": lambda b, name=name: b.engine(name) for name in ENGINE},
+         "growth": lambda b: [b.growth(length) for length in LENGTHS]}
 
 
 def measure(bench, name, repeats):
@@ -254,7 +293,7 @@ def row(name, rounds):
 def report(results):
     """The page. A ratio above 1 says that hone is the faster."""
     measured = {name: results["workloads"][name] for name in WORKLOADS if name in results["workloads"]}
-    loads = [entry["load"] for entry in measured.values()]
+    loads, alone = [entry["load"] for entry in measured.values()], results.get("alone", {})
     return "\n".join([
         "# Speed", "",
         prose("hone beside other programs on two cores of one machine, made by `bench/compare.py`. The sides ran in turn, each "
@@ -275,7 +314,43 @@ def report(results):
               "float32 copy of what it trains; hone does.", True),
         prose("TRL's SFTTrainer has batches of 4 chats and a loss over the last answer alone. hone reads the same file with no "
               "tokens cached, and trains on all answers.", True),
-        prose(f"Decoding is {NEW} tokens after a short prompt, greedy, with the same number of threads.", True)]) + "\n"
+        prose(f"Decoding is {NEW} tokens after a short prompt, greedy, with the same number of threads.", True),
+        *engine_report({name: alone[f"engine-{name}"] for name in ENGINE if f"engine-{name}" in alone}),
+        *(growth_report(alone["growth"]) if "growth" in alone else []), "", "## What limits it", "",
+        *(prose(text, True) for text in LIMITS)]) + "\n"
+
+
+def engine_report(shares):
+    return ["", "## Beside the engine", "",
+            prose("The matmuls of a step, attention's among them, run alone through oneDNN in the same process on the same threads, "
+                  "in turn with the step (`hone bench --profile`): the time that they take is the limit of the step's."), "",
+            "| workload | step | its matmuls alone | share | rounds |", "|---|---|---|---|---|",
+            *(f"| {ENGINE[name][0]} | {one['step_seconds']:.3f} s | {one['bare_seconds']:.3f} s | **{one['ratio']:.2f}** | "
+              f"{one['rounds']} |" for name, one in shares.items())]
+
+
+LIMITS = (
+    "LoRA in bfloat16 and float32: the step takes little more than its matmuls take alone, and both sides run these through oneDNN. "
+    "What is left to gain is fewer or faster matmuls.",
+    "Long sequences: attention takes two thirds of the step at 8,192 tokens, and most of that is vector work (exponentials, and "
+    "splitting probabilities into two 16-bit parts so that they are not rounded), not matrix products.",
+    "Chats: the ratio of a step, times what TRL computes on padding.",
+    "Start: reading the weights and packing them for the matrix unit, which the first step waits for.",
+)
+
+
+def growth_report(rows):
+    """Memory is linear if each doubling adds twice what the one before did."""
+    def line(one, before):
+        added = f"{(one['peak'] - before['peak']) / (one['tokens'] - before['tokens']) / 1e3:.0f} kB" if before else ""
+        rest = one["seconds"] - one["attention"]
+        return (f"| {one['tokens']:,} | {one['seconds']:.2f} s | {one['attention'] / one['seconds']:.0%} | "
+                f"{one['tokens'] / rest:.0f} tok/s | {one['peak'] / 1e9:.2f} GB | {added} |")
+    return ["", "## Longer sequences", "",
+            prose(f"One sequence a step, {LAYERS} layers of the model, bfloat16: the ops' time, attention's part of it, the speed of all "
+                  "other ops together, which should not fall, and the peak of memory, of which each token should add the same."), "",
+            "| tokens | ops | attention | speed without attention | memory | a token added |", "|---|---|---|---|---|---|",
+            *(line(one, before) for one, before in zip(rows, [None, *rows]))]
 
 
 def draw(results):
@@ -315,7 +390,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name in ("hone", "assets", "data"):
         parser.add_argument(name, type=pathlib.Path)
-    parser.add_argument("--only", default=",".join(WORKLOADS))
+    parser.add_argument("--only", default=",".join([*WORKLOADS, *ALONE]))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("docs"))
@@ -323,9 +398,9 @@ def main():
     parser.add_argument("--draw", action="store_true")
     args = parser.parse_args()
     names = args.only.split(",")
-    unknown = [name for name in names if name not in WORKLOADS]
+    unknown = [name for name in names if name not in WORKLOADS and name not in ALONE]
     if unknown:
-        raise SystemExit(f"no workload {unknown[0]}: there are {', '.join(WORKLOADS)}")
+        raise SystemExit(f"no workload {unknown[0]}: there are {', '.join([*WORKLOADS, *ALONE])}")
     kept = args.out / "speed.json"
     results = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"workloads": {}}
     failed = []
@@ -337,7 +412,10 @@ def main():
         for name in names:
             load = os.getloadavg()[0]
             try:
-                results["workloads"][name] = {"load": load, "steps": args.steps, "rounds": measure(bench, name, args.repeats)}
+                if name in ALONE:
+                    results.setdefault("alone", {})[name] = ALONE[name](bench)
+                else:
+                    results["workloads"][name] = {"load": load, "steps": args.steps, "rounds": measure(bench, name, args.repeats)}
                 write(args.out, results)
             except Failed as failure:                   # the others can be measured all the same
                 failed.append(name)
