@@ -204,7 +204,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     if (cudasim_capturing(NULL))
         return refuse(comm, ncclInvalidUsage, "ncclCommAbort during a capture: it waits for streams and frees memory");
     retire(comm, true);
-    cuCtxSynchronize(); /* a card goes on by itself, also where a graph was launched on another stream than that of its collectives */
+    cuCtxSynchronize(); /* a card goes on by itself, also where a graph was launched on another stream than that of its
+                           collectives */
     return in_graphs(comm, "ncclCommAbort") ? ncclInvalidUsage : ncclSuccess;
 }
 
