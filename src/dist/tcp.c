@@ -20,6 +20,7 @@ struct tcp {
     struct watch *watch;
     int64_t number; /* of calls to share */
     bool broken;
+    char why[STATUS_MESSAGE_SIZE]; /* it is, as the first who noticed said */
 };
 
 /* Goes before what a rank shares: ranks that have come to different calls must not take each other's bytes. */
@@ -32,13 +33,21 @@ static struct tcp *tcp_of(struct group *group)
     return (struct tcp *)group;
 }
 
+static void break_up(struct tcp *t, const char *why)
+{
+    if (!t->broken)
+        snprintf(t->why, sizeof t->why, "%s", why);
+    t->broken = true;
+}
+
 static enum status check(struct group *group)
 {
     struct tcp *t = tcp_of(group);
     enum status status = t->watch ? watch_check(t->watch) : OK;
     if (status == OK && t->broken)
-        status = fail(ERR_RANK, "the group of ranks is broken");
-    t->broken |= status != OK;
+        return fail(ERR_RANK, "%s", t->why);
+    if (status != OK)
+        break_up(t, status_message());
     return status;
 }
 
@@ -117,7 +126,7 @@ static void close_group(struct group *group, enum status status, const char *mes
     struct tcp *t = tcp_of(group);
     if (status == OK)
         return;
-    t->broken = true;
+    break_up(t, message);
     watch_close(t->watch, status, message);
     t->watch = NULL;
 }

@@ -5,13 +5,13 @@
 
 Each host is a namespace of its own (rig.py), and a cut takes its interface down. Shown in every trial:
 
-    the others end by themselves, all with exit code 12, within 10 seconds, and name the rank
+    the others end within 10 seconds and name the rank, with exit code 12 where mpirun does not kill them first
     the rank that is cut off ends too: it misses the others
     nothing is left on any host, neither ranks nor what MPI started them with
     the same command goes on from the last checkpoint to the bytes of a run that was never disturbed
 
-Faults come in turn, so that three trials have one of each; the rank and the moment are drawn. Seen to fail: with WATCH_SILENCE of
-12 seconds, without the note that rank 0 sends to all (decide), and without MPI's settings for lost connections (CUT).
+Faults come in turn, so that three trials have one of each; the rank and the moment are drawn. Seen to fail: without
+net.ipv4.tcp_retries2, with a daemon of Open MPI that stays on the host that was cut off.
 """
 import collections
 import os
@@ -80,11 +80,11 @@ class Run:
     def codes(self):
         return {int(p.name[5:]): int(p.read_text() or -1) for p in self.folder.glob("code-*")}
 
-    def wait_for_codes(self, ranks, seconds):
-        """When all of these ranks have ended."""
+    def wait_for_ranks(self, pids, seconds):
+        """Until all of these ranks have ended: with a code, or without one where mpirun was faster and has killed them."""
         begun = time.monotonic()
-        while not ranks <= self.codes().keys():
-            assert time.monotonic() - begun < seconds, f"ranks {ranks - self.codes().keys()} hang: {self.words()}"
+        while alive := [rank for rank, pid in pids.items() if rank not in self.codes() and os.path.exists(f"/proc/{pid}")]:
+            assert time.monotonic() - begun < seconds, f"ranks {alive} hang: {self.words()}"
             time.sleep(0.02)
         return time.monotonic() - begun
 
@@ -130,13 +130,13 @@ def trial(hosts, folder, draw, fault, want):
     run, rank = Run(hosts, folder), draw.randrange(RANKS)
     run.wait_for_step(draw.randrange(6, 16))
     name = f"rank {rank} (process {run.rank(rank)} on {hosts[rank].name})"
+    others = {r: run.rank(r) for r in range(RANKS) if r != rank or fault == "cut"}
     strike(run, fault, rank)
-    others = set(range(RANKS)) - {rank} if fault != "cut" else set(range(RANKS))
-    took = run.wait_for_codes(others, LEFT_MAX)
+    took = run.wait_for_ranks(others, LEFT_MAX)
     gone = took + run.wait_until_gone(LEFT_MAX)
     said, codes = run.words(), run.codes()
     assert took < SECONDS_MAX, f"{fault} of rank {rank}: the others ended after {took:.1f} s"
-    assert {codes[r] for r in others} == {GONE}, f"{fault} of rank {rank}: {codes}"
+    assert {codes[r] for r in others if r in codes} == {GONE}, f"{fault} of rank {rank}: {codes}"
     if fault == "cut":
         mend(run, rank)
     if fault != "cut" or rank:                          # where rank 0 is cut off, mpirun is too, and hears nothing
