@@ -15,7 +15,7 @@
 #include "dist/star.h"
 
 enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3, PEER_TEXT = 320 };
-static const double BEAT = 1, LOOK = 0.25, SEND = 0.5; /* seconds */
+static const double BEAT = 1, LOOK = 0.25, SEND = 0.5, STUCK = 2; /* seconds */
 
 enum note_kind { NOTE_BEAT, NOTE_FAREWELL, NOTE_FAILED };
 
@@ -45,7 +45,7 @@ struct watch {
     struct pollfd *polled;
     struct peer own; /* its name, and how this rank itself gets on: since when not */
     int64_t made;
-    double moved;
+    double moved, whole; /* when this rank made headway, and when the group was not broken, the last time */
     pthread_t thread;
     atomic_bool ends;      /* the thread is to end */
     atomic_bool broken;    /* the verdict is there: */
@@ -143,8 +143,10 @@ static void look_at_own(struct watch *w, double now)
     w->made = made;
     w->own.still = (int32_t)(now - w->moved);
     w->own.waits = headway_waits();
-    if (w->broken && w->group->patience && w->own.still > w->group->patience && !w->own.waits)
-        headway_hangs(w->verdict.message);
+    if (!w->broken)
+        w->whole = now;
+    if (w->own.waits ? now - w->whole > STUCK : w->broken && w->group->patience && w->own.still > w->group->patience)
+        headway_hangs(w->verdict.message); /* a wait asks again and again whether the group is whole, unless MPI itself hangs */
 }
 
 /* Rank 0: is there one that the others wait for in vain? */
@@ -196,7 +198,7 @@ static void *watching(void *context)
 {
     struct watch *w = context;
     double said = 0, turn = clock_seconds();
-    w->moved = turn;
+    w->moved = w->whole = turn;
     for (int i = first_peer(w); i < w->peers; i++)
         w->peer[i].heard = turn; /* connecting may have taken a while */
     while (!w->ends) {
@@ -211,7 +213,7 @@ static void *watching(void *context)
         double now = clock_seconds();
         if (now - turn > WATCH_SILENCE / 2.0) /* it was this rank that stood still: the others' notes are still to be read */
             for (int i = first_peer(w); i < w->peers; i++)
-                w->peer[i].heard = w->moved = now;
+                w->peer[i].heard = w->moved = w->whole = now;
         turn = now;
         look_at_own(w, now);
         if (now - said >= BEAT) {
