@@ -75,6 +75,19 @@ static bool needs(int target, const struct kernel_need *need)
 
 /* --- list --------------------------------------------------------------------------------------------------------------- */
 
+/* Leaves out what none of the named targets needs. */
+static void keep_needed(struct wanted *w)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < w->list.count; i++)
+        for (int t = 0; t < w->targets; t++)
+            if (needs(w->target[t], &w->list.need[i])) {
+                w->list.need[kept++] = w->list.need[i];
+                break;
+            }
+    w->list.count = kept;
+}
+
 static enum status mark_cached(const struct wanted *w, const struct options *values, json_t *kernels)
 {
     for (int t = 0; t < w->targets; t++) {
@@ -123,6 +136,8 @@ static enum status list_kernels(const struct hone_options *options, char **json)
     enum status status = want(&w, options);
     if (status == OK && !w.targets)
         add_card(&w);
+    if (w.targets)
+        keep_needed(&w);
     json_t *kernels = status == OK ? list_json(&w.list) : NULL;
     if (status == OK)
         status = kernels ? mark_cached(&w, &options->values, kernels) : ERR_MEMORY;
