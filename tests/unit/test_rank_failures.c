@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "dist/star.h"
 #include "dist/tcp.h"
+#include "ports.h"
 #include "program_rig.h"
 #include "tensor/shard.h"
 
@@ -20,15 +20,6 @@ enum { RANKS_MAX = 3, AT_ONCE = 12, SECONDS = 40 };
 typedef enum status body(struct group *g);
 
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
-
-static int free_port(void)
-{
-    struct star_place place = {0};
-    int listener;
-    assert_ok(star_listen(&listener, &place));
-    star_stop(listener);
-    return place.port;
-}
 
 /* --- trials ----------------------------------------------------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@
 #include "dist/launcher.h"
 #include "dist/star.h"
 #include "dist/tcp.h"
+#include "ports.h"
 
 enum { RANKS = 4, FINE = 77 };
 
@@ -157,15 +158,6 @@ static void variables_that_make_no_sense_are_told(void **state)
 }
 
 /* --- processes ------------------------------------------------------------------------------------------------------------ */
-
-static int free_port(void)
-{
-    struct star_place place = {0};
-    int listener;
-    assert_ok(star_listen(&listener, &place));
-    star_stop(listener);
-    return place.port;
-}
 
 /* Starts a process for each rank, which runs `body` and ends with what it returns. */
 static void start(pid_t pids[RANKS], int ranks, int port, int (*body)(struct group *g))
