@@ -194,8 +194,13 @@ static enum status read_card(struct card *c, const json_t *tree, const char *pat
 enum status card_read(struct card *c, const char *path)
 {
     json_t *tree;
-    TRY(json_parse_file(&tree, path, FILE_MAX));
-    enum status status = read_card(c, tree, path);
+    enum status status = json_parse_file(&tree, path, FILE_MAX);
+    if (status == ERR_FORMAT)
+        return fail(ERR_FORMAT,
+                    "%s: neither a card that hone knows (hone plan --gpu all lists them) nor a file of hone bench --calibrate",
+                    path);
+    TRY(status);
+    status = read_card(c, tree, path);
     json_decref(tree);
     return status;
 }

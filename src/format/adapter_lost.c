@@ -54,7 +54,10 @@ enum status adapter_lost(struct arena *arena, const char *path)
     if (run || has(arena, path, "metrics.jsonl"))
         return fail(ERR_IO, "%s: no adapter there: its run has not ended. Give the command of the run again to finish it", path);
     if (has(arena, path, "config.json"))
-        return fail(ERR_ARGUMENT, "%s: no adapter there but a model: name it with --model, and leave out --adapter", path);
+        return fail(
+            ERR_ARGUMENT,
+            "%s: no adapter there but a model: name it with --model, and leave out --adapter; hone inspect model describes it",
+            path);
     return fail(ERR_IO, "%s: no adapter there; %s", path, wanted);
 }
 

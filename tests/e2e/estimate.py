@@ -174,6 +174,7 @@ class Estimates(Case):
     def test_a_broken_calibration_is_refused(self):
         path = self.write("x.json", '{"format": "another"}')
         self.fails(4, "plan", "--model", TINY, "--gpu", path, says=["x.json", "--calibrate"])
+        self.fails(4, "plan", "--model", TINY, "--gpu", self.write("notes.txt", "a card"), says=["notes.txt", "--gpu all", "--calibrate"])
         self.fails(4, "plan", "--model", TINY, "--gpu", self.calibration(memory=-1), says=["memory", "above 0"])
         tree = json.loads(self.calibration().read_text())
         del tree["rates"]["memory"]

@@ -163,6 +163,7 @@ TABLE = [
     (2, "inspect rows", "none of model, data, adapter, checkpoint", "--help"),
     (2, "inspect adapter", "needs a directory", "hone inspect adapter DIR"),
     (3, "inspect adapter {d}/empty", "no adapter there", "name a folder"),
+    (2, "inspect adapter {tiny}", "but a model", "hone inspect model"),
     (3, "inspect adapter {d}/cut", "its run has not ended"),
     (3, "inspect checkpoint {d}/empty", "no checkpoint there", "checkpoint-N"),
     (3, "inspect checkpoint {d}/nune", "no such directory", "checkpoint-N"),
