@@ -20,16 +20,17 @@ THEMES = {"dark": ("#16191d", "#d7dce2", {"32": "#5ec269", "36": "#5ab8c4", "90"
           "light": ("#ffffff", "#24292f", {"32": "#1a7f37", "36": "#1b7c83", "90": "#6e7781"})}
 
 
-def tmux(*args):
-    return subprocess.run(["tmux", "-L", "pictures", "-f", "/dev/null", *map(str, args)], check=True, capture_output=True, text=True).stdout
+def tmux(server, *args):
+    return subprocess.run(["tmux", "-L", server, "-f", "/dev/null", *map(str, args)], check=True, capture_output=True, text=True).stdout
 
 
 def capture(columns, rows, command, seconds):
     """The screen of a command in a terminal, with its colours, without empty lines at the end."""
-    tmux("new-session", "-d", "-x", columns, "-y", rows, "-s", "picture", "env", "LANG=C.UTF-8", "bash", "--norc", "-c", command)
+    server = f"pictures-{columns}"                          # one that has just ended may still be there
+    tmux(server, "new-session", "-d", "-x", columns, "-y", rows, "-s", "picture", "env", "LANG=C.UTF-8", "bash", "--norc", "-c", command)
     time.sleep(seconds)
-    text = tmux("capture-pane", "-t", "picture", "-e", "-p")
-    tmux("kill-server")
+    text = tmux(server, "capture-pane", "-t", "picture", "-e", "-p")
+    tmux(server, "kill-server")
     return text.rstrip("\n")
 
 

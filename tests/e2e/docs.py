@@ -68,8 +68,8 @@ class Pages(Case):
             if words[0] != "hone":
                 self.assertIn(words[0], OTHERS, f"{page.name}: {text}")
             elif not any(part in " ".join(words) for part in NOT_HERE):
-                result = subprocess.run([pathlib.Path(HONE).resolve(), *words[1:]], cwd=self.dir, env=self.environment, capture_output=True, text=True,
-                                        timeout=300, check=False, stdin=subprocess.DEVNULL)
+                result = subprocess.run([pathlib.Path(HONE).resolve(), *words[1:]], cwd=self.dir, env=self.environment,
+                                        capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL)
                 self.assertEqual(result.returncode, 0, f"{page.name}: {text}\n{result.stderr}")
                 done += 1
         return done
