@@ -293,6 +293,7 @@ def row(name, rounds):
 def report(results):
     """The page. A ratio above 1 says that hone is the faster."""
     measured = {name: results["workloads"][name] for name in WORKLOADS if name in results["workloads"]}
+    first = [name for name, entry in measured.items() if entry.get("nice", 0) < 0]
     loads, alone = [entry["load"] for entry in measured.values()], results.get("alone", {})
     return "\n".join([
         "# Speed", "",
@@ -305,7 +306,8 @@ def report(results):
         *(row(name, entry["rounds"]) for name, entry in measured.items()), "",
         prose(f"{results['machine']}, {CORES} cores. The load of the machine before a workload was {min(loads):.1f} to "
               f"{max(loads):.1f}: where it is above {CORES} before the sides have even begun, the figures are lower than on an "
-              "idle machine, and the ratios say more than they do. Versions: "
+              "idle machine, and the ratios say more than they do. "
+              + (f"Both sides of {', '.join(first)} went before the other load (`nice -n -20`). " if first else "") + "Versions: "
               + ", ".join(f"{name} {version}" for name, version in results["versions"].items()) + "."), "",
         "What is compared:", "",
         prose("SmolLM2-135M-Instruct, LoRA with r = 16 on all linear layers, AdamW, clipping. Steps are windows of random "
@@ -335,6 +337,8 @@ LIMITS = (
     "Long sequences: attention takes two thirds of the step at 8,192 tokens, and most of that is vector work (exponentials, and "
     "splitting probabilities into two 16-bit parts so that they are not rounded), not matrix products.",
     "Chats: the ratio of a step, times what TRL computes on padding.",
+    "Decoding in Q4_1: hone multiplies the weights by activations as they are; llama.cpp rounds those to 8 bits first, and its "
+    "integer products are faster.",
     "Start: reading the weights and packing them for the matrix unit, which the first step waits for.",
 )
 
@@ -415,7 +419,7 @@ def main():
                 if name in ALONE:
                     results.setdefault("alone", {})[name] = ALONE[name](bench)
                 else:
-                    results["workloads"][name] = {"load": load, "steps": args.steps, "rounds": measure(bench, name, args.repeats)}
+                    results["workloads"][name] = {"load": load, "nice": os.nice(0), "steps": args.steps, "rounds": measure(bench, name, args.repeats)}
                 write(args.out, results)
             except Failed as failure:                   # the others can be measured all the same
                 failed.append(name)
