@@ -90,14 +90,19 @@ enum status hello_open(struct hello *hello)
     return draw(hello->offer.number);
 }
 
-static enum hello_state judge(const struct hello *hello, const char *secret, int size, int what)
+bool hello_may_be(const struct hello *hello, int size, int what)
 {
     const struct hello_caller *c = &hello->answer.caller;
+    return c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero;
+}
+
+static enum hello_state judge(const struct hello *hello, const char *secret, int size, int what)
+{
     uint8_t proof[HELLO_HASH];
     prove(proof, secret, "caller", &hello->offer, &hello->answer);
     if (!same(proof, hello->answer.proof))
         return HELLO_WRONG;
-    return c->rank >= 1 && c->rank < size && c->size == size && c->what == what && !c->zero ? HELLO_RIGHT : HELLO_OTHER;
+    return hello_may_be(hello, size, what) ? HELLO_RIGHT : HELLO_OTHER;
 }
 
 enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t count, int64_t *taken, const char *secret, int size,
@@ -114,6 +119,21 @@ enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t coun
 void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret)
 {
     prove(welcome->proof, secret, "listener", &hello->offer, &hello->answer);
+}
+
+static const char REFUSAL[][HELLO_HASH] = {[HELLO_WRONG] = "refused: another secret\n", [HELLO_OTHER] = "refused: another run\n"};
+
+void hello_refuse(struct hello_welcome *welcome, enum hello_state why)
+{
+    memcpy(welcome->proof, REFUSAL[why], HELLO_HASH);
+}
+
+enum hello_state hello_refusal(const struct hello_welcome *welcome)
+{
+    for (enum hello_state why = HELLO_WRONG; why <= HELLO_OTHER; why++)
+        if (!memcmp(welcome->proof, REFUSAL[why], HELLO_HASH))
+            return why;
+    return HELLO_MORE;
 }
 
 enum status hello_answer(struct hello_answer *answer, const struct hello_offer *offer, const char *secret, int rank, int size,

@@ -2,7 +2,7 @@
  *
  *     rank 0 → the caller    "hone-2\n", a number drawn for this connection
  *     the caller → rank 0    who it is, a number of its own, HMAC-SHA256(secret, "caller", both numbers, who it is)
- *     rank 0 → the caller    HMAC-SHA256(secret, "listener", both numbers, who it is)
+ *     rank 0 → the caller    HMAC-SHA256(secret, "listener", both numbers, who it is), or why it is refused
  *
  * Nothing here knows sockets: bytes come in pieces as the network brings them, from anyone.
  */
@@ -65,6 +65,12 @@ enum hello_state hello_take(struct hello *hello, const void *bytes, int64_t coun
 /* After HELLO_RIGHT. */
 void hello_welcome(struct hello_welcome *welcome, const struct hello *hello, const char *secret);
 
+/* After HELLO_WRONG or HELLO_OTHER: in place of a proof, so that a caller need not ask again and again. Nothing proves it. */
+void hello_refuse(struct hello_welcome *welcome, enum hello_state why);
+
+/* After HELLO_WRONG: may it be a rank of such a run with another secret? Noise says nothing that could be one. */
+bool hello_may_be(const struct hello *hello, int size, int what);
+
 /* --- the caller --- */
 
 /* ERR_RANK if the offer is not hone's. */
@@ -72,5 +78,8 @@ enum status hello_answer(struct hello_answer *answer, const struct hello_offer *
                          int what);
 bool hello_trusts(const struct hello_welcome *welcome, const struct hello_answer *answer, const struct hello_offer *offer,
                   const char *secret);
+
+/* HELLO_WRONG or HELLO_OTHER, as hello_refuse has it; HELLO_MORE: it is no refusal. */
+enum hello_state hello_refusal(const struct hello_welcome *welcome);
 
 #endif

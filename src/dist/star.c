@@ -193,6 +193,7 @@ struct door {
     struct star *star;
     const struct star_place *place;
     int listener, what, warnings, here;
+    int wrong; /* the rank that one with another secret says it is; 0: there was none */
     struct guest guest[GUESTS];
 };
 
@@ -202,6 +203,15 @@ static void turn_away(struct door *d, struct guest *guest, const char *why)
         log_message(LOG_WARNING, "a connection to port %d was closed: %s", d->place->port, why);
     close(guest->line);
     guest->line = -1;
+}
+
+/* Tells it why, too. */
+static void refuse(struct door *d, struct guest *guest, enum hello_state state, const char *why)
+{
+    struct hello_welcome welcome;
+    hello_refuse(&welcome, state);
+    star_send(guest->line, &welcome, sizeof welcome, 0);
+    turn_away(d, guest, why);
 }
 
 /* The place of a new one: a free one, or that of the one who has been silent the longest. */
@@ -264,13 +274,30 @@ static void seat(struct door *d, struct guest *guest)
     d->here++;
 }
 
-static void refuse(struct door *d, struct guest *guest)
+static void refuse_other(struct door *d, struct guest *guest)
 {
     const struct hello_caller *c = &guest->hello.answer.caller;
     char why[160];
     snprintf(why, sizeof why, "it is rank %d of %d ranks, and this run has %d (WORLD_SIZE), or it is of another part of the run",
              c->rank, c->size, d->star->size);
-    turn_away(d, guest, why);
+    refuse(d, guest, HELLO_OTHER, why);
+}
+
+/* Nothing proves what it says of itself: it is named, and not believed. */
+static void refuse_wrong(struct door *d, struct guest *guest)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+    char address[STAR_TEXT] = "?", why[STAR_TEXT + 96];
+    if (!hello_may_be(&guest->hello, d->star->size, d->what)) {
+        turn_away(d, guest, STRANGE);
+        return;
+    }
+    d->wrong = guest->hello.answer.caller.rank;
+    if (getpeername(guest->line, (struct sockaddr *)&at, &size) == 0)
+        getnameinfo((struct sockaddr *)&at, size, address, sizeof address, NULL, 0, NI_NUMERICHOST);
+    snprintf(why, sizeof why, "it says that it is rank %d, at %s, but has another secret (HONE_SECRET)", d->wrong, address);
+    refuse(d, guest, HELLO_WRONG, why);
 }
 
 /* No byte more than the answer is read: what follows is said to the rank. */
@@ -284,8 +311,8 @@ static void listen_to(struct door *d, struct guest *guest)
     }
     switch (hello_take(&guest->hello, bytes, got, &taken, d->place->secret, d->star->size, d->what)) {
     case HELLO_RIGHT: seat(d, guest); break;
-    case HELLO_OTHER: refuse(d, guest); break;
-    case HELLO_WRONG: turn_away(d, guest, STRANGE); break;
+    case HELLO_OTHER: refuse_other(d, guest); break;
+    case HELLO_WRONG: refuse_wrong(d, guest); break;
     case HELLO_MORE:
         if (clock_seconds() > guest->until)
             turn_away(d, guest, STRANGE);
@@ -293,15 +320,18 @@ static void listen_to(struct door *d, struct guest *guest)
     }
 }
 
-static enum status name_missing(const struct star *star, double seconds)
+static enum status name_missing(const struct door *d, double seconds)
 {
-    char names[96] = "";
+    const struct star *star = d->star;
+    char names[96] = "", wrong[96] = "";
     int at = 0, missing = 0;
     for (int i = 1; i < star->size; i++)
         if (star->line[i] < 0 && missing++ < MISSING_NAMED)
             at += snprintf(names + at, sizeof names - (size_t)at, "%s%d", missing > 1 ? ", " : "", i);
-    return fail(ERR_RANK, "%d of %d ranks did not come within %g seconds: %s%s. Rank 0's machine must be reachable by theirs",
-                missing, star->size, seconds, names, missing > MISSING_NAMED ? " and others" : "");
+    if (d->wrong)
+        snprintf(wrong, sizeof wrong, ". One that says it is rank %d has another secret (HONE_SECRET)", d->wrong);
+    return fail(ERR_RANK, "%d of %d ranks did not come within %g seconds: %s%s. Rank 0's machine must be reachable by theirs%s",
+                missing, star->size, seconds, names, missing > MISSING_NAMED ? " and others" : "", wrong);
 }
 
 enum status star_open(struct star *star, int rank, int size)
@@ -336,7 +366,7 @@ static enum status accept_all(struct door *d, double seconds)
     for (int i = 0; i < GUESTS; i++)
         if (d->guest[i].line >= 0)
             close(d->guest[i].line);
-    return d->here < d->star->size ? name_missing(d->star, seconds) : OK;
+    return d->here < d->star->size ? name_missing(d, seconds) : OK;
 }
 
 enum status star_accept(struct star *star, int listener, const struct star_place *place, int what, double seconds)
@@ -363,54 +393,77 @@ static int call_one(const struct addrinfo *to, double seconds)
     return -1;
 }
 
-/* false: who answers is not rank 0 of this run, or does not take this rank for one of it. */
-static bool introduce(int line, const struct star_place *place, int rank, int size, int what)
+/* false: who answers is not rank 0 of this run, or does not take this rank for one of it. *why: as it says, HELLO_MORE: it says
+ * nothing. */
+static bool introduce(int line, const struct star_place *place, int rank, int size, int what, enum hello_state *why)
 {
     struct hello_offer offer;
     struct hello_answer answer;
     struct hello_welcome welcome;
-    return star_receive(line, &offer, sizeof offer, HELLO_SECONDS, NULL, NULL) == OK &&
-           hello_answer(&answer, &offer, place->secret, rank, size, what) == OK &&
-           star_send(line, &answer, sizeof answer, HELLO_SECONDS) == OK &&
-           star_receive(line, &welcome, sizeof welcome, HELLO_SECONDS, NULL, NULL) == OK &&
-           hello_trusts(&welcome, &answer, &offer, place->secret);
+    *why = HELLO_MORE;
+    if (star_receive(line, &offer, sizeof offer, HELLO_SECONDS, NULL, NULL) != OK ||
+        hello_answer(&answer, &offer, place->secret, rank, size, what) != OK ||
+        star_send(line, &answer, sizeof answer, HELLO_SECONDS) != OK ||
+        star_receive(line, &welcome, sizeof welcome, HELLO_SECONDS, NULL, NULL) != OK)
+        return false;
+    *why = hello_refusal(&welcome);
+    return hello_trusts(&welcome, &answer, &offer, place->secret);
 }
 
-static int call(const char *address, const struct star_place *place, int rank, int size, int what, bool *refused)
+struct refused {
+    bool once;            /* by what may be somebody else */
+    enum hello_state why; /* HELLO_MORE: nobody has said it */
+};
+
+static int call(const char *address, const struct star_place *place, int rank, int size, int what, struct refused *refused)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
     char port[16];
+    enum hello_state why;
     int line = -1;
     snprintf(port, sizeof port, "%d", place->port);
     if (getaddrinfo(address, port, &hints, &all) != 0)
         return -1;
     for (struct addrinfo *a = all; a && line < 0; a = a->ai_next) {
         line = call_one(a, HELLO_SECONDS);
-        if (line >= 0 && !introduce(line, place, rank, size, what)) {
+        if (line >= 0 && !introduce(line, place, rank, size, what, &why)) {
             close(line);
             line = -1;
-            *refused = true;
+            refused->once = true;
+            refused->why = why != HELLO_MORE ? why : refused->why;
         }
     }
     freeaddrinfo(all);
     return line;
 }
 
+static enum status told_no(const struct star_place *place, enum hello_state why)
+{
+    return fail(ERR_ARGUMENT, "rank 0 refuses this rank, at %s, port %d: %s", place->address[0], place->port,
+                why == HELLO_WRONG
+                    ? "it has another secret; HONE_SECRET, or the text in HONE_SECRET_FILE, is the same for all ranks"
+                    : "it has another number of ranks (WORLD_SIZE), or belongs to another run");
+}
+
 enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds)
 {
     double end = clock_seconds() + seconds;
-    bool refused = false;
+    bool one = !place->address[1][0]; /* of many addresses, some may be those of other machines */
+    struct refused refused = {false, HELLO_MORE};
     while (star->line[0] < 0 && clock_seconds() < end) {
         for (int i = 0; i < STAR_ADDRESSES && place->address[i][0] && star->line[0] < 0; i++)
             star->line[0] = call(place->address[i], place, star->rank, star->size, what, &refused);
+        if (star->line[0] < 0 && one && refused.why != HELLO_MORE)
+            return told_no(place, refused.why);
         if (star->line[0] < 0)
             clock_wait(POLL);
     }
     if (star->line[0] < 0)
         return fail(
             ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port, seconds,
-            refused ? "what is there belongs to another run, or has another secret (HONE_SECRET) or number of ranks (WORLD_SIZE)"
-                    : "is it running, and reachable from here?");
+            refused.once
+                ? "what is there belongs to another run, or has another secret (HONE_SECRET) or number of ranks (WORLD_SIZE)"
+                : "is it running, and reachable from here?");
     at_once(star->line[0]);
     return OK;
 }

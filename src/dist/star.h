@@ -1,8 +1,9 @@
 /* Connections between ranks: rank 0 has one to every other rank. They carry small things: signs of life, ids, losses of a step.
  *
  * Both ends prove that they know the run's secret, without sending it (dist/hello.h). Anything else is closed and named in a
- * warning, and the waiting goes on until all ranks are there or the time is up. Without a secret rank 0 waits at an address that
- * only its own machine can reach.
+ * warning, and the waiting goes on until all ranks are there or the time is up: a stranger must not end a run. A rank that is
+ * refused for its secret or number of ranks ends at once. Without a secret rank 0 waits at an address that only its own machine
+ * can reach.
  */
 #ifndef DIST_STAR_H
 #define DIST_STAR_H
@@ -37,7 +38,7 @@ enum status star_open(struct star *star, int rank, int size);
 void star_close(struct star *star);
 
 /* Rank 0 and the others, after star_open. `what` says which of a run's stars it is, so that two of them are not mistaken.
- * ERR_RANK with the ranks that are missing after so many seconds. */
+ * ERR_RANK with the ranks that are missing after so many seconds; ERR_ARGUMENT if the one place that rank 0 can be at refuses. */
 enum status star_accept(struct star *star, int listener, const struct star_place *place, int what, double seconds);
 enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds);
 
