@@ -17,14 +17,15 @@ MODELS = {
     "8B": dict(LLAMA3, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32),
     "70B": dict(LLAMA3, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80, num_attention_heads=64),
 }
-# What is trained, on which card, with which options: each card of a step has 4 rows of 4096 tokens.
+# What is trained, on which card, with rows of how many tokens: each card of a step has 4 of them.
 RUNS = {
-    "8B, LoRA": ("8B", "lora", "h100"),
-    "70B, QLoRA": ("70B", "qlora", "h100"),
-    "70B, QLoRA, small cards": ("70B", "qlora", "rtx4090"),
-    "8B, all weights": ("8B", "full", "h100"),
+    "8B, LoRA": ("8B", "lora", "h100", 4096),
+    "70B, QLoRA": ("70B", "qlora", "h100", 4096),
+    "70B, QLoRA, small cards": ("70B", "qlora", "rtx4090", 4096),
+    "70B, QLoRA, small cards, rows of 2,048": ("70B", "qlora", "rtx4090", 2048),
+    "8B, all weights": ("8B", "full", "h100", 4096),
 }
-ROWS, LENGTH = 4, 4096
+ROWS = 4
 RANKS = (8, 64, 1024)
 NETWORKS = {"h100": {3600: "NVLink", 400: "400 Gbit/s", 100: "100 Gbit/s"}, "rtx4090": {256: "PCIe 4.0", 100: "100 Gbit/s"}}
 TABLE = re.compile(r"<!-- table: (.*?) -->\n(.*?)<!-- end -->", re.S)
@@ -36,11 +37,11 @@ def size(number):
 
 class Scale(Case):
     def plan(self, run, ranks, network):
-        model, method, card = RUNS[run]
+        model, method, card, length = RUNS[run]
         folder = self.dir / model
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text(json.dumps(MODELS[model]))
-        words = ["--gpu", card, "--finetuning-type", method, "--max-length", LENGTH, "--micro-batch-tokens", LENGTH, "--recompute", "full",
+        words = ["--gpu", card, "--finetuning-type", method, "--max-length", length, "--micro-batch-tokens", length, "--recompute", "full",
                  "--per-device-train-batch-size", ROWS * ranks, "--world", ranks, "--network", network]
         return json.loads(self.ok("plan", "--model", folder, *words, "--json"))["estimate"]
 
