@@ -260,6 +260,29 @@ static json_t *card_row(const json_t *plan)
     return row;
 }
 
+/* Of several cards: as --shard says, or else the first way to divide the run that fits; the last where none does. */
+static const json_t *choose_layout(const json_t *world, const char *shard)
+{
+    const json_t *layouts = json_object_get(world, "layouts"), *layout = NULL;
+    size_t i;
+    json_array_foreach(layouts, i, layout) if (shard ? !strcmp(json_string_value(json_object_get(layout, "layout")), shard)
+                                                     : json_is_true(json_object_get(layout, "fits"))) return layout;
+    return json_array_get(layouts, json_array_size(layouts) - 1);
+}
+
+static void add_world(json_t *row, const json_t *world, const char *shard)
+{
+    static const char *const of_layout[] = {"layout",       "rank_bytes",        "fits",
+                                            "step_seconds", "tokens_per_second", "overlapped_tokens_per_second"};
+    const json_t *layout = choose_layout(world, shard);
+    double steps = json_number_value(json_object_get(row, "steps"));
+    for (size_t i = 0; i < sizeof of_layout / sizeof of_layout[0]; i++)
+        json_object_set(row, of_layout[i], json_object_get(layout, of_layout[i]));
+    json_object_set(row, "ranks", json_object_get(world, "ranks"));
+    json_object_set(row, "network_gbps", json_object_get(world, "network_gbps"));
+    json_object_set_new(row, "run_seconds", json_real(steps * json_number_value(json_object_get(layout, "step_seconds"))));
+}
+
 static enum status plan_cards(const struct options *values, char **json)
 {
     struct card card;
@@ -268,8 +291,12 @@ static enum status plan_cards(const struct options *values, char **json)
     for (int i = 0; status == OK && card_at(i, &card); i++) {
         json_t *plan = NULL;
         status = plan_card(values, card.name, &plan);
-        if (status == OK)
-            json_array_append_new(rows, card_row(plan));
+        json_t *row = status == OK ? card_row(plan) : NULL;
+        const json_t *world = json_object_get(json_object_get(plan, "estimate"), "world");
+        if (row && world)
+            add_world(row, world, values->source[OPTION_shard] ? options_word(OPTION_shard, (int)values->shard) : NULL);
+        if (row)
+            json_array_append_new(rows, row);
         json_decref(plan);
     }
     if (status == OK)

@@ -91,7 +91,33 @@ void estimate_print(const json_t *e)
         print_world(json_object_get(e, "world"));
 }
 
-void estimate_print_cards(const json_t *cards)
+/* So many of each card, and how a run is divided among them. */
+static void print_worlds(const json_t *cards)
+{
+    size_t i;
+    const json_t *card, *first = json_array_get(cards, 0);
+    char needs[32], memory[32], run[32];
+    bool runs = number(first, "steps") > 0;
+    printf("%.0f cards, each with a link of %.0f Gbit/s\n\n", number(first, "ranks"), number(first, "network_gbps"));
+    printf("%-18s %10s %10s %10s %5s %11s %11s %14s\n", "cards", "divided", "needs each", "memory", "fits", "tokens/s",
+           "overlapped", runs ? "the run" : "");
+    json_array_foreach(cards, i, card)
+    {
+        bool fits = json_is_true(json_object_get(card, "fits"));
+        printf("%-18s %10s %10s %10s %5s ", text(card, "name"), text(card, "layout"),
+               cli_bytes(needs, number(card, "rank_bytes")), cli_bytes(memory, number(card, "memory_bytes")),
+               fits ? "yes" : "NO");
+        if (fits)
+            printf("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "overlapped_tokens_per_second"),
+                   runs ? estimate_duration(run, number(card, "run_seconds")) : "");
+        else
+            printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
+    }
+    puts("\ndivided: by --shard. tokens/s: of all cards, with communication after the work; overlapped: all of it under the "
+         "work.");
+}
+
+static void print_singles(const json_t *cards)
 {
     size_t i;
     const json_t *card, *first = json_array_get(cards, 0);
@@ -111,8 +137,19 @@ void estimate_print_cards(const json_t *cards)
         else
             printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
     }
+    puts("");
+}
+
+void estimate_print_cards(const json_t *cards)
+{
+    const json_t *first = json_array_get(cards, 0);
+    bool runs = number(first, "steps") > 0;
+    if (json_object_get(first, "ranks"))
+        print_worlds(cards);
+    else
+        print_singles(cards);
     printf(
-        "\nTokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
+        "Tokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
         "are made of.\n",
         runs ? " and times of the run" : "", number(first, "longest_row"),
         json_is_true(json_object_get(first, "synthetic_rows")) ? ", as no data was given" : "");

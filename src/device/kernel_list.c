@@ -95,7 +95,7 @@ static void info(struct device *device, struct device_info *out)
     if (!card)
         return;
     snprintf(out->name, sizeof out->name, "%s", card->words);
-    out->memory = out->max_block = card->memory;
+    out->memory = card->memory; /* max_block: a plan says by how much a run does not fit */
     out->bf16 = card->bf16;
     out->threads = card->units;
 }

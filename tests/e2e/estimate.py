@@ -145,6 +145,23 @@ class Estimates(Case):
         self.assertIn("estimates", text)
         self.assertIn("nobody has measured", text)
 
+    def test_a_table_over_so_many_of_all_cards(self):
+        """A row is what the card's own plan says of the layout. Seen to fail without --world in the rows, and with the first layout
+        taken whether it fits or not."""
+        model = self.model(LLAMA)
+        args = "--world", 4, "--network", 400, "--per-device-train-batch-size", 8, "--finetuning-type", "full", "--max-steps", 100
+        rows = {row["card"]: row for row in self.cards(model, *args)}
+        self.assertEqual({card: rows[card]["layout"] for card in ("b200", "h100", "a100")}, dict(b200="none", h100="optimizer", a100="optimizer"))
+        self.assertFalse(rows["rtx4090"]["fits"])
+        shown = self.plan(model, "--max-length", 512, *args, card="h100")["estimate"]["world"]
+        want = next(l for l in shown["layouts"] if l["layout"] == "optimizer")
+        for key in "rank_bytes", "fits", "step_seconds", "tokens_per_second", "overlapped_tokens_per_second":
+            self.assertEqual(rows["h100"][key], want[key])
+        self.assertEqual((rows["h100"]["ranks"], rows["h100"]["run_seconds"]), (4, 100 * want["step_seconds"]))
+        asked = {row["card"]: row["layout"] for row in self.cards(model, *args, "--shard", "gradients")}
+        self.assertEqual(set(asked.values()), {"gradients"})
+        self.assertIn("4 cards, each with a link of 400 Gbit/s", self.ok("plan", "--model", model, "--gpu", "all", *args))
+
     def test_a_plan_is_for_the_cards_memory_and_types(self):
         model = self.model(LLAMA)
         card = self.plan(model, "--max-length", 512, "--recompute", "full")
