@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
+#include "base/processors.h"
 #include "data/split.h"
 #include "dist/dist.h"
 #include "models/lora.h"
@@ -220,6 +221,10 @@ static enum status check_ranks(const struct trainer *t, bool runs)
         log_message(LOG_WARNING,
                     "%s does nothing in a run of one process: --nproc COUNT, mpirun or srun start several (docs/ranks.md)",
                     shards ? "--shard" : "--sync-every");
+    if (runs && t->group && o->shard == CHOICE_shard_weights && o->finetuning_type == CHOICE_finetuning_type_full)
+        log_message(LOG_WARNING,
+                    "--shard weights divides frozen weights, not those that are trained: with --finetuning-type full "
+                    "each rank keeps all of them, as with --shard gradients");
     return OK;
 }
 
@@ -412,8 +417,10 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     TRY(share_open(&t->share, group_rank(t->group), group_size(t->group)));
     options.shard_weights = o->shard == CHOICE_shard_weights && t->group;
     TRY(dist_seat(planning ? NULL : t->group, &threads, &neighbours));
-    if (planning && t->group)
+    if (planning && t->group) {
         neighbours = (int)o->nproc;
+        threads = (int)max(processors_usable() / neighbours, 1);
+    }
     parallel_set_threads(o->threads ? (int)o->threads : threads);
     TRY(session_open(&t->session, &options));
     if (planning)

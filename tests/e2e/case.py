@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: SCRIPT HONE ASSETS DATA [--large], a folder for each test, and the program run in it."""
+"""What the end-to-end tests share: SCRIPT HONE ASSETS DATA [--large] [-k PATTERN], a folder for each test, and the program run in it."""
 import json
 import os
 import pathlib
@@ -62,5 +62,9 @@ class Case(unittest.TestCase):
 
 
 def main(tiny, large):
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(large if "--large" in sys.argv else tiny)
+    loader = unittest.defaultTestLoader
+    if "-k" in sys.argv:                                # tests whose names have this in them
+        loader.testNamePatterns = [f"*{sys.argv[sys.argv.index('-k') + 1]}*"]
+    suite = loader.loadTestsFromTestCase(large if "--large" in sys.argv else tiny)
+    assert suite.countTestCases(), "no test has such a name"
     sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Several processes (ranks) that train together, over MPI.
 
-    ranks.py HONE ASSETS DATA [--large [METHOD]]
+    ranks.py HONE ASSETS DATA [--large [METHOD]] [-k TEST]
 
 The measure of what ranks may change is what one process changes by itself: the largest difference between the losses of two of
 its runs whose micro-batches are cut differently, with a learning rate at which differences of the last digit grow. A run of ranks
@@ -349,18 +349,24 @@ class Tiny(Ranks):
             print(f"rank {rank} hung, with 4 s of patience: all ended after {took:.1f} s", file=sys.stderr)
 
     def test_a_plan_is_that_of_a_rank(self):
-        """Its blocks are those that rank 0 of the same run allocates, but for 2,560 bytes of its micro-batches."""
-        for number, more in enumerate([(), OPTIMIZER, WEIGHTS, ("--finetuning-type", "qlora", *WEIGHTS),
+        """Its blocks are those that rank 0 of the same run allocates. Seen to fail with a plan for all processors of the machine: some
+        commands have scratch memory for each thread."""
+        for number, more in enumerate([(), OPTIMIZER, GRADIENTS, WEIGHTS, ("--finetuning-type", "qlora", *WEIGHTS),
                                        ("--finetuning-type", "full", *OPTIMIZER)]):
             args = "--max-steps", 1, "--dtype", "bfloat16", *more
             r = self.train(2, f"out-{number}", *args)
             words = ["plan", *self.command(f"out-{number}", *args)[1:]]
             alone, shared, wide = (json.loads(self.ok(*words, *world)) for world in ([], ["--nproc", 2], ["--world", 4]))
             self.assertEqual([plan["ranks"] for plan in (alone, shared, wide)], [1, 2, 4])
-            self.assertAlmostEqual(shared["allocated_bytes"], r["allocated_bytes"], delta=4096)
+            self.assertEqual(shared["allocated_bytes"], r["allocated_bytes"])
             if "--shard" in more:
                 self.assertLess(wide["allocated_bytes"], shared["allocated_bytes"])
         self.assertIn("this is a rank of 4, with --shard optimizer", self.ok(*(w for w in words if w != "--json"), "--world", 4))
+
+    def test_trained_weights_are_said_not_to_be_divided(self):
+        args = "--finetuning-type", "full", "--max-steps", 1, *WEIGHTS
+        self.assertIn("each rank keeps all of them, as with --shard gradients", run("plan", *self.command("out", *args)[1:], "--nproc", 2).stderr)
+        self.assertNotIn("each rank keeps all", run("plan", *self.command("out", *WEIGHTS)[1:], "--nproc", 2).stderr)
 
     def test_a_request_to_stop_one_rank_stops_all_at_the_same_step(self):
         launcher, pids = self.start(2, "out", "--max-steps", 100000)

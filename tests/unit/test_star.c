@@ -178,8 +178,8 @@ static void strangers_keep_nobody_out(void **state)
     meet("::1", "", 0);
 }
 
-/* It ends at once, and rank 0 goes on waiting: a stranger must not end a run. Seen to fail without the refusal: it calls again and
- * again. */
+/* It ends at once, and rank 0 goes on waiting: a stranger must not end a run. Seen to fail without the refusal: it calls again
+ * and again. */
 static void who_has_another_secret_is_told_so(void **state)
 {
     (void)state;
