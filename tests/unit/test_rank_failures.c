@@ -134,7 +134,8 @@ static void a_rank_that_cannot_join_says_so(void **state)
         }
 }
 
-/* Seen to fail with a watch that makes room for its lines after it has told the others where to call: they wait for a minute. */
+/* Seen to fail with a watch that makes room for its lines after it has told the others where to call: they wait until their alarm
+ * ends them. */
 static void a_rank_without_memory_ends_all_that_share(void **state)
 {
     (void)state;
