@@ -43,9 +43,10 @@ struct collective {
     int root;   /* of a broadcast or a reduce */
     int ticket; /* above 0: it is only begun, and what it works on is left alone until group_wait, or COMMAND_WAIT, of its ticket
                  */
+    bool early; /* other ranks may have begun it, and go on: none is waited for before */
 };
 
-enum { GROUP_TICKETS = 4 }; /* tickets are below this; several collectives may have the same one */
+enum { GROUP_TICKETS = 5 }; /* tickets are below this; several collectives may have the same one */
 
 /* Since the group was opened. */
 struct group_counters {

@@ -141,8 +141,8 @@ static enum status collective(struct group *group, const struct collective *c, c
     (void)stream;
     if (!bytes)
         return OK;
-    bool sums = c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
-    if (!sums || group->waits) /* other ranks may have begun the same sum, and do not meet */
+    bool early = c->early || c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
+    if (!early || group->waits) /* other ranks may have begun the same, and do not meet */
         TRY(meet(m, bytes));
     switch (c->kind) {
     case COLLECTIVE_ALL_REDUCE:
@@ -195,28 +195,43 @@ static enum status end(struct mpi *m, int index)
     return OK;
 }
 
-static enum status begin_one(struct mpi *m, enum mpi_table_kind kind, int64_t count, int root, void *data, int ticket)
+static enum status begin_one(struct mpi *m, enum mpi_table_kind kind, enum mpi_table_type type, int64_t count, int root,
+                             void *data, int ticket)
 {
     int request = 1;
     if (m->group.under_way == MPI_TABLE_REQUESTS - 1)
         TRY(end(m, 0));
     while (m->taken[request])
         request++;
-    TRY(call(m, kind, MPI_TABLE_FLOAT, count, root, data, request));
+    TRY(call(m, kind, type, count, root, data, request));
     m->taken[request] = true;
     m->begun[m->group.under_way].request = request;
     m->begun[m->group.under_way++].ticket = ticket;
     return OK;
 }
 
-/* Sums in place alone; all else is done at once. MPI goes on with them whenever it is called: no thread of its own does. */
+static enum status begin_gather(struct mpi *m, const struct collective *c, const void *from, char *to)
+{
+    int64_t bytes = collective_bytes(c), part = bytes / m->group.size;
+    char *own = to + part * m->group.rank;
+    if (!bytes || part % 4 || too_large(bytes / 4))
+        return collective(&m->group, c, from, to, NULL);
+    if (from != own)
+        memcpy(own, from, (size_t)part);
+    return begin_one(m, MPI_TABLE_ALL_GATHER, MPI_TABLE_FLOAT, part / 4, 0, to, c->ticket);
+}
+
+/* Gathers, and sums in place; all else is done at once. MPI goes on with them whenever it is called: no thread of its own does.
+ */
 static enum status begin(struct group *group, const struct collective *c, const void *from, void *to)
 {
     bool sums = c->kind == COLLECTIVE_ALL_REDUCE || c->kind == COLLECTIVE_REDUCE;
+    if (c->kind == COLLECTIVE_ALL_GATHER)
+        return begin_gather(mpi_of(group), c, from, to);
     if (!sums || from != to)
         return collective(group, c, from, to, NULL);
     for (int64_t at = 0; at < c->count; at += PIECE)
-        TRY(begin_one(mpi_of(group), c->kind == COLLECTIVE_REDUCE ? MPI_TABLE_REDUCE : MPI_TABLE_ALL_REDUCE,
+        TRY(begin_one(mpi_of(group), c->kind == COLLECTIVE_REDUCE ? MPI_TABLE_REDUCE : MPI_TABLE_ALL_REDUCE, MPI_TABLE_FLOAT,
                       min(c->count - at, PIECE), c->root, (float *)to + at, c->ticket));
     return OK;
 }

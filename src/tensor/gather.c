@@ -6,6 +6,8 @@
 #include "base/number.h"
 #include "tensor/engine.h"
 
+enum { GATHER_TICKET = 3 }; /* and the next: a stage's; scatter.c has those before */
+
 /* The layer that a frozen weight is of; -1: none. */
 static int64_t layer_of(const struct tensor *t)
 {
@@ -57,33 +59,82 @@ static enum status lay_out(struct engine *e)
     return OK;
 }
 
-static enum status put_gather(struct lowering *to, struct program *p, const struct gather *g, int64_t layer)
+/* A gather of a program, in their order. */
+struct turn {
+    int64_t layer, begin, needed; /* before which commands it is begun, and is there */
+};
+
+struct turns {
+    struct turn *list;
+    int64_t count, capacity;
+};
+
+/* A stage is free after the last command that used what it holds. Gathers are begun in the order in which they are needed. */
+static enum status find_turns(const struct lowering *l, struct turns *turns)
 {
-    struct value *from = program_tensor(p, g->layer[layer].kept), *stage = program_tensor(p, g->stage[layer % GATHER_STAGES]);
-    int64_t words = g->layer[layer].bytes / 4;
-    struct value *all = program_rows(p, stage, 0, words);
-    if (!from || !all)
-        return program_status(p);
-    return lower_collective(to, &(struct collective){.kind = COLLECTIVE_ALL_GATHER, .dtype = DTYPE_I32, .count = words}, from,
-                            all);
+    int64_t in[GATHER_STAGES] = {-1, -1}, free_from[GATHER_STAGES] = {0}; /* the layers that the stages hold */
+    for (int64_t i = 0; i < l->count; i++)
+        for (int o = 0; o < l->list[i].values; o++) {
+            struct value *v = l->list[i].value[o];
+            const struct tensor *t = v ? value_root(v)->tensor : NULL;
+            int64_t layer = t && t->kept ? layer_of(t) : -1, stage = layer % GATHER_STAGES;
+            if (layer < 0)
+                continue;
+            if (in[stage] != layer) {
+                int64_t before = turns->count ? turns->list[turns->count - 1].begin : 0;
+                TRY(memory_grow(&turns->list, &turns->capacity, turns->count + 1, (int64_t)sizeof *turns->list));
+                turns->list[turns->count++] = (struct turn){layer, max(free_from[stage], before), i};
+                in[stage] = layer;
+            }
+            free_from[stage] = i + 1;
+        }
+    return OK;
 }
 
-static enum status copy_with_gathers(const struct gather *g, const struct lowering *l, struct lowering *to)
+/* The words of a layer in its stage. */
+static struct value *staged(struct program *p, const struct gather *g, int64_t layer)
 {
-    int64_t in[GATHER_STAGES] = {-1, -1}; /* the layers that the stages hold */
+    return program_rows(p, program_tensor(p, g->stage[layer % GATHER_STAGES]), 0, g->layer[layer].bytes / 4);
+}
+
+static int ticket_of(const struct lowering *l, const struct turn *turn)
+{
+    return turn->begin < turn->needed && device_overlaps(l->device) ? GATHER_TICKET + (int)(turn->layer % GATHER_STAGES) : 0;
+}
+
+static enum status put_gather(struct lowering *to, const struct gather *g, const struct turn *turn)
+{
+    struct program *p = to->program;
+    struct value *from = program_tensor(p, g->layer[turn->layer].kept), *all = staged(p, g, turn->layer);
+    if (!from || !all)
+        return program_status(p);
+    struct collective c = {.kind = COLLECTIVE_ALL_GATHER,
+                           .dtype = DTYPE_I32,
+                           .count = g->layer[turn->layer].bytes / 4,
+                           .ticket = ticket_of(to, turn),
+                           .early = turn->begin < turn->needed};
+    return lower_collective(to, &c, from, all);
+}
+
+static enum status put_wait(struct lowering *to, const struct gather *g, const struct turn *turn)
+{
+    int ticket = ticket_of(to, turn);
+    struct value *all = ticket ? staged(to->program, g, turn->layer) : NULL;
+    return all ? lower_wait(to, ticket, all) : program_status(to->program);
+}
+
+static enum status copy_with_gathers(const struct gather *g, const struct lowering *l, struct lowering *to,
+                                     const struct turns *turns)
+{
+    int64_t begun = 0, there = 0;
     for (int64_t i = 0; i < l->count; i++) {
-        const struct lowered *c = &l->list[i];
-        to->node = c->node;
-        for (int o = 0; o < c->values; o++) {
-            const struct tensor *t = c->value[o] ? value_root(c->value[o])->tensor : NULL;
-            int64_t layer = t && t->kept ? layer_of(t) : -1;
-            if (layer < 0 || in[layer % GATHER_STAGES] == layer)
-                continue;
-            TRY(put_gather(to, l->program, g, layer));
-            in[layer % GATHER_STAGES] = layer;
-        }
+        to->node = l->list[i].node;
+        for (; begun < turns->count && turns->list[begun].begin == i; begun++)
+            TRY(put_gather(to, g, &turns->list[begun]));
+        for (; there < turns->count && turns->list[there].needed == i; there++)
+            TRY(put_wait(to, g, &turns->list[there]));
         TRY(memory_grow(&to->list, &to->capacity, to->count + 1, (int64_t)sizeof *to->list));
-        to->list[to->count++] = *c;
+        to->list[to->count++] = l->list[i];
     }
     return OK;
 }
@@ -91,11 +142,15 @@ static enum status copy_with_gathers(const struct gather *g, const struct loweri
 enum status gather_lower(struct engine *e, struct lowering *l)
 {
     struct lowering to = {.program = l->program, .device = l->device};
+    struct turns turns = {0};
     if (!e->gather.wanted)
         return OK;
     if (!e->gather.layer)
         TRY(lay_out(e));
-    enum status status = copy_with_gathers(&e->gather, l, &to);
+    enum status status = find_turns(l, &turns);
+    if (status == OK)
+        status = copy_with_gathers(&e->gather, l, &to, &turns);
+    memory_free(turns.list);
     if (status == OK) {
         lower_free(l);
         *l = to;

@@ -3,9 +3,11 @@
  *
  * The weights of a layer are one run of bytes, of which rank r keeps the r-th part. Two stages, each as large as the largest
  * layer, hold the layers that are in use: even ones the first, odd ones the second. To commands, a weight lies in its stage.
- * After lowering, an all_gather is put before each command that needs a layer which is not in its stage. A program begins with
- * empty stages, so all programs with the same order of layers make the same collectives, however many tokens they have: ranks run
- * as many programs as each other, and need not run the same ones.
+ * After lowering, an all_gather is put in for each command that needs a layer which is not in its stage: after the last command
+ * that used what was in that stage, while the layer in the other one is computed. Where the device computes meanwhile
+ * (device_overlaps) it is begun there, and waited for before the command. A program begins with empty stages, so all programs
+ * with the same order of layers make the same collectives, however many tokens they have: ranks run as many programs as each
+ * other, and need not run the same ones.
  */
 #ifndef TENSOR_GATHER_H
 #define TENSOR_GATHER_H

@@ -179,7 +179,7 @@ static enum status reduce_to_keepers(struct rewriting *w, int64_t bucket)
         struct value *piece = program_rows(w->to->program, w->uses[bucket].memory, begin - w->s->bucket[bucket].begin, count);
         if (!piece)
             return program_status(w->to->program);
-        struct collective c = {COLLECTIVE_REDUCE, DTYPE_F32, count, (int)rank, ticket};
+        struct collective c = {COLLECTIVE_REDUCE, DTYPE_F32, count, (int)rank, ticket, true};
         TRY(lower_collective(w->to, &c, piece, piece));
     }
     w->done++;
@@ -191,7 +191,7 @@ static enum status reduce_to_keepers(struct rewriting *w, int64_t bucket)
 static enum status reduce_all(struct rewriting *w, int64_t bucket)
 {
     struct value *memory = w->uses[bucket].memory;
-    struct collective c = {COLLECTIVE_ALL_REDUCE, DTYPE_F32, value_elements(memory), 0, ticket_of(w)};
+    struct collective c = {COLLECTIVE_ALL_REDUCE, DTYPE_F32, value_elements(memory), 0, ticket_of(w), true};
     w->done++;
     TRY(lower_collective(w->to, &c, memory, memory));
     w->to->list[w->to->count - 1].ending = true;

@@ -153,10 +153,12 @@ class Tiny(Ranks):
         self.assertEqual(4 * bytes_of["gradients"]["gradients"], bytes_of["optimizer"]["gradients"])
 
     def test_overlap_changes_when_ranks_wait_and_nothing_else(self):
-        for shard in "none", "gradients":
+        for shard in "none", "gradients", "weights":
             for overlap in "on", "off":
                 self.train(3, f"{shard}-{overlap}", "--max-steps", 5, "--shard", shard, env={"HONE_OVERLAP": overlap})
-        self.assertEqual(self.files("gradients-on"), self.files("gradients-off"))
+        for shard in "gradients", "weights":
+            self.assertTrue(self.files(f"{shard}-on"))
+            self.assertEqual(self.files(f"{shard}-on"), self.files(f"{shard}-off"))
         self.assertLess(distance(losses(self.dir / "none-on"), losses(self.dir / "none-off")), 1e-4)   # other sums are made at once
 
     def test_ranks_with_sharded_weights_validate_and_answer_prompts(self):
