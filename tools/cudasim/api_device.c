@@ -264,5 +264,6 @@ CUresult cuCtxSynchronize(void)
     if (bad)
         LEAVE_WITH(bad);
     device_waits();
+    order_host(NULL, NULL);
     LEAVE_WITH(queue_run_all());
 }

@@ -32,6 +32,7 @@ static const char *launch_refused(const struct kernel *k, const uint32_t *grid, 
 static CUresult arguments(const struct kernel *k, struct op *op, void **params, void **extra)
 {
     op->data = calloc(1, k->param_bytes + 8u);
+    op->data_size = k->param_bytes;
     if (!op->data)
         abort();
     if (extra) {

@@ -37,6 +37,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     if (!a || a->base != pointer || !a->live || a->variable)
         LEAVE_WITH(state_report(CUDA_ERROR_INVALID_VALUE, "cuMemFree of 0x%llx, which is %s", pointer,
                                 a && a->base == pointer && !a->live ? "freed already" : "no allocation"));
+    order_free(a->base, a->base + a->size);
     memory_release(a);
     state_count("frees", 1);
     LEAVE_WITH(CUDA_SUCCESS);

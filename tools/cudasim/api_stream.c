@@ -14,6 +14,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     ENTER("cuStreamCreate");
     CUstream s = object_new(sizeof *s, 's');
     s->blocking = !(flags & CU_STREAM_NON_BLOCKING);
+    order_open(s);
     *stream = s;
     LEAVE_WITH(CUDA_SUCCESS);
 }
@@ -31,8 +32,10 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     if (!s)
         LEAVE_WITH(no_stream("cuStreamDestroy"));
     CUresult bad = capture_forbids_stream(s, "cuStreamDestroy");
-    if (!bad)
+    if (!bad) {
         s->object.live = false; /* its work still runs when everything is waited for */
+        order_close(s);
+    }
     LEAVE_WITH(bad);
 }
 
@@ -47,6 +50,7 @@ CUresult cuStreamSynchronize(CUstream stream)
     if (bad)
         LEAVE_WITH(bad);
     device_waits();
+    order_host(s, NULL);
     LEAVE_WITH(queue_run(s, UINT64_MAX));
 }
 
@@ -63,7 +67,10 @@ CUresult cuStreamQuery(CUstream stream)
     state_count("queries", 1);
     if (s->head && s->refused++ == 0)
         LEAVE_WITH(CUDA_ERROR_NOT_READY);
-    LEAVE_WITH(queue_try(s, UINT64_MAX));
+    bad = queue_try(s, UINT64_MAX);
+    if (!bad)
+        order_host(s, NULL);
+    LEAVE_WITH(bad);
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags)
@@ -101,6 +108,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
             LEAVE_WITH(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         event->capture_serial = s->capture->serial;
         event->stream = s;
+        order_record(s, event);
         LEAVE_WITH(CUDA_SUCCESS);
     }
     struct op *op = op_new(OP_RECORD);
@@ -110,6 +118,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
         event->capture_serial = 0;
         event->stream = s;
         event->sequence = s->last;
+        order_record(s, event);
     }
     LEAVE_WITH(bad);
 }
@@ -135,6 +144,8 @@ CUresult cuEventSynchronize(CUevent event)
         LEAVE_WITH(bad);
     state_count("syncs", 1);
     state_count("spins", !event->sleeps);
+    if (event->stream)
+        order_host(NULL, event);
     LEAVE_WITH(event->stream ? queue_run(event->stream, event->sequence) : CUDA_SUCCESS);
 }
 
@@ -148,7 +159,10 @@ CUresult cuEventQuery(CUevent event)
     bool pending = event->stream->head && event->stream->head->sequence <= event->sequence;
     if (pending && event->refused++ == 0)
         LEAVE_WITH(CUDA_ERROR_NOT_READY);
-    LEAVE_WITH(queue_try(event->stream, event->sequence));
+    bad = queue_try(event->stream, event->sequence);
+    if (!bad)
+        order_host(NULL, event);
+    LEAVE_WITH(bad);
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
@@ -181,7 +195,8 @@ static CUresult wait_captured(CUstream s, CUevent event)
     s->capture = theirs;
     s->joined = s == event->stream ? s->joined : false;
     if (s != event->stream)
-        event->stream->joined = true;
+        event->stream->joined |= order_is_last(event);
+    order_wait(s, event);
     return CUDA_SUCCESS;
 }
 
@@ -199,6 +214,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
     struct op *op = op_new(OP_WAIT);
     op->stream = event->stream;
     op->until = event->sequence;
+    order_wait(s, event);
     LEAVE_WITH(queue_add(s, op));
 }
 

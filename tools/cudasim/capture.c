@@ -125,6 +125,7 @@ CUresult capture_end(CUstream stream, struct op_list **list)
         return state_report(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "cuStreamEndCapture: the capture began in another stream");
     if (c->thread != thread_id() && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
         return state_report(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "cuStreamEndCapture from another thread");
+    order_capture_end(c->serial);
     struct joined j = {c, true};
     object_each('s', part, &j);
     for (int i = 0; i < capture_count; i++)

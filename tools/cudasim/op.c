@@ -195,6 +195,7 @@ CUresult cudasim_enqueue_polled(CUstream stream, int (*poll)(const void *args), 
     if (!op->data)
         abort();
     memcpy(op->data, args, size);
+    op->data_size = size;
     LEAVE_WITH(queue_add(s, op));
 }
 

@@ -80,6 +80,7 @@ CUstream stream_of(CUstream handle)
     if (!legacy) {
         legacy = object_new(sizeof *legacy, 's');
         legacy->legacy = true;
+        legacy->place = -1;
     }
     return legacy;
 }
@@ -133,9 +134,13 @@ static CUresult record(struct capture *c, CUstream stream, struct op *op)
 
 CUresult queue_add(CUstream stream, struct op *op)
 {
-    if (stream->capture)
+    CUresult forbidden = order_add(stream, op);
+    if (stream->capture && !forbidden)
         return record(stream->capture, stream, op);
-    CUresult forbidden = stream->legacy ? capture_forbids_legacy("work for the legacy stream") : CUDA_SUCCESS;
+    if (stream->capture)
+        stream->capture->invalid = true;
+    if (!forbidden && stream->legacy)
+        forbidden = capture_forbids_legacy("work for the legacy stream");
     if (forbidden) {
         op_free(op);
         return forbidden;
@@ -264,6 +269,7 @@ void cudasim_reset(void)
     state_lock();
     capture_clear();
     object_clear();
+    order_clear();
     memory_clear();
     device_clear();
     state_clear();

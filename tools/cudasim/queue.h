@@ -4,6 +4,7 @@
 
 #include "exec.h"
 #include "memory.h"
+#include "order.h"
 #include "state.h"
 
 enum op_kind { OP_LAUNCH, OP_H2D, OP_D2H, OP_D2D, OP_MEMSET, OP_RECORD, OP_WAIT, OP_CALL, OP_GRAPH };
@@ -63,6 +64,8 @@ struct CUstream_st {
     uint64_t last;           /* sequence number of the last work */
     int refused;             /* queries answered with "not ready" in a row */
     bool joined;             /* a captured stream other than the origin, whose work the origin waits for */
+    int place;               /* in a struct order; -1: none */
+    struct order order;      /* what comes before its next work */
 };
 
 struct CUevent_st {
@@ -73,6 +76,7 @@ struct CUevent_st {
     bool sleeps;        /* CU_EVENT_BLOCKING_SYNC */
     int refused;
     double time;
+    struct order order; /* of the last record */
 };
 
 struct CUgraph_st {

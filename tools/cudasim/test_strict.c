@@ -229,6 +229,91 @@ static void no_thread_waits_for_a_context_that_another_captures(void **unused)
     assert_int_equal((intptr_t)result, CUDA_SUCCESS);
 }
 
+/* --- the order between streams ------------------------------------------------------------------------------------------ */
+
+static CUresult fill(CUdeviceptr at, CUstream on)
+{
+    return cuMemsetD8Async(at, 1, 4, on);
+}
+
+/* A copy on a stream of its own, after what uses its target on the first stream and before what uses it next. `missing`: which of
+ * the two events nobody waits for. */
+static CUresult copy_between(CUdeviceptr to, const void *pinned, CUstream beside, const CUevent *event, int missing)
+{
+    assert_ok(fill(to, stream));
+    assert_ok(cuEventRecord(event[0], stream));
+    if (missing != 0)
+        assert_ok(cuStreamWaitEvent(beside, event[0], 0));
+    CUresult result = cuMemcpyHtoDAsync_v2(to, pinned, 64, beside);
+    if (result)
+        return result;
+    assert_ok(cuEventRecord(event[1], beside));
+    if (missing != 1)
+        assert_ok(cuStreamWaitEvent(stream, event[1], 0));
+    return fill(to + 60, stream);
+}
+
+static void a_copy_needs_an_event_before_it_and_one_after_it(void **unused)
+{
+    (void)unused;
+    CUstream beside;
+    CUevent event[2];
+    CUgraph graph;
+    void *pinned;
+    CUdeviceptr to = device_new(NULL, 64);
+    assert_ok(cuMemHostAlloc(&pinned, 64, 0));
+    memset(pinned, 0, 64);
+    assert_ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++)
+        assert_ok(cuEventCreate(&event[i], 0));
+    for (int missing = 0; missing < 3; missing++) { /* 2: none */
+        assert_ok(copy_between(to, pinned, beside, event, 2));
+        assert_ok(cuCtxSynchronize());
+        assert_result(copy_between(to, pinned, beside, event, missing), missing < 2 ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS);
+        if (missing < 2)
+            assert_said(missing ? "before the copy to it" : "may still be using");
+        assert_ok(cuCtxSynchronize());
+    }
+    /* In a graph the second stream joins by the first event: without it the copy is not captured. */
+    assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    assert_ok(copy_between(to, pinned, beside, event, 2));
+    assert_ok(copy_between(to, pinned, beside, event, 2));
+    assert_ok(cuStreamEndCapture(stream, &graph));
+    assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    assert_result(copy_between(to, pinned, beside, event, 1), CUDA_ERROR_ILLEGAL_STATE);
+    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+static void the_last_copy_of_a_capture_is_joined(void **unused)
+{
+    (void)unused;
+    CUstream beside;
+    CUevent event[3];
+    CUgraph graph;
+    void *pinned;
+    CUdeviceptr a = device_new(NULL, 64), b = device_new(NULL, 64);
+    assert_ok(cuMemHostAlloc(&pinned, 64, 0));
+    assert_ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 3; i++)
+        assert_ok(cuEventCreate(&event[i], 0));
+    for (int last = 0; last < 3; last++) { /* 2: and then for what was before it */
+        assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        assert_ok(cuEventRecord(event[0], stream));
+        assert_ok(cuStreamWaitEvent(beside, event[0], 0));
+        assert_ok(cuMemcpyHtoDAsync_v2(a, pinned, 64, beside));
+        assert_ok(cuEventRecord(event[2], beside));
+        if (!last)
+            assert_ok(cuEventRecord(event[1], beside));
+        assert_ok(cuMemcpyHtoDAsync_v2(b, pinned, 64, beside));
+        if (last)
+            assert_ok(cuEventRecord(event[1], beside));
+        assert_ok(cuStreamWaitEvent(stream, event[1], 0));
+        if (last == 2)
+            assert_ok(cuStreamWaitEvent(stream, event[2], 0));
+        assert_result(cuStreamEndCapture(stream, &graph), last ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    }
+}
+
 /* --- faults where they happen ------------------------------------------------------------------------------------------- */
 
 static void a_launch_waits_and_fails_if_the_environment_says_so(void **unused)
@@ -256,6 +341,8 @@ int main(void)
         TEST(reads_of_what_was_never_written_are_found_at_any_size),
         TEST(two_blocks_that_touch_the_same_bytes_are_found),
         TEST(no_thread_waits_for_a_context_that_another_captures),
+        TEST(a_copy_needs_an_event_before_it_and_one_after_it),
+        TEST(the_last_copy_of_a_capture_is_joined),
         TEST(a_launch_waits_and_fails_if_the_environment_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
