@@ -43,6 +43,8 @@ static json_t *per_step(const struct measured *m)
         {"bytes_in", c->written},
         {"copies_out", c->reads},
         {"bytes_out", c->read},
+        {"weight_copies", c->copies},
+        {"weight_bytes", c->copied},
         {"runs", c->runs},
         {"graph_launches", c->graph_launches},
         {"launches", c->launches},

@@ -21,6 +21,8 @@ static enum status share_rows(struct options *own)
                     "a step has %lld rows, too few for --world %lld: give --per-device-train-batch-size %lld or more, which all "
                     "ranks share",
                     (long long)rows, (long long)own->world, (long long)own->world);
+    if (!own->source[OPTION_resident_layers])
+        own->resident_layers = "all"; /* ranks divide what is too large for one */
     own->per_device_train_batch_size = divide_up(rows, own->world);
     own->gradient_accumulation_steps = 1;
     return OK;
@@ -52,13 +54,14 @@ static json_t *rate_json(const struct card *card, enum work work, enum dtype dty
 {
     char text[256];
     double flops = card_flops(card, work, dtype), peak = card_peak(card, work, dtype), bytes = card_bytes(card, work);
-    if (card->measured)
+    double all = work_kinds[work].rate == CARD_LINK ? card->link : card->bandwidth;
+    if (card->measured && work != WORK_copy)
         snprintf(text, sizeof text, flops > 0 ? "%.4g TFLOPS, measured" : "%.4g GB/s, measured",
                  flops > 0 ? flops * 1e-12 : bytes * 1e-9);
     else if (peak > 0)
         snprintf(text, sizeof text, "%.0f%% of %.4g TFLOPS", 100 * flops / peak, peak * 1e-12);
     else
-        snprintf(text, sizeof text, "%.0f%% of %.4g GB/s", 100 * bytes / card->bandwidth, card->bandwidth * 1e-9);
+        snprintf(text, sizeof text, "%.0f%% of %.4g GB/s", 100 * bytes / all, all * 1e-9);
     return json_string(text);
 }
 
@@ -68,15 +71,15 @@ static json_t *work_json(const struct estimate *e)
     for (int i = 0; i < WORK_COUNT; i++) {
         const struct estimate_work *w = &e->work[i];
         const struct work_kind *kind = &work_kinds[i];
-        bool by_card = kind->share == 0 && kind->rate != CARD_BYTES;
+        bool by_card = kind->share == 0 && !work_moves((enum work)i);
         if (w->commands > 0)
             json_array_append_new(rows, json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:s}", "kind", kind->id, "work",
                                                   kind->words, "commands", w->commands, "flops", w->flops, "bytes", w->bytes,
                                                   "seconds", w->seconds, "roofline_seconds", w->roofline_seconds, "rate",
                                                   rate_json(e->card, (enum work)i, e->dtype), "source",
-                                                  e->card->measured ? "measured"
-                                                  : by_card         ? e->card->matmul_source
-                                                                    : kind->source));
+                                                  e->card->measured && i != WORK_copy ? "measured"
+                                                  : by_card                           ? e->card->matmul_source
+                                                                                      : kind->source));
     }
     return rows;
 }
@@ -117,6 +120,7 @@ struct summary {
     double step_seconds, roofline_step_seconds, flops_step_seconds, tokens_per_second, roofline_tokens_per_second;
     double flops_tokens_per_second;
     double flops_per_step, tokens_per_step, micro_batches_per_step, keys_per_query, launches_per_step, gap_seconds;
+    double copied_bytes_per_step, copy_seconds, copy_wait_seconds;
     int64_t rows, longest_row, steps;
     double run_seconds;
 };
@@ -139,6 +143,9 @@ json_t *estimate_json(const struct trainer *t, const struct estimate *e, int64_t
         RECORD(struct summary, flops_per_step),
         RECORD(struct summary, launches_per_step),
         RECORD(struct summary, gap_seconds),
+        RECORD(struct summary, copied_bytes_per_step),
+        RECORD(struct summary, copy_seconds),
+        RECORD(struct summary, copy_wait_seconds),
         RECORD(struct summary, step_seconds),
         RECORD(struct summary, tokens_per_second),
         RECORD(struct summary, roofline_step_seconds),
@@ -165,6 +172,9 @@ json_t *estimate_json(const struct trainer *t, const struct estimate *e, int64_t
         .flops_per_step = e->flops,
         .launches_per_step = e->commands,
         .gap_seconds = e->gap_seconds,
+        .copied_bytes_per_step = e->work[WORK_copy].bytes,
+        .copy_seconds = e->work[WORK_copy].seconds,
+        .copy_wait_seconds = e->wait_seconds,
         .step_seconds = e->seconds,
         .tokens_per_second = e->tokens / e->seconds,
         .roofline_step_seconds = e->roofline_seconds,

@@ -124,11 +124,13 @@ static void choose_steps(struct init *in)
         v->val_set_size = in->rows <= 20 * EVAL_ROWS_MAX ? 0.05 : EVAL_ROWS_MAX;
 }
 
-/* LoRA, else QLoRA, else shorter rows. */
+/* LoRA, else QLoRA, else shorter rows, else layers in host memory. */
 static enum status choose_memory(struct init *in)
 {
     struct options *v = &in->run->values;
     bool given = in->asked->values.source[OPTION_finetuning_type];
+    const char *layers = v->resident_layers;
+    v->resident_layers = "all";
     TRY(plan(in));
     if (!fits(in) && !given && !in->gguf) {
         v->finetuning_type = CHOICE_finetuning_type_qlora;
@@ -138,6 +140,9 @@ static enum status choose_memory(struct init *in)
         v->max_length = max(LENGTH_MIN, round_up(v->max_length / 2, LENGTH_STEP));
         TRY(plan(in));
     }
+    v->resident_layers = layers;
+    if (!fits(in))
+        TRY(plan(in));
     if (!json_is_true(json_object_get(in->plan, "fits")))
         return fail(
             ERR_MEMORY,

@@ -64,6 +64,8 @@ struct plan {
     const char *run, *recompute, *dtype, *device, *shard;
     int64_t ranks;
     bool fits;
+    int64_t layers, resident_layers;  /* the others are in host memory */
+    int64_t host_bytes, copied_bytes; /* which takes so much, and of which the largest program copies so much */
 };
 
 json_t *plan_rows(const struct session *s, const struct device_costs *costs, int64_t process_bytes)
@@ -110,6 +112,10 @@ static json_t *plan_json(const struct plan *plan)
         RECORD(struct plan, ranks),
         RECORD(struct plan, shard),
         RECORD(struct plan, fits),
+        RECORD(struct plan, layers),
+        RECORD(struct plan, resident_layers),
+        RECORD(struct plan, host_bytes),
+        RECORD(struct plan, copied_bytes),
         {0},
     };
     return record_json(fields, plan);
@@ -121,6 +127,20 @@ static enum status count_chat(struct chat **chat, const char *dir)
     enum status status = !*chat && chat_is_there(dir) ? chat_open(chat, dir) : OK;
     process_trim();
     return status;
+}
+
+/* Of the program that copies most; before session_shrink. */
+static int64_t copied_bytes(const struct session *s)
+{
+    int64_t largest = 0;
+    for (int64_t i = 0; i < s->engine.program_count; i++) {
+        const struct lowering *l = &s->engine.programs[i].lowering;
+        int64_t bytes = 0;
+        for (int64_t k = 0; k < l->count; k++)
+            bytes += l->list[k].command.kind == COMMAND_COPY ? l->list[k].command.copy.bytes : 0;
+        largest = max(largest, bytes);
+    }
+    return largest;
 }
 
 /* `data` is NULL where the run has none yet. */
@@ -137,7 +157,13 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *run, cons
     session_costs(s, &costs);
     int64_t cache = session_cache(s, total - mapped, &costs);
     const struct card *card = kernel_list_card(s->device);
+    const struct streamed *streamed = &s->engine.streamed;
+    int64_t copied = copied_bytes(s);
     struct plan plan = {
+        .layers = s->model.config.layers,
+        .resident_layers = s->model.config.layers - streamed->count,
+        .host_bytes = streamed->bytes,
+        .copied_bytes = copied,
         .session = s,
         .costs = costs,
         .process_bytes = session_shrink(s) + costs.lists,
@@ -247,7 +273,8 @@ static enum status plan_card(const struct options *values, const char *card, jso
 /* What a table over all cards needs of a plan. */
 static json_t *card_row(const json_t *plan)
 {
-    static const char *const of_plan[] = {"fits", "peak_bytes", "memory_bytes", "dtype", "recompute", "micro_batch_tokens"};
+    static const char *const of_plan[] = {"fits",      "peak_bytes",         "memory_bytes", "dtype",
+                                          "recompute", "micro_batch_tokens", "layers",       "resident_layers"};
     static const char *const of_estimate[] = {
         "card",  "name",        "step_seconds", "tokens_per_second", "roofline_tokens_per_second",
         "steps", "run_seconds", "longest_row",  "synthetic_rows"};

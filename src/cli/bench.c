@@ -26,6 +26,8 @@ static void print_counts(const json_t *report)
         {"bytes_in", "bytes in"},
         {"copies_out", "copies out"},
         {"bytes_out", "bytes out"},
+        {"weight_copies", "copies of layers"},
+        {"weight_bytes", "their bytes"},
         {"runs", "programs run"},
         {"graph_launches", "of them as one graph"},
         {"launches", "commands launched one by one"},

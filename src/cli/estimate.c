@@ -1,6 +1,8 @@
 /* The estimate of a plan for a card that is not there, for people. */
 #include "cli/estimate.h"
 
+#include <string.h>
+
 static double number(const json_t *object, const char *key)
 {
     return json_number_value(json_object_get(object, key));
@@ -35,10 +37,16 @@ static void print_work(const json_t *e)
     json_array_foreach(json_object_get(e, "work"), i, row)
     {
         double flops = number(row, "flops");
-        printf("%-44s %9.0f %9.3f %9.1f %10.4f %10.4f %5.1f%%  %s\n", text(row, "work"), number(row, "commands"), flops * 1e-12,
+        char share[16];
+        snprintf(share, sizeof share, "%.1f%%", 100 * number(row, "seconds") / step);
+        printf("%-44s %9.0f %9.3f %9.1f %10.4f %10.4f %6s  %s\n", text(row, "work"), number(row, "commands"), flops * 1e-12,
                number(row, "bytes") * 1e-9, number(row, "seconds"), number(row, "roofline_seconds"),
-               100 * number(row, "seconds") / step, text(row, "rate"));
+               strcmp(text(row, "kind"), "copy") ? share : "beside", text(row, "rate"));
     }
+    double waits = number(e, "copy_wait_seconds");
+    if (number(e, "copied_bytes_per_step") > 0)
+        printf("%-44s %9s %9s %9s %10.4f %10s %5.1f%%  for what has not arrived in time\n", "waits for these copies", "", "", "",
+               waits, "", 100 * waits / step);
     double commands = number(e, "launches_per_step"), gaps = number(e, "gap_seconds");
     printf("%-44s %9.0f %9s %9s %10.4f %10.4f %5.1f%%  %.1f us a command, %s CUDA graphs\n", "gaps between commands", commands,
            "", "", gaps, 0.0, 100 * gaps / step, 1e6 * gaps / commands,
@@ -76,6 +84,10 @@ void estimate_print(const json_t *e)
     if (number(e, "roofline_step_seconds") > 0)
         printf("The same commands at every published rate, the roofline: %.0f tokens a second; their FLOPs alone: %.0f.\n",
                number(e, "roofline_tokens_per_second"), number(e, "flops_tokens_per_second"));
+    if (number(e, "copy_seconds") > 0.9 * number(e, "step_seconds"))
+        printf("Copies through PCIe limit it: they take %.3g s of it, and the card computes beside them. More tokens in a "
+               "micro-batch copy less for each.\n",
+               number(e, "copy_seconds"));
     if (number(e, "steps") > 0)
         printf("The run of %.0f steps takes %s by this estimate, without validations and saves.\n", number(e, "steps"),
                estimate_duration(run, number(e, "run_seconds")));
@@ -117,20 +129,24 @@ static void print_worlds(const json_t *cards)
          "work.");
 }
 
-static void print_singles(const json_t *cards)
+/* true: some card fits only with layers that are copied. */
+static bool print_singles(const json_t *cards)
 {
     size_t i;
     const json_t *card, *first = json_array_get(cards, 0);
-    char needs[32], memory[32], run[32];
-    bool runs = number(first, "steps") > 0;
-    printf("%-18s %10s %10s %5s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "dtype", "recompute", "slots",
-           "tokens/s", "roofline", runs ? "the run" : "");
+    char needs[32], memory[32], run[32], layers[32];
+    bool copied = false, runs = number(first, "steps") > 0;
+    printf("%-18s %10s %10s %5s %7s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "layers", "dtype",
+           "recompute", "slots", "tokens/s", "roofline", runs ? "the run" : "");
     json_array_foreach(cards, i, card)
     {
         bool fits = json_is_true(json_object_get(card, "fits"));
-        printf("%-18s %10s %10s %5s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
-               cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", text(card, "dtype"), text(card, "recompute"),
-               number(card, "micro_batch_tokens"));
+        double resident = number(card, "resident_layers");
+        copied = copied || (fits && resident < number(card, "layers"));
+        snprintf(layers, sizeof layers, "%.0f/%.0f", resident, number(card, "layers"));
+        printf("%-18s %10s %10s %5s %7s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
+               cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", layers, text(card, "dtype"),
+               text(card, "recompute"), number(card, "micro_batch_tokens"));
         if (fits)
             printf("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "roofline_tokens_per_second"),
                    runs ? estimate_duration(run, number(card, "run_seconds")) : "");
@@ -138,19 +154,22 @@ static void print_singles(const json_t *cards)
             printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
     }
     puts("");
+    return copied;
 }
 
 void estimate_print_cards(const json_t *cards)
 {
     const json_t *first = json_array_get(cards, 0);
-    bool runs = number(first, "steps") > 0;
+    bool copied = false, runs = number(first, "steps") > 0;
     if (json_object_get(first, "ranks"))
         print_worlds(cards);
     else
-        print_singles(cards);
+        copied = print_singles(cards);
     printf(
         "Tokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
         "are made of.\n",
         runs ? " and times of the run" : "", number(first, "longest_row"),
         json_is_true(json_object_get(first, "synthetic_rows")) ? ", as no data was given" : "");
+    if (copied)
+        puts("Layers that do not stay on a card are copied from host memory in every micro-batch: --resident-layers.");
 }

@@ -56,6 +56,16 @@ static void print_plan(const json_t *plan)
            !json_is_true(json_object_get(plan, "fits")) ? "it does NOT fit"
            : reads                                      ? "it will read weights from disk in every step"
                                                         : "it fits");
+    json_int_t layers = json_integer_value(json_object_get(plan, "layers"));
+    json_int_t resident = json_integer_value(json_object_get(plan, "resident_layers"));
+    if (resident < layers) {
+        char copied[32];
+        printf("%lld of %lld layers stay on the card; the other %lld (%s) lie in pinned host memory and are copied ahead of "
+               "their use, %s for each micro-batch\n",
+               (long long)resident, (long long)layers, (long long)(layers - resident),
+               cli_bytes(text, (double)json_integer_value(json_object_get(plan, "host_bytes"))),
+               cli_bytes(copied, (double)json_integer_value(json_object_get(plan, "copied_bytes"))));
+    }
     if (json_object_get(plan, "data"))
         cli_account("data", json_object_get(plan, "data"), cli_print_line);
     if (json_object_get(plan, "estimate"))

@@ -24,13 +24,13 @@ const struct work_kind work_kinds[] = {
 struct row {
     const char *name, *words;
     int target, memory, units, lanes;
-    double bf16, f16, tf32, f32, bandwidth, matmul;
+    double bf16, f16, tf32, f32, bandwidth, link, matmul;
     const char *source, *matmul_source;
 };
 
 static const struct row rows[] = {
-#define CARD(name, words, target, memory, units, lanes, bf16, f16, tf32, f32, bandwidth, matmul, source, matmul_source)          \
-    {#name, words, target, memory, units, lanes, bf16, f16, tf32, f32, bandwidth, matmul, source, matmul_source},
+#define CARD(name, words, target, memory, units, lanes, bf16, f16, tf32, f32, bandwidth, link, matmul, source, matmul_source)    \
+    {#name, words, target, memory, units, lanes, bf16, f16, tf32, f32, bandwidth, link, matmul, source, matmul_source},
 #include "device/cards.def"
 #undef CARD
 };
@@ -50,6 +50,7 @@ bool card_at(int index, struct card *card)
                       .lanes = r->lanes,
                       .peak = {r->bf16 * 1e12, r->f16 * 1e12, r->tf32 * 1e12, r->f32 * 1e12, 0, r->f32 * 1e12 * 32 / r->lanes},
                       .bandwidth = r->bandwidth * 1e9,
+                      .link = r->link * 1e9,
                       .matmul = r->matmul * 1e-2,
                       .gap = gap,
                       .issue = issue,
@@ -89,7 +90,7 @@ static enum card_rate rate_of(enum work work, enum dtype dtype)
 double card_peak(const struct card *c, enum work work, enum dtype dtype)
 {
     enum card_rate rate = rate_of(work, dtype);
-    if (rate == CARD_BYTES)
+    if (rate >= CARD_BYTES)
         return 0;
     return c->peak[rate] > 0 ? c->peak[rate] : c->peak[CARD_F32];
 }
@@ -97,15 +98,17 @@ double card_peak(const struct card *c, enum work work, enum dtype dtype)
 double card_flops(const struct card *c, enum work work, enum dtype dtype)
 {
     if (c->measured)
-        return work_kinds[work].rate == CARD_BYTES ? 0 : c->rate[work];
+        return work_moves(work) ? 0 : c->rate[work];
     return card_peak(c, work, dtype) * (work_kinds[work].share > 0 ? work_kinds[work].share : c->matmul);
 }
 
 double card_bytes(const struct card *c, enum work work)
 {
+    if (work_kinds[work].rate == CARD_LINK)
+        return c->link * work_kinds[work].share;
     if (c->measured)
-        return work_kinds[work].rate == CARD_BYTES ? c->rate[work] : 0;
-    const struct work_kind *kind = &work_kinds[work_kinds[work].rate == CARD_BYTES ? work : WORK_memory];
+        return work_moves(work) ? c->rate[work] : 0;
+    const struct work_kind *kind = &work_kinds[work_moves(work) ? work : WORK_memory];
     return c->bandwidth * kind->share;
 }
 
@@ -161,6 +164,7 @@ static void look_up(struct card *c)
         if (strstr(c->words, known.words)) {
             memcpy(c->peak, known.peak, sizeof c->peak);
             c->bandwidth = known.bandwidth;
+            c->link = known.link;
             c->lanes = known.lanes;
             c->source = known.source;
         }

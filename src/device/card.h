@@ -16,8 +16,9 @@ enum work {
     WORK_COUNT
 };
 
-/* TENSOR: that of the tensor cores for the type of the operands. SHARED: multiply-adds that each need a word of shared memory. */
-enum card_rate { CARD_BF16, CARD_F16, CARD_TF32, CARD_F32, CARD_TENSOR, CARD_SHARED, CARD_BYTES };
+/* TENSOR: that of the tensor cores for the type of the operands. SHARED: multiply-adds that each need a word of shared memory.
+ * BYTES: those of the card's memory alone count. LINK: those that come from the host. */
+enum card_rate { CARD_BF16, CARD_F16, CARD_TF32, CARD_F32, CARD_TENSOR, CARD_SHARED, CARD_BYTES, CARD_LINK };
 
 struct work_kind {
     const char *id, *words;
@@ -28,6 +29,12 @@ struct work_kind {
 
 extern const struct work_kind work_kinds[WORK_COUNT];
 
+/* Whether a kind of work has no FLOPs that count. */
+static inline bool work_moves(enum work work)
+{
+    return work_kinds[work].rate >= CARD_BYTES;
+}
+
 struct card {
     char name[64], words[128]; /* as the user names it, and its name for people */
     int target;
@@ -35,7 +42,7 @@ struct card {
     int64_t memory; /* bytes */
     int units, lanes;
     double peak[CARD_BYTES]; /* FLOP/s by rate; TENSOR is 0: it depends on the type. 0: not known, or there is none */
-    double bandwidth;        /* bytes a second; 0: not known */
+    double bandwidth, link;  /* bytes a second, of its memory and from the host; 0: not known */
     double matmul;           /* the assumed share for matmuls */
     double gap, issue;       /* seconds between two commands of a captured graph, and of the host to issue one without it */
     const char *source, *matmul_source; /* of the figures above; "": a card that is not in cards.def */
@@ -52,7 +59,8 @@ bool card_at(int index, struct card *card);
 /* FLOP/s that a kind of work could reach at most, for operands of this type; 0: only its bytes count. */
 double card_peak(const struct card *card, enum work work, enum dtype dtype);
 
-/* FLOP/s and bytes/s that it is taken to reach: measured, or assumed. 0: they do not count. */
+/* FLOP/s and bytes/s that it is taken to reach: measured, or assumed, which copies from the host always are. 0: they do not
+ * count, or the link is not known. */
 double card_flops(const struct card *card, enum work work, enum dtype dtype);
 double card_bytes(const struct card *card, enum work work);
 

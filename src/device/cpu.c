@@ -305,6 +305,8 @@ static enum status prepare_step(struct cpu *cpu, const struct command *command, 
             step->side[i] = address(cpu, command->operand[i]);
         return device_collective_check(&cpu->device);
     case COMMAND_WAIT: step->collective = command->collective; return device_collective_check(&cpu->device);
+    case COMMAND_COPY:
+    case COMMAND_ARRIVE: break; /* there is nothing to copy from */
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -364,6 +366,8 @@ static enum status run(struct device *device, struct prepared *prepared)
             TRY(group_collective(device->group, &step->collective, step->side[COLLECTIVE_FROM], step->side[COLLECTIVE_TO], NULL));
             break;
         case COMMAND_WAIT: TRY(group_wait(device->group, step->collective.ticket)); break;
+        case COMMAND_COPY:
+        case COMMAND_ARRIVE: break; /* never prepared */
         }
         TRY(group_progress(device->group));
     }

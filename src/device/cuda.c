@@ -1,5 +1,6 @@
 /* The CUDA device: blocks are allocations, a prepared list is launches with the values of their arguments and matmuls with their
- * addresses, a run enqueues it all on one stream, as one graph where that works, and waits for nothing.
+ * addresses, a run enqueues it all on one stream, and what runs beside on others, as one graph where that works, and waits
+ * for nothing.
  */
 #include "device/cuda.h"
 
@@ -100,11 +101,16 @@ static enum status connect(struct cuda *c, int number)
 static void release_block(struct device *device, int32_t block)
 {
     struct cuda *c = cuda_of(device);
-    if (c->blocks[block] && enter(c) == OK && cuda_settle(c)) {
-        cu.cuMemFree(c->blocks[block]);
-        device->counters.bytes -= c->block_bytes[block];
+    bool used = c->blocks[block] || c->block_host[block];
+    if (used && enter(c) == OK && cuda_settle(c)) {
+        if (c->block_host[block])
+            cu.cuMemFreeHost(c->block_host[block]);
+        else
+            cu.cuMemFree(c->blocks[block]);
+        device->counters.bytes -= c->blocks[block] ? c->block_bytes[block] : 0;
     }
     c->blocks[block] = 0;
+    c->block_host[block] = NULL;
 }
 
 /* The group after the graphs that were captured with it, which NCCL waits for, and before the context. After a fault the driver
@@ -123,12 +129,13 @@ static void close_cuda(struct device *device)
     bool settled = c->context && enter(c) == OK && cuda_settle(c);
     leave_group(c);
     if (settled) {
+        cuda_beside_close(&c->streamed);
         for (int32_t i = 0; i < c->block_count; i++)
             release_block(device, i);
         cuda_gemm_close(c);
         cuda_copy_close(c);
         cuda_compile_close(c);
-        cuda_group_close(c);
+        cuda_beside_close(&c->sent);
         if (c->stream)
             cu.cuStreamDestroy(c->stream);
         cu.cuDevicePrimaryCtxRelease(c->number);
@@ -136,6 +143,7 @@ static void close_cuda(struct device *device)
     cuda_code_close(&c->code);
     memory_free(c->collectives);
     memory_free(c->blocks);
+    memory_free(c->block_host);
     memory_free(c->block_bytes);
     memory_free(c);
 }
@@ -241,19 +249,49 @@ static void costs(struct device *device, int64_t kernels, int64_t commands, stru
 
 /* --- blocks ------------------------------------------------------------------------------------------------------------- */
 
+/* Room for the number of one more block. */
+static enum status grow_blocks(struct cuda *c)
+{
+    int64_t count = c->block_count + 1;
+    CUdeviceptr *blocks = memory_resize(c->blocks, count * (int64_t)sizeof *blocks);
+    c->blocks = blocks ? blocks : c->blocks;
+    char **hosts = blocks ? memory_resize(c->block_host, count * (int64_t)sizeof *hosts) : NULL;
+    c->block_host = hosts ? hosts : c->block_host;
+    int64_t *sizes = hosts ? memory_resize(c->block_bytes, count * (int64_t)sizeof *sizes) : NULL;
+    c->block_bytes = sizes ? sizes : c->block_bytes;
+    return sizes ? OK : ERR_MEMORY;
+}
+
+static int32_t add_block(struct cuda *c, CUdeviceptr address, char *host, int64_t bytes)
+{
+    c->blocks[c->block_count] = address;
+    c->block_host[c->block_count] = host;
+    c->block_bytes[c->block_count] = bytes;
+    c->device.counters.allocations++;
+    return c->block_count++;
+}
+
+static enum status alloc_host(struct device *device, int64_t bytes, int32_t *number)
+{
+    struct cuda *c = cuda_of(device);
+    void *host = NULL;
+    char what[80];
+    TRY(enter(c));
+    TRY(grow_blocks(c));
+    TRY(cuda_beside_open(&c->streamed));
+    snprintf(what, sizeof what, "allocating %lld bytes of pinned host memory", (long long)bytes);
+    if (bytes > 0)
+        TRY(cuda_check(cu.cuMemHostAlloc(&host, (size_t)bytes, 0), what));
+    *number = add_block(c, 0, host, bytes);
+    return OK;
+}
+
 static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
 {
     struct cuda *c = cuda_of(device);
     CUdeviceptr address = 0;
     TRY(enter(c));
-    CUdeviceptr *blocks = memory_resize(c->blocks, (c->block_count + 1) * (int64_t)sizeof *blocks);
-    if (!blocks)
-        return ERR_MEMORY;
-    c->blocks = blocks;
-    int64_t *sizes = memory_resize(c->block_bytes, (c->block_count + 1) * (int64_t)sizeof *sizes);
-    if (!sizes)
-        return ERR_MEMORY;
-    c->block_bytes = sizes;
+    TRY(grow_blocks(c));
     if (bytes > 0) {
         char what[64];
         snprintf(what, sizeof what, "allocating a block of %lld bytes", (long long)bytes);
@@ -268,10 +306,7 @@ static enum status alloc(struct device *device, int64_t bytes, int32_t *number)
         }
         device->counters.bytes += bytes;
     }
-    blocks[c->block_count] = address;
-    sizes[c->block_count] = bytes;
-    device->counters.allocations++;
-    *number = c->block_count++;
+    *number = add_block(c, address, NULL, bytes);
     return OK;
 }
 
@@ -353,6 +388,8 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
         return OK;
     case COMMAND_COLLECTIVE: p->collectives++; return cuda_collective_prepare(c, command, step);
     case COMMAND_WAIT: step->collective = command->collective; return OK;
+    case COMMAND_COPY:
+    case COMMAND_ARRIVE: return cuda_streamed_prepare(c, p, command, step);
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }
@@ -451,6 +488,8 @@ static enum status issue_step(struct cuda *c, const struct cuda_step *step)
         return cuda_check(cu.cuMemsetD8Async(step->to, 0, (size_t)step->bytes, c->stream), "filling with zeros");
     case COMMAND_COLLECTIVE: return cuda_collective_run(c, step);
     case COMMAND_WAIT: return cuda_collective_wait(c, step->collective.ticket);
+    case COMMAND_COPY:
+    case COMMAND_ARRIVE: return cuda_streamed_run(c, step);
     }
     return OK;
 }
@@ -461,6 +500,7 @@ enum status cuda_issue(struct cuda *c, const struct prepared *p)
     for (int64_t i = 0; i < p->count; i++)
         TRY(issue_step(c, &p->step[i]));
     c->device.counters.launches += p->count;
+    cuda_streamed_count(c, p);
     return OK;
 }
 
@@ -490,6 +530,7 @@ const struct device_class device_cuda = {
     .info = info,
     .costs = costs,
     .alloc = alloc,
+    .alloc_host = alloc_host,
     .release = release_block,
     .write = cuda_write,
     .read = cuda_read,

@@ -2,11 +2,13 @@
  *
  *     cuda.c           the device: blocks, lists of commands, running them
  *     cuda_copy.c      copies in and out: pinned memory and events
+ *     cuda_beside.c    streams beside the device's
+ *     cuda_streamed.c  copies of weights on one of them
  *     cuda_compile.c   kernels: modules of their code
  *     cuda_code.c      that code: NVRTC, the cache on disk
  *     cuda_gemm.c      matmuls: cuBLAS
  *     cuda_capture.c   a list as a graph
- *     cuda_group.c     collectives, and waiting where other ranks are waited for
+ *     cuda_group.c     collectives on another, and waiting where other ranks are waited for
  *     cuda_api.c       the libraries
  */
 #ifndef DEVICE_CUDA_H
@@ -14,7 +16,8 @@
 
 #include "device/cuda_code.h"
 
-enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20 };
+enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20, CUDA_TICKETS = GROUP_TICKETS };
+_Static_assert((int)DEVICE_LANES <= (int)CUDA_TICKETS, "lanes are tickets");
 
 struct cuda_variant {  /* a compiled kernel */
     struct digest key; /* of its file and options */
@@ -33,18 +36,27 @@ struct cuda_product { /* a matmul that has run */
 
 struct prepared;
 
+struct cuda_beside {            /* a stream beside the device's */
+    CUstream stream;            /* NULL: nothing has run beside yet */
+    CUevent ready;              /* recorded when what runs there may begin */
+    CUevent done[CUDA_TICKETS]; /* recorded after what has a ticket */
+};
+
 struct cuda {
     struct device device;
     CUdevice number;
     CUcontext context;
-    CUstream stream; /* everything is in order on it, but collectives */
+    CUstream stream; /* that of all commands: they are in order, but for what runs beside */
     char name[80];
     int target; /* 89 for compute capability 8.9 */
     bool busy;  /* the stream may have work */
 
     CUdeviceptr *blocks; /* by number; 0: empty or released */
+    char **block_host;   /* pinned memory, of a block that is there; NULL: it is on the device */
     int64_t *block_bytes;
     int32_t block_count;
+
+    struct cuda_beside streamed; /* that COMMAND_COPY runs on; opened with the first block in host memory */
 
     char *pinned[CUDA_RING];    /* what is being written, in turn */
     CUevent written[CUDA_RING]; /* recorded after the copy out of it */
@@ -67,11 +79,9 @@ struct cuda {
 
     struct collective *collectives; /* those that have run once */
     int64_t collective_count, collective_capacity;
-    CUstream beside;             /* that collectives run on; NULL: there were none yet */
-    CUevent ready;               /* recorded when what a collective works on is */
-    CUevent done[GROUP_TICKETS]; /* recorded after those of a ticket; 0: after those that are waited for at once */
-    struct prepared *lists;      /* all that are prepared */
-    bool broken;                 /* the group is: what is on the stream may never end */
+    struct cuda_beside sent; /* that collectives run on. Ticket 0: those that are waited for at once */
+    struct prepared *lists;  /* all that are prepared */
+    bool broken;             /* the group is: what is on the stream may never end */
 };
 
 struct cuda_step { /* a command with addresses */
@@ -96,6 +106,11 @@ struct cuda_step { /* a command with addresses */
             struct collective collective;
             CUdeviceptr side[COLLECTIVE_OPERANDS];
         };
+        struct {
+            struct copy copy;
+            const char *host;
+            CUdeviceptr copy_to;
+        };
     };
 };
 
@@ -104,8 +119,9 @@ struct prepared {
     struct arena arena;
     int64_t count;
     struct cuda_step *step;
-    int64_t collectives; /* of them */
-    CUgraphExec graph;   /* NULL: not captured */
+    int64_t collectives;              /* of them */
+    int64_t copies, copied, arrivals; /* COMMAND_COPY, its bytes, and COMMAND_ARRIVE */
+    CUgraphExec graph;                /* NULL: not captured */
 };
 
 /* --- cuda.c --- */
@@ -135,6 +151,25 @@ enum status cuda_read(struct device *device, void *to, struct operand from, int6
 enum status cuda_later_open(struct device *device, int64_t bytes);
 enum status cuda_read_later(struct device *device, int slot, struct operand from, int64_t bytes);
 enum status cuda_read_wait(struct device *device, int slot, const void **data);
+
+/* --- cuda_beside.c --- */
+
+/* The stream and its events, once. To be closed when nothing runs on it. */
+enum status cuda_beside_open(struct cuda_beside *b);
+void cuda_beside_close(struct cuda_beside *b);
+
+/* What is enqueued between begin and end runs after all commands so far, and before those that follow a wait for its ticket. */
+enum status cuda_beside_begin(const struct cuda *c, const struct cuda_beside *b);
+enum status cuda_beside_end(const struct cuda_beside *b, int ticket);
+enum status cuda_beside_wait(const struct cuda *c, const struct cuda_beside *b, int ticket);
+
+/* --- cuda_streamed.c --- */
+
+enum status cuda_streamed_prepare(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step);
+enum status cuda_streamed_run(struct cuda *c, const struct cuda_step *step);
+
+/* Counts the copies of a list that was issued, command by command or as a graph. */
+void cuda_streamed_count(struct cuda *c, const struct prepared *p);
 
 /* --- cuda_compile.c --- */
 
@@ -180,7 +215,6 @@ void cuda_capture_discard(struct prepared *p);
 enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step);
 enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step);
 enum status cuda_collective_wait(struct cuda *c, int ticket);
-void cuda_group_close(struct cuda *c);
 
 /* ERR_ARGUMENT on all ranks if they prepare different collectives: NCCL does not compare them, and would hang. */
 enum status cuda_collectives_compare(struct cuda *c, const struct prepared *p);

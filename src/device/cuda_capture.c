@@ -78,7 +78,8 @@ static enum status make(struct cuda *c, struct prepared *p)
 enum status cuda_capture(struct cuda *c, struct prepared *p)
 {
     struct group *group = p->collectives ? c->device.group : NULL;
-    double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed;
+    bool ends = p->copies == p->arrivals; /* of a single command, which is timed, it may not */
+    double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed && ends;
     TRY(group_sum(group, &wanted, 1));
     if ((int)wanted < group_size(group))
         return OK;
@@ -101,6 +102,7 @@ enum status cuda_capture_launch(struct cuda *c, struct prepared *p, bool *launch
         return p->collectives ? status : give_up(c, p, status);
     c->busy = *launched = true;
     c->device.counters.graph_launches++;
+    cuda_streamed_count(c, p);
     for (int64_t i = 0; i < p->count && p->collectives; i++)
         if (p->step[i].kind == COMMAND_COLLECTIVE)
             group_count(c->device.group, &p->step[i].collective);

@@ -61,6 +61,10 @@ enum status cuda_write(struct device *device, struct operand to, enum dtype to_t
     struct cuda *c = (struct cuda *)device;
     int64_t size = dtype_size(to_type), max_count = CUDA_PINNED / size;
     TRY(cuda_check(cu.cuCtxSetCurrent(c->context), "using the context"));
+    if (to.block >= 0 && c->block_host[to.block]) { /* what copies out of it must have ended */
+        TRY(cuda_wait(c));
+        return device_convert(c->block_host[to.block] + to.offset, to_type, from, from_type, count);
+    }
     for (int64_t at = 0; at < count; at += max_count) {
         int64_t some = min(count - at, max_count);
         int slot;

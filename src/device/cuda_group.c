@@ -1,6 +1,5 @@
-/* Collectives of a CUDA device: NCCL's, on a stream of their own, which an event makes begin after what they work on is there.
- * One that has a ticket runs beside the commands that follow it, until the device's stream waits for its event; one that has none
- * is waited for at once. Events and both streams are captured like all else: in the graph they are edges.
+/* Collectives of a CUDA device: NCCL's, on a stream beside the device's. One that has a ticket runs beside the commands that
+ * follow it; one that has none is waited for at once.
  *
  * A collective that another rank never comes to never ends, and no call of the driver that waits for it returns. So in a group
  * the host does not wait by the driver: it asks whether the stream is done and whether all ranks are there, until either says no
@@ -18,27 +17,6 @@ enum { EAGER_QUERIES = 200 };
 static const double PAUSE = 50e-6, CHECK_EVERY = 0.01;
 static const double DRAIN = 2; /* seconds in which an aborted collective ends, if ever */
 
-static enum status open_beside(struct cuda *c)
-{
-    if (c->beside)
-        return OK;
-    TRY(cuda_check(cu.cuEventCreate(&c->ready, CU_EVENT_DISABLE_TIMING), "creating an event"));
-    for (int i = 0; i < GROUP_TICKETS; i++)
-        TRY(cuda_check(cu.cuEventCreate(&c->done[i], CU_EVENT_DISABLE_TIMING), "creating an event"));
-    return cuda_check(cu.cuStreamCreate(&c->beside, CU_STREAM_NON_BLOCKING), "creating a stream");
-}
-
-void cuda_group_close(struct cuda *c)
-{
-    if (c->beside)
-        cu.cuStreamDestroy(c->beside);
-    if (c->ready)
-        cu.cuEventDestroy(c->ready);
-    for (int i = 0; i < GROUP_TICKETS; i++)
-        if (c->done[i])
-            cu.cuEventDestroy(c->done[i]);
-}
-
 enum status cuda_collective_prepare(struct cuda *c, const struct command *command, struct cuda_step *step)
 {
     const struct group *group = c->device.group;
@@ -46,7 +24,7 @@ enum status cuda_collective_prepare(struct cuda *c, const struct command *comman
         return fail(ERR_INTERNAL, "a collective on a device that computes alone");
     if (!group->class->device_memory)
         return fail(ERR_UNSUPPORTED, "device cuda cannot use %s: it takes part in a group by NCCL", group->class->name);
-    TRY(open_beside(c));
+    TRY(cuda_beside_open(&c->sent));
     step->collective = command->collective;
     for (int i = 0; i < COLLECTIVE_OPERANDS; i++)
         step->side[i] = cuda_address(c, command->operand[i]);
@@ -67,21 +45,18 @@ enum status cuda_collective_run(struct cuda *c, const struct cuda_step *step)
 {
     struct group *group = c->device.group;
     int ticket = group->waits ? 0 : step->collective.ticket;
-    TRY(cuda_check(cu.cuEventRecord(c->ready, c->stream), "recording an event"));
-    TRY(cuda_check(cu.cuStreamWaitEvent(c->beside, c->ready, 0), "waiting for an event"));
+    TRY(cuda_beside_begin(c, &c->sent));
     enum status status = group_collective(group, &step->collective, (const void *)(uintptr_t)step->side[COLLECTIVE_FROM],
-                                          (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->beside);
+                                          (void *)(uintptr_t)step->side[COLLECTIVE_TO], c->sent.stream);
     if (status != OK)
         return c->capturing ? status : cuda_group_lost(c, status);
-    TRY(cuda_check(cu.cuEventRecord(c->done[ticket], c->beside), "recording an event"));
+    TRY(cuda_beside_end(&c->sent, ticket));
     return ticket ? OK : cuda_collective_wait(c, 0);
 }
 
 enum status cuda_collective_wait(struct cuda *c, int ticket)
 {
-    return c->device.group->waits && ticket
-               ? OK
-               : cuda_check(cu.cuStreamWaitEvent(c->stream, c->done[ticket], 0), "waiting for an event");
+    return c->device.group->waits && ticket ? OK : cuda_beside_wait(c, &c->sent, ticket);
 }
 
 /* What a rank says of a list's collectives. */
@@ -168,6 +143,8 @@ bool cuda_settle(struct cuda *c)
          clock_wait(CHECK_EVERY))
         if (clock_seconds() - start > DRAIN)
             return false;
+    if (c->streamed.stream) /* a copy that nothing waits for, because its list was not issued to the end */
+        cu.cuStreamSynchronize(c->streamed.stream);
     return true;
 }
 

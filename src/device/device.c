@@ -163,6 +163,18 @@ enum status device_alloc(struct device *device, int64_t bytes, int32_t *block)
     return device->class->alloc(device, bytes, block);
 }
 
+bool device_copies(const struct device *device)
+{
+    return device->class->alloc_host != NULL;
+}
+
+enum status device_alloc_host(struct device *device, int64_t bytes, int32_t *block)
+{
+    if (!device_copies(device))
+        return fail(ERR_INTERNAL, "%s does not copy out of host memory", device->class->name);
+    return device->class->alloc_host(device, bytes, block);
+}
+
 enum status device_map(struct device *device, const void *host, int64_t bytes, int32_t *block)
 {
     if (!device->class->map)

@@ -22,6 +22,7 @@ enum {
     OPERANDS = 12, /* of one command */
     NUMBERS = 8,
     DEVICE_LATER = 2,      /* reads that may be under way at once */
+    DEVICE_LANES = 2,      /* copies beside the commands that may be under way at once */
     DEVICE_MMA = 80,       /* the compute capability, times ten, from which on kernels may use tensor cores */
     DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
     DEVICE_AUTO = -2,      /* the same, but OK and no device where it would not be worthwhile */
@@ -103,11 +104,20 @@ static inline int64_t gemm_ldc(const struct gemm *g)
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
-enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE, COMMAND_WAIT };
+/* COPY begins a copy out of a block in host memory. It follows all commands before it and runs beside those after it, up to the
+ * ARRIVE of its lane, which is in the same list: the commands after that find what was copied. */
+enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE, COMMAND_WAIT, COMMAND_COPY, COMMAND_ARRIVE };
 
 enum collective_operand { COLLECTIVE_FROM, COLLECTIVE_TO, COLLECTIVE_OPERANDS };
+enum copy_operand { COPY_FROM, COPY_TO, COPY_OPERANDS };
 
-/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to · as enum collective_operand */
+struct copy {
+    int lane; /* 0 to DEVICE_LANES - 1 */
+    int64_t bytes;
+};
+
+/* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to · as enum collective_operand · as enum
+ * copy_operand · an ARRIVE has none */
 struct command {
     enum command_kind kind;
     struct operand operand[OPERANDS];
@@ -116,6 +126,7 @@ struct command {
         struct gemm gemm;
         int64_t bytes;                /* of a fill with zeros */
         struct collective collective; /* of a wait: its ticket */
+        struct copy copy;             /* of an ARRIVE the lane alone */
     };
 };
 
@@ -144,6 +155,7 @@ struct device_counters {
     int64_t bytes;                                       /* allocated now */
     int64_t launches, graph_launches;                    /* commands issued one by one, and lists issued as one */
     int64_t writes, written, reads, read;                /* copies in and out, and their bytes */
+    int64_t copies, copied;                              /* those of COMMAND_COPY, and their bytes */
     int64_t syncs; /* times that the host waited until the device had nothing left to do, as a read does */
     int64_t waits; /* times that it waited for a single copy, with commands still enqueued after it */
 };
@@ -173,6 +185,7 @@ struct device_class {
     void (*info)(struct device *device, struct device_info *info);
     void (*costs)(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs); /* NULL: none */
     enum status (*alloc)(struct device *device, int64_t bytes, int32_t *block);
+    enum status (*alloc_host)(struct device *device, int64_t bytes, int32_t *block);            /* NULL: no COMMAND_COPY */
     enum status (*map)(struct device *device, const void *host, int64_t bytes, int32_t *block); /* NULL: not host_memory */
     void (*release)(struct device *device, int32_t block);
     enum status (*write)(struct device *device, struct operand to, enum dtype to_type, const void *from, enum dtype from_type,
@@ -229,6 +242,11 @@ void device_info(struct device *device, struct device_info *info);
 void device_costs(struct device *device, int64_t kernels, int64_t commands, struct device_costs *costs);
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block); /* zeroed */
+
+/* A block in memory of the host that the device copies from: device_write fills it, COMMAND_COPY reads it, nothing else may use
+ * it. Only where device_copies. Not filled. */
+enum status device_alloc_host(struct device *device, int64_t bytes, int32_t *block);
+bool device_copies(const struct device *device);
 enum status device_map(struct device *device, const void *host, int64_t bytes,
                        int32_t *block); /* read-only; must outlive the block */
 void device_release(struct device *device, int32_t block);

@@ -207,6 +207,7 @@ const struct device_class device_kernels = {
     .info = info,
     .costs = costs,
     .alloc = alloc,
+    .alloc_host = alloc,
     .release = release,
     .write = write_nowhere,
     .read = read_nothing,

@@ -384,6 +384,8 @@ static enum status prepare_step(struct opencl *o, struct prepared *p, const stru
         return OK;
     case COMMAND_COLLECTIVE: return prepare_collective(o, p, command, step);
     case COMMAND_WAIT: return OK;
+    case COMMAND_COPY:
+    case COMMAND_ARRIVE: break; /* there is nothing to copy from */
     }
     return fail(ERR_INTERNAL, "a command of unknown kind %d", (int)command->kind);
 }

@@ -1,6 +1,9 @@
 /* Models on devices. */
 #include "run/session.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -38,6 +41,32 @@ static enum status quantise(struct session *s, const struct session_options *opt
     return OK;
 }
 
+/* What --resident-layers says. */
+static enum status read_layers(struct session *s, const struct session_options *o)
+{
+    struct streamed *streamed = &s->engine.streamed;
+    const char *words = o->resident_layers;
+    bool copies = device_copies(s->device);
+    char *end;
+    if (!words || !strcmp(words, "all"))
+        return OK;
+    *streamed = (struct streamed){.wanted = copies && !o->shard_weights, .resident = STREAMED_AUTO};
+    if (!strcmp(words, "auto"))
+        return OK;
+    long long count = strtoll(words, &end, 10);
+    if (!*words || *end || count < 0 || count > INT32_MAX)
+        return fail(ERR_ARGUMENT, "--resident-layers cannot be '%s': it takes auto, all or a number of layers", words);
+    if (!copies)
+        return fail(
+            ERR_UNSUPPORTED,
+            "--resident-layers %s: layers are copied out of host memory to CUDA cards alone; leave it out with --device %s",
+            words, s->device->class->name);
+    if (o->shard_weights)
+        return fail(ERR_UNSUPPORTED, "--resident-layers and --shard weights exclude each other: ranks gather all layers");
+    streamed->resident = count;
+    return OK;
+}
+
 enum status session_open(struct session *s, const struct session_options *options)
 {
     *s = (struct session){0};
@@ -52,7 +81,9 @@ enum status session_open(struct session *s, const struct session_options *option
         engine_init(&s->engine, s->device, &s->model.store);
         s->engine.gather.wanted = options->shard_weights;
         s->info.host_memory &= !options->shard_weights; /* what is kept in parts is copied */
-        status = choose_run(s, options->run);
+        status = read_layers(s, options);
+        if (status == OK)
+            status = choose_run(s, options->run);
         s->tuning.copied = status == OK && !s->info.host_memory && !options->shard_weights; /* gathered one by one */
         if (status == OK)
             status = quantise(s, options);
@@ -142,9 +173,58 @@ enum status session_add_program(struct session *s, struct program *p, int64_t *i
     return add_program(s, NULL, p, index);
 }
 
+enum status session_saves(const struct session *s, int64_t *bytes)
+{
+    const struct streamed *streamed = &s->engine.streamed;
+    int64_t layers;
+    *bytes = 0;
+    if (streamed->wanted)
+        TRY(streamed_saves(&s->model.store, max(streamed->resident, 0), &layers, bytes));
+    *bytes = max(*bytes, 0);
+    return OK;
+}
+
+/* As many as fit. With none at all the run may still not fit: session_prepare says so. */
+static enum status fit_layers(struct session *s, int64_t layers)
+{
+    enum { COMMANDS = 4 }; /* of a layer that is copied, in the forward and the backward pass */
+    struct streamed *streamed = &s->engine.streamed;
+    struct device_costs costs, one;
+    session_costs(s, &costs);
+    int64_t room = session_room(s, engine_needs(&s->engine), &costs), saved = 0;
+    device_costs(s->device, 0, COMMANDS * s->engine.program_count, &one);
+    streamed->wanted = room < 0;
+    for (streamed->resident = layers; streamed->wanted && streamed->resident > 0;) {
+        TRY(streamed_saves(&s->model.store, --streamed->resident, &layers, &saved));
+        if (room + saved - (layers - streamed->resident) * one.graphs >= 0)
+            break;
+    }
+    return OK;
+}
+
+static enum status choose_layers(struct session *s)
+{
+    struct streamed *streamed = &s->engine.streamed;
+    int64_t layers, saved;
+    if (!streamed->wanted)
+        return OK;
+    TRY(streamed_saves(&s->model.store, max(streamed->resident, 0), &layers, &saved));
+    if (streamed->resident == STREAMED_AUTO)
+        return fit_layers(s, layers);
+    streamed->wanted = streamed->resident < layers;
+    return !streamed->wanted || saved > 0
+               ? OK
+               : fail(
+                     ERR_ARGUMENT,
+                     "--resident-layers %lld saves no memory: the model has %lld layers, and two of those that are copied are on "
+                     "the card at a time. Give a smaller number, or all",
+                     (long long)streamed->resident, (long long)layers);
+}
+
 enum status session_plan(struct session *s)
 {
     TRY(model_attach(&s->model, &s->info));
+    TRY(choose_layers(s));
     return engine_place(&s->engine);
 }
 
@@ -215,6 +295,22 @@ int64_t session_shrink(struct session *s)
     return now + RUN_BYTES;
 }
 
+/* Pinned memory cannot be swapped out. */
+static enum status check_host(const struct session *s)
+{
+    const struct streamed *streamed = &s->engine.streamed;
+    struct memory_room room = {0};
+    if (streamed->count)
+        limits_memory(&room, "");
+    if (!room.allocate || streamed->bytes <= room.allocate)
+        return OK;
+    return fail(
+        ERR_MEMORY,
+        "out of memory: the weights of %lld layers are to stay in host memory, which takes %.2f GB, and %.2f GB are free by "
+        "%s. Try --load-in-4bit, or a smaller model",
+        (long long)streamed->count, (double)streamed->bytes * 1e-9, (double)room.allocate * 1e-9, room.limit);
+}
+
 enum status session_prepare(struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
@@ -229,6 +325,7 @@ enum status session_prepare(struct session *s)
                     (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
                     s->room.limit[0] ? " by " : "", s->room.limit,
                     s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+    TRY(check_host(s));
     int64_t cache = session_cache(s, total, &costs);
     if (mapped > cache)
         log_message(
@@ -236,6 +333,13 @@ enum status session_prepare(struct session *s)
             "%.2f GB of weights stay in their files and need as much page cache, but %.2f GB are left for it: they will be "
             "read from disk in every step",
             (double)mapped * 1e-9, (double)cache * 1e-9);
+    const struct streamed *streamed = &s->engine.streamed;
+    if (streamed->count)
+        log_message(
+            LOG_INFO,
+            "%lld of %lld layers stay on the device; the weights of the others, %.2f GB, lie in host memory and are copied "
+            "in every run of a program (--resident-layers)",
+            (long long)(streamed->layers - streamed->count), (long long)streamed->layers, (double)streamed->bytes * 1e-9);
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
     weights_drop_files(&s->model.weights); /* they count as mapped, not as the process's own */

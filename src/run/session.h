@@ -26,14 +26,16 @@ enum { RUN_AUTO = -1 }; /* bfloat16 if the model's files have it and the device 
 
 struct session_options {
     const char *dir, *device;
-    int run;             /* an enum run_type, or RUN_AUTO */
-    const char *adapter; /* a directory in PEFT's layout, or NULL */
-    bool weights;        /* false: only to plan */
-    bool load_in_4bit;   /* quantise linear layers to NF4 */
-    bool double_quant;   /* and their absmax too */
-    bool load_in_fp8;    /* quantise linear layers to FP8 */
-    bool shard_weights;  /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
-    bool tf32;           /* matmuls of the forward pass may round float32 to TF32 */
+    int run;                     /* an enum run_type, or RUN_AUTO */
+    const char *adapter;         /* a directory in PEFT's layout, or NULL */
+    bool weights;                /* false: only to plan */
+    bool load_in_4bit;           /* quantise linear layers to NF4 */
+    bool double_quant;           /* and their absmax too */
+    bool load_in_fp8;            /* quantise linear layers to FP8 */
+    bool shard_weights;          /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
+    const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/streamed.h): a number, "auto" for
+                                    as many as fit, or "all"; NULL: all */
+    bool tf32;                   /* matmuls of the forward pass may round float32 to TF32 */
     struct device_options on_device;
 };
 
@@ -62,6 +64,9 @@ void session_costs(const struct session *s, struct device_costs *costs);
  * limited, files that are not mapped yet count too. A device that does not say how much memory is free is taken to have all of
  * it. INT64_MAX: it says nothing. */
 int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs);
+
+/* What layers in host memory would save of `bytes`, with as few of them on the device as the options permit; 0: nothing. */
+enum status session_saves(const struct session *s, int64_t *bytes);
 
 /* What is left for the weights in mapped files once `bytes` are allocated: with less than they take, they are read from disk
  * again and again. INT64_MAX: not known, or the device copies them. */

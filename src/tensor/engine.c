@@ -32,6 +32,7 @@ void engine_free(struct engine *e)
     memory_free(e->staging);
     gather_free(&e->gather);
     scatter_free(&e->scatter);
+    streamed_free(&e->streamed);
     *e = (struct engine){0};
 }
 
@@ -76,7 +77,11 @@ static enum status add_block(struct engine *e, enum lifetime lifetime, int64_t b
                              int32_t *number)
 {
     TRY(memory_grow(&e->blocks, &e->block_capacity, e->block_count + 1, (int64_t)sizeof *e->blocks));
-    e->blocks[e->block_count] = (struct engine_block){lifetime, bytes, in_file != NULL, in_file ? in_file->mapped : NULL, -1};
+    e->blocks[e->block_count] = (struct engine_block){.lifetime = lifetime,
+                                                      .bytes = bytes,
+                                                      .in_file = in_file != NULL,
+                                                      .mapped = in_file ? in_file->mapped : NULL,
+                                                      .block = -1};
     *number = (int32_t)e->block_count++;
     return OK;
 }
@@ -97,6 +102,12 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
         int64_t bytes = tensor_bytes(t);
         if (t->in_file) {
             TRY(add_block(e, lifetime, bytes, t, &t->place.block));
+            continue;
+        }
+        if (t->in_host) {
+            TRY(add_block(e, lifetime, bytes, NULL, &t->place.block));
+            t->place.offset = 0;
+            e->blocks[t->place.block].in_host = true;
             continue;
         }
         if (align_up(bytes) > max_block)
@@ -149,6 +160,7 @@ enum status engine_place(struct engine *e)
             return ERR_MEMORY;
     }
     make_way(e);
+    TRY(streamed_place(e));
     for (int life = 0; life < LIFE_INPUTS; life++)
         TRY(place_tensors(e, (enum lifetime)life, info.max_block));
     for (int64_t i = 0; i < e->store->count; i++) {
@@ -173,12 +185,29 @@ enum status engine_place(struct engine *e)
     return e->apart ? apart_place(e) : OK;
 }
 
+int64_t engine_needs(const struct engine *e)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < e->store->count; i++) {
+        const struct tensor *t = e->store->tensor[i];
+        bytes += t->in_file || t->whole || t->first ? 0 : align_up(tensor_bytes(t));
+    }
+    for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
+        int64_t largest = 0, front = e->lead >= 0 && life != LIFE_ACTIVATIONS ? e->programs[e->lead].bytes[life] : 0;
+        for (int64_t i = 0; i < e->program_count; i++)
+            largest = max(largest, e->programs[i].bytes[life] + (i == e->lead ? 0 : front));
+        bytes += largest;
+    }
+    return bytes;
+}
+
 void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped)
 {
     memset(bytes, 0, LIFE_COUNT * sizeof *bytes);
     *mapped = 0;
     for (int64_t i = 0; i < e->block_count; i++)
-        *(e->blocks[i].in_file ? mapped : &bytes[e->blocks[i].lifetime]) += e->blocks[i].bytes;
+        if (!e->blocks[i].in_host)
+            *(e->blocks[i].in_file ? mapped : &bytes[e->blocks[i].lifetime]) += e->blocks[i].bytes;
 }
 
 static struct operand on_device(const struct engine *e, const struct value *v)
@@ -218,6 +247,8 @@ static enum status count_commands(struct engine_program *ep)
         const struct lowered *c = &l->list[i];
         struct engine_op *at;
         TRY(engine_find_op(c->node->op, &ep->ops, &ep->op_count, &ep->op_capacity, &at));
+        if (c->command.kind == COMMAND_COPY || c->command.kind == COMMAND_ARRIVE)
+            continue; /* no work of an op */
         at->launches += c->command.kind == COMMAND_LAUNCH;
         at->products += c->command.kind == COMMAND_GEMM;
         at->fills += c->command.kind == COMMAND_FILL;
@@ -288,7 +319,9 @@ enum status engine_prepare(struct engine *e)
     for (int64_t i = 0; i < e->block_count; i++) {
         struct engine_block *b = &e->blocks[i];
         e->device->unfilled = e->apart && !apart_zeroed(b->lifetime);
-        TRY(b->in_file ? device_map(e->device, b->mapped, b->bytes, &b->block) : device_alloc(e->device, b->bytes, &b->block));
+        TRY(b->in_file   ? device_map(e->device, b->mapped, b->bytes, &b->block)
+            : b->in_host ? device_alloc_host(e->device, b->bytes, &b->block)
+                         : device_alloc(e->device, b->bytes, &b->block));
     }
     e->staging = memory_alloc(e->blocks[e->life_block[LIFE_INPUTS]].bytes);
     if (!e->staging)

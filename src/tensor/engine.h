@@ -14,6 +14,7 @@
 #include "tensor/gather.h"
 #include "tensor/plan.h"
 #include "tensor/scatter.h"
+#include "tensor/streamed.h"
 #include "tensor/timing.h"
 
 struct engine_op { /* what a program's nodes of one op were lowered to */
@@ -36,7 +37,7 @@ struct engine_program {
 struct engine_block {
     enum lifetime lifetime;
     int64_t bytes;
-    bool in_file;
+    bool in_file, in_host;
     const void *mapped;
     int32_t block; /* the device's number; -1 before engine_prepare */
 };
@@ -58,6 +59,7 @@ struct engine {
     struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
     struct gather gather;           /* frozen weights that are kept in parts */
     struct scatter scatter;         /* gradient sums that are kept in parts */
+    struct streamed streamed;       /* frozen weights that lie in host memory */
 };
 
 void engine_init(struct engine *e, struct device *device, struct store *store);
@@ -78,7 +80,10 @@ bool engine_in_step(const struct engine *e);
 /* Gives every tensor and every lifetime its block. Nothing is allocated yet. */
 enum status engine_place(struct engine *e);
 
-/* Bytes by lifetime; tensors that stay in their file are counted in *mapped instead. */
+/* What all blocks will take on the device, as long as no weight is to lie in host memory; before engine_place. */
+int64_t engine_needs(const struct engine *e);
+
+/* Bytes by lifetime; tensors that stay in their file are counted in *mapped instead, those in host memory in `streamed`. */
 void engine_bytes(const struct engine *e, int64_t bytes[LIFE_COUNT], int64_t *mapped);
 
 /* Loads the code of all programs, allocates the blocks, zeroed, and prepares the programs. */

@@ -163,7 +163,8 @@ enum status gather_lower(struct engine *e, struct lowering *l)
 enum status gather_upload(struct engine *e, const struct tensor *t, int64_t first, int64_t count, const void *from,
                           enum dtype from_type)
 {
-    int64_t size = dtype_size(t->dtype), kept = tensor_bytes(t->kept), begin = kept * group_rank(e->device->group);
+    int64_t size = dtype_size(t->dtype), kept = tensor_bytes(t->kept);
+    int64_t begin = t->kept->in_host ? 0 : kept * group_rank(e->device->group);
     int64_t at = t->part + first * size, from_byte = max(at, begin), end = min(at + count * size, begin + kept);
     if (end <= from_byte)
         return OK;

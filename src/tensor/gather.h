@@ -33,7 +33,7 @@ struct engine;
 /* After lowering: gives the frozen weights of layers their place in the stages, once, and puts in the collectives. */
 enum status gather_lower(struct engine *e, struct lowering *l);
 
-/* Fills what this rank keeps of `count` elements of such a weight, from `first` on. */
+/* Fills what this rank keeps of `count` elements of such a weight, from `first` on; or of one in host memory all of it. */
 enum status gather_upload(struct engine *e, const struct tensor *tensor, int64_t first, int64_t count, const void *from,
                           enum dtype from_type);
 void gather_free(struct gather *g);

@@ -205,6 +205,26 @@ enum status lower_fill(struct lowering *l, struct value *v)
     return OK;
 }
 
+enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to)
+{
+    struct lowered *c = add(l, COMMAND_COPY, COPY_OPERANDS);
+    if (!c)
+        return ERR_MEMORY;
+    c->command.copy = (struct copy){lane, value_bytes(to)};
+    c->value[COPY_FROM] = from;
+    c->value[COPY_TO] = to;
+    return OK;
+}
+
+enum status lower_arrive(struct lowering *l, int lane)
+{
+    struct lowered *c = add(l, COMMAND_ARRIVE, 0);
+    if (!c)
+        return ERR_MEMORY;
+    c->command.copy.lane = lane;
+    return OK;
+}
+
 enum status lower_collective(struct lowering *l, const struct collective *collective, struct value *from, struct value *to)
 {
     TRY(expect_memory(l, from));

@@ -42,10 +42,11 @@ struct tensor {
     int64_t part;
     bool assembled;                    /* it consists of parts */
     const struct tensor *first, *last; /* it is these and all between them, placed one after the other; NULL: it is not */
-    int64_t sharded; /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
-    int64_t shard;   /* the first that this rank keeps */
-    struct tensor
-        *kept; /* of a frozen weight that is gathered before its use (tensor/gather.h): what this rank keeps of its layer */
+    int64_t sharded;      /* elements of the array of which every rank keeps as many as this tensor has; 0: it is whole here */
+    int64_t shard;        /* the first that this rank keeps */
+    struct tensor *kept;  /* of a frozen weight that is gathered or copied before its use (tensor/gather.h, tensor/streamed.h):
+                             what this  rank keeps of its layer, or what is in host memory */
+    bool in_host;         /* it lies in memory of the host, out of which it is copied (tensor/streamed.h) */
     struct operand place; /* set by engine_place */
 };
 

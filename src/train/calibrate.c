@@ -40,7 +40,9 @@ static void add_up(const struct trainer *t, double waiting, struct totals *sum)
             const struct timing_command *c = &timing->command[k];
             enum work work = estimate_work_of(c->op, &timing->issued[k]);
             double seconds = c->seconds - runs * waiting;
-            bool multiplying = work_kinds[work].rate != CARD_BYTES;
+            bool multiplying = !work_moves(work);
+            if (work == WORK_copy) /* it runs beside others, which are timed */
+                continue;
             flops += c->products || multiplying ? c->flops : 0;
             sum->work[work] += runs * (multiplying ? flops : (double)c->bytes);
             flops = multiplying ? 0 : flops;

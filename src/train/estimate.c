@@ -18,6 +18,15 @@ struct sums {
     double times;      /* runs of the program in a step, on average */
 };
 
+/* Seconds since a program began: when the command is reached, and when copies beside the commands end. */
+struct pace {
+    double now, copying, arrives[DEVICE_LANES];
+};
+
+struct paces {
+    struct pace assumed, best;
+};
+
 /* --- what a command does ------------------------------------------------------------------------------------------------ */
 
 static bool is_op(const struct op *op, enum op_id id)
@@ -53,6 +62,8 @@ enum work estimate_work_of(const struct op *op, const struct command *c)
         return work_of_gemm(&c->gemm);
     if (c->kind == COMMAND_FILL)
         return WORK_memory;
+    if (c->kind == COMMAND_COPY || c->kind == COMMAND_ARRIVE)
+        return WORK_copy;
     const struct kernel *kernel = c->launch.kernel;
     bool mma = strstr(kernel->name, "_mma");
     if (is_small(kernel))
@@ -117,7 +128,45 @@ static double longer(double flops, double flops_rate, double bytes, double bytes
     return computing > moving ? computing : moving;
 }
 
-static enum status add_command(const struct sums *s, const struct lowered *c, double flops)
+static void begin_copy(struct pace *p, int lane, double seconds)
+{
+    p->copying = (p->copying > p->now ? p->copying : p->now) + seconds;
+    p->arrives[lane] = p->copying;
+}
+
+static double arrive(struct pace *p, int lane)
+{
+    double wait = p->arrives[lane] > p->now ? p->arrives[lane] - p->now : 0;
+    p->now += wait;
+    return wait;
+}
+
+/* A copy begins, or has to be there. */
+static enum status add_copy(const struct sums *s, const struct command *c, struct paces *p)
+{
+    struct estimate *e = s->e;
+    struct estimate_work *w = &e->work[WORK_copy];
+    double bytes = (double)c->copy.bytes, rate = card_bytes(e->card, WORK_copy);
+    if (c->kind == COMMAND_ARRIVE) {
+        e->wait_seconds += s->times * arrive(&p->assumed, c->copy.lane);
+        e->roofline_wait_seconds += s->times * arrive(&p->best, c->copy.lane);
+        return OK;
+    }
+    if (!(rate > 0))
+        return fail(ERR_ARGUMENT,
+                    "--gpu: layers would be copied from host memory, and %s is not a card whose link is known: give "
+                    "--resident-layers all, or the name of a card",
+                    e->card->words);
+    begin_copy(&p->assumed, c->copy.lane, bytes / rate);
+    begin_copy(&p->best, c->copy.lane, bytes / e->card->link);
+    w->commands += s->times;
+    w->bytes += s->times * bytes;
+    w->seconds += s->times * bytes / rate;
+    w->roofline_seconds += s->times * bytes / e->card->link;
+    return OK;
+}
+
+static enum status add_command(const struct sums *s, const struct lowered *c, double flops, struct paces *p)
 {
     struct estimate *e = s->e;
     const struct card *card = e->card;
@@ -144,17 +193,25 @@ static enum status add_command(const struct sums *s, const struct lowered *c, do
     w->roofline_seconds += s->times * at_best;
     w->flops_seconds += s->times * longer(flops, best, 0, 0);
     e->gap_seconds += s->times * gap;
+    p->assumed.now += seconds + gap;
+    p->best.now += at_best;
     return OK;
 }
 
 static enum status add_program(const struct sums *s, const struct lowering *l)
 {
     const struct node *last = NULL; /* whose FLOPs are counted, with the first of its launches that makes products */
+    struct paces paces = {0};
     for (int64_t i = 0; i < l->count; i++) {
         const struct lowered *c = &l->list[i];
-        bool multiplying = work_kinds[estimate_work_of(c->node->op, &c->command)].rate != CARD_BYTES;
+        enum work work = estimate_work_of(c->node->op, &c->command);
+        if (work == WORK_copy) {
+            TRY(add_copy(s, &c->command, &paces));
+            continue;
+        }
+        bool multiplying = !work_moves(work);
         bool counts = c->command.kind == COMMAND_LAUNCH && multiplying && c->node != last;
-        TRY(add_command(s, c, counts ? flops_of(s, c->node) : 0));
+        TRY(add_command(s, c, counts ? flops_of(s, c->node) : 0, &paces));
         last = counts ? c->node : last;
     }
     return OK;
@@ -163,13 +220,16 @@ static enum status add_program(const struct sums *s, const struct lowering *l)
 static void add_work(struct estimate *e)
 {
     for (int i = 0; i < WORK_COUNT; i++) {
+        if (i == WORK_copy) /* beside the others */
+            continue;
         e->commands += e->work[i].commands;
         e->flops += e->work[i].flops;
         e->seconds += e->work[i].seconds;
         e->roofline_seconds += e->work[i].roofline_seconds;
         e->flops_seconds += e->work[i].flops_seconds;
     }
-    e->seconds += e->gap_seconds;
+    e->seconds += e->gap_seconds + e->wait_seconds;
+    e->roofline_seconds += e->roofline_wait_seconds;
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------------- */

@@ -85,17 +85,19 @@ static int64_t fixed_bytes(const struct trainer *t)
     return bytes;
 }
 
-/* Adds the largest program of this size, in place of one that did not fit. */
-static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool *fit)
+/* Adds the largest program of this size, in place of one that did not fit. `streams`: layers may lie in host memory. */
+static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool streams, bool *fit)
 {
     struct session *s = &t->session;
-    int64_t *largest = &t->micro.program[0][0];
+    int64_t *largest = &t->micro.program[0][0], saved = 0;
     if (s->net_count)
         session_drop(s);
     s->tuning.recompute = recompute;
     TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
     TRY(model_place(&s->model, &s->info));
-    int64_t total = fixed_bytes(t);
+    if (streams)
+        TRY(session_saves(s, &saved));
+    int64_t total = fixed_bytes(t) - saved;
     *fit = true;
     for (int life = 0; life < LIFE_COUNT; life++) {
         total += s->engine.programs[*largest].bytes[life];
@@ -127,21 +129,48 @@ static enum status largest_of(struct group *g, int64_t *numbers, int count)
 }
 
 /* Twice the tokens as long as they fit and a step has them: a GPU reads the weights and starts its kernels less often. */
-static enum status grow(struct trainer *t, int64_t max_slots, int64_t *slots)
+static enum status grow(struct trainer *t, int64_t max_slots, bool streams, int64_t *slots)
 {
     bool fit = true;
     for (int64_t more = *slots; fit && more < max_slots; *slots = fit ? more : *slots) {
         more = round_up(2 * more < max_slots ? 2 * more : max_slots, SLOTS_STEP);
-        TRY(add_largest(t, more, t->session.tuning.recompute, &fit));
+        TRY(add_largest(t, more, t->session.tuning.recompute, streams, &fit));
     }
-    return fit ? OK : add_largest(t, *slots, t->session.tuning.recompute, &fit);
+    return fit ? OK : add_largest(t, *slots, t->session.tuning.recompute, streams, &fit);
 }
 
-/* The fastest that fits into the free memory: first recompute more, then take fewer tokens at once; a GPU with memory to spare
- * takes more. What the options set is kept; if nothing fits, session_prepare reports it. */
+struct sizes {
+    int64_t min_slots, max_slots, slots; /* slots: where to begin */
+    bool asked;                          /* and end */
+    int first, last;                     /* kinds of recompute */
+    bool streams;
+};
+
+/* First recompute more, then take fewer tokens at once; a GPU with memory to spare takes more. */
+static enum status fit_size(struct trainer *t, const struct sizes *z, bool *fit)
+{
+    int64_t slots = z->slots;
+    *fit = false;
+    for (;;) {
+        for (int i = z->first; i <= z->last && !*fit; i++)
+            TRY(add_largest(t, slots, (enum recompute)i, z->streams, fit));
+        int64_t fewer = round_up(slots / 2 > z->min_slots ? slots / 2 : z->min_slots, SLOTS_STEP);
+        if (*fit || z->asked || fewer >= slots)
+            break;
+        slots = fewer;
+    }
+    if (*fit && !z->asked && slots >= SLOTS_USUAL)
+        TRY(grow(t, z->max_slots, z->streams, &slots));
+    t->place.slots = slots;
+    return OK;
+}
+
+/* The fastest that fits into the free memory. What the options set is kept; if nothing fits, layers go to host memory: then every
+ * micro-batch copies them, and many tokens matter more than recompute does. If that is not enough, session_prepare reports it. */
 enum status micro_size(struct trainer *t)
 {
     const struct options *o = t->options;
+    const struct streamed *streamed = &t->session.engine.streamed;
     int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_USUAL, step = 0;
     int64_t enough = t->session.device->class->compiles ? SLOTS_GPU_MAX : SLOTS_USUAL;
     min_slots = t->data.longest > min_slots ? t->data.longest : min_slots;
@@ -155,24 +184,26 @@ enum status micro_size(struct trainer *t)
     int64_t slots = asked ? asked : max_slots < SLOTS_USUAL ? max_slots : SLOTS_USUAL;
     min_slots = round_up(min_slots, SLOTS_STEP);
     slots = slots > min_slots ? round_up(slots, SLOTS_STEP) : min_slots;
-    bool chosen = o->recompute != CHOICE_recompute_auto;
+    bool chosen = o->recompute != CHOICE_recompute_auto, fit;
     int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
-    bool fit = false;
-    for (;;) {
-        for (int i = first; i <= last && !fit; i++)
-            TRY(add_largest(t, slots, (enum recompute)i, &fit));
-        int64_t fewer = round_up(slots / 2 > min_slots ? slots / 2 : min_slots, SLOTS_STEP);
-        if (fit || asked || fewer >= slots)
-            break;
-        slots = fewer;
+    struct sizes z = {.min_slots = min_slots,
+                      .max_slots = max_slots,
+                      .slots = slots,
+                      .asked = asked,
+                      .first = first,
+                      .last = last,
+                      .streams = streamed->wanted && streamed->resident != STREAMED_AUTO};
+    TRY(fit_size(t, &z, &fit));
+    if (!fit && !z.streams && streamed->wanted) {
+        z.streams = true;
+        z.first = last;
+        TRY(fit_size(t, &z, &fit));
     }
-    if (fit && !asked && slots >= SLOTS_USUAL)
-        TRY(grow(t, max_slots, &slots));
-    t->place.slots = slots;
+    slots = t->place.slots;
     if (same_lists(t))
         TRY(largest_of(t->group, &t->place.slots, 1));
     if (t->place.slots > slots)
-        TRY(add_largest(t, t->place.slots, t->session.tuning.recompute, &fit));
+        TRY(add_largest(t, t->place.slots, t->session.tuning.recompute, z.streams, &fit));
     return OK;
 }
 

@@ -29,6 +29,7 @@ struct session_options settings_session(const struct options *o, const char *ada
                                     .load_in_4bit = settings_quantised(o),
                                     .double_quant = o->bnb_4bit_use_double_quant,
                                     .load_in_fp8 = o->load_in_fp8,
+                                    .resident_layers = o->resident_layers,
                                     .tf32 = o->tf32,
                                     .on_device = {codes[o->cuda_code], graphs[o->cuda_graph]}};
 }

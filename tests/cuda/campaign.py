@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
 """The CUDA device on the strict simulator: every op at every target, and ops and whole steps in guard mode.
 
-    campaign.py HONE OPS ASSETS DATA [--targets 7.5,8.0,8.9,9.0,12.0] [--guard] [--modes forward,gradient (or none of them)] [--op OP]
+    campaign.py HONE OPS ASSETS DATA [--streamed] [--targets 7.5,8.0,8.9,9.0,12.0] [--guard] [--modes forward,gradient (or none of them)] [--op OP]
 
 --targets runs the cases of the ops (in pairs of sizes) on devices of these compute capabilities: kernels are compiled for each, and
 differ between them. --guard gives every value an allocation of its own that is not filled (src/tensor/apart.h) and has the simulator
 look for reads of what was never written, of any size, and for two blocks that touch the same bytes (tools/cudasim/shadow.h): the ops
-must be right, and steps of LoRA, QLoRA and full training must have the bytes of those in the usual blocks. Without either, both.
+must be right, and steps of LoRA, QLoRA and full training must have the bytes of those in the usual blocks. Steps whose layers are
+copied out of host memory, on a tiny-llama of six layers, must have the bytes of those whose layers stay too, in graphs and without,
+and take less of the card: with --guard --streamed in place of the others. Without any of these options, all.
 
 Seen to fail with LoRA's B left to memory that is zero by itself (src/models/lora.c): "which was never written".
 """
 import argparse
+import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +31,45 @@ RUNS = {
     "fp8": ["--load-in-fp8", "--dtype", "bfloat16"],
     "full": ["--finetuning-type", "full", "--learning-rate", "1e-4"],
 }
+STREAMED = {
+    "streamed lora bfloat16": ["--dtype", "bfloat16", "--recompute", "full"],
+    "streamed qlora": ["--finetuning-type", "qlora", "--dtype", "float32"],
+}
+KINDS = {  # of a streamed run: what is different, and its environment
+    "all": (["--resident-layers", "all"], {}),
+    "graph": (["--resident-layers", "2", "--cuda-graph", "on"], {}),
+    "launched": (["--resident-layers", "0", "--cuda-graph", "off"], {}),
+    "guard": (["--resident-layers", "2", "--cuda-graph", "on"], GUARD),
+}
+LAYERS = 6
+
+
+def deepen(model, to):
+    """A copy of tiny-llama with more layers, each with numbers of its own."""
+    shutil.copytree(model, to)
+    path = to / "model.safetensors"
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + size]), data[8 + size:]
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, row in header.items():
+        begin, end = row["data_offsets"]
+        tensors[name] = (row, body[begin:end])
+        if ".layers.1." in name:
+            for layer in range(2, LAYERS):
+                turned = 4 * layer * 7 % (end - begin)              # whole float32 numbers
+                tensors[name.replace(".layers.1.", f".layers.{layer}.")] = (row, body[begin + turned:end] + body[begin:begin + turned])
+    out, at = {}, 0
+    for name, (row, part) in tensors.items():
+        out[name] = {"dtype": row["dtype"], "shape": row["shape"], "data_offsets": [at, at + len(part)]}
+        at += len(part)
+    text = json.dumps(out).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(part for _, part in tensors.values()))
+    config = json.loads((to / "config.json").read_text())
+    config["num_hidden_layers"] = LAYERS
+    (to / "config.json").write_text(json.dumps(config))
+    return to
 
 
 class Campaign:
@@ -41,29 +84,54 @@ class Campaign:
         if done.returncode or faults:
             self.failed.append(name)
         print(f"{name:32} {'FAILED' if done.returncode or faults else 'ok'}\n    " + "\n    ".join(lines), flush=True)
-        return done.returncode == 0
+        return done.stdout if done.returncode == 0 else None
 
     def ops(self, name, **environment):
         for mode in filter(None, self.args.modes.split(",")):
             self.run(f"{name} {mode}", [self.args.ops, mode, "--device", "cuda", "--pairs", *([self.args.op] if self.args.op else [])], **environment)
 
-    def steps(self, folder):
+    def chats(self, folder):
         rows = (pathlib.Path(self.args.data) / "train.jsonl").read_text(encoding="utf-8").splitlines()
         data = folder / "chats.jsonl"
         data.write_text("\n".join(sorted(rows, key=len)[:24]) + "\n", encoding="utf-8")
+        return data
+
+    def train(self, out, model, data, words, environment):
+        return self.run(out.name, [self.args.hone, "train", "--model", model, "--data", data, "--output", out, "--device", "cuda", "--max-steps",
+                        3, "--per-device-train-batch-size", 2, "--gradient-accumulation-steps", 2, *words], **environment)
+
+    def compare(self, name, outs):
+        files = [sorted(out.glob("*.safetensors")) for out in outs]
+        same = files[0] and all([f.name for f in files[0]] == [f.name for f in more] and
+                                all(a.read_bytes() == b.read_bytes() for a, b in zip(files[0], more)) for more in files[1:])
+        losses = [[json.loads(line).get("loss") for line in (out / "metrics.jsonl").read_text().splitlines()] if
+                  (out / "metrics.jsonl").exists() else [] for out in outs]
+        same = same and all(row == losses[0] for row in losses)
+        print(f"{name}: {'the same bytes and losses' if same else 'OTHER BYTES'}", flush=True)
+        if not same:
+            self.failed.append(f"{name}: bytes")
+
+    def streamed(self, folder):
+        data, model = self.chats(folder), deepen(self.args.assets / "models/tiny-llama", folder / "deep")
+        for name, words in STREAMED.items():
+            outs, taken = [], {}
+            for kind, (more, environment) in KINDS.items():
+                outs.append(folder / f"{name} {kind}")
+                text = self.train(outs[-1], model, data, [*words, *more, "--json"], environment)
+                taken[kind] = json.loads(text)["allocated_bytes"] if text else 0
+            print(f"{name}: bytes of the card {taken}", flush=True)
+            self.compare(name, outs)
+            if not 0 < taken["launched"] < taken["graph"] < taken["all"]:
+                self.failed.append(f"{name}: memory")
+
+    def steps(self, folder):
+        data = self.chats(folder)
         for name, words in RUNS.items():
             outs = [folder / f"{name}-{kind}" for kind in ("usual", "guard")]
             for out, environment in zip(outs, ({}, GUARD)):
                 dtype = [] if "--dtype" in words else ["--dtype", "float32"]
-                self.run(f"{out.name}", [self.args.hone, "train", "--model", self.args.assets / "models/tiny-llama", "--data", data, "--output",
-                         out, "--device", "cuda", "--max-steps", 3, "--per-device-train-batch-size", 2, "--gradient-accumulation-steps", 2,
-                         *dtype, *words], **environment)
-            files = [sorted(out.glob("*.safetensors")) for out in outs]
-            same = files[0] and [f.name for f in files[0]] == [f.name for f in files[1]] and \
-                all(a.read_bytes() == b.read_bytes() for a, b in zip(*files))
-            print(f"{name}: {'the same bytes' if same else 'OTHER BYTES'}", flush=True)
-            if not same:
-                self.failed.append(f"{name}: bytes")
+                self.train(out, self.args.assets / "models/tiny-llama", data, [*dtype, *words], environment)
+            self.compare(name, outs)
 
 
 def main():
@@ -74,15 +142,19 @@ def main():
     parser.add_argument("--guard", action="store_true")
     parser.add_argument("--modes", default="forward,gradient")
     parser.add_argument("--op")
+    parser.add_argument("--streamed", action="store_true", help="of the steps only those")
     args = parser.parse_args()
-    both = not args.targets and not args.guard
+    both = not args.targets and not args.guard and not args.streamed
     campaign = Campaign(args)
     for target in (TARGETS if both else args.targets or "").split(","):
         if target:
             campaign.ops(f"compute capability {target}", CUDASIM_CC=target)
-    if args.guard or both:
+    if args.guard or args.streamed or both:
         with tempfile.TemporaryDirectory() as folder:
-            campaign.steps(pathlib.Path(folder))
+            if not args.streamed:
+                campaign.steps(pathlib.Path(folder))
+            if args.streamed or both:
+                campaign.streamed(pathlib.Path(folder))
         campaign.ops("guard", **GUARD)
     print(f"{campaign.count} runs, {len(campaign.failed)} failed" + (": " + ", ".join(campaign.failed) if campaign.failed else ""))
     sys.exit(bool(campaign.failed))

@@ -11,7 +11,7 @@ import json
 from case import TINY, Case, main
 
 RANK = 16
-CARDS = "t4 a10 l4 rtx3090 rtx4090 rtx5090 a100 h100 b200".split()
+CARDS = "t4 a10 l4 rtx3090 rtx4060 rtx4090 rtx5090 a100 h100 b200".split()
 LLAMA = dict(model_type="llama", vocab_size=128256, num_key_value_heads=8, max_position_embeddings=131072, rms_norm_eps=1e-5,
              rope_theta=500000.0, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
              dtype="bfloat16", tie_word_embeddings=False)
@@ -134,12 +134,12 @@ class Estimates(Case):
 
     def test_a_table_over_all_cards(self):
         model = self.model(LLAMA)
-        rows = self.cards(model)
+        rows = self.cards(model, "--resident-layers", "all")
         self.assertEqual([row["card"] for row in rows], CARDS)
         fits = {row["card"] for row in rows if row["fits"]}
         self.assertNotIn("t4", fits)                                            # 32 GB in float32: it has no bfloat16
         self.assertLessEqual({"rtx4090", "a100", "h100", "b200"}, fits)
-        small = {row["card"] for row in self.cards(model, "--finetuning-type", "qlora") if row["fits"]}
+        small = {row["card"] for row in self.cards(model, "--finetuning-type", "qlora", "--resident-layers", "all") if row["fits"]}
         self.assertGreater(small, fits)
         text = self.ok("plan", "--model", model, "--gpu", "all", "--max-steps", 100)
         self.assertIn("estimates", text)
@@ -161,6 +161,33 @@ class Estimates(Case):
         asked = {row["card"]: row["layout"] for row in self.cards(model, *args, "--shard", "gradients")}
         self.assertEqual(set(asked.values()), {"gradients"})
         self.assertIn("4 cards, each with a link of 400 Gbit/s", self.ok("plan", "--model", model, "--gpu", "all", *args))
+
+    def test_a_base_larger_than_the_card_is_copied_through_pcie(self):
+        model = self.model(LLAMA)
+        all_stay = self.plan(model, "--max-length", 2048, "--resident-layers", "all", card="rtx4060")
+        self.assertFalse(all_stay["fits"])
+        self.assertEqual((all_stay["resident_layers"], all_stay["host_bytes"], all_stay["estimate"]["copy_seconds"]), (32, 0, 0))
+        plan = self.plan(model, "--max-length", 2048, card="rtx4060")
+        e, stay = plan["estimate"], plan["resident_layers"]
+        self.assertTrue(plan["fits"])
+        self.assertLess(stay, 29)
+        layer = 2 * (sum(o * i for o, i in linears(LLAMA)[0]) + 2 * 4096)
+        self.assertEqual(plan["host_bytes"], (32 - stay) * layer)
+        self.assertEqual(plan["copied_bytes"], 2 * (32 - stay - 1) * layer)
+        self.assertAlmostEqual(e["copied_bytes_per_step"], e["micro_batches_per_step"] * plan["copied_bytes"])
+        self.assertAlmostEqual(e["copy_seconds"], e["copied_bytes_per_step"] / (0.8 * 15.75e9))
+        self.assertGreaterEqual(e["step_seconds"], e["copy_seconds"])               # no step is faster than its copies
+        self.assertGreaterEqual(e["roofline_step_seconds"], e["copied_bytes_per_step"] / 15.75e9)
+        self.assertEqual(e["copy_wait_seconds"], 0)                                 # 2,048 tokens take longer than a layer's copy
+        row = ["--max-length", 512, "--per-device-train-batch-size", 1, "--gradient-accumulation-steps", 1]
+        few = self.plan(model, *row, card="rtx4060")["estimate"]
+        self.assertGreater(few["copy_seconds"], 0.9 * few["step_seconds"])          # 512 do not: PCIe decides
+        self.assertGreater(few["copy_wait_seconds"], 0.3 * few["step_seconds"])
+        text = self.ok("plan", "--model", model, "--gpu", "rtx4060", *row)
+        self.assertRegex(text, r"\d+ of 32 layers stay on the card; the other \d+ \(")
+        self.assertIn("Copies through PCIe limit it", text)
+        fast = self.plan(model, "--max-length", 2048, card="rtx4090")
+        self.assertEqual((fast["resident_layers"], fast["estimate"]["copy_wait_seconds"]), (32, 0))
 
     def test_a_plan_is_for_the_cards_memory_and_types(self):
         model = self.model(LLAMA)

@@ -18,12 +18,14 @@ static void every_card_has_rates_that_belong_together(void **state)
         assert_true(clock > 1.3 && clock < 2.7);
         assert_true(card.peak[CARD_BF16] == 0 || card.peak[CARD_BF16] == card.peak[CARD_F16]);
         assert_true(card.peak[CARD_TF32] == 0 || card.peak[CARD_TF32] > 0.49 * card.peak[CARD_BF16]);
-        assert_true(card.bandwidth >= 300e9 && card.bandwidth <= 8e12);
+        assert_true(card.bandwidth >= 270e9 && card.bandwidth <= 8e12);
+        assert_true(card.link >= 15.7e9 && card.link <= 64e9);
+        assert_true(card_bytes(&card, WORK_copy) == 0.8 * card.link);
         assert_true(card.matmul >= 0.5 && card.matmul < 1);
         assert_true(card.source[0] && card.matmul_source[0]);
         assert_int_equal(card.bf16, card.target >= 80);
     }
-    assert_int_equal(count, 9);
+    assert_int_equal(count, 10);
     assert_fails(card_open(&card, "rtx9090"), ERR_ARGUMENT, "use one of t4, a10");
     for (int i = 0; i < WORK_COUNT; i++)
         assert_true(work_kinds[i].share > 0 || work_kinds[i].rate <= CARD_F32);

@@ -1,4 +1,5 @@
-/* A model directory made by the test: a random llama of two layers with a byte-level tokenizer and a ChatML template. */
+/* A model directory made by the test: a random llama of two layers (TINY_DEPTH of them where a test says so) with a byte-level
+ * tokenizer and a ChatML template. */
 #ifndef TESTS_UNIT_TINY_MODEL_H
 #define TESTS_UNIT_TINY_MODEL_H
 
@@ -11,7 +12,17 @@
 #include "base/rng.h"
 #include "format/safetensors.h"
 
-enum { TINY_VOCABULARY = 259, TINY_CHANNELS = 32, TINY_FEED_FORWARD = 48, TINY_LAYERS = 2, TINY_TENSORS = 4 + 9 * TINY_LAYERS };
+#ifndef TINY_DEPTH
+#define TINY_DEPTH 2
+#endif
+
+enum {
+    TINY_VOCABULARY = 259,
+    TINY_CHANNELS = 32,
+    TINY_FEED_FORWARD = 48,
+    TINY_LAYERS = TINY_DEPTH,
+    TINY_TENSORS = 4 + 9 * TINY_LAYERS
+};
 
 struct tiny_model {
     char dir[64];
