@@ -186,6 +186,7 @@ enum status cuda_gemm_warm_up(struct cuda *c, const struct command *commands, in
     enum status status = cuda_check(cu.cuMemsetD8Async(memory, 0, (size_t)(inputs + outputs), c->stream), "filling with zeros");
     if (status == OK)
         status = run_cold(c, commands, count, memory, inputs);
-    cu.cuMemFree(memory);
+    if (cuda_settle(c))
+        cu.cuMemFree(memory);
     return status;
 }
