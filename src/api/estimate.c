@@ -21,8 +21,11 @@ static enum status share_rows(struct options *own)
                     "a step has %lld rows, too few for --world %lld: give --per-device-train-batch-size %lld or more, which all "
                     "ranks share",
                     (long long)rows, (long long)own->world, (long long)own->world);
-    if (!own->source[OPTION_resident_layers])
-        own->resident_layers = "all"; /* ranks divide what is too large for one */
+    if (strcmp(own->resident_layers, "auto") != 0 && strcmp(own->resident_layers, "all") != 0)
+        return fail(ERR_ARGUMENT,
+                    "--world compares what ranks divide of a run that is on the card: leave out --resident-layers %s",
+                    own->resident_layers);
+    own->resident_layers = "all";
     own->per_device_train_batch_size = divide_up(rows, own->world);
     own->gradient_accumulation_steps = 1;
     return OK;

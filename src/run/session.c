@@ -302,13 +302,15 @@ static enum status check_host(const struct session *s)
     struct memory_room room = {0};
     if (streamed->count)
         limits_memory(&room, "");
+    room.allocate /= max(s->neighbours, 1);
     if (!room.allocate || streamed->bytes <= room.allocate)
         return OK;
     return fail(
         ERR_MEMORY,
-        "out of memory: the weights of %lld layers are to stay in host memory, which takes %.2f GB, and %.2f GB are free by "
+        "out of memory: the weights of %lld layers are to stay in host memory, which takes %.2f GB, and %.2f GB are free%s by "
         "%s. Try --load-in-4bit, or a smaller model",
-        (long long)streamed->count, (double)streamed->bytes * 1e-9, (double)room.allocate * 1e-9, room.limit);
+        (long long)streamed->count, (double)streamed->bytes * 1e-9, (double)room.allocate * 1e-9,
+        s->neighbours > 1 ? " for each rank of this machine" : "", room.limit);
 }
 
 enum status session_prepare(struct session *s)

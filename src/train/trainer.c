@@ -346,6 +346,7 @@ static enum status find_resume(struct trainer *t)
 /* Ranks of one machine share its memory; that of a card is a rank's own. */
 static void divide_memory(struct session *s, int ranks)
 {
+    s->neighbours = ranks;
     if (!s->room.allocate || ranks < 2)
         return;
     s->info.memory_free /= ranks;

@@ -7,15 +7,19 @@
 differ between them. --guard gives every value an allocation of its own that is not filled (src/tensor/apart.h) and has the simulator
 look for reads of what was never written, of any size, and for two blocks that touch the same bytes (tools/cudasim/shadow.h): the ops
 must be right, and steps of LoRA, QLoRA and full training must have the bytes of those in the usual blocks. Steps whose layers are
-copied out of host memory, on a tiny-llama of six layers, must have the bytes of those whose layers stay too, in graphs and without,
-and take less of the card: with --guard --streamed in place of the others. Without any of these options, all.
+copied out of host memory, on a tiny-llama of six layers (dense, in NF4, in FP8, and in a GGUF file's Q4_K), must have the bytes of
+those whose layers stay too, in graphs and without, by one process and by two that send gradients meanwhile, and take less of the
+card: with --guard --streamed in place of the others. Without any of these options, all.
 
 Seen to fail with LoRA's B left to memory that is zero by itself (src/models/lora.c): "which was never written".
 """
 import argparse
+import array
 import json
+import math
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
@@ -34,6 +38,10 @@ RUNS = {
 STREAMED = {
     "streamed lora bfloat16": ["--dtype", "bfloat16", "--recompute", "full"],
     "streamed qlora": ["--finetuning-type", "qlora", "--dtype", "float32"],
+    "streamed fp8": ["--load-in-fp8", "--dtype", "bfloat16"],
+    "streamed q4_k": ["--dtype", "bfloat16"],
+    "streamed ranks": ["--dtype", "bfloat16", "--nproc", "2"],
+    "streamed ranks sharding": ["--dtype", "bfloat16", "--nproc", "2", "--shard", "gradients"],
 }
 KINDS = {  # of a streamed run: what is different, and its environment
     "all": (["--resident-layers", "all"], {}),
@@ -41,33 +49,43 @@ KINDS = {  # of a streamed run: what is different, and its environment
     "launched": (["--resident-layers", "0", "--cuda-graph", "off"], {}),
     "guard": (["--resident-layers", "2", "--cuda-graph", "on"], GUARD),
 }
-LAYERS = 6
+LAYERS, BLOCK = 6, 256  # BLOCK: of K-quants
 
 
-def deepen(model, to):
-    """A copy of tiny-llama with more layers, each with numbers of its own."""
+def numbers(name, shape):
+    """Of a tensor that the model has in another shape: a norm's ones, or random numbers."""
+    draw = random.Random(name).uniform
+    return array.array("f", (draw(-0.1, 0.1) if len(shape) > 1 else 1 for _ in range(math.prod(shape)))).tobytes()
+
+
+def deepen(model, to, channels=0):
+    """A copy of tiny-llama with more layers, each with numbers of its own, and with rows of so many channels if that is not 0."""
     shutil.copytree(model, to)
     path = to / "model.safetensors"
     data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header, body = json.loads(data[8:8 + size]), data[8 + size:]
     header.pop("__metadata__", None)
+    wider = {32: channels // 2, 64: channels, 160: channels} if channels else {}
     tensors = {}
     for name, row in header.items():
-        begin, end = row["data_offsets"]
-        tensors[name] = (row, body[begin:end])
+        shape, (begin, end) = [wider.get(n, n) for n in row["shape"]], row["data_offsets"]
+        part = numbers(name, shape) if channels else body[begin:end]
+        tensors[name] = (shape, part)
         if ".layers.1." in name:
             for layer in range(2, LAYERS):
-                turned = 4 * layer * 7 % (end - begin)              # whole float32 numbers
-                tensors[name.replace(".layers.1.", f".layers.{layer}.")] = (row, body[begin + turned:end] + body[begin:begin + turned])
+                turned = 4 * layer * 7 % len(part)              # whole float32 numbers
+                tensors[name.replace(".layers.1.", f".layers.{layer}.")] = (shape, part[turned:] + part[:turned])
     out, at = {}, 0
-    for name, (row, part) in tensors.items():
-        out[name] = {"dtype": row["dtype"], "shape": row["shape"], "data_offsets": [at, at + len(part)]}
+    for name, (shape, part) in tensors.items():
+        out[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + len(part)]}
         at += len(part)
     text = json.dumps(out).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(part for _, part in tensors.values()))
     config = json.loads((to / "config.json").read_text())
     config["num_hidden_layers"] = LAYERS
+    if channels:
+        config.update(hidden_size=channels, intermediate_size=channels, head_dim=channels // config["num_attention_heads"])
     (to / "config.json").write_text(json.dumps(config))
     return to
 
@@ -112,9 +130,12 @@ class Campaign:
             self.failed.append(f"{name}: bytes")
 
     def streamed(self, folder):
-        data, model = self.chats(folder), deepen(self.args.assets / "models/tiny-llama", folder / "deep")
+        data, tiny = self.chats(folder), self.args.assets / "models/tiny-llama"
+        models = {"usual": deepen(tiny, folder / "deep")}
+        wide, models["q4_k"] = deepen(tiny, folder / "wide", BLOCK), folder / "wide.gguf"
+        self.run("wide.gguf", [self.args.hone, "quantize", "--model", wide, "--output", models["q4_k"], "--type", "q4_k_m"])
         for name, words in STREAMED.items():
-            outs, taken = [], {}
+            outs, taken, model = [], {}, models.get(name.split()[1], models["usual"])
             for kind, (more, environment) in KINDS.items():
                 outs.append(folder / f"{name} {kind}")
                 text = self.train(outs[-1], model, data, [*words, *more, "--json"], environment)

@@ -188,6 +188,7 @@ class Estimates(Case):
         self.assertIn("Copies through PCIe limit it", text)
         fast = self.plan(model, "--max-length", 2048, card="rtx4090")
         self.assertEqual((fast["resident_layers"], fast["estimate"]["copy_wait_seconds"]), (32, 0))
+        self.fails(2, "plan", "--model", model, "--gpu", "rtx4060", "--world", 2, "--resident-layers", 4, says=["leave out --resident-layers 4"])
 
     def test_a_plan_is_for_the_cards_memory_and_types(self):
         model = self.model(LLAMA)

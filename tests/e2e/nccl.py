@@ -140,6 +140,10 @@ class Nccl(Case):
             self.assertIn("rank 1", said)
             self.assertLess(took, SECONDS)
 
+    def test_weights_are_divided_or_copied_from_the_host(self):
+        for _, err in self.ended(self.start(2, "both", "--shard", "weights", "--resident-layers", 1), [6, 6]):
+            self.assertIn("--resident-layers and --shard weights exclude each other", err)
+
     def test_without_nccl_all_ranks_say_what_to_install(self):
         ranks = self.start(2, "none", env=[{}, {"HONE_NCCL_LIBRARY": "none"}])
         for _, err in self.ended(ranks, [6, 6]):
