@@ -3,7 +3,7 @@
  * Rows are sorted by expert (ops/experts.h). Which rows an expert has is known on the device alone, so this is not a matmul of
  * the device's engine but a kernel of its own: a row of its grid is a tile of rows of one expert and COLUMNS columns of the
  * result, of as many tiles as there may be. The matrices of all experts lie in one tensor, and each operand is read by strides:
- * the layouts of checkpoints and of PEFT's adapters need no copy.
+ * the layouts of checkpoints and of PEFT's adapters need no copy. On tensor cores it is expert_linear_mma.kl's.
  *
  * As in linear_lora, the adapter's part is written first and the product added to it, and a sum is rounded once. Terms are summed
  * in chains of CHAIN.
@@ -11,7 +11,7 @@
  * Backward: dx = dy · w[e] is the same kernel with other strides; dw[e] += dyᵀ · x over the rows of e, nothing for an expert
  * without rows. dx and dw of the adapter as in linear_lora.
  */
-#include "ops/experts.h"
+#include "ops/expert_linear_mma.h"
 
 #define COLUMNS 64
 #define CHAIN 128
@@ -160,6 +160,7 @@ KERNEL_BODY static void rows_product(const struct call *c, int64_t begin, int64_
 
 static const struct kernel kernel_rows = {SIGNATURE_expert_linear, .host = rows_product, .group = 256, .rows = 1,
                                           .defines = DEFINES};
+static const struct kernel kernels_rows_mma[] = EXPERTS_MMA_KERNELS(expert_linear_mma, &kernel_rows);
 
 static enum status lower_rows_product(struct lowering *l, struct value *x, struct value *w, enum experts_layout layout,
                                       struct value *tiles, struct experts_part part, bool back, struct value *y,
@@ -176,8 +177,13 @@ static enum status lower_rows_product(struct lowering *l, struct value *x, struc
                              [K_AT] = part.from * s.output,
                              [K_OUTPUT] = s.output,
                              [K_ADD] = with.accumulate};
+    const struct kernel *kernel = &kernel_rows;
     int64_t grid = tiles->shape[0] * divide_up(columns, COLUMNS);
-    return lower_launch(l, &kernel_rows, K_OPERANDS, values, size, (double[NUMBERS]){with.scaled ? with.alpha : 1}, grid, 1);
+    if (experts_mma_takes(l, x, w) && columns % 2 == 0 && y->base_offset % 16 == 0) {
+        kernel = &kernels_rows_mma[experts_mma_kind(w, s.expert, size[K_DOWN], size[K_ACROSS], size[K_AT], columns)];
+        grid = tiles->shape[0] / (MMA_DOWN / EXPERT_TILE) * divide_up(columns, MMA_ACROSS);
+    }
+    return lower_launch(l, kernel, K_OPERANDS, values, size, (double[NUMBERS]){with.scaled ? with.alpha : 1}, grid, 1);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------------ */
@@ -343,7 +349,7 @@ static const struct op_example examples[] = {
      .fill = example_experts,
      .scale = 0.3f,
      .forward_only = true,
-     .axes = {{"T", {67}}, {"k", {4}}, {"E", {5, 64}}, {"out", {70}}, {"kind", {1, 3}}, {"form", {2, 5, 6}}}},
+     .axes = {{"T", {67}}, {"k", {4}}, {"E", {5, 64}}, {"out", {70, 136}}, {"kind", {1, 3}}, {"form", {2, 5, 6}}}},
     {0},
 };
 
@@ -403,7 +409,7 @@ static struct value *build_bwd_x(struct program *p, const int64_t *d)
 static const struct op_example examples_bwd_x[] = {
     {.build = build_bwd_x,
      .fill = example_experts,
-     .axes = {{"T", {1, 67}}, {"k", {4}}, {"E", {7}}, {"out", {5, 70}}, {"kind", {1, 3}}, {"form", {1, 4}}}},
+     .axes = {{"T", {1, 67}}, {"k", {4}}, {"E", {7}}, {"out", {5, 70, 72}}, {"kind", {1, 3}}, {"form", {1, 4}}}},
     {0},
 };
 
@@ -455,6 +461,7 @@ KERNEL_BODY static void weights_product(const struct call *c, int64_t begin, int
 
 static const struct kernel kernel_weights = {SIGNATURE_expert_linear_bwd_w, .host = weights_product, .group = 256, .rows = 1,
                                              .defines = DEFINES};
+static const struct kernel kernel_weights_mma = EXPERTS_MMA(expert_linear_mma_bwd_w, &kernel_weights, "");
 
 static enum status shape_bwd_w(struct program *p, struct node *n)
 {
@@ -474,18 +481,21 @@ static enum status lower_bwd_w(struct lowering *l, const struct node *n)
     int64_t size[NUMBERS] = {[G_OUT] = part.count,  [G_IN] = s.inputs,
                              [G_EXPERT] = s.expert, [G_DOWN] = part.step * s.output,
                              [G_ACROSS] = s.input,  [G_AT] = part.from * s.output};
-    int64_t grid = s.experts * divide_up(part.count, EXPERT_TILE) * divide_up(s.inputs, COLUMNS);
-    return lower_launch(l, &kernel_weights, G_OPERANDS, values, size, (double[NUMBERS]){0}, grid, 1);
+    bool mma = experts_mma_takes(l, n->in[BW_DY], n->in[BW_X]) && experts_mma_takes(l, n->in[BW_X], n->in[BW_DY]);
+    int64_t grid = s.experts * (mma ? divide_up(part.count, MMA_DOWN) * divide_up(s.inputs, MMA_ACROSS)
+                                    : divide_up(part.count, EXPERT_TILE) * divide_up(s.inputs, COLUMNS));
+    return lower_launch(l, mma ? &kernel_weights_mma : &kernel_weights, G_OPERANDS, values, size, (double[NUMBERS]){0}, grid, 1);
 }
 
 static struct value *build_bwd_w(struct program *p, const int64_t *d)
 {
+    int64_t in = d[3] % EIGHT ? 70 : 72;
     struct value *dy = program_input(p, "dy", ROLE_ACTIVATION, 2, d[0] * d[1], d[3]);
-    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[0] * d[1], 70L), *rows = example_sorted(p, d);
+    struct value *x = program_input(p, "x", ROLE_ACTIVATION, 2, d[0] * d[1], in), *rows = example_sorted(p, d);
     int64_t all = d[4] > 1 ? 2 * d[3] : d[3], E = d[2];
-    struct value *dw = d[5] == 3   ? program_input(p, "dw", ROLE_GRADIENT, 3, all, 70L, E)
-                       : d[5] == 2 ? program_input(p, "dw", ROLE_GRADIENT, 3, E, 70L, all)
-                                   : program_input(p, "dw", ROLE_GRADIENT, 3, E, all, 70L);
+    struct value *dw = d[5] == 3   ? program_input(p, "dw", ROLE_GRADIENT, 3, all, in, E)
+                       : d[5] == 2 ? program_input(p, "dw", ROLE_GRADIENT, 3, E, in, all)
+                                   : program_input(p, "dw", ROLE_GRADIENT, 3, E, all, in);
     struct experts_part part = example_part(d[4], d[3]);
     double numbers[] = {(double)part.from, (double)part.count, (double)part.step, (double)(d[5] - 1)};
     struct value *inputs[] = {dy, x, dw, rows ? rows->producer->out[SORTED_BEGIN] : NULL};

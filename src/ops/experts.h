@@ -18,10 +18,10 @@
 enum { SORTED_ROWS, SORTED_PLACE, SORTED_TILES, SORTED_BEGIN, SORTED_COUNT };
 enum { TILE_EXPERT, TILE_FIRST, TILE_END, TILE_NUMBERS };
 
-/* Whole tiles, and for each expert that has slots one that is not full. */
+/* Whole tiles, and for each expert that has slots one that is not full; an even number, for kernels that take two. */
 static inline int64_t expert_tiles(int64_t slots, int64_t experts)
 {
-    return slots / EXPERT_TILE + (experts < slots ? experts : slots);
+    return round_up(slots / EXPERT_TILE + (experts < slots ? experts : slots), 2);
 }
 
 /* For examples whose first axes are T, k and E: which expert each slot has, so that one of three has none, and the slots sorted.

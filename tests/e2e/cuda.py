@@ -124,6 +124,24 @@ class Cuda(devices.Tiny):
         plain, cores = losses(self.dir / "HONE_TENSOR_CORES-off"), losses(self.dir / "CUDASIM_CC-8.0")
         self.assertTrue(all(abs(a - b) < 1e-5 * a for a, b in zip(plain, cores)), (plain, cores))
 
+    def test_experts_are_multiplied_by_what_the_card_can_do(self):
+        model = TINY.parent / "tiny-qwen3_moe"
+        adapters = "--lora-target-parameters", "mlp.experts.gate_up_proj,mlp.experts.down_proj"
+        listed = json.loads(self.ok("kernels", "list", "--model", model, "--dtype", "bfloat16", *adapters, "--json"))["kernels"]
+        places = {(k["kernel"], k.get("from"), k.get("below")) for k in listed if k["kernel"].startswith("expert_linear")}
+        for name in "expert_linear_mma", "expert_linear_mma_bwd_w":
+            self.assertIn((name, "sm_80", None), places)
+            self.assertIn((name.replace("_mma", ""), None, "sm_80"), places)
+        for cores in "on", "off":
+            with tempfile.TemporaryDirectory() as cache:
+                self.with_environment("HONE_CACHE", cache, lambda: self.with_environment("HONE_TENSOR_CORES", cores, lambda: self.train(
+                    f"experts-{cores}", "--device", "cuda", "--dtype", "bfloat16", *adapters, model=model, steps=4)))
+                made = b"".join(p.read_bytes() for p in pathlib.Path(cache).rglob("*.kernel"))
+            for name in b"expert_linear_mma", b"expert_linear_mma_bwd_w":
+                self.assertEqual(b".entry " + name + b"(" in made, cores == "on", cores)
+        plain, on = losses(self.dir / "experts-off"), losses(self.dir / "experts-on")
+        self.assertTrue(all(abs(a - b) < 1e-3 * a for a, b in zip(plain, on)), (plain, on))
+
 
 if __name__ == "__main__":
     main(Cuda, devices.Large)
