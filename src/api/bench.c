@@ -184,6 +184,8 @@ static enum status measure_counts(const struct options *values, json_t *report)
             json_object_set_new(report, "ops", by_op(&m));
             json_object_set_new(report, "launches_per_layer",
                                 m.layer_commands < 0 ? json_null() : json_integer((json_int_t)m.layer_commands));
+            json_object_set_new(report, "bytes_per_layer",
+                                m.layer_commands < 0 ? json_null() : json_integer((json_int_t)m.layer_bytes));
         }
     }
     if (status == OK && profiles)

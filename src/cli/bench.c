@@ -43,8 +43,8 @@ static void print_counts(const json_t *report)
         printf("%-26s %9s %9s %9s %12s\n", json_string_value(json_object_get(op, "op")), count(a, number(op, "launches")),
                count(b, number(op, "products")), count(c, number(op, "fills")), cli_bytes(size, number(op, "bytes")));
     if (json_is_integer(layer))
-        printf("\n%lld launches for a decoder layer, forward and backward, including matmuls\n",
-               (long long)json_integer_value(layer));
+        printf("\n%lld launches for a decoder layer, forward and backward, including matmuls, with operands of %s\n",
+               (long long)json_integer_value(layer), cli_bytes(size, number(report, "bytes_per_layer")));
 }
 
 /* Rates of what takes no time to speak of are left out. */

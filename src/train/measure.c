@@ -72,8 +72,9 @@ static double median(double *numbers, int64_t count)
 
 /* --- counts ------------------------------------------------------------------------------------------------------------- */
 
-/* How many commands the program of this net has for a model with this number of layers. */
-static enum status count_commands(const struct session *s, const struct net *like, int64_t layers, int64_t *commands)
+/* How many commands the program of this net has for a model with this number of layers, and the bytes of their operands. */
+static enum status count_commands(const struct session *s, const struct net *like, int64_t layers, int64_t *commands,
+                                  int64_t *bytes)
 {
     struct model_config config = s->model.config;
     struct lowering lowering;
@@ -84,23 +85,27 @@ static enum status count_commands(const struct session *s, const struct net *lik
     enum status status = lower_program(&lowering, &net.program, s->device);
     if (status == OK) {
         *commands = lowering.count;
+        *bytes = 0;
+        for (int64_t i = 0; i < lowering.count; i++)
+            *bytes += timing_bytes(&lowering.list[i]);
         lower_free(&lowering);
     }
     net_free(&net);
     return status;
 }
 
-static enum status count_layer(const struct trainer *t, int64_t *commands)
+static enum status count_layer(const struct trainer *t, struct measured *m)
 {
     const struct session *s = &t->session;
     const struct net *largest = s->nets[t->micro.program[0][0]];
-    int64_t layers = s->model.config.layers, all, fewer;
-    *commands = -1;
+    int64_t layers = s->model.config.layers, all, fewer, all_bytes, fewer_bytes;
+    m->layer_commands = -1;
     if (layers < 2)
         return OK;
-    TRY(count_commands(s, largest, layers, &all));
-    TRY(count_commands(s, largest, layers - 1, &fewer));
-    *commands = all - fewer;
+    TRY(count_commands(s, largest, layers, &all, &all_bytes));
+    TRY(count_commands(s, largest, layers - 1, &fewer, &fewer_bytes));
+    m->layer_commands = all - fewer;
+    m->layer_bytes = all_bytes - fewer_bytes;
     return OK;
 }
 
@@ -166,7 +171,7 @@ enum status measure_steps(struct trainer *t, int64_t steps, struct measured *m)
             "%lld of %lld steps were skipped, as their loss or gradient is not finite: the times are not those of steps that "
             "train. Lower --learning-rate, or look at the weights of --model",
             (long long)p.skipped, (long long)t->place.step);
-    return count_layer(t, &m->layer_commands);
+    return count_layer(t, m);
 }
 
 void measured_free(struct measured *m)

@@ -16,6 +16,7 @@ struct measured {
     struct engine_op *ops;             /* of them all */
     int64_t op_count, op_capacity;
     int64_t layer_commands; /* that one decoder layer adds to a micro-batch, forward and backward; -1: not known */
+    int64_t layer_bytes;    /* of their operands */
 };
 
 /* Runs and counts steps of a trainer that was opened with TRAINER_MEASURE. As in a run, they are reported one step late where the
