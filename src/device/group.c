@@ -43,7 +43,12 @@ enum status group_collective(struct group *g, const struct collective *c, const 
 
 enum status group_progress(struct group *g)
 {
-    return g && g->under_way ? g->class->progress(g) : OK;
+    if (!g || !g->under_way)
+        return OK;
+    headway_wait(); /* it does not wait, but a library that has lost a rank may hold it there */
+    enum status status = g->class->progress(g);
+    headway_go_on();
+    return status;
 }
 
 enum status group_wait(struct group *g, int ticket)

@@ -344,6 +344,42 @@ static void a_rank_that_hangs_is_named(void **state)
         expect(pids[i / 2][i % 2], 3, FINE);
 }
 
+static enum status hold(struct group *g)
+{
+    (void)g;
+    clock_wait(15);
+    return OK;
+}
+
+/* As Open MPI does when a connection is lost: between two commands it is held in MPI_Test, where nobody asks for the verdict. */
+static int be_held(struct group *g)
+{
+    struct group_class class = *g->class;
+    headway_set_end(end_hanging);
+    class.progress = hold;
+    if (group_barrier(g) != OK)
+        return 2;
+    if (g->rank == gone)
+        kill(getpid(), SIGKILL);
+    g->class = &class;
+    g->under_way = 1;
+    return group_progress(g) == OK ? 5 : 6;
+}
+
+/* Seen to fail with a group_progress that is no wait, and without STUCK in watch.c: all are held to the end. */
+static void a_rank_that_is_held_after_the_group_broke_is_ended(void **state)
+{
+    (void)state;
+    pid_t pids[RANKS];
+    double begun = clock_seconds();
+    gone = 1;
+    words = "has ended without a word";
+    start(pids, 3, free_port(), be_held);
+    for (int rank = 0; rank < 3; rank++)
+        assert_int_equal(end_of(pids[rank]), rank == gone ? 1000 + SIGKILL : FINE);
+    assert_true(clock_seconds() - begun < 8);
+}
+
 /* Longer than the others' patience, for one turn: a step of a large model. */
 static int take_long(struct group *g)
 {
@@ -450,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_failure_of_one_is_that_of_all),
         cmocka_unit_test(a_rank_that_is_gone_is_named_in_time),
         cmocka_unit_test(a_rank_that_hangs_is_named),
+        cmocka_unit_test(a_rank_that_is_held_after_the_group_broke_is_ended),
         cmocka_unit_test(a_rank_that_gets_on_is_waited_for),
         cmocka_unit_test(only_ranks_of_the_run_are_let_in),
         cmocka_unit_test(a_rank_that_does_not_come_is_named),
