@@ -96,7 +96,7 @@ class Nccl(Case):
 
     def test_captured_steps_are_launched_steps_and_every_run_is_the_same(self):
         files = {}
-        for shard in "none", "gradients":
+        for shard in "none", "gradients", "weights":
             for out, graph in ("a", "on"), ("b", "on"), ("c", "off"):
                 self.train(2, out + shard, "--cuda-graph", graph, "--shard", shard)
                 files[out] = (self.dir / (out + shard) / "adapter_model.safetensors").read_bytes()
