@@ -141,7 +141,7 @@ class Nccl(Case):
             self.assertLess(took, SECONDS)
 
     def test_weights_are_divided_or_copied_from_the_host(self):
-        for _, err in self.ended(self.start(2, "both", "--shard", "weights", "--resident-layers", 1), [6, 6]):
+        for _, err in self.ended(self.start(2, "both", "--shard", "weights", "--resident-layers", 1), [7, 7]):
             self.assertIn("--resident-layers and --shard weights exclude each other", err)
 
     def test_without_nccl_all_ranks_say_what_to_install(self):
