@@ -173,13 +173,25 @@ static void as_many_layers_stay_as_fit(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* Of which each rank of a machine has its part: so many that a few bytes are left for each. */
+static void the_host_must_have_the_memory(void **state)
+{
+    (void)state;
+    struct rig r;
+    plan_on(&r, "kernels", "lora", "2");
+    r.t.session.neighbours = 1 << 30;
+    assert_fails(session_prepare(&r.t.session), ERR_MEMORY, "GB are free for each rank of this machine by ");
+    r.t.session.neighbours = 1;
+    assert_fails(session_prepare(&r.t.session), ERR_INTERNAL, "a device that only lists kernels"); /* it has come so far */
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_command_finds_its_layer),
-        cmocka_unit_test(weights_of_a_layer_lie_side_by_side),
-        cmocka_unit_test(what_cannot_be_is_said),
-        cmocka_unit_test(as_many_layers_stay_as_fit),
+        cmocka_unit_test(every_command_finds_its_layer), cmocka_unit_test(weights_of_a_layer_lie_side_by_side),
+        cmocka_unit_test(what_cannot_be_is_said),        cmocka_unit_test(as_many_layers_stay_as_fit),
+        cmocka_unit_test(the_host_must_have_the_memory),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);
 }
