@@ -78,7 +78,7 @@ static enum status make(struct cuda *c, struct prepared *p)
 enum status cuda_capture(struct cuda *c, struct prepared *p)
 {
     struct group *group = p->collectives ? c->device.group : NULL;
-    bool ends = p->copies == p->arrivals; /* of a single command, which is timed, it may not */
+    bool alone = p->count == 1 && p->begun + p->waits, ends = p->copies == p->arrivals && !alone; /* not of each that is timed */
     double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed && ends;
     TRY(group_sum(group, &wanted, 1));
     if ((int)wanted < group_size(group))

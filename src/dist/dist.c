@@ -93,15 +93,30 @@ static enum status check_devices(const struct device *device, struct group *grou
     return cards == 0 && finish == tcp_finish ? tcp_refuse() : OK;
 }
 
-enum status dist_attach(struct device *device, struct group *group)
+/* Whether ranks wait for each collective at once. Those that do have others between them, so all must. */
+static enum status read_overlap(struct group *group, bool *waits)
 {
     const char *overlap = getenv("HONE_OVERLAP");
+    *waits = overlap && !strcmp(overlap, "off");
+    double ranks = *waits;
+    TRY(group_sum(group, &ranks, 1));
+    if (ranks > 0 && ranks < group->size)
+        return fail(ERR_ARGUMENT, "HONE_OVERLAP is off on %d of %d ranks: set it on all of them, or on none", (int)ranks,
+                    group->size);
+    return OK;
+}
+
+enum status dist_attach(struct device *device, struct group *group)
+{
+    bool waits = false;
     if (group)
         TRY(check_devices(device, group));
+    if (group)
+        TRY(read_overlap(group, &waits));
     device->group = group;
     if (group && device->class == &device_cuda)
         TRY(nccl_open(&device->group, group, device));
     if (group)
-        device->group->waits = overlap && !strcmp(overlap, "off");
+        device->group->waits = waits;
     return OK;
 }

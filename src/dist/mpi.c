@@ -240,6 +240,7 @@ static enum status progress(struct group *group)
 {
     struct mpi *m = mpi_of(group);
     int done = 0;
+    TRY(check(group));
     TRY(check_code(m, m->table->test(m->begun[0].request, &done), "what was begun"));
     if (done)
         forget(m, 0);

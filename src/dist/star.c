@@ -430,7 +430,7 @@ static int call(const char *address, const struct star_place *place, int rank, i
             close(line);
             line = -1;
             refused->once = true;
-            refused->why = why != HELLO_MORE ? why : refused->why;
+            refused->why = why != HELLO_MORE && !all->ai_next ? why : refused->why;
         }
     }
     freeaddrinfo(all);
@@ -448,7 +448,7 @@ static enum status told_no(const struct star_place *place, enum hello_state why)
 enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds)
 {
     double end = clock_seconds() + seconds;
-    bool one = !place->address[1][0]; /* of many addresses, some may be those of other machines */
+    bool one = !place->address[1][0]; /* of many names or addresses, some may be those of other machines */
     struct refused refused = {false, HELLO_MORE};
     while (star->line[0] < 0 && clock_seconds() < end) {
         for (int i = 0; i < STAR_ADDRESSES && place->address[i][0] && star->line[0] < 0; i++)

@@ -109,7 +109,8 @@ static enum status add_largest(struct trainer *t, int64_t slots, enum recompute 
     return OK;
 }
 
-/* Whether ranks must prepare as many lists of commands as each other, because they compare their collectives (device/cuda.h). */
+/* Whether all ranks must run the same lists of commands at the same time: a graph with collectives of NCCL is launched together
+ * with the graphs that the other ranks captured with it, and no others. Then there is one program alone, the largest. */
 static bool same_lists(const struct trainer *t)
 {
     const struct group *g = t->session.device->group;
@@ -292,15 +293,13 @@ enum status micro_add(struct trainer *t, bool planning)
     int64_t needed[SIZES_T][SIZES_R] = {{0}};
     for (int i = 1; i < SIZES_T * SIZES_R; i++)
         t->micro.program[i / SIZES_R][i % SIZES_R] = UNKNOWN;
-    if (planning && !t->data.row_count)
+    if ((planning && !t->data.row_count) || same_lists(t))
         return OK;
     for (int64_t step = 0; !all && step < t->steps; step++) {
         TRY(micro_pack(t, step, note_need, needed));
         if (step % 4096 == 0)
             data_rest(&t->data);
     }
-    if (same_lists(t))
-        TRY(largest_of(t->group, needed[0], SIZES_T * SIZES_R));
     for (int size = 0; size < SIZES_T; size++)
         for (int rows = 0; rows < SIZES_R; rows++)
             if (all || needed[size][rows])

@@ -2,7 +2,8 @@
  *
  * A collective is work of its stream like any other: it runs late, can be captured and replayed, and ends only when every rank
  * has come to it. There each rank compares what all of them called: another kind, count, type, operation, root or stream, or a
- * captured call with one that is not, is reported by all ranks at once. The real library would hang, or mix up the data.
+ * captured call with one that is not or was captured apart, is reported by all ranks at once. The real library would hang, or mix
+ * up the data.
  *
  * A communicator with blocking = 0 is as slow as the real one may be: calls say ncclInProgress, and the work is on the stream
  * only once ncclCommGetAsyncError has said ncclSuccess. */
@@ -41,6 +42,7 @@ struct ncclComm {
     CUstream stream[STREAMS_MAX];
     int streams;
     int captured;                     /* collectives that graphs have */
+    int captures;                     /* that were captured so far: the number of the next is one more */
     int leaving;                      /* ncclCommFinalize was called */
     struct work pending[PENDING_MAX]; /* not on the stream yet */
     int pending_count;
@@ -246,8 +248,11 @@ const char *ncclGetLastError(ncclComm_t comm)
 static const char *describe(const struct ncclsim_call *c, char *text, size_t room)
 {
     static const char *const kinds[] = {"ncclAllReduce", "ncclReduceScatter", "ncclAllGather", "ncclBroadcast", "ncclReduce"};
-    snprintf(text, room, "%s of %llu elements of type %d (operation %d, root %d, stream %d%s)", kinds[c->kind],
-             (unsigned long long)c->count, c->type, c->op, c->root, c->stream, c->captured ? ", captured" : "");
+    int length = snprintf(text, room, "%s of %llu elements of type %d (operation %d, root %d, stream %d", kinds[c->kind],
+                          (unsigned long long)c->count, c->type, c->op, c->root, c->stream);
+    if (c->captured)
+        length += snprintf(text + length, room - (size_t)length, ", captured as number %d", c->captured);
+    snprintf(text + length, room - (size_t)length, ")");
     return text;
 }
 
@@ -378,7 +383,7 @@ static void run(const void *args)
 static void drop(const void *args)
 {
     const struct work *w = args;
-    w->comm->captured -= w->call.captured;
+    w->comm->captured -= w->call.captured != 0;
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------------- */
@@ -399,13 +404,13 @@ static void enqueue_pending(ncclComm_t comm)
     for (int i = 0; i < comm->pending_count && comm->state == ncclSuccess; i++) {
         struct work *w = &comm->pending[i];
         int capturing = cudasim_capturing(w->stream);
-        w->call.captured = capturing == 1;
+        w->call.captured = capturing == 1 ? ++comm->captures : 0;
         w->call.stream = stream_number(comm, w->stream);
         if (capturing == 2) {
             refuse(comm, ncclInvalidUsage, "a collective on a stream other than the one that this thread captures");
             break;
         }
-        comm->captured += w->call.captured;
+        comm->captured += w->call.captured != 0;
         if (cudasim_enqueue_polled(w->stream, poll, run, drop, w, sizeof *w, "collectives"))
             refuse(comm, ncclUnhandledCudaError, "a collective cannot be enqueued");
     }
