@@ -121,7 +121,7 @@ class Run:
 
     def bench(self, *words):
         return json.loads(self.command(self.hone, "bench", "--model", self.args.model, "--device", self.args.device, "--json",
-                                       "--max-steps", self.args.steps, *words))
+                                       "--max-steps", self.args.steps, *(["--max-length", 32] if self.args.small else []), *words))
 
     def count(self):
         step = self.bench("--count")["per_step"]
