@@ -386,14 +386,8 @@ static enum status prepare_step(struct cuda *c, struct prepared *p, const struct
         step->to = cuda_address(c, command->operand[0]);
         step->bytes = command->bytes;
         return OK;
-    case COMMAND_COLLECTIVE:
-        p->collectives++;
-        p->begun += command->collective.ticket != 0;
-        return cuda_collective_prepare(c, command, step);
-    case COMMAND_WAIT:
-        p->waits++;
-        step->collective = command->collective;
-        return OK;
+    case COMMAND_COLLECTIVE: p->collectives++; return cuda_collective_prepare(c, command, step);
+    case COMMAND_WAIT: step->collective = command->collective; return OK;
     case COMMAND_COPY:
     case COMMAND_ARRIVE: return cuda_streamed_prepare(c, p, command, step);
     }

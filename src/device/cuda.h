@@ -120,7 +120,6 @@ struct prepared {
     int64_t count;
     struct cuda_step *step;
     int64_t collectives;              /* of them */
-    int64_t begun, waits;             /* collectives with a ticket, and COMMAND_WAIT */
     int64_t copies, copied, arrivals; /* COMMAND_COPY, its bytes, and COMMAND_ARRIVE */
     CUgraphExec graph;                /* NULL: not captured */
 };

@@ -75,11 +75,19 @@ static enum status make(struct cuda *c, struct prepared *p)
     return status;
 }
 
+/* Whether all that a list lets run beside is waited for in it. Of a single command, which is timed, it may not be. */
+static bool joined(const struct prepared *p)
+{
+    const struct cuda_step *first = p->step;
+    bool alone =
+        p->count == 1 && (first->kind == COMMAND_WAIT || (first->kind == COMMAND_COLLECTIVE && first->collective.ticket));
+    return p->copies == p->arrivals && !alone;
+}
+
 enum status cuda_capture(struct cuda *c, struct prepared *p)
 {
     struct group *group = p->collectives ? c->device.group : NULL;
-    bool alone = p->count == 1 && p->begun + p->waits, ends = p->copies == p->arrivals && !alone; /* not of each that is timed */
-    double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed && ends;
+    double wanted = cuda_capture_wanted(c, p->count) && !c->capture_failed && joined(p);
     TRY(group_sum(group, &wanted, 1));
     if ((int)wanted < group_size(group))
         return OK;

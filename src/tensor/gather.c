@@ -1,8 +1,6 @@
 /* Layers in parts. */
 #include "tensor/gather.h"
 
-#include <stdio.h>
-
 #include "base/number.h"
 #include "tensor/engine.h"
 
@@ -12,15 +10,6 @@ enum { GATHER_TICKET = 3 }; /* and the next: a stage's; scatter.c has those befo
 static int64_t layer_of(const struct tensor *t)
 {
     return t->lifetime == LIFE_WEIGHTS && !t->assembled ? tensor_layer(t) : -1;
-}
-
-static enum status add_words(struct engine *e, struct tensor **out, const char *name, int64_t number, int64_t bytes)
-{
-    char whole[64];
-    snprintf(whole, sizeof whole, "%s.%lld", name, (long long)number);
-    TRY(store_tensor(out, e->store, whole, LIFE_WEIGHTS, DTYPE_I32, 1, (int64_t[]){bytes / 4}));
-    (*out)->assembled = true; /* it is not a weight itself */
-    return OK;
 }
 
 /* Lays the weights of each layer side by side; parts of ranks begin at aligned bytes, so that none cuts an element. */
@@ -44,10 +33,10 @@ static enum status lay_out(struct engine *e)
     for (int64_t i = 0; i < g->layer_count; i++) {
         g->layer[i].bytes = round_up(g->layer[i].bytes, ranks * ALIGNMENT);
         largest = max(largest, g->layer[i].bytes);
-        TRY(add_words(e, &g->layer[i].kept, "kept", i, g->layer[i].bytes / ranks));
+        TRY(store_words(&g->layer[i].kept, e->store, "kept", i, g->layer[i].bytes / ranks));
     }
     for (int i = 0; i < GATHER_STAGES; i++)
-        TRY(add_words(e, &g->stage[i], "stage", i, largest));
+        TRY(store_words(&g->stage[i], e->store, "stage", i, largest));
     for (int64_t i = 0; i < count; i++) {
         struct tensor *t = e->store->tensor[i];
         int64_t layer = layer_of(t);

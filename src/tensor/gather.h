@@ -7,7 +7,7 @@
  * that used what was in that stage, while the layer in the other one is computed. Where the device computes meanwhile
  * (device_overlaps) it is begun there, and waited for before the command. A program begins with empty stages, so all programs
  * with the same order of layers make the same collectives, however many tokens they have: ranks run as many programs as each
- * other, and need not run the same ones.
+ * other, over MPI not always the same ones (train/micro.c).
  */
 #ifndef TENSOR_GATHER_H
 #define TENSOR_GATHER_H

@@ -1,6 +1,7 @@
 /* The tensors of a process by name. */
 #include "tensor/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +69,15 @@ enum status store_tensor(struct tensor **out, struct store *store, const char *n
     memcpy(t->shape, shape, (size_t)rank * sizeof *shape);
     t->place = (struct operand){-1, 0};
     *out = t;
+    return OK;
+}
+
+enum status store_words(struct tensor **out, struct store *store, const char *name, int64_t number, int64_t bytes)
+{
+    char whole[64];
+    snprintf(whole, sizeof whole, "%s.%lld", name, (long long)number);
+    TRY(store_tensor(out, store, whole, LIFE_WEIGHTS, DTYPE_I32, 1, (int64_t[]){bytes / 4}));
+    (*out)->assembled = true;
     return OK;
 }
 

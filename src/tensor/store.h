@@ -63,6 +63,9 @@ void store_free(struct store *store);
 /* The tensor of that name, made if it is new; an error if its shape differs from the earlier one. */
 enum status store_tensor(struct tensor **out, struct store *store, const char *name, enum lifetime lifetime, enum dtype dtype,
                          int rank, const int64_t *shape);
+
+/* The tensor `name`.`number` of so many bytes, which holds weights of a layer as they are stored and is no weight itself. */
+enum status store_words(struct tensor **out, struct store *store, const char *name, int64_t number, int64_t bytes);
 struct tensor *store_find(const struct store *store, const char *name);
 
 int64_t shape_elements(int rank, const int64_t *shape);

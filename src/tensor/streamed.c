@@ -1,8 +1,6 @@
 /* Layers in host memory. */
 #include "tensor/streamed.h"
 
-#include <stdio.h>
-
 #include "base/number.h"
 #include "tensor/engine.h"
 
@@ -62,15 +60,6 @@ enum status streamed_saves(const struct store *store, int64_t resident, int64_t 
 
 /* --- places --------------------------------------------------------------------------------------------------------------- */
 
-static enum status add_words(struct engine *e, struct tensor **out, const char *name, int64_t number, int64_t bytes)
-{
-    char whole[64];
-    snprintf(whole, sizeof whole, "%s.%lld", name, (long long)number);
-    TRY(store_tensor(out, e->store, whole, LIFE_WEIGHTS, DTYPE_I32, 1, (int64_t[]){bytes / 4}));
-    (*out)->assembled = true; /* it is not a weight itself */
-    return OK;
-}
-
 /* Those that are parts of others first, which still have their own places then. */
 static void move_in(struct streamed *s, const struct store *store, bool parts)
 {
@@ -100,11 +89,11 @@ static enum status lay_out(struct engine *e)
     for (int64_t i = 0; i < s->count; i++) {
         s->bytes += s->layer[i].bytes;
         largest = max(largest, s->layer[i].bytes);
-        TRY(add_words(e, &s->layer[i].kept, "streamed", i, s->layer[i].bytes));
+        TRY(store_words(&s->layer[i].kept, e->store, "streamed", i, s->layer[i].bytes));
         s->layer[i].kept->in_host = true;
     }
     for (int i = 0; i < STREAMED_STAGES; i++)
-        TRY(add_words(e, &s->stage[i], "stage", i, largest));
+        TRY(store_words(&s->stage[i], e->store, "stage", i, largest));
     s->stage_bytes = STREAMED_STAGES * largest;
     move_in(s, e->store, true);
     move_in(s, e->store, false);

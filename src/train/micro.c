@@ -118,13 +118,13 @@ static bool same_lists(const struct trainer *t)
     return g && g->class->device_memory && (e->gather.wanted || e->scatter.kind != SCATTER_NONE);
 }
 
-/* The largest that any rank has, of each number. */
-static enum status largest_of(struct group *g, int64_t *numbers, int count)
+/* The largest that any rank has. */
+static enum status largest_of(struct group *g, int64_t *number)
 {
-    int64_t bytes = count * (int64_t)sizeof *numbers, *all = memory_alloc(bytes * group_size(g));
-    enum status status = all ? group_share(g, numbers, all, bytes) : ERR_MEMORY;
-    for (int i = 0; i < count * group_size(g) && status == OK; i++)
-        numbers[i % count] = max(numbers[i % count], all[i]);
+    int64_t *all = memory_alloc(group_size(g) * (int64_t)sizeof *all);
+    enum status status = all ? group_share(g, number, all, (int64_t)sizeof *all) : ERR_MEMORY;
+    for (int i = 0; i < group_size(g) && status == OK; i++)
+        *number = max(*number, all[i]);
     memory_free(all);
     return status;
 }
@@ -202,7 +202,7 @@ enum status micro_size(struct trainer *t)
     }
     slots = t->place.slots;
     if (same_lists(t))
-        TRY(largest_of(t->group, &t->place.slots, 1));
+        TRY(largest_of(t->group, &t->place.slots));
     if (t->place.slots > slots)
         TRY(add_largest(t, t->place.slots, t->session.tuning.recompute, z.streams, &fit));
     return OK;
