@@ -1,11 +1,13 @@
 # Writes the kernels' texts into one C file: cmake -DOUTPUT=... -DDIALECT=... -DFILES=a.kl,b.kl -P embed.cmake
 #
 # As bytes, because a text may be longer than a string literal has to be; each stands behind the dialect, and those for tensor
-# cores (a_mma.kl, a_mma_b.kl) behind dialect_mma.h too.
+# cores (a_mma.kl, a_mma_b.kl) behind dialect_mma.h too, those that use spans behind dialect_span.h.
 string(REPLACE "," ";" FILES "${FILES}")
 file(READ ${DIALECT} dialect)
 string(REPLACE "dialect.h" "dialect_mma.h" DIALECT_MMA "${DIALECT}")
 file(READ ${DIALECT_MMA} dialect_mma)
+string(REPLACE "dialect.h" "dialect_span.h" DIALECT_SPAN "${DIALECT}")
+file(READ ${DIALECT_SPAN} dialect_span)
 set(arrays "")
 set(table "")
 foreach(file ${FILES})
@@ -14,6 +16,9 @@ foreach(file ${FILES})
     set(more "")
     if(name MATCHES "_mma($|_)")
         set(more "#line 1 \"dialect_mma.h\"\n${dialect_mma}")
+    endif()
+    if(text MATCHES "SPAN_OF\\(")
+        string(APPEND more "#line 1 \"dialect_span.h\"\n${dialect_span}")
     endif()
     set(whole "${dialect}${more}#line 1 \"${name}.kl\"\n${text}")
     string(HEX "${whole}" hex)

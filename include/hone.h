@@ -308,7 +308,7 @@ HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prom
 HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 
 /* The whole state (the above, the optimizer, the place in the data): a run that loads it resumes as if it had not been
- * interrupted. */
+ * interrupted. Between steps only: gradients that were added and not yet used are no part of it. */
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 
@@ -396,7 +396,8 @@ HONE_API hone_status hone_inspect_model(const hone_options *options, char **json
 HONE_API hone_status hone_inspect_data(const hone_options *options, char **json);
 
 /* What the adapter or the checkpoint in the option run_dir (or adapter) is: base, rank, modules, step, losses. No model is
- * opened. "whole" of a checkpoint says whether its files have their checksums; "damage" what is wrong. */
+ * opened. "whole" of a checkpoint, or of an adapter in one, says whether its files have their checksums; "damage" what is
+ * wrong. */
 HONE_API hone_status hone_inspect_adapter(const hone_options *options, char **json);
 HONE_API hone_status hone_inspect_checkpoint(const hone_options *options, char **json);
 

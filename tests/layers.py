@@ -81,7 +81,7 @@ PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 # What makes threads or settles their number, and the one file that may.
 THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"),
-            ("base/parallel.c", "cli/signals.c", "dist/watch.c")),
+            ("base/thread.c", "cli/signals.c")),
            (re.compile(r"(?<!\w)omp_"), ("device/gemm_onednn.c",))]
 PRAGMA = re.compile(r'(?<!\w)_Pragma\s*\(\s*"\s*omp')
 UNDONE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
@@ -270,7 +270,7 @@ GOOD = [
     ("src/cli/a.c", '#include "hone.h"\nint main(void) { printf("x"); exit(1); }'),
     ("src/text/a.c", '/* #include "train/x.h", exit(1) */\n// abort()\nchar *s = "printf(1)"; // "'),
     ("src/text/a.c", '_Static_assert(1, ""); int n = snprintf(b, 3, "x"); on_exit_code(3); __attribute__((format(printf, 1, 2)))'),
-    ("src/base/parallel.c", "#include <pthread.h>\nvoid f(void) { pthread_create(&t, 0, g, 0); }"),
+    ("src/base/thread.c", "#include <pthread.h>\nvoid f(void) { pthread_create(&t, 0, g, 0); }"),
     ("src/device/gemm_onednn.c", "void f(void) { omp_set_num_threads(1); }"),
     ("src/ops/a.kl", '#include "dialect.h"'),
     ("tests/unit/test_a.c", '#include <unistd.h>\n#include "text/jinja/run.h"\nchar path[] = "/tmp/XXXXXX"; void f(void) { exit(1); }'),

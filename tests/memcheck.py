@@ -17,7 +17,8 @@ import time
 
 LEFT_OUT = "bfloat16 is left out"
 VALGRIND = ["setpriv", "--pdeathsig", "KILL", "valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite",
-            "--errors-for-leak-kinds=definite", "--error-exitcode=99", "--num-callers=24", "--trace-children=no"]
+            "--errors-for-leak-kinds=definite", "--error-exitcode=99", "--num-callers=24", "--trace-children=no",
+            f"--suppressions={pathlib.Path(__file__).resolve().with_suffix('.supp')}"]
 
 
 def check(test):

@@ -113,6 +113,7 @@ class Run:
         config = pathlib.Path(self.args.model) / "config.json"
         if config.exists() and json.loads(config.read_text(encoding="utf-8")).get("num_hidden_layers", 0) > 3:
             runs["copied"] = ["on", "--resident-layers", "1"]      # all layers but one come from host memory
+            runs["offloaded"] = ["on", "--activation-offloading", "on"]
         for name, words in runs.items():
             self.train(name, self.args.device, "--cuda-graph", *words, steps=2 * self.args.steps)
         if len({(self.folder / name / "adapter_model.safetensors").read_bytes() for name in runs}) != 1:

@@ -1,5 +1,4 @@
 /* hone.h: measurements of training steps, as JSON. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/handles.h"
@@ -43,8 +42,8 @@ static json_t *per_step(const struct measured *m)
         {"bytes_in", c->written},
         {"copies_out", c->reads},
         {"bytes_out", c->read},
-        {"weight_copies", c->copies},
-        {"weight_bytes", c->copied},
+        {"beside_copies", c->copies},
+        {"beside_bytes", c->copied},
         {"runs", c->runs},
         {"graph_launches", c->graph_launches},
         {"launches", c->launches},
@@ -97,7 +96,7 @@ static enum status write_calibration(const struct trainer *t, const struct profi
         json_object_set(report, "calibration", tree);
         json_object_set_new(json_object_get(report, "calibration"), "file", json_lossy(path));
     }
-    free(text);
+    json_text_free(text);
     json_decref(tree);
     return status;
 }

@@ -25,7 +25,11 @@ static enum status share_rows(struct options *own)
         return fail(ERR_ARGUMENT,
                     "--world compares what ranks divide of a run that is on the card: leave out --resident-layers %s",
                     own->resident_layers);
+    if (own->activation_offloading == CHOICE_activation_offloading_on)
+        return fail(ERR_ARGUMENT,
+                    "--world compares what ranks divide of a run that is on the card: leave out --activation-offloading on");
     own->resident_layers = "all";
+    own->activation_offloading = CHOICE_activation_offloading_off;
     own->per_device_train_batch_size = divide_up(rows, own->world);
     own->gradient_accumulation_steps = 1;
     return OK;

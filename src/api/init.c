@@ -124,13 +124,15 @@ static void choose_steps(struct init *in)
         v->val_set_size = in->rows <= 20 * EVAL_ROWS_MAX ? 0.05 : EVAL_ROWS_MAX;
 }
 
-/* LoRA, else QLoRA, else shorter rows, else layers in host memory. */
+/* LoRA, else QLoRA, else shorter rows, else layers and activations in host memory. */
 static enum status choose_memory(struct init *in)
 {
     struct options *v = &in->run->values;
     bool given = in->asked->values.source[OPTION_finetuning_type];
     const char *layers = v->resident_layers;
+    enum choice_activation_offloading offloading = v->activation_offloading;
     v->resident_layers = "all";
+    v->activation_offloading = offloading == CHOICE_activation_offloading_auto ? CHOICE_activation_offloading_off : offloading;
     TRY(plan(in));
     if (!fits(in) && !given && !in->gguf) {
         v->finetuning_type = CHOICE_finetuning_type_qlora;
@@ -141,6 +143,7 @@ static enum status choose_memory(struct init *in)
         TRY(plan(in));
     }
     v->resident_layers = layers;
+    v->activation_offloading = offloading;
     if (!fits(in))
         TRY(plan(in));
     if (!json_is_true(json_object_get(in->plan, "fits")))
@@ -354,13 +357,13 @@ static json_t *summary_json(const struct init *in)
 static enum status report(struct init *in, char **json)
 {
     const struct options *v = &in->run->values;
-    return json_result(json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:O, s:o, s:s, s:b}", "output", in->output, "family",
-                                 in->family, "finetuning_type", options_word(OPTION_finetuning_type, (int)v->finetuning_type),
-                                 "max_length", (json_int_t)v->max_length, "per_device_train_batch_size",
-                                 (json_int_t)v->per_device_train_batch_size, "learning_rate", in->rate, "steps",
-                                 (json_int_t)in->steps, "eval_rows", (json_int_t)in->eval_rows, "plan", in->plan, "summary",
-                                 summary_json(in), "yaml", in->yaml.data, "dry_run", (int)in->asked->values.dry_run),
-                       json);
+    return json_result(
+        json_pack("{s:o, s:s, s:s, s:I, s:I, s:f, s:I, s:I, s:O, s:o, s:s, s:b}", "output", json_lossy(in->output), "family",
+                  in->family, "finetuning_type", options_word(OPTION_finetuning_type, (int)v->finetuning_type), "max_length",
+                  (json_int_t)v->max_length, "per_device_train_batch_size", (json_int_t)v->per_device_train_batch_size,
+                  "learning_rate", in->rate, "steps", (json_int_t)in->steps, "eval_rows", (json_int_t)in->eval_rows, "plan",
+                  in->plan, "summary", summary_json(in), "yaml", in->yaml.data, "dry_run", (int)in->asked->values.dry_run),
+        json);
 }
 
 static enum status prepare(struct init *in)

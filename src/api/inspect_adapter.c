@@ -8,9 +8,11 @@
 #include "base/checksums.h"
 #include "base/directory.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/name.h"
 #include "format/adapter.h"
 #include "format/safetensors.h"
+#include "models/intact.h"
 #include "train/checkpoint.h"
 
 enum { RUN_BYTES_MAX = 1 << 24 };
@@ -58,9 +60,31 @@ static void count_module(json_t *modules, const char *name, size_t end)
     count_in(modules, last);
 }
 
-static void read_tensors(struct tensors *all, const struct safetensors *file)
+static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
+
+/* What every model would refuse. A pair of experts is left to the model, which knows how many of them share it. */
+static enum status check_half(const struct adapter_config *config, const struct safetensors_tensor *t, bool b, const char *dir)
 {
-    static const char a_part[] = ".lora_A.weight", b_part[] = ".lora_B.weight";
+    char module[NAME_SIZE];
+    size_t n = strlen(t->name), prefix = strncmp(t->name, ADAPTER_PREFIX, strlen(ADAPTER_PREFIX)) ? 0 : strlen(ADAPTER_PREFIX);
+    snprintf(module, sizeof module, "%.*s", (int)(n - prefix - strlen(b ? b_part : a_part)), t->name + prefix);
+    if (config->parameter_count && (name_ends_with(module, ".experts") || name_ends_with(module, ".base_layer")))
+        return OK;
+    if (!adapter_targets(config, module, ""))
+        return fail(ERR_FORMAT,
+                    "%s: has tensor %s, which \"target_modules\" of adapter_config.json does not name: are both of one "
+                    "adapter?",
+                    dir, t->name);
+    int64_t rank = t->rank == 2 ? t->shape[b] : 0, wanted = adapter_rank(config, module);
+    return rank == wanted
+               ? OK
+               : fail(ERR_FORMAT, "%s: tensor %s has rank %lld, adapter_config.json asks for %lld: are both of one adapter?", dir,
+                      t->name, (long long)rank, (long long)wanted);
+}
+
+static enum status read_tensors(struct tensors *all, const struct safetensors *file, const struct adapter_config *config,
+                                const char *dir)
+{
     all->count = safetensors_count(file);
     for (int64_t i = 0; i < all->count; i++) {
         const struct safetensors_tensor *t = safetensors_at(file, i);
@@ -68,6 +92,8 @@ static void read_tensors(struct tensors *all, const struct safetensors *file)
         for (int d = 0; d < t->rank; d++)
             elements *= t->shape[d];
         bool pair = name_ends_with(t->name, a_part), b = name_ends_with(t->name, b_part);
+        if (pair || b)
+            TRY(check_half(config, t, b, dir));
         all->pairs += pair;
         all->parameters += elements;
         all->bytes += t->bytes;
@@ -76,6 +102,10 @@ static void read_tensors(struct tensors *all, const struct safetensors *file)
             count_module(all->modules, t->name, strlen(t->name) - (pair ? strlen(a_part) : strlen(".weight")));
         look(all, t, b || !pair);
     }
+    if (all->not_finite)
+        log_message(LOG_WARNING, "%s: %lld of the adapter's numbers are not finite: no model can be used with it", dir,
+                    (long long)all->not_finite);
+    return OK;
 }
 
 /* --- adapters ------------------------------------------------------------------------------------------------------------- */
@@ -130,8 +160,9 @@ static enum status describe_adapter(struct arena *arena, const char *dir, json_t
     struct tensors all = {.modules = json_object(), .dtypes = json_object()};
     json_t *keys = config_json(&config);
     enum status status = open_tensors(arena, dir, &file);
+    if (status == OK)
+        status = read_tensors(&all, file, &config, dir);
     if (status == OK) {
-        read_tensors(&all, file);
         json_object_update(tree, keys);
         json_t *found =
             json_pack("{s:O, s:I, s:I, s:I, s:I, s:O, s:b, s:b}", "modules", all.modules, "pairs", (json_int_t)all.pairs,
@@ -180,12 +211,28 @@ static enum status add_run(struct arena *arena, const char *dir, json_t *tree)
     return OK;
 }
 
+/* Whether the files are those that were written, as `sound` says. */
+static void add_damage(json_t *tree, enum status sound)
+{
+    json_object_set_new(tree, "whole", json_boolean(sound == OK));
+    if (sound != OK)
+        json_object_set_new(tree, "damage", json_lossy(status_message()));
+}
+
+/* What is damaged is told, and not an error: the rest of it may still be seen. */
 static enum status inspect_adapter(struct arena *arena, const char *dir, json_t *tree)
 {
     json_object_set_new(tree, "kind", json_string("a LoRA adapter in PEFT's layout"));
     json_object_set_new(tree, "path", json_lossy(dir));
-    TRY(describe_adapter(arena, dir, tree));
-    return add_run(arena, dir, tree);
+    enum status sound = intact_check(dir);
+    if (sound == ERR_MEMORY)
+        return sound;
+    if (sound != OK || checksums_there(dir)) /* a checkpoint */
+        add_damage(tree, sound);
+    enum status status = describe_adapter(arena, dir, tree);
+    if (sound != OK && status != ERR_MEMORY)
+        return OK;
+    return status == OK ? add_run(arena, dir, tree) : status;
 }
 
 /* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
@@ -253,7 +300,6 @@ static enum status add_state(const char *dir, json_t *tree)
     return status;
 }
 
-/* What is damaged is told, and not an error: the rest of it may still be seen. */
 static enum status inspect_checkpoint(struct arena *arena, const char *named, json_t *tree)
 {
     const char *dir;
@@ -261,11 +307,9 @@ static enum status inspect_checkpoint(struct arena *arena, const char *named, js
     json_object_set_new(tree, "kind", json_string("a checkpoint of hone"));
     json_object_set_new(tree, "path", json_lossy(dir));
     enum status sound = checksums_check(dir);
-    json_object_set_new(tree, "whole", json_boolean(sound == OK));
     if (sound == ERR_MEMORY)
         return sound;
-    if (sound != OK)
-        json_object_set_new(tree, "damage", json_lossy(status_message()));
+    add_damage(tree, sound);
     const char *config = file_join(arena, dir, "adapter_config.json");
     enum status status = config ? add_state(dir, tree) : ERR_MEMORY;
     if (status == OK && file_exists(config)) {

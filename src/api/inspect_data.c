@@ -95,8 +95,8 @@ static json_t *token_json(const struct inspection *in, const struct chat_row *ro
 
 static json_t *place_json(const struct inspection *in, const struct check_place *place)
 {
-    return json_pack("{s:I, s:s, s:I}", "row", (json_int_t)place->row, "file", source_path(in->source, place->file), "line",
-                     (json_int_t)place->line);
+    return json_pack("{s:I, s:o, s:I}", "row", (json_int_t)place->row, "file", json_lossy(source_path(in->source, place->file)),
+                     "line", (json_int_t)place->line);
 }
 
 /* The first tokens of a row, as many as a report has room for. */
@@ -242,8 +242,8 @@ static json_t *files_json(const void *record)
     const struct inspection *in = record;
     json_t *files = json_array();
     for (int64_t i = 0; i < source_files(in->source); i++)
-        json_array_append_new(
-            files, json_pack("{s:s, s:f}", "path", source_path(in->source, i), "weight", source_weight(in->source, i)));
+        json_array_append_new(files, json_pack("{s:o, s:f}", "path", json_lossy(source_path(in->source, i)), "weight",
+                                               source_weight(in->source, i)));
     return files;
 }
 

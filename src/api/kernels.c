@@ -208,7 +208,7 @@ static enum status build_kernels(const struct hone_options *options, char **json
     for (int t = 0; t < w.targets && status == OK; t++)
         status = build_target(&w, w.target[t], values->output_dir, rows);
     if (status == OK)
-        status = json_result(json_pack("{s:s, s:O}", "output", values->output_dir, "targets", rows), json);
+        status = json_result(json_pack("{s:o, s:O}", "output", json_lossy(values->output_dir), "targets", rows), json);
     json_decref(rows);
     kernel_list_free(&w.list);
     return status;

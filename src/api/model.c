@@ -8,7 +8,6 @@
 #include "api/kept.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/mapped.h"
 #include "base/number.h"
 #include "base/parallel.h"
 #include "base/process.h"
@@ -125,7 +124,9 @@ static enum status run_eval(struct hone_model *m, struct session *s, struct data
     if (status == OK)
         status = eval_run(&v, s, progress->call ? report : NULL, progress, &loss);
     if (status == OK)
-        status = mapped_check();
+        status = weights_check_files(&s->model.weights);
+    if (status == OK)
+        status = data_check_files(data);
     eval_close(&v);
     TRY(status);
     int64_t total = session_bytes(s, bytes, &mapped);

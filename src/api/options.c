@@ -11,16 +11,26 @@
 #include "base/status.def"
 #undef STATUS
 
-int hone_rank(void)
+/* Alone where the variables make no sense: joining the group says so. An error that is to be told stays. */
+static struct launcher find_launcher(void)
 {
     struct launcher launcher;
-    return launcher_read(&launcher) == OK ? launcher.rank : 0;
+    char message[STATUS_MESSAGE_SIZE];
+    snprintf(message, sizeof message, "%s", status_message());
+    if (launcher_read(&launcher) == OK)
+        return launcher;
+    fail(ERR_ARGUMENT, "%s", message);
+    return (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
+}
+
+int hone_rank(void)
+{
+    return find_launcher().rank;
 }
 
 int hone_ranks(void)
 {
-    struct launcher launcher;
-    return launcher_read(&launcher) == OK ? launcher.size : 1;
+    return find_launcher().size;
 }
 
 const char *hone_version(void)

@@ -17,7 +17,7 @@ enum status json_result(json_t *tree, char **out)
     *out = text ? memory_alloc((int64_t)strlen(text) + 1) : NULL;
     if (*out)
         strcpy(*out, text);
-    free(text);
+    json_text_free(text);
     json_decref(tree);
     return *out ? OK : ERR_MEMORY;
 }
@@ -64,8 +64,10 @@ struct plan {
     const char *run, *recompute, *dtype, *device, *shard;
     int64_t ranks;
     bool fits;
-    int64_t layers, resident_layers;  /* the others are in host memory */
-    int64_t host_bytes, copied_bytes; /* which takes so much, and of which the largest program copies so much */
+    int64_t layers, resident_layers;              /* the others are in host memory */
+    int64_t host_bytes;                           /* which takes so much */
+    int64_t offloaded_bytes;                      /* of activations, there too */
+    int64_t copied_bytes, offloaded_copied_bytes; /* by the program that copies most: in all, and of activations */
 };
 
 json_t *plan_rows(const struct session *s, const struct device_costs *costs, int64_t process_bytes)
@@ -115,7 +117,9 @@ static json_t *plan_json(const struct plan *plan)
         RECORD(struct plan, layers),
         RECORD(struct plan, resident_layers),
         RECORD(struct plan, host_bytes),
+        RECORD(struct plan, offloaded_bytes),
         RECORD(struct plan, copied_bytes),
+        RECORD(struct plan, offloaded_copied_bytes),
         {0},
     };
     return record_json(fields, plan);
@@ -129,18 +133,21 @@ static enum status count_chat(struct chat **chat, const char *dir)
     return status;
 }
 
-/* Of the program that copies most; before session_shrink. */
-static int64_t copied_bytes(const struct session *s)
+/* Of the program that copies most, in all and of activations; before session_shrink. */
+static void copied_bytes(const struct session *s, int64_t *largest, int64_t *offloaded)
 {
-    int64_t largest = 0;
+    *largest = *offloaded = 0;
     for (int64_t i = 0; i < s->engine.program_count; i++) {
         const struct lowering *l = &s->engine.programs[i].lowering;
-        int64_t bytes = 0;
-        for (int64_t k = 0; k < l->count; k++)
-            bytes += l->list[k].command.kind == COMMAND_COPY ? l->list[k].command.copy.bytes : 0;
-        largest = max(largest, bytes);
+        int64_t bytes = 0, activations = 0;
+        for (int64_t k = 0; k < l->count; k++) {
+            const struct command *c = &l->list[k].command;
+            bytes += c->kind == COMMAND_COPY ? c->copy.bytes : 0;
+            activations += c->kind == COMMAND_COPY && c->copy.lane >= STREAMED_STAGES ? c->copy.bytes : 0;
+        }
+        *offloaded = bytes > *largest ? activations : *offloaded;
+        *largest = max(*largest, bytes);
     }
-    return largest;
 }
 
 /* `data` is NULL where the run has none yet. */
@@ -158,12 +165,15 @@ static json_t *make_plan(struct session *s, int64_t slots, const char *run, cons
     int64_t cache = session_cache(s, total - mapped, &costs);
     const struct card *card = kernel_list_card(s->device);
     const struct streamed *streamed = &s->engine.streamed;
-    int64_t copied = copied_bytes(s);
+    int64_t copied, offloaded;
+    copied_bytes(s, &copied, &offloaded);
     struct plan plan = {
         .layers = s->model.config.layers,
         .resident_layers = s->model.config.layers - streamed->count,
         .host_bytes = streamed->bytes,
+        .offloaded_bytes = session_offloaded(s),
         .copied_bytes = copied,
+        .offloaded_copied_bytes = offloaded,
         .session = s,
         .costs = costs,
         .process_bytes = session_shrink(s) + costs.lists,
@@ -273,8 +283,9 @@ static enum status plan_card(const struct options *values, const char *card, jso
 /* What a table over all cards needs of a plan. */
 static json_t *card_row(const json_t *plan)
 {
-    static const char *const of_plan[] = {"fits",      "peak_bytes",         "memory_bytes", "dtype",
-                                          "recompute", "micro_batch_tokens", "layers",       "resident_layers"};
+    static const char *const of_plan[] = {"fits",   "peak_bytes",      "memory_bytes",
+                                          "dtype",  "recompute",       "micro_batch_tokens",
+                                          "layers", "resident_layers", "offloaded_bytes"};
     static const char *const of_estimate[] = {
         "card",  "name",        "step_seconds", "tokens_per_second", "roofline_tokens_per_second",
         "steps", "run_seconds", "longest_row",  "synthetic_rows"};
@@ -416,7 +427,8 @@ static enum status inspect(const struct hone_options *handle, char **json)
     struct chat *chat = NULL;
     int64_t index;
     TRY(need_model(handle, &values));
-    struct session_options options = {.dir = values.model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true};
+    struct session_options options = {
+        .dir = values.model_name_or_path, .device = "cpu", .run = RUN_FLOAT32, .weights = true, .compared = true};
     TRY(session_open(&s, &options));
     enum status status = session_add(&s, NET_LOGITS, 1, 1, 0, &index);
     if (status == OK)

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "base/process.h"
@@ -22,12 +22,9 @@ enum { FILE_BYTES_MAX = 1 << 24, DATE_SIZE = 64, MESSAGE_SIZE = 2048 };
 static json_t *program_json(void)
 {
     char path[PROCESS_PATH], digest[HASH_TEXT] = "";
-    struct file_map map;
     process_program(path);
-    if (*path && file_map(&map, path) == OK) {
-        digest_text(hash_of(map.data, map.size), digest);
-        file_unmap(&map);
-    }
+    if (*path && checksums_file(path, digest) != OK)
+        *digest = 0;
     return json_pack("{s:o, s:s}", "path", json_lossy(path), "xxh128", digest);
 }
 
@@ -85,11 +82,23 @@ static json_t *piece_json(const struct trainer *t)
                      "hone", hone_version(), "threads", parallel_threads(), "ranks", group_size(t->group));
 }
 
+static enum status read_earlier(json_t **tree, const char *path)
+{
+    struct buffer text = {0};
+    enum status status = file_read(&text, path, FILE_BYTES_MAX);
+    if (status == OK)
+        status = json_parse(tree, text.data, text.size, path);
+    buffer_free(&text);
+    return status;
+}
+
 /* Those of the file that is there, if it is of the same run. */
 static json_t *earlier_pieces(const struct trainer *t, const char *path)
 {
     json_t *old = NULL, *pieces = NULL;
-    if (t->place.step && file_exists(path) && json_parse_file(&old, path, FILE_BYTES_MAX) == OK) {
+    if (t->place.step && file_exists(path) && read_earlier(&old, path) != OK)
+        log_message(LOG_WARNING, "%s; the file is written anew, without the earlier processes of this run", status_message());
+    if (old) {
         const char *run = json_string_value(json_object_get(old, "run"));
         if (run && !strcmp(run, t->identity.run) && json_is_array(json_object_get(old, "pieces")))
             pieces = json_incref(json_object_get(old, "pieces"));
@@ -104,6 +113,10 @@ static void write_file(struct hone_trainer *t)
 {
     struct arena arena = {0};
     const char *path = file_join(&arena, t->trainer.options->output_dir, RUN_FILE);
+    if (output_check(&t->trainer.output) != OK) { /* not over another run's: the next save says so, and ends the run */
+        arena_free(&arena);
+        return;
+    }
     enum status status = path ? json_replace_file(path, t->run_file) : ERR_MEMORY;
     if (status != OK && !t->run_file_lost)
         log_message(LOG_WARNING, "%s; the run goes on, and hone report will know less of it", status_message());
@@ -117,9 +130,9 @@ static json_t *make(const struct hone_trainer *handle, const char *path)
     const struct session *s = &t->session;
     json_t *pieces = earlier_pieces(t, path);
     json_array_append_new(pieces, piece_json(t));
-    json_t *tree = json_pack("{s:s, s:s, s:o, s:s?, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "run",
+    json_t *tree = json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "run",
                              t->identity.run, "hone", hone_version(), "program", program_json(), "model",
-                             t->options->model_name_or_path, "family", s->model.family->model_type, "parameters",
+                             json_lossy(t->options->model_name_or_path), "family", s->model.family->model_type, "parameters",
                              (json_int_t)s->model.parameters, "trainable_parameters", (json_int_t)t->optimizer.parameters,
                              "method", options_word(OPTION_finetuning_type, (int)t->options->finetuning_type), "dtype",
                              session_dtype(s), "device", s->device->class->name, "device_name", s->info.name, "recompute",

@@ -6,8 +6,10 @@
 #include "api/run_file.h"
 #include "api/run_samples.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "base/process.h"
+#include "base/utf8.h"
 #include "data/account.h"
 #include "train/checkpoint.h"
 #include "train/loop.h"
@@ -21,6 +23,18 @@ _Static_assert((int)HONE_TRAINER_SAMPLE == (int)TRAINER_SAMPLE && (int)HONE_TRAI
                    (int)HONE_TRAINER_LOGPROBS == (int)TRAINER_LOGPROBS,
                "hone.h and trainer.h agree");
 
+/* A path is any bytes, JSON is UTF-8: adapter_config.json has question marks then (format/adapter_write.c). */
+static void warn_of_base_name(const struct trainer *t)
+{
+    const char *model = options_model(t->options);
+    if (group_rank(t->group) == 0 && t->options->finetuning_type != CHOICE_finetuning_type_full &&
+        utf8_invalid(model, (int64_t)strlen(model)) >= 0)
+        log_message(LOG_WARNING,
+                    "%s: this path is not UTF-8, so adapter_config.json has question marks in its base_model_name_or_path; for "
+                    "programs that look there, rename the model or make a link to it",
+                    model);
+}
+
 static enum status open_trainer(struct hone_trainer **out, const struct hone_options *options, unsigned ready_for)
 {
     struct hone_trainer *t = memory_alloc(sizeof *t);
@@ -33,6 +47,7 @@ static enum status open_trainer(struct hone_trainer **out, const struct hone_opt
     }
     if (status == OK) {
         handle_add(&t->handle, HANDLE_TRAINER);
+        warn_of_base_name(&t->trainer);
         *out = t;
     } else if (t) {
         hone_options_destroy(t->options);

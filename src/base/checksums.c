@@ -24,7 +24,7 @@ bool checksums_is_list(const char *name)
     return !strcmp(name, LIST_FILE);
 }
 
-static enum status hash_file(const char *path, char text[HASH_TEXT])
+enum status checksums_file(const char *path, char text[HASH_TEXT])
 {
     struct file_map map;
     struct hash hash;
@@ -48,7 +48,7 @@ static enum status list_files(struct arena *arena, const char *dir, struct buffe
             return ERR_MEMORY;
         if (checksums_is_list(names[i]))
             continue;
-        TRY(hash_file(path, text));
+        TRY(checksums_file(path, text));
         TRY(buffer_format(list, "%s  %s\n", text, names[i]));
     }
     return OK;
@@ -76,6 +76,25 @@ bool checksums_there(const char *dir)
     return there;
 }
 
+enum status checksums_read(struct buffer *list, const char *dir)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, dir, LIST_FILE);
+    enum status status = path ? file_read(list, path, LIST_BYTES_MAX) : ERR_MEMORY;
+    arena_free(&arena);
+    return status;
+}
+
+const char *checksums_line(const struct buffer *list, const char *name)
+{
+    size_t n = strlen(name);
+    const char *line = list->size ? list->data : "";
+    for (const char *end = strchr(line, '\n'); end; line = end + 1, end = strchr(line, '\n'))
+        if ((size_t)(end - line) == NAME_AT + n && !memcmp(line + NAME_AT, name, n))
+            return line;
+    return NULL;
+}
+
 /* Compares the file of one line, which is cut into its parts. Names ascend: a list that names a large file many times would take
  * hours to compare. */
 static enum status check_line(struct arena *arena, const char *dir, const char *list, char *line, const char **name)
@@ -92,7 +111,7 @@ static enum status check_line(struct arena *arena, const char *dir, const char *
         return ERR_MEMORY;
     if (!file_exists(path))
         return fail(ERR_FORMAT, "%s: is missing, but " LIST_FILE " names it", path);
-    TRY(hash_file(path, text));
+    TRY(checksums_file(path, text));
     return !strcmp(text, line) ? OK : fail(ERR_FORMAT, "%s: is damaged: its bytes are not those that were written", path);
 }
 

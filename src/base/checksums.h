@@ -23,6 +23,13 @@ enum status checksums_check(const char *dir);
 bool checksums_is_list(const char *name);
 bool checksums_there(const char *dir);
 
+/* The list itself; its line of a file, which begins with the checksum, or NULL. The directory has one. */
+enum status checksums_read(struct buffer *list, const char *dir);
+const char *checksums_line(const struct buffer *list, const char *name);
+
+/* The checksum of one file, as in the list. */
+enum status checksums_file(const char *path, char text[HASH_TEXT]);
+
 /* Adds bytes of a mapped file to a hash, and releases their pages as they have been read. */
 void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 
 /* A copy without slashes at the end: they would follow a link to its target, and turn a name beside the path into one inside it.
  */
@@ -27,10 +28,11 @@ static char *without_slashes(const char *path)
     return copy;
 }
 
+/* The new name is durable as well, or a crash would lose it with all that was flushed below. */
 static enum status make_one(const char *path, mode_t mode)
 {
     if (mkdir(path, mode) == 0)
-        return OK;
+        return directory_sync_parent(path);
     int cause = errno;
     if (file_is_directory(path))
         return OK;
@@ -141,6 +143,12 @@ void directory_discard(const char *path)
     nftw(path, discard_one, 32, FTW_DEPTH | FTW_PHYS);
 }
 
+bool directory_is_free(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 && errno == ENOENT;
+}
+
 int64_t directory_room(const char *path)
 {
     struct statvfs st;
@@ -200,11 +208,28 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
     return status;
 }
 
+enum status directory_may_read(struct arena *arena, const char *path)
+{
+    const char **names;
+    int64_t count;
+    if (access(path, R_OK | X_OK) != 0)
+        return errno == EACCES ? file_fail(path, "read the directory") : OK;
+    enum status status = directory_list(arena, path, &names, &count);
+    for (int64_t i = 0; i < count && status == OK; i++) {
+        const char *file = file_join(arena, path, names[i]);
+        if (!file)
+            return ERR_MEMORY;
+        if (access(file, R_OK) != 0 && errno == EACCES)
+            return file_fail(file, "read");
+    }
+    return status == ERR_MEMORY ? status : OK;
+}
+
 static enum status sync_directory(const char *path)
 {
     int fd = file_above(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd < 0)
-        return file_fail(path, "open the directory");
+    if (fd < 0) /* one may be written into that may not be read */
+        return errno == EACCES ? OK : file_fail(path, "open the directory");
     /* some file systems have no sync of directories */
     enum status status = fsync(fd) == 0 || errno == EINVAL ? OK : file_fail(path, "sync the directory");
     close(fd);
@@ -224,31 +249,55 @@ enum status directory_sync_parent(const char *path)
     return status;
 }
 
-/* Moves what is at `path` out of the way; *moved says whether there was something. */
-static enum status put_aside(const char *path, const char *aside, bool *moved)
+/* Whether something has the name that a directory is to have; only a directory, or a link to one, gives way. */
+static enum status look_at(const char *path, bool *there)
 {
     struct stat st;
-    *moved = lstat(path, &st) == 0;
-    if (!*moved)
+    *there = lstat(path, &st) == 0;
+    if (!*there)
         return errno == ENOENT ? OK : file_fail(path, "replace");
     if (!file_is_directory(path) && !S_ISLNK(st.st_mode))
         return fail(ERR_IO, "%s: exists and is not a directory, so a directory cannot replace it", path);
-    return rename(path, aside) == 0 ? OK : file_fail(path, "move aside");
+    return OK;
+}
+
+/* Both names change at once, and `path` is never without a whole directory. The old one never has the name of a part, which
+ * other processes may look for. */
+static bool exchange(const char *part, const char *path, const char *aside)
+{
+    if (rename(part, aside) != 0)
+        return false;
+    if (renameat2(AT_FDCWD, aside, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+        return true;
+    rename(aside, part);
+    return false;
+}
+
+/* Where the system cannot exchange names: in two moves. */
+static enum status move_in(const char *part, const char *path, const char *aside, bool there)
+{
+    if (there && rename(path, aside) != 0)
+        return file_fail(path, "move aside");
+    if (rename(part, path) == 0)
+        return OK;
+    enum status status = file_fail(path, "replace");
+    if (there)
+        rename(aside, path); /* the old one back; if that fails too, nothing is lost */
+    return status;
 }
 
 static enum status replace(const char *part, const char *path, const char *aside)
 {
-    bool moved = false;
+    bool there = false;
     TRY(sync_directory(part));
-    TRY(put_aside(path, aside, &moved));
-    if (rename(part, path) != 0) {
-        enum status status = file_fail(path, "replace");
-        if (moved)
-            rename(aside, path); /* the old one back; if that fails too, nothing is lost */
-        return status;
-    }
+    TRY(look_at(path, &there));
+    if (!there || !exchange(part, path, aside))
+        TRY(move_in(part, path, aside, there));
     TRY(directory_sync_parent(path));
-    return moved ? directory_remove(aside) : OK;
+    enum status removed = there ? directory_remove(aside) : OK;
+    if (removed == ERR_IO) /* the new one has its name: that is what was asked for */
+        log_message(LOG_WARNING, "%s; it is of no use any more, and stays until you remove it", status_message());
+    return removed == ERR_IO ? OK : removed;
 }
 
 enum status directory_replace(const char *part, const char *path)

@@ -6,11 +6,12 @@
 #ifndef BASE_DIRECTORY_H
 #define BASE_DIRECTORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/memory.h"
 
-/* Makes the directory and any missing parents. One that exists is fine. */
+/* Makes the directory and any missing parents, which a crash then does not undo. One that exists is fine. */
 enum status directory_make(const char *path);
 
 /* Whether the directory could be made and written into, found out without making anything. *there, in the arena, is the directory
@@ -26,6 +27,12 @@ enum status directory_remove(const char *path);
 /* Removes what can be removed of it and says nothing: for the remains of what failed, whose message stays. */
 void directory_discard(const char *path);
 
+/* ERR_IO if the directory, or a file in it, may not be read by this process; other faults are not looked for. */
+enum status directory_may_read(struct arena *arena, const char *path);
+
+/* Whether nothing has this name, not even a link that leads nowhere. */
+bool directory_is_free(const char *path);
+
 /* Bytes that this process may still write on its disk; -1: the system does not say. */
 int64_t directory_room(const char *path);
 
@@ -37,7 +44,9 @@ enum status directory_list(struct arena *arena, const char *path, const char ***
 
 /* Gives the complete directory `part` the name `path`, in place of the directory (or the link to one) that may be there. Both
  * have the same parent, and what was written into part by base/file.h is durable. A crash leaves the old or the new directory
- * under the name, or for a moment none while both exist under other names (`part`, and path.NUMBER.old): never a part of one. */
+ * under the name, and perhaps the other, or a part of it, as path.NUMBER.old (file_beside). Only where the system cannot exchange
+ * names there is for a moment none, while both exist as `part` and path.NUMBER.old. An old one that cannot be removed is a
+ * warning. */
 enum status directory_replace(const char *part, const char *path);
 
 /* $TMPDIR, or /tmp. The environment's own text. */

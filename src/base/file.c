@@ -17,7 +17,7 @@
 #include "base/mapped.h"
 #include "base/number.h"
 
-enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045 };
+enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
 
 enum status file_fail(const char *path, const char *what)
 {
@@ -97,6 +97,11 @@ void file_unmap(struct file_map *map)
     *map = (struct file_map){0};
 }
 
+enum status file_map_check(const struct file_map *map)
+{
+    return map->size ? mapped_check(map->data) : OK;
+}
+
 void file_map_drop(const struct file_map *map, int64_t offset, int64_t bytes)
 {
     int64_t page = sysconf(_SC_PAGESIZE);
@@ -166,7 +171,15 @@ static unsigned long long draw(void)
 
 char *file_beside(struct arena *arena, const char *path, const char *end)
 {
-    return arena_format(arena, "%s.%016llx%s", path, draw(), end);
+    return arena_format(arena, "%s.%0*llx%s", path, NUMBER_DIGITS, draw(), end);
+}
+
+int64_t file_beside_stem(const char *name, const char *end)
+{
+    int64_t stem = (int64_t)strlen(name) - (int64_t)strlen(end) - NUMBER_DIGITS - 1;
+    if (stem <= 0 || name[stem] != '.' || strspn(name + stem + 1, "0123456789abcdef") != NUMBER_DIGITS)
+        return -1;
+    return strcmp(name + stem + 1 + NUMBER_DIGITS, end) == 0 ? stem : -1;
 }
 
 /* A rename would put a file in the place of a device or a pipe. */
@@ -224,6 +237,35 @@ void file_writer_abort(struct file_writer *writer)
 enum status file_rename(const char *from, const char *to)
 {
     return rename(from, to) == 0 ? directory_sync_parent(to) : file_fail(to, "replace");
+}
+
+/* Not every file system, nor every kernel, has a rename that replaces nothing: then a file gets a second name, which replaces
+ * nothing either, and loses its first. A directory takes the place of no other that has files in it. */
+static int rename_to_new(const char *from, const char *to)
+{
+    struct stat st;
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    if (link(from, to) == 0) {
+        unlink(from);
+        return 0;
+    }
+    if (errno == EEXIST || lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+enum status file_publish(const char *from, const char *to, bool *taken)
+{
+    *taken = false;
+    if (rename_to_new(from, to) == 0)
+        return directory_sync_parent(to);
+    *taken = errno == EEXIST || errno == ENOTEMPTY;
+    return *taken ? OK : file_fail(to, "write");
 }
 
 void file_remove(const char *path)

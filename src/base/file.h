@@ -18,6 +18,7 @@ struct file_map {
 
 enum status file_map(struct file_map *map, const char *path); /* an empty file maps to size 0 */
 void file_unmap(struct file_map *map);
+enum status file_map_check(const struct file_map *map); /* ERR_IO if the file was changed since (base/mapped.h) */
 
 /* The bytes from offset on are no longer needed in memory: only whole pages inside the range are dropped.
  * They are paged in again if they are read again. */
@@ -42,6 +43,7 @@ struct file_writer {
 
 /* A name beside `path` that nobody else has or can know before: path, a random number and `end`. */
 char *file_beside(struct arena *arena, const char *path, const char *end);
+int64_t file_beside_stem(const char *name, const char *end); /* how long the path was that gave this name, or -1: none did */
 
 enum status file_writer_open(struct file_writer *writer, const char *path);
 enum status file_writer_append(struct file_writer *writer, const void *bytes, int64_t count);
@@ -53,6 +55,10 @@ enum status file_copy(const char *from, const char *to);
 
 /* Gives a complete file another name in the same directory, in place of the file that may have it. */
 enum status file_rename(const char *from, const char *to);
+
+/* The same for a file or a directory where nothing may be replaced: *taken if something has the name, and both stay as they are.
+ */
+enum status file_publish(const char *from, const char *to, bool *taken);
 void file_remove(const char *path); /* nothing there is fine */
 
 /* Makes `path` a link to `target`, in place of what may be there; a relative target is seen from the link's directory. */

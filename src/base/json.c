@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Nor does it stop: a number that it could not store whole ends in a failed assertion. So while it parses, what is refused comes
@@ -309,12 +308,21 @@ bool json_refused(void)
     return was;
 }
 
+void json_text_free(char *text)
+{
+    json_malloc_t make;
+    json_free_t end;
+    json_get_alloc_funcs(&make, &end);
+    if (text)
+        end(text);
+}
+
 char *json_write(const json_t *tree, size_t flags)
 {
     char *text = tree ? json_dumps(tree, flags) : NULL;
     if (!json_refused() && text)
         return text;
-    free(text);
+    json_text_free(text);
     fail(ERR_MEMORY, "out of memory while writing JSON");
     return NULL;
 }
@@ -328,6 +336,6 @@ enum status json_replace_file(const char *path, const json_t *tree)
 {
     char *text = json_file_text(tree);
     enum status status = text ? file_replace(path, text, (int64_t)strlen(text)) : fail_at(ERR_MEMORY, "%s: ", path);
-    free(text);
+    json_text_free(text);
     return status;
 }

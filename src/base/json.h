@@ -57,10 +57,14 @@ json_t *json_lossy(const char *text);
 /* A number, or null where JSON cannot express it. */
 json_t *json_number(double x);
 
-/* A tree's text, which is freed by free(). Jansson leaves out what it has no memory for, when it builds a tree and when it writes
- * one; so NULL is a message that memory ran out on this thread, here or since the last call. A tree that is NULL is one of these.
+/* A tree's text, which is freed by json_text_free. Jansson leaves out what it has no memory for, when it builds a tree and when
+ * it writes one; so NULL is a message that memory ran out on this thread, here or since the last call. A tree that is NULL is one
+ * of these.
  */
 char *json_write(const json_t *tree, size_t flags);
+
+/* Frees a text that Jansson has made: by its own function, which a program that has libhone inside may have set. NULL is fine. */
+void json_text_free(char *text);
 
 /* Whether memory ran out in this sense. It is asked where something else could be wrong too, and forgotten. */
 bool json_refused(void);

@@ -16,11 +16,14 @@
 enum { LOCK_TEXT = PROCESS_HOST + 32 };
 static const double PAUSE = 0.05; /* seconds between two looks at a lock that another process has */
 
-/* Whether the path still leads to the file that was locked. */
-static bool still_there(int fd, const char *path)
+bool lock_is_lost(const struct lock *lock, const char *path)
 {
     struct stat held, named;
-    return fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+    if (lock->fd < 0)
+        return false;
+    if (fstat(lock->fd, &held) != 0 || lstat(path, &named) != 0)
+        return errno == ENOENT || errno == ENOTDIR || errno == ESTALE; /* all else is said when something is written there */
+    return held.st_dev != named.st_dev || held.st_ino != named.st_ino;
 }
 
 static enum status cannot_lock(const char *path)
@@ -30,14 +33,36 @@ static enum status cannot_lock(const char *path)
     return unsupported ? ERR_UNSUPPORTED : status;
 }
 
+/* A lock is written to: what a link leads to would be emptied. */
+static int open_lock(const char *path, int flags)
+{
+    return file_above(open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666));
+}
+
+/* What open_lock gave: *fd stays -1 if there is no such file. */
+static enum status check_opened(int *fd, const char *path)
+{
+    struct stat st;
+    if (*fd < 0 && errno == ELOOP)
+        return fail(ERR_IO, "%s: is a symbolic link, and a lock must be a file of its own: remove the link", path);
+    if (*fd < 0)
+        return errno == ENOENT ? OK : file_fail(path, "open");
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+        return OK;
+    close(*fd);
+    *fd = -1;
+    return fail(ERR_IO, "%s: is not a regular file, and a lock must be one: remove it", path);
+}
+
 enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, bool wait, bool *taken)
 {
     *taken = false;
-    lock->fd = file_above(open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    lock->fd = open_lock(path, O_RDWR | O_CREAT);
     if (lock->fd < 0 && kind == LOCK_SHARED && (errno == EACCES || errno == EROFS))
-        lock->fd = file_above(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)); /* another user's file, readable */
+        lock->fd = open_lock(path, O_RDONLY); /* another user's file, readable */
+    TRY(check_opened(&lock->fd, path));
     if (lock->fd < 0)
-        return errno == ENOENT ? OK : file_fail(path, "open");
+        return OK;
     int result;
     while ((result = flock(lock->fd, (kind == LOCK_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB)) != 0 &&
            (errno == EINTR || (wait && errno == EWOULDBLOCK))) {
@@ -45,7 +70,7 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
         clock_wait(PAUSE);
     }
     enum status status = result == 0 || errno == EWOULDBLOCK ? OK : cannot_lock(path);
-    *taken = result == 0 && still_there(lock->fd, path);
+    *taken = result == 0 && !lock_is_lost(lock, path);
     if (!*taken)
         lock_release(lock);
     return status;
@@ -53,10 +78,11 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
 
 enum status lock_is_held(const char *path, bool *held)
 {
+    int fd = open_lock(path, O_RDONLY);
     *held = false;
-    int fd = file_above(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    TRY(check_opened(&fd, path));
     if (fd < 0)
-        return errno == ENOENT ? OK : file_fail(path, "open");
+        return OK;
     *held = flock(fd, LOCK_SH | LOCK_NB) != 0;
     enum status status = *held && errno != EWOULDBLOCK ? cannot_lock(path) : OK;
     *held = *held && status == OK;

@@ -1,7 +1,7 @@
 /* Locks between processes: on a file, held until released or until the process ends, however it ends.
  *
- * The file is created if missing. The exclusive holder may remove it, or move it with its directory; a process that waited is
- * then told that it has gone, and looks again.
+ * The file is created if missing; a link, or what is not a regular file, is refused. The exclusive holder may remove it, or move
+ * it with its directory; a process that waited is then told that it has gone, and looks again.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -22,6 +22,10 @@ enum status lock_take(struct lock *lock, const char *path, enum lock_kind kind, 
 
 /* Whether another process holds it alone; neither takes nor creates it. ERR_UNSUPPORTED as above. */
 enum status lock_is_held(const char *path, bool *held);
+
+/* Whether the path no longer names the file that is held: it was removed or moved, or another took its place. Nothing held
+ * cannot be lost. */
+bool lock_is_lost(const struct lock *lock, const char *path);
 
 /* Writes "PID HOST" into the file: the exclusive holder's. */
 enum status lock_sign(const struct lock *lock, const char *path);

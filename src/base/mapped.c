@@ -25,10 +25,28 @@ struct note {
 static struct note *_Atomic notes;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
+/* A child that is forked while another thread has the guard would never get it. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&guard);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&guard);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 enum status mapped_add(const void *data, int64_t size, int fd, const char *path)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct stat st;
     size_t length = strlen(path) + 1;
+    pthread_once(&once, watch_forks);
     struct note *n = memory_alloc((int64_t)(sizeof *n + length));
     if (!n)
         return ERR_MEMORY;
@@ -90,20 +108,21 @@ static bool changed(const struct note *n, int64_t *size)
     return *size != n->size || st.st_mtim.tv_sec != n->time.tv_sec || st.st_mtim.tv_nsec != n->time.tv_nsec;
 }
 
-enum status mapped_check(void)
+enum status mapped_check(const void *data)
 {
     char path[4096];
     int64_t was = 0, is = 0;
     pthread_mutex_lock(&guard);
     const struct note *n = atomic_load(&notes);
-    while (n && !changed(n, &is))
+    while (n && n->data != data)
         n = atomic_load(&n->next);
-    if (n) {
+    bool other = n && changed(n, &is);
+    if (other) {
         was = n->size;
         name(n, path, sizeof path);
     }
     pthread_mutex_unlock(&guard);
-    if (!n)
+    if (!other)
         return OK;
     return fail(ERR_IO,
                 "%s was changed while it was in use (%lld bytes then, %lld now), so what came out of it is not kept: put "

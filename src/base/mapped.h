@@ -14,9 +14,10 @@ enum status mapped_add(const void *data, int64_t size, int fd, const char *path)
 /* Before the map goes; an address that was not noted is fine. */
 void mapped_remove(const void *data);
 
-/* ERR_IO if a mapped file has another size or time than when it was mapped, wherever in the process it is used: what was computed
- * since may be wrong, and must not be kept. A file that was replaced by another of its name is still what it was. */
-enum status mapped_check(void);
+/* ERR_IO if the file that is mapped at `data` has another size or time than when it was mapped: what was computed from it since
+ * may be wrong, and must not be kept. A file that was replaced by another of its name is still what it was; so the time is that
+ * of its content (mtime), as replacing, linking or renaming it changes the other one (ctime). */
+enum status mapped_check(const void *data);
 
 /* Writes the path of the file that is mapped at an address; false: none is. A signal's handler may ask. */
 _Bool mapped_name(const void *address, char *path, size_t size);

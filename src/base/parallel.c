@@ -10,7 +10,6 @@
 #include "base/parallel.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +20,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/processors.h"
+#include "base/thread.h"
 
 enum { SPIN_NANOSECONDS = 200000, PAUSES = 32 }; /* about what waking a thread and a tile too many cost */
 
@@ -156,25 +156,18 @@ static void watch_forks(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-/* Called with the lock. The program's signals are for its own threads; those that a thread causes itself stay its own. */
+/* Called with the lock. */
 static void make_threads(int count)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
-    sigset_t others, before;
     if (pool.count >= count || pool.full || pool.ending)
         return;
     pthread_once(&once, watch_forks);
-    sigfillset(&others);
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        sigdelset(&others, own[i]);
-    pthread_sigmask(SIG_SETMASK, &others, &before);
     int error = 0;
     while (pool.count < count && !error) {
-        error = pthread_create(&pool.threads[pool.count], NULL, help, NULL);
+        error = thread_start(&pool.threads[pool.count], help, NULL);
         pool.count += !error;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error) {
         pool.full = true;
         log_message(LOG_WARNING, "the system gives no more than %d of %d threads (%s): the rest of the work is theirs",

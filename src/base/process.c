@@ -62,6 +62,15 @@ enum status process_grow_stack(void)
     return OK;
 }
 
+void process_want_files(int64_t count)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)count)
+        return;
+    limit.rlim_cur = limit.rlim_max < (rlim_t)count ? limit.rlim_max : (rlim_t)count;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void process_yield(void)
 {
     sched_yield();

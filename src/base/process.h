@@ -17,6 +17,10 @@ void process_trim(void);
  * stays. */
 enum status process_grow_stack(void);
 
+/* Lets the process have so many files and connections open at once, if it may not yet; no more than the system lets it (ulimit
+ * -Hn). */
+void process_want_files(int64_t count);
+
 /* Lets other threads and processes have the processor. */
 void process_yield(void);
 

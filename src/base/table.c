@@ -21,7 +21,9 @@ static enum status open_nameless(const char *dir, int64_t bytes, int *fd)
     enum status status = !path ? ERR_MEMORY : *fd < 0 ? file_fail(path, "create") : OK;
     if (status == OK) {
         unlink(path);
-        errno = posix_fallocate(*fd, 0, (off_t)bytes);
+        do
+            errno = posix_fallocate(*fd, 0, (off_t)bytes);
+        while (errno == EINTR);
         if (errno != 0) {
             status = file_fail(path, "reserve the room for a table of rows");
             close(*fd);

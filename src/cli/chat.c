@@ -109,7 +109,7 @@ static void forget_last(struct chat *c)
     json_array_remove(c->messages, json_array_size(c->messages) - 1);
 }
 
-/* The conversation as a row of a data set, on one line; freed by free(). */
+/* The conversation as a row of a data set, on one line, as json_write gives it. */
 static char *write_row(const struct chat *c)
 {
     json_t *messages = json_array(), *row = json_object();
@@ -158,7 +158,7 @@ static hone_status ask(struct chat *c, struct answer *a, hone_generate_result *r
             (hone_status)fail(ERR_LIMIT, "the conversation is too long: %s. /save FILE keeps it, /reset begins a new one", why);
     }
     hone_sequence_destroy(prompt);
-    free(row);
+    json_text_free(row);
     return status;
 }
 
@@ -288,7 +288,7 @@ static hone_status save(struct chat *c, const char *path)
         fputs("hone: warning: every answer was cut off, and is saved with \"train\": false; a row needs one to train: raise "
               "--max-new-tokens\n",
               stderr);
-    free(row);
+    json_text_free(row);
     return status;
 }
 

@@ -129,21 +129,27 @@ static void print_worlds(const json_t *cards)
          "work.");
 }
 
-/* true: some card fits only with layers that are copied. */
-static bool print_singles(const json_t *cards)
+struct in_host { /* what some card only fits with */
+    bool layers, activations;
+};
+
+static struct in_host print_singles(const json_t *cards)
 {
     size_t i;
     const json_t *card, *first = json_array_get(cards, 0);
     char needs[32], memory[32], run[32], layers[32];
-    bool copied = false, runs = number(first, "steps") > 0;
+    struct in_host in_host = {0};
+    bool runs = number(first, "steps") > 0;
     printf("%-18s %10s %10s %5s %7s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "layers", "dtype",
            "recompute", "slots", "tokens/s", "roofline", runs ? "the run" : "");
     json_array_foreach(cards, i, card)
     {
         bool fits = json_is_true(json_object_get(card, "fits"));
         double resident = number(card, "resident_layers");
-        copied = copied || (fits && resident < number(card, "layers"));
-        snprintf(layers, sizeof layers, "%.0f/%.0f", resident, number(card, "layers"));
+        bool offloads = fits && number(card, "offloaded_bytes") > 0;
+        in_host.layers = in_host.layers || (fits && resident < number(card, "layers"));
+        in_host.activations = in_host.activations || offloads;
+        snprintf(layers, sizeof layers, "%s%.0f/%.0f", offloads ? "*" : "", resident, number(card, "layers"));
         printf("%-18s %10s %10s %5s %7s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
                cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", layers, text(card, "dtype"),
                text(card, "recompute"), number(card, "micro_batch_tokens"));
@@ -154,22 +160,25 @@ static bool print_singles(const json_t *cards)
             printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
     }
     puts("");
-    return copied;
+    return in_host;
 }
 
 void estimate_print_cards(const json_t *cards)
 {
     const json_t *first = json_array_get(cards, 0);
-    bool copied = false, runs = number(first, "steps") > 0;
+    struct in_host in_host = {0};
+    bool runs = number(first, "steps") > 0;
     if (json_object_get(first, "ranks"))
         print_worlds(cards);
     else
-        copied = print_singles(cards);
+        in_host = print_singles(cards);
     printf(
         "Tokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
         "are made of.\n",
         runs ? " and times of the run" : "", number(first, "longest_row"),
         json_is_true(json_object_get(first, "synthetic_rows")) ? ", as no data was given" : "");
-    if (copied)
+    if (in_host.activations)
+        puts("*: activations wait in host memory and are copied out and back in every micro-batch: --activation-offloading.");
+    if (in_host.layers)
         puts("Layers that do not stay on a card are copied from host memory in every micro-batch: --resident-layers.");
 }

@@ -18,7 +18,7 @@ static void print_members(const json_t *object, int indent)
         }
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
         printf("%*s%-*s %s\n", indent, "", 18 - indent, key, text ? text : "?"); /* the caller asks json_refused */
-        free(text);
+        json_text_free(text);
     }
 }
 
@@ -41,11 +41,6 @@ hone_status cli_inspect_model(hone_options *options)
     return status == HONE_OK ? cli_report(options, hone_inspect_model, print_all) : status;
 }
 
-hone_status cli_inspect_adapter(hone_options *options)
-{
-    return cli_report(options, hone_inspect_adapter, print_all);
-}
-
 /* The report is complete, but what it says may be an error. */
 static enum status verdict(const json_t *report)
 {
@@ -53,11 +48,11 @@ static enum status verdict(const json_t *report)
     return damage ? fail(ERR_FORMAT, "%s", damage) : OK;
 }
 
-hone_status cli_inspect_checkpoint(hone_options *options)
+static hone_status inspect(hone_options *options, hone_status (*make)(const hone_options *options, char **json))
 {
     char *json = NULL;
     json_t *report = NULL;
-    hone_status status = hone_inspect_checkpoint(options, &json);
+    hone_status status = make(options, &json);
     if (status == HONE_OK)
         status = (hone_status)json_parse(&report, json, (int64_t)strlen(json), "report");
     if (status == HONE_OK && cli_flag(options, "json"))
@@ -65,8 +60,19 @@ hone_status cli_inspect_checkpoint(hone_options *options)
     else if (status == HONE_OK)
         print_all(report);
     if (status == HONE_OK)
-        status = (hone_status)verdict(report);
+        status =
+            (hone_status)(json_refused() ? fail(ERR_MEMORY, "out of memory: the report above is not whole") : verdict(report));
     json_decref(report);
     hone_text_destroy(json);
     return status;
+}
+
+hone_status cli_inspect_adapter(hone_options *options)
+{
+    return inspect(options, hone_inspect_adapter);
+}
+
+hone_status cli_inspect_checkpoint(hone_options *options)
+{
+    return inspect(options, hone_inspect_checkpoint);
 }

@@ -1,7 +1,6 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/process.h"
@@ -47,7 +46,7 @@ static const struct command *find_command(const char *name, const char *about)
     return found;
 }
 
-static bool only_warnings, verbose;
+static bool only_warnings, verbose, told; /* told: rank 0, with the same options, says it */
 
 void cli_only_warnings(void)
 {
@@ -58,6 +57,8 @@ void cli_only_warnings(void)
 static void print_message(void *context, hone_log_level level, const char *message)
 {
     (void)context;
+    if (told)
+        return;
     if (level >= HONE_LOG_WARNING)
         progress_say("hone: warning: %s", message);
     else if (level == HONE_LOG_INFO ? !only_warnings : verbose)
@@ -78,7 +79,7 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     hone_status status = make(options, &json);
     if (status != HONE_OK)
         return status;
-    if (hone_rank()) /* rank 0 prints it */
+    if (make == hone_bench && hone_rank()) /* rank 0 prints it; other commands know nothing of ranks */
         tree = NULL;
     else if (cli_flag(options, "json"))
         puts(json);
@@ -108,7 +109,7 @@ hone_status cli_print_json(json_t *object)
     char *text = json_write(object, JSON_REAL_PRECISION(17));
     if (text)
         puts(text);
-    free(text);
+    json_text_free(text);
     json_decref(object);
     return text ? HONE_OK : HONE_ERR_MEMORY;
 }
@@ -135,6 +136,8 @@ static int finish(hone_status status)
         return (int)HONE_ERR_IO;
     }
     progress_clear();
+    if (status == HONE_ERR_STOPPED && hone_rank()) /* rank 0 says where it is saved */
+        return (int)status;
     if (status != HONE_OK && hone_rank())
         fprintf(stderr, "hone: rank %d: %s\n", hone_rank(), hone_error());
     else if (status != HONE_OK)
@@ -196,8 +199,10 @@ static int run(const char *name, const struct command *command, int argc, char *
         argc--;
         argv++;
     }
+    told = hone_rank() && command->run == cli_train;
     if (status == HONE_OK)
         status = hone_options_parse(options, argc, argv);
+    told = false;
     if (status == HONE_OK)
         status = hone_options_get(options, "json", &flag); /* the memory of these texts stays: cli_flag then needs none */
     if (status == HONE_OK)

@@ -58,14 +58,20 @@ static void print_plan(const json_t *plan)
                                                         : "it fits");
     json_int_t layers = json_integer_value(json_object_get(plan, "layers"));
     json_int_t resident = json_integer_value(json_object_get(plan, "resident_layers"));
-    if (resident < layers) {
-        char copied[32];
+    double copied_bytes = (double)json_integer_value(json_object_get(plan, "copied_bytes"));
+    double offloaded = (double)json_integer_value(json_object_get(plan, "offloaded_bytes"));
+    double offloaded_copied = (double)json_integer_value(json_object_get(plan, "offloaded_copied_bytes"));
+    char copied[32];
+    if (resident < layers)
         printf("%lld of %lld layers stay on the card; the other %lld (%s) lie in pinned host memory and are copied ahead of "
                "their use, %s for each micro-batch\n",
                (long long)resident, (long long)layers, (long long)(layers - resident),
                cli_bytes(text, (double)json_integer_value(json_object_get(plan, "host_bytes"))),
-               cli_bytes(copied, (double)json_integer_value(json_object_get(plan, "copied_bytes"))));
-    }
+               cli_bytes(copied, copied_bytes - offloaded_copied));
+    if (offloaded > 0)
+        printf("%s of activations wait in pinned host memory for the backward pass, %s are copied out and back for each "
+               "micro-batch\n",
+               cli_bytes(text, offloaded), cli_bytes(copied, offloaded_copied));
     if (json_object_get(plan, "data"))
         cli_account("data", json_object_get(plan, "data"), cli_print_line);
     if (json_object_get(plan, "estimate"))

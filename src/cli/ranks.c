@@ -15,7 +15,6 @@ static const char *const variables[] = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
     "OMPI_MCA_rmaps_base_oversubscribe=1",
     "OMPI_MCA_hwloc_base_binding_policy=none",
-    "OMPI_MCA_mpi_yield_when_idle=1",
     "OMPI_MCA_odls_base_sigkill_timeout=2",
     "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy=none",

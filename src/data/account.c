@@ -17,7 +17,8 @@ static json_t *files_json(const void *record)
     json_t *files = json_array();
     for (int64_t f = 0; f < data->file_count; f++) {
         const struct data_file *file = &data->files[f];
-        json_t *one = json_pack("{s:s, s:I}", "path", file->path, "rows", (json_int_t)(file->end - (f ? file[-1].end : 0)));
+        json_t *one =
+            json_pack("{s:o, s:I}", "path", json_lossy(file->path), "rows", (json_int_t)(file->end - (f ? file[-1].end : 0)));
         if (one && file->weight != 1)
             json_object_set_new(one, "weight", json_real(file->weight));
         json_array_append_new(files, one);
@@ -41,8 +42,8 @@ static json_t *longest_json(const void *record)
 {
     const struct data *data = record;
     const struct data_account *a = &data->account;
-    return json_pack("{s:I, s:s, s:I}", "tokens", (json_int_t)a->longest, "path", data->files[a->longest_file].path, "line",
-                     (json_int_t)a->longest_line);
+    return json_pack("{s:I, s:o, s:I}", "tokens", (json_int_t)a->longest, "path", json_lossy(data->files[a->longest_file].path),
+                     "line", (json_int_t)a->longest_line);
 }
 
 /* Of rows that were held back only what they are themselves: what was read, cut and left out is told of the whole. */

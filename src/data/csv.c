@@ -214,7 +214,10 @@ static enum status skip_blank_lines(struct csv *c, struct buffer *text)
 static char find_separator(const struct csv *c)
 {
     bool inside = false;
-    for (int64_t i = c->begin; i < c->raw.size && (inside || c->raw.data[i] != '\n'); i++) {
+    int64_t i = c->begin;
+    while (i < c->raw.size && (c->raw.data[i] == '\r' || c->raw.data[i] == '\n'))
+        i++; /* lines before the header may be empty */
+    for (; i < c->raw.size && (inside || c->raw.data[i] != '\n'); i++) {
         char at = c->raw.data[i];
         if (at == '"')
             inside = !inside;

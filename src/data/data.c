@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/process.h"
 #include "base/rng.h"
+#include "base/utf8.h"
 #include "data/check.h"
 #include "data/cursor.h"
 #include "data/encode.h"
@@ -94,6 +95,8 @@ static enum status name_skipped(struct data *data, const struct buffer *list)
         status = buffer_format(&named, "%s%.*s\n", data->files[file].path, (int)(end - colon), colon);
         line = end + 1;
     }
+    if (named.data)
+        utf8_clean(named.data); /* a path need not be UTF-8, and the list is for people */
     data->skipped = named.data;
     return status;
 }
@@ -281,6 +284,12 @@ void data_rest(const struct data *data)
     table_rest(&data->own_rows);
 }
 
+enum status data_check_files(const struct data *data)
+{
+    TRY(file_map_check(&data->cache.token_map));
+    return file_map_check(&data->cache.row_map);
+}
+
 enum status data_use(struct data *data, int64_t row)
 {
     const struct token_row *r = &data->rows[row];
@@ -336,8 +345,11 @@ static enum status copy_files(const struct data *data, struct data *to)
 
 static enum status open_side(const struct data *data, struct data *side, int64_t rows)
 {
-    *side = (struct data){
-        .marked = data->marked, .max_tokens = data->max_tokens, .account = data->account, .table_dir = data->table_dir};
+    *side = (struct data){.marked = data->marked,
+                          .max_tokens = data->max_tokens,
+                          .account = data->account,
+                          .cache.path = data->cache.path, /* all that data_use needs of it */
+                          .table_dir = data->table_dir};
     TRY(copy_files(data, side));
     TRY(table_open(&side->own_rows, data->table_dir, rows, (int64_t)sizeof *data->rows));
     side->rows = side->own_rows.data;

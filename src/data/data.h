@@ -85,6 +85,9 @@ enum status data_use(struct data *data, int64_t row);
 /* After a walk over many rows: what is only mapped no longer counts as this process's memory. Nothing becomes invalid. */
 void data_rest(const struct data *data);
 
+/* ERR_IO if a file of the cache was changed since it was opened: what was computed with it must not be kept. */
+enum status data_check_files(const struct data *data);
+
 /* The path of a row's file. */
 const char *data_file_of(const struct data *data, int64_t row);
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/name.h"
 
-enum { WORDS = 5, PARTS_MAX = 4096, FOLDERS_SHOWN = 8 };
+enum { WORDS = 5, PARTS_MAX = 4096, FOLDERS_SHOWN = 8, HASH_DIGITS = 16 };
 
 static const struct {
     const char *split, *word[WORDS];
@@ -40,13 +40,15 @@ static const char *const *words_of(const char *split)
 /* How long a name is without its ending, or -1 if it has none of those of data files. Of .jsonl and .json the longer fits. */
 static int64_t stem_length(const char *name)
 {
+    if (*name == '.') /* macOS puts "._train.jsonl" beside train.jsonl */
+        return -1;
     for (int i = 0; i < ENDING_COUNT; i++)
         if (name_ends_with(name, ENDINGS[i]))
             return (int64_t)(strlen(name) - strlen(ENDINGS[i]));
     return -1;
 }
 
-/* -00000-of-00002 */
+/* -00000-of-00002, and with a hash after it as older data sets of the hub have: -00000-of-00002-a09b74b3ef9c3b56 */
 struct part {
     long number, of;
 };
@@ -60,6 +62,8 @@ static bool read_part(const char *text, int64_t length, struct part *part)
     if (strncmp(end, "-of-", 4) != 0 || end[4] < '0' || end[4] > '9')
         return false;
     part->of = strtol(end + 4, &end, 10);
+    if (*end == '-' && strspn(end + 1, "0123456789abcdef") == HASH_DIGITS)
+        end += 1 + HASH_DIGITS;
     return end == text + length && part->of > 0 && part->of <= PARTS_MAX && part->number < part->of;
 }
 
@@ -108,7 +112,8 @@ static enum status add_word(struct search *s, const char *dir, const char *const
             continue;
         if (!last)
             first = part;
-        else if (!part.of || part.of != first.of || strcmp(names[i] + stem_length(names[i]), last + stem_length(last)) != 0)
+        else if (!part.of || part.of != first.of || part.number < parts ||
+                 strcmp(names[i] + stem_length(names[i]), last + stem_length(last)) != 0)
             return both(s->paths[s->count - 1], file_join(s->arena, dir, names[i]));
         if (part.of && part.number != parts)
             return part_missing(dir, word, parts, first.of);
@@ -126,8 +131,8 @@ static enum status add_folder(struct search *s, const char *dir)
     int64_t count;
     TRY(directory_list(s->arena, dir, &names, &count));
     for (int64_t i = 0; i < count; i++)
-        if (stem_length(names[i]) >= 0)
-            TRY(add_path(s, dir, names[i]));
+        if (stem_length(names[i]) >= 0 && strcmp(names[i], "dataset_info.json") != 0 && strcmp(names[i], "state.json") != 0)
+            TRY(add_path(s, dir, names[i])); /* those two are what the library datasets says of its own files */
     return OK;
 }
 

@@ -131,7 +131,7 @@ static enum status open_at(struct token_cache *c, struct source *source, const c
     if (!c->path)
         return ERR_MEMORY;
     enum status status = open_either(c);
-    c->failed = status == ERR_IO || status == ERR_FORMAT;
+    c->failed = status == ERR_IO || status == ERR_FORMAT || status == ERR_UNSUPPORTED; /* the last: no locks there */
     return status;
 }
 
@@ -182,7 +182,30 @@ enum status token_cache_append(struct token_cache *c, struct token_block *block,
     return append(c, block, next);
 }
 
-/* Removes caches that have not been used for long and are not in use now. */
+/* Whether a name in the folder of caches is of the form that hone gives: 32 hexadecimal digits, and for a moment or after a crash
+ * the end that token_cache_open or directory_replace adds. */
+static bool is_ours(const char *name)
+{
+    const char *end = name + strspn(name, "0123456789abcdef");
+    return end - name == HASH_TEXT - 1 && (!*end || !strcmp(end, ".part") || file_beside_stem(name, ".old") == HASH_TEXT - 1);
+}
+
+/* Whether there is nothing but the files of a cache in it: any other file is not hone's to remove. */
+static bool has_ours_alone(struct arena *arena, const char *dir)
+{
+    static const char *const files[] = {"tokens", "rows", "skipped", "log", "lock"};
+    const char **names;
+    int64_t count = 0, known = 0;
+    if (directory_list(arena, dir, &names, &count) != OK)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++)
+            known += !strcmp(names[i], files[f]);
+    return known == count;
+}
+
+/* Removes caches that have not been used for long and are not in use now. The folder may have files of others in it too, as where
+ * --cache-dir names a folder of the user's: they stay. */
 static void remove_unused(const struct token_cache *c)
 {
     struct arena arena = {0};
@@ -192,14 +215,11 @@ static void remove_unused(const struct token_cache *c)
     for (int64_t i = 0; i < count && status == OK; i++) {
         struct lock lock;
         bool taken;
-        const char *path = file_join(&arena, c->tokens_dir, names[i]);
-        bool folder = path && file_is_directory(path);
-        const char *used = folder ? file_join(&arena, path, "lock") : path;
-        if (!used || file_age(used) < UNUSED_SECONDS)
+        const char *path = is_ours(names[i]) ? file_join(&arena, c->tokens_dir, names[i]) : NULL;
+        const char *used = path ? file_join(&arena, path, "lock") : NULL;
+        if (!used || file_age(used) < UNUSED_SECONDS || !has_ours_alone(&arena, path))
             continue;
-        if (!folder)
-            directory_remove(path); /* an older hone's cache is a plain file */
-        else if (lock_take(&lock, used, LOCK_ALONE, false, &taken) == OK && taken) {
+        if (lock_take(&lock, used, LOCK_ALONE, false, &taken) == OK && taken) {
             directory_remove(path);
             lock_release(&lock);
         }
@@ -235,11 +255,13 @@ enum status token_cache_skipped(const struct token_cache *c, struct buffer *list
     return status;
 }
 
-void token_cache_spoil(struct token_cache *c)
+void token_cache_spoil(const struct token_cache *c)
 {
     struct token_files files;
-    if (c->path && token_files_name(&files, &c->arena, c->path) == OK)
+    struct arena arena = {0};
+    if (c->path && token_files_name(&files, &arena, c->path) == OK)
         file_cut(files.log, 0);
+    arena_free(&arena);
 }
 
 void token_cache_close(struct token_cache *c)

@@ -13,8 +13,8 @@
  *
  * Opening checks the log, the table of rows, and of a small cache the tokens. Those of a large one are checked row by row as
  * they are used (token_row_sound), because reading all of them would take longer than many a run. A cache never stops a run: a
- * damaged one is logged and written again; if nothing can be written, a temporary directory is used. A cache that was not used
- * for 30 days is removed when another one is written.
+ * damaged one is logged and written again; if nothing can be written or locked, a temporary directory is used. A cache that was
+ * not used for 30 days is removed when another one is written; what hone did not make stays.
  */
 #ifndef DATA_TOKEN_CACHE_H
 #define DATA_TOKEN_CACHE_H
@@ -111,7 +111,7 @@ enum status token_cache_finish(struct token_cache *cache);
 enum status token_cache_skipped(const struct token_cache *cache, struct buffer *list);
 
 /* A row was found damaged: the next process that opens the cache writes it again. */
-void token_cache_spoil(struct token_cache *cache);
+void token_cache_spoil(const struct token_cache *cache);
 
 /* An incomplete cache stays for the next run, unless it is empty. */
 void token_cache_close(struct token_cache *cache);

@@ -271,17 +271,28 @@ static int32_t add_block(struct cuda *c, CUdeviceptr address, char *host, int64_
     return c->block_count++;
 }
 
+/* A driver may pin much less than is free, as under WSL, and has other codes for it than that of no memory. */
+static enum status check_pinned(CUresult code, int64_t bytes)
+{
+    char what[80];
+    snprintf(what, sizeof what, "allocating %lld bytes of pinned host memory", (long long)bytes);
+    enum status status = cuda_check(code, what);
+    if (status == OK || cuda_is_fault(code))
+        return status;
+    return fail_at(ERR_MEMORY,
+                   "out of memory: the system pins no more host memory for layers that are copied. Try more layers on the card "
+                   "(--resident-layers), --load-in-4bit or a smaller model; WSL pins little, whatever is free. ");
+}
+
 static enum status alloc_host(struct device *device, int64_t bytes, int32_t *number)
 {
     struct cuda *c = cuda_of(device);
     void *host = NULL;
-    char what[80];
     TRY(enter(c));
     TRY(grow_blocks(c));
     TRY(cuda_beside_open(&c->streamed));
-    snprintf(what, sizeof what, "allocating %lld bytes of pinned host memory", (long long)bytes);
     if (bytes > 0)
-        TRY(cuda_check(cu.cuMemHostAlloc(&host, (size_t)bytes, 0), what));
+        TRY(check_pinned(cu.cuMemHostAlloc(&host, (size_t)bytes, 0), bytes));
     *number = add_block(c, 0, host, bytes);
     return OK;
 }

@@ -16,8 +16,8 @@
 
 #include "device/cuda_code.h"
 
-enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20, CUDA_TICKETS = GROUP_TICKETS };
-_Static_assert((int)DEVICE_LANES <= (int)CUDA_TICKETS, "lanes are tickets");
+enum { CUDA_RING = 2, CUDA_PINNED = 8 << 20, CUDA_TICKETS = DEVICE_LANES };
+_Static_assert((int)GROUP_TICKETS <= (int)CUDA_TICKETS, "there are events for all");
 
 struct cuda_variant {  /* a compiled kernel */
     struct digest key; /* of its file and options */
@@ -108,8 +108,9 @@ struct cuda_step { /* a command with addresses */
         };
         struct {
             struct copy copy;
-            const char *host;
-            CUdeviceptr copy_to;
+            char *host;
+            CUdeviceptr on_card;
+            bool out; /* from the card to the host */
         };
     };
 };
@@ -119,9 +120,10 @@ struct prepared {
     struct arena arena;
     int64_t count;
     struct cuda_step *step;
-    int64_t collectives;              /* of them */
-    int64_t copies, copied, arrivals; /* COMMAND_COPY, its bytes, and COMMAND_ARRIVE */
-    CUgraphExec graph;                /* NULL: not captured */
+    int64_t collectives;    /* of them */
+    int64_t copies, copied; /* COMMAND_COPY, and its bytes */
+    unsigned open_lanes;    /* bits: copies of the lane that no COMMAND_ARRIVE follows */
+    CUgraphExec graph;      /* NULL: not captured */
 };
 
 /* --- cuda.c --- */

@@ -79,9 +79,9 @@ static enum status make(struct cuda *c, struct prepared *p)
 static bool joined(const struct prepared *p)
 {
     const struct cuda_step *first = p->step;
-    bool alone =
-        p->count == 1 && (first->kind == COMMAND_WAIT || (first->kind == COMMAND_COLLECTIVE && first->collective.ticket));
-    return p->copies == p->arrivals && !alone;
+    bool alone = p->count == 1 && (first->kind == COMMAND_WAIT || first->kind == COMMAND_ARRIVE ||
+                                   (first->kind == COMMAND_COLLECTIVE && first->collective.ticket));
+    return !p->open_lanes && !alone;
 }
 
 enum status cuda_capture(struct cuda *c, struct prepared *p)

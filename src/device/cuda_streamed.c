@@ -1,23 +1,30 @@
-/* Copies of weights that stay in pinned host memory, on a stream beside the device's, so that the card computes meanwhile. The
- * ticket of a copy is its lane.
+/* Copies between pinned host memory and the card, on a stream beside the device's, so that it computes meanwhile: weights that
+ * stay in host memory, and activations that wait there. The ticket of a copy is its lane.
  */
 #include "device/cuda.h"
+
+static char *host_of(const struct cuda *c, struct operand o)
+{
+    return o.block >= 0 && c->block_host[o.block] ? c->block_host[o.block] + o.offset : NULL;
+}
 
 enum status cuda_streamed_prepare(struct cuda *c, struct prepared *p, const struct command *command, struct cuda_step *step)
 {
     const struct copy *copy = &command->copy;
-    struct operand from = command->operand[COPY_FROM];
+    char *from = host_of(c, command->operand[COPY_FROM]), *to = host_of(c, command->operand[COPY_TO]);
     step->copy = *copy;
     if (copy->lane < 0 || copy->lane >= DEVICE_LANES || !c->streamed.stream)
         return fail(ERR_INTERNAL, "a copy beside the commands on lane %d", copy->lane);
     if (command->kind == COMMAND_ARRIVE) {
-        p->arrivals++;
+        p->open_lanes &= ~(1U << copy->lane);
         return OK;
     }
-    if (from.block < 0 || !c->block_host[from.block])
-        return fail(ERR_INTERNAL, "a copy beside the commands out of a block that is not in host memory");
-    step->host = c->block_host[from.block] + from.offset;
-    step->copy_to = cuda_address(c, command->operand[COPY_TO]);
+    if (!from == !to)
+        return fail(ERR_INTERNAL, "a copy beside the commands that is not between the host and the card");
+    step->out = to;
+    step->host = to ? to : from;
+    step->on_card = cuda_address(c, command->operand[to ? COPY_FROM : COPY_TO]);
+    p->open_lanes |= 1U << copy->lane;
     p->copies++;
     p->copied += copy->bytes;
     return OK;
@@ -26,10 +33,13 @@ enum status cuda_streamed_prepare(struct cuda *c, struct prepared *p, const stru
 enum status cuda_streamed_run(struct cuda *c, const struct cuda_step *step)
 {
     const struct cuda_beside *b = &c->streamed;
+    size_t bytes = (size_t)step->copy.bytes;
     if (step->kind == COMMAND_ARRIVE)
         return cuda_beside_wait(c, b, step->copy.lane);
     TRY(cuda_beside_begin(c, b));
-    TRY(cuda_check(cu.cuMemcpyHtoDAsync(step->copy_to, step->host, (size_t)step->copy.bytes, b->stream), "copying weights"));
+    TRY(cuda_check(step->out ? cu.cuMemcpyDtoHAsync(step->host, step->on_card, bytes, b->stream)
+                             : cu.cuMemcpyHtoDAsync(step->on_card, step->host, bytes, b->stream),
+                   "copying beside the commands"));
     return cuda_beside_end(b, step->copy.lane);
 }
 

@@ -22,7 +22,7 @@ enum {
     OPERANDS = 12, /* of one command */
     NUMBERS = 8,
     DEVICE_LATER = 2,      /* reads that may be under way at once */
-    DEVICE_LANES = 2,      /* copies beside the commands that may be under way at once */
+    DEVICE_LANES = 6,      /* copies beside the commands that may be under way at once */
     DEVICE_MMA = 80,       /* the compute capability, times ten, from which on kernels may use tensor cores */
     DEVICE_PREFERRED = -1, /* in place of a number: the one that the class prefers */
     DEVICE_AUTO = -2,      /* the same, but OK and no device where it would not be worthwhile */
@@ -104,8 +104,9 @@ static inline int64_t gemm_ldc(const struct gemm *g)
 
 enum gemm_operand { GEMM_A, GEMM_B, GEMM_C, GEMM_BIAS, GEMM_WORKSPACE, GEMM_A2, GEMM_B2, GEMM_OPERANDS };
 
-/* COPY begins a copy out of a block in host memory. It follows all commands before it and runs beside those after it, up to the
- * ARRIVE of its lane, which is in the same list: the commands after that find what was copied. */
+/* COPY begins a copy out of a block in host memory, or to one. It follows all commands before it and runs beside those after it,
+ * up to the ARRIVE of its lane, which is in the same list: the commands after that find what was copied. Copies are in order
+ * among each other. */
 enum command_kind { COMMAND_LAUNCH, COMMAND_GEMM, COMMAND_FILL, COMMAND_COLLECTIVE, COMMAND_WAIT, COMMAND_COPY, COMMAND_ARRIVE };
 
 enum collective_operand { COLLECTIVE_FROM, COLLECTIVE_TO, COLLECTIVE_OPERANDS };
@@ -117,7 +118,7 @@ struct copy {
 };
 
 /* operand: a launch's in its kernel's order · a product's as enum gemm_operand · fill: to · as enum collective_operand · as enum
- * copy_operand · an ARRIVE has none */
+ * copy_operand · those of an ARRIVE say nothing */
 struct command {
     enum command_kind kind;
     struct operand operand[OPERANDS];
@@ -243,8 +244,8 @@ void device_costs(struct device *device, int64_t kernels, int64_t commands, stru
 
 enum status device_alloc(struct device *device, int64_t bytes, int32_t *block); /* zeroed */
 
-/* A block in memory of the host that the device copies from: device_write fills it, COMMAND_COPY reads it, nothing else may use
- * it. Only where device_copies. Not filled. */
+/* A block in memory of the host that the device copies from and to: device_write fills it, COMMAND_COPY reads or writes it,
+ * nothing else may use it. Only where device_copies. Not filled. */
 enum status device_alloc_host(struct device *device, int64_t bytes, int32_t *block);
 bool device_copies(const struct device *device);
 enum status device_map(struct device *device, const void *host, int64_t bytes,

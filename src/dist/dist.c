@@ -1,6 +1,7 @@
 /* One group for the process, until it ends. */
 #include "dist/dist.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static void leave(void)
     joined = NULL;
 }
 
-enum status dist_join(struct group **out)
+enum status dist_join(struct group **out, int64_t patience)
 {
     struct launcher launcher;
     *out = joined;
@@ -42,8 +43,9 @@ enum status dist_join(struct group **out)
         return OK;
     }
     bool variables = launcher.kind == LAUNCHER_VARIABLES;
-    TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher));
+    TRY(variables ? tcp_open(&joined, &launcher) : mpi_open(&joined, &launcher, patience));
     finish = variables ? tcp_finish : mpi_finish;
+    joined->patience = patience;
     atexit(leave);
     device_prefer((int)max(joined->local_rank, 0));
     *out = joined;
@@ -80,17 +82,21 @@ enum status dist_seat(struct group *group, int *threads, int *neighbours)
     return status;
 }
 
-/* What `--device auto` finds may differ from machine to machine. */
+/* What `--device auto` finds may differ from machine to machine. Ranks on different kinds of device would send sums in different
+ * pieces. */
 static enum status check_devices(const struct device *device, struct group *group)
 {
-    double cards = device->class == &device_cuda;
-    TRY(group_sum(group, &cards, 1));
-    if (cards > 0 && cards < group->size)
+    char first[32] = "";
+    snprintf(first, sizeof first, "%s", device->class->name);
+    TRY(group_tell(group, first, sizeof first));
+    double others = strcmp(first, device->class->name) != 0;
+    TRY(group_sum(group, &others, 1));
+    if (others > 0)
         return fail(ERR_DEVICE,
-                    "%d of %d ranks have a card, the others compute on %s: all or none of them must. hone devices says what a "
-                    "machine has, and --device cpu takes no card",
-                    (int)cards, group->size, device->class == &device_cuda ? "something else" : device->class->name);
-    return cards == 0 && finish == tcp_finish ? tcp_refuse() : OK;
+                    "%d of %d ranks do not compute on %s, as rank 0 does: all must compute on the same kind of device. `hone "
+                    "devices` says what a machine has, and --device cpu is for all of them",
+                    (int)others, group->size, first);
+    return device->class != &device_cuda && finish == tcp_finish ? tcp_refuse() : OK;
 }
 
 /* Whether ranks wait for each collective at once. Those that do have others between them, so all must. */

@@ -8,8 +8,9 @@
 #include "device/device.h"
 
 /* The group of this process, joined at the first call and the same one ever after; NULL: it is alone. It speaks in host memory
- * (group_share); with MPI it has collectives in host memory too. */
-enum status dist_join(struct group **out);
+ * (group_share); with MPI it has collectives in host memory too. patience: seconds for which ranks wait for one that does not
+ * start or does not get on; 0: for ever. */
+enum status dist_join(struct group **out, int64_t patience);
 
 /* What this rank shares with others of its machine; all ranks call it. threads: its part of the processors; alone 0, which means
  * what parallel_set_threads says. neighbours: how many ranks share the memory, itself included. */

@@ -81,12 +81,28 @@ static enum status read_source(const struct source *s, struct launcher *l)
                : fail(ERR_ARGUMENT, "the launcher's variable MASTER_ADDR is missing: it is the address of rank 0's machine");
 }
 
+/* Half of what torchrun's variables say: each process would train alone, all of them into one output. */
+static enum status check_half(void)
+{
+    const char *rank = variable("RANK"), *size = variable("WORLD_SIZE");
+    if (size && strcmp(size, "1") != 0 && !rank)
+        return fail(ERR_ARGUMENT,
+                    "WORLD_SIZE is '%s', but the launcher's variable RANK is missing: each process of a run has its own, from 0 "
+                    "on; to train alone, unset WORLD_SIZE",
+                    size);
+    if (rank && !size && variable("MASTER_ADDR"))
+        return fail(ERR_ARGUMENT,
+                    "RANK is '%s', but the launcher's variable WORLD_SIZE is missing: it is the number of all processes of the "
+                    "run; to train alone, unset RANK",
+                    rank);
+    return OK;
+}
+
 enum status launcher_read(struct launcher *l)
 {
     *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
     const struct source *source = find_source();
-    if (source)
-        TRY(read_source(source, l));
+    TRY(source ? read_source(source, l) : check_half());
     if (l->size == 1)
         *l = (struct launcher){.kind = LAUNCHER_ALONE, .size = 1};
     return OK;

@@ -6,28 +6,30 @@
  */
 #include "dist/mpi.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/headway.h"
 #include "base/installed.h"
 #include "base/library.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/process.h"
+#include "base/thread.h"
 #include "dist/mpi_table.h"
 #include "dist/watch.h"
 
 enum { PIECE = 1 << 28, WHOLE_MAX = INT32_MAX }; /* elements of one call, and of what all ranks have of it together */
 enum { MEET_FROM = 1 << 16 };                    /* bytes from which on ranks meet before */
-enum { BURST = 64 };                             /* questions between two naps, where much is under way */
-static const double SPIN = 300e-6, NAP = 100e-6, LONG = 20e-3;
+static const double SPIN = 300e-6, NAP = 100e-6, LONG = 20e-3, BUSY_FOR = 50e-6, REST = 10e-6;
+static const double OPENING = 20; /* seconds in which all ranks have usually started */
 
-/* How to wait: without a pause; with naps after a moment; with a nap now and then after a long one, for what may be waiting for
- * other ranks or for MPI to be called. */
-enum patience { BUSY, NAPS, BURSTS };
+enum patience { BUSY, NAPS }; /* how to wait */
 
 struct mpi {
     struct group group;
@@ -67,12 +69,15 @@ static enum status check(struct group *group)
     return status;
 }
 
-/* Waits for what was started: busy for a moment, then, where that may be long, with naps. */
+/* Waits for what was started: busy, with short rests, in which another rank may have the processor; or, where that may be long,
+ * with naps after a moment. A rank that has slept comes before programs that have not. To yield after each question in place of
+ * that would be to wait, beside busy programs, until each of them has had its turn, for each of the thousands of questions that
+ * a large collective needs; not to rest, to keep a rank of the same processor from answering. */
 static enum status finish(struct mpi *m, int request, enum patience patience, const char *what)
 {
-    double start = clock_seconds(), looked = start;
+    double start = clock_seconds(), looked = start, rested = start;
     int done = 0;
-    for (int64_t asked = 1;; asked++) {
+    for (;;) {
         TRY(check_code(m, m->table->test(request, &done), what));
         if (done)
             return OK;
@@ -81,10 +86,11 @@ static enum status finish(struct mpi *m, int request, enum patience patience, co
             TRY(check(&m->group));
             looked = now;
         }
-        if ((patience == NAPS && now - start > SPIN) || (patience == BURSTS && now - start > LONG && asked % BURST == 0))
-            clock_wait(NAP);
-        else
-            process_yield();
+        bool long_yet = patience == NAPS && now - start > SPIN;
+        if (!long_yet && now - rested < BUSY_FOR)
+            continue;
+        clock_wait(long_yet ? NAP : REST);
+        rested = clock_seconds();
     }
 }
 
@@ -190,7 +196,7 @@ static void forget(struct mpi *m, int index)
 
 static enum status end(struct mpi *m, int index)
 {
-    TRY(finish(m, m->begun[index].request, BURSTS, "what was begun"));
+    TRY(finish(m, m->begun[index].request, BUSY, "what was begun"));
     forget(m, index);
     return OK;
 }
@@ -313,12 +319,56 @@ static enum status find_plugin(const struct launcher *launcher, const struct mpi
     return status;
 }
 
-static enum status join(struct mpi *m, const struct launcher *launcher)
+/* MPI itself waits for ever for a rank that never starts it, and says nothing: a thread does. */
+struct opening {
+    const struct launcher *launcher;
+    int64_t patience;
+    atomic_bool done;
+};
+
+static void *speak_up(void *context)
 {
+    struct opening *opening = context;
+    const struct launcher *l = opening->launcher;
+    double start = clock_seconds(), waited = 0;
+    char why[128];
+    for (bool told = l->rank >= 2; !opening->done; waited = clock_seconds() - start) { /* two say so: one may be missing */
+        if (!told && waited > OPENING)
+            log_message(
+                LOG_WARNING,
+                "rank %d has waited for the other %d ranks to start MPI for %g seconds, and waits on: one has not been started, "
+                "has ended, or cannot be reached",
+                l->rank, l->size - 1, OPENING);
+        told |= waited > OPENING;
+        if (opening->patience && waited > (double)opening->patience) {
+            snprintf(why, sizeof why, "rank %d: the other %d ranks have not all started MPI within %lld seconds (--ddp-timeout)",
+                     l->rank, l->size - 1, (long long)opening->patience);
+            headway_hangs(why);
+            return NULL;
+        }
+        clock_wait(LONG);
+    }
+    return NULL;
+}
+
+static int open_world(struct mpi *m, const struct launcher *launcher, int64_t patience)
+{
+    struct opening opening = {.launcher = launcher, .patience = patience};
+    pthread_t thread;
     int local_size;
+    bool speaks = thread_start(&thread, speak_up, &opening) == 0;
+    int code = m->table->open(&m->group.rank, &m->group.size, &m->group.local_rank, &local_size);
+    opening.done = true;
+    if (speaks)
+        pthread_join(thread, NULL);
+    return code;
+}
+
+static enum status join(struct mpi *m, const struct launcher *launcher, int64_t patience)
+{
     TRY(find_plugin(launcher, &m->table));
     m->group.class = &class_mpi;
-    TRY(check_code(m, m->table->open(&m->group.rank, &m->group.size, &m->group.local_rank, &local_size), "joining the group"));
+    TRY(check_code(m, open_world(m, launcher, patience), "joining the group"));
     if (m->group.size != launcher->size || m->group.rank != launcher->rank)
         return fail(
             ERR_DEVICE,
@@ -328,12 +378,12 @@ static enum status join(struct mpi *m, const struct launcher *launcher)
     return watch_open(&m->watch, &m->group);
 }
 
-enum status mpi_open(struct group **out, const struct launcher *launcher)
+enum status mpi_open(struct group **out, const struct launcher *launcher, int64_t patience)
 {
     struct mpi *m = memory_alloc(sizeof *m);
     if (!m)
         return ERR_MEMORY;
-    enum status status = join(m, launcher);
+    enum status status = join(m, launcher, patience);
     if (status == OK)
         *out = &m->group;
     else

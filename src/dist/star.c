@@ -19,9 +19,14 @@
 #include "base/process.h"
 #include "dist/hello.h"
 
-enum { HELLO_SECONDS = 5, MISSING_NAMED = 8, GUESTS = 64, WARNINGS = 8 };
+enum { HELLO_SECONDS = 5, MISSING_NAMED = 8, MISSING_TEXT = 128, GUESTS = 64, WARNINGS = 8 };
+enum {
+    LINES = 2,
+    OTHER_FILES = 512
+}; /* of a rank to rank 0: the group's and the watch's; of the model, the data and libraries */
 static const char STRANGE[] = "it is not of this run, or has another secret";
 static const double POLL = 0.1; /* seconds between two looks at the time */
+static const double SILENT = 5; /* seconds of waiting that need no word */
 
 /* --- bytes ------------------------------------------------------------------------------------------------------------------ */
 
@@ -228,16 +233,23 @@ static struct guest *find_chair(struct door *d)
     return oldest;
 }
 
-static void let_in(struct door *d)
+static enum status let_in(struct door *d)
 {
     int line = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (line < 0 && errno == EMFILE)
+        return fail(
+            ERR_RANK,
+            "rank 0 can open no more connections after %d of %d ranks: %s. Raise the limit on its machine (ulimit -Hn) to "
+            "%lld or more",
+            d->here, d->star->size, strerror(EMFILE), LINES * (long long)d->star->size + GUESTS + OTHER_FILES);
     if (line < 0)
-        return;
+        return OK;
     struct guest *guest = find_chair(d);
     guest->line = line;
     guest->until = clock_seconds() + HELLO_SECONDS;
     if (hello_open(&guest->hello) != OK || star_send(line, &guest->hello.offer, sizeof guest->hello.offer, 0) != OK)
         turn_away(d, guest, STRANGE);
+    return OK;
 }
 
 /* What it said before may still be unread. */
@@ -320,18 +332,35 @@ static void listen_to(struct door *d, struct guest *guest)
     }
 }
 
-static enum status name_missing(const struct door *d, double seconds)
+/* The numbers of those who have not come. */
+static int list_missing(const struct star *star, char names[static MISSING_TEXT])
 {
-    const struct star *star = d->star;
-    char names[96] = "", wrong[96] = "";
     int at = 0, missing = 0;
     for (int i = 1; i < star->size; i++)
         if (star->line[i] < 0 && missing++ < MISSING_NAMED)
-            at += snprintf(names + at, sizeof names - (size_t)at, "%s%d", missing > 1 ? ", " : "", i);
+            at += snprintf(names + at, (size_t)(MISSING_TEXT - at), "%s%d", missing > 1 ? ", " : "", i);
+    if (missing > MISSING_NAMED)
+        snprintf(names + at, (size_t)(MISSING_TEXT - at), " and others");
+    return missing;
+}
+
+static enum status name_missing(const struct door *d, double seconds)
+{
+    const struct star *star = d->star;
+    char names[MISSING_TEXT], wrong[96] = "";
+    int missing = list_missing(star, names);
     if (d->wrong)
         snprintf(wrong, sizeof wrong, ". One that says it is rank %d has another secret (HONE_SECRET)", d->wrong);
-    return fail(ERR_RANK, "%d of %d ranks did not come within %g seconds: %s%s. Rank 0's machine must be reachable by theirs%s",
-                missing, star->size, seconds, names, missing > MISSING_NAMED ? " and others" : "", wrong);
+    return fail(ERR_RANK, "%d of %d ranks did not come within %g seconds: %s. Rank 0's machine must be reachable by theirs%s",
+                missing, star->size, seconds, names, wrong);
+}
+
+/* Whoever looks at the terminal knows why nothing happens. */
+static void say_missing(const struct door *d)
+{
+    char names[MISSING_TEXT];
+    int missing = list_missing(d->star, names);
+    log_message(LOG_INFO, "rank 0 waits at port %d for %d of %d ranks: %s", d->place->port, missing, d->star->size, names);
 }
 
 enum status star_open(struct star *star, int rank, int size)
@@ -340,6 +369,7 @@ enum status star_open(struct star *star, int rank, int size)
     *star = (struct star){.rank = rank, .size = size, .lines = lines, .line = memory_alloc(lines * (int64_t)sizeof *star->line)};
     for (int i = 0; i < lines && star->line; i++)
         star->line[i] = -1;
+    process_want_files(LINES * (int64_t)lines + GUESTS + OTHER_FILES);
     return star->line ? OK : ERR_MEMORY;
 }
 
@@ -353,12 +383,18 @@ static void wait_at(const struct door *d)
 
 static enum status accept_all(struct door *d, double seconds)
 {
-    double end = clock_seconds() + seconds;
+    double start = clock_seconds();
+    bool told = false;
     for (int i = 0; i < GUESTS; i++)
         d->guest[i].line = -1;
-    while (d->here < d->star->size && clock_seconds() < end) {
+    enum status status = OK;
+    while (status == OK && d->here < d->star->size && clock_seconds() < start + seconds) {
+        if (!told && clock_seconds() > start + SILENT) {
+            say_missing(d);
+            told = true;
+        }
         wait_at(d);
-        let_in(d);
+        status = let_in(d);
         for (int i = 0; i < GUESTS; i++)
             if (d->guest[i].line >= 0)
                 listen_to(d, &d->guest[i]);
@@ -366,7 +402,7 @@ static enum status accept_all(struct door *d, double seconds)
     for (int i = 0; i < GUESTS; i++)
         if (d->guest[i].line >= 0)
             close(d->guest[i].line);
-    return d->here < d->star->size ? name_missing(d, seconds) : OK;
+    return status == OK && d->here < d->star->size ? name_missing(d, seconds) : status;
 }
 
 enum status star_accept(struct star *star, int listener, const struct star_place *place, int what, double seconds)
@@ -413,6 +449,7 @@ static bool introduce(int line, const struct star_place *place, int rank, int si
 struct refused {
     bool once;            /* by what may be somebody else */
     enum hello_state why; /* HELLO_MORE: nobody has said it */
+    const char *unknown;  /* why the name of rank 0's machine has no address; NULL: it has one */
 };
 
 static int call(const char *address, const struct star_place *place, int rank, int size, int what, struct refused *refused)
@@ -422,7 +459,9 @@ static int call(const char *address, const struct star_place *place, int rank, i
     enum hello_state why;
     int line = -1;
     snprintf(port, sizeof port, "%d", place->port);
-    if (getaddrinfo(address, port, &hints, &all) != 0)
+    int error = getaddrinfo(address, port, &hints, &all);
+    refused->unknown = error ? gai_strerror(error) : NULL;
+    if (error)
         return -1;
     for (struct addrinfo *a = all; a && line < 0; a = a->ai_next) {
         line = call_one(a, HELLO_SECONDS);
@@ -447,17 +486,29 @@ static enum status told_no(const struct star_place *place, enum hello_state why)
 
 enum status star_connect(struct star *star, const struct star_place *place, int what, double seconds)
 {
-    double end = clock_seconds() + seconds;
+    double start = clock_seconds();
     bool one = !place->address[1][0]; /* of many names or addresses, some may be those of other machines */
-    struct refused refused = {false, HELLO_MORE};
-    while (star->line[0] < 0 && clock_seconds() < end) {
+    struct refused refused = {.why = HELLO_MORE};
+    bool told = false;
+    while (star->line[0] < 0 && clock_seconds() < start + seconds) {
         for (int i = 0; i < STAR_ADDRESSES && place->address[i][0] && star->line[0] < 0; i++)
             star->line[0] = call(place->address[i], place, star->rank, star->size, what, &refused);
         if (star->line[0] < 0 && one && refused.why != HELLO_MORE)
             return told_no(place, refused.why);
+        if (one && refused.unknown && !told)
+            log_message(LOG_WARNING,
+                        "rank 0's machine, %s (MASTER_ADDR), is not known here: %s. It is asked for again for %g seconds",
+                        place->address[0], refused.unknown, seconds);
+        else if (star->line[0] < 0 && !told && clock_seconds() > start + SILENT)
+            log_message(LOG_INFO, "rank %d calls rank 0 at %s, port %d: no answer yet", star->rank, place->address[0],
+                        place->port);
+        told |= refused.unknown || clock_seconds() > start + SILENT;
         if (star->line[0] < 0)
             clock_wait(POLL);
     }
+    if (star->line[0] < 0 && one && refused.unknown)
+        return fail(ERR_RANK, "rank 0's machine, %s (MASTER_ADDR), is not known here after %g seconds: %s", place->address[0],
+                    seconds, refused.unknown);
     if (star->line[0] < 0)
         return fail(
             ERR_RANK, "rank 0 does not answer at %s, port %d, within %g seconds: %s", place->address[0], place->port, seconds,

@@ -12,6 +12,7 @@
 #include "base/headway.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/thread.h"
 #include "dist/star.h"
 
 enum { OPEN_SECONDS = 60, STAR_OF_WATCH = 3, PEER_TEXT = 320 };
@@ -303,7 +304,7 @@ enum status watch_open(struct watch **out, struct group *group)
     enum status status = connect_all(w, &all, &listener);
     memory_free(all);
     star_stop(listener);
-    if (status == OK && pthread_create(&w->thread, NULL, watching, w) != 0)
+    if (status == OK && thread_start(&w->thread, watching, w) != 0)
         status = fail(ERR_MEMORY, "no thread that watches over the other ranks can be made");
     if (status == OK)
         *out = w;

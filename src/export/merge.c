@@ -65,6 +65,8 @@ static enum status write_model(const struct export_options *o, struct target *t,
     if (status == OK)
         status = t->gguf ? gguf_model_write(&w, o->model, t, type, &written)
                          : safetensors_model_write(&w, o->model, t, type, &written);
+    if (status == OK)
+        status = weights_check_files(&w.model.weights);
     sums_close(&w);
     TRY(status);
     TRY(t->dry ? verify_finite(&(struct verify_model){o->model, o->adapter}) : compare(o, t, type, &difference));
@@ -83,7 +85,7 @@ static enum status write_all(const struct export_options *o, struct target *t, s
         TRY(target_file(t, t->modelfile, modelfile->size));
     }
     TRY(write_model(o, t, report));
-    return t->modelfile && !t->dry ? file_replace(t->modelfile, modelfile->data, modelfile->size) : OK;
+    return t->modelfile && !t->dry ? file_replace(t->modelfile_part, modelfile->data, modelfile->size) : OK;
 }
 
 enum status export_model(const struct export_options *o, json_t **report)

@@ -1,12 +1,12 @@
 /* Shards of at most 5 GB, as transformers cuts them, and an index if there are several. */
 #include "export/safetensors_model.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "models/model_copy.h"
+#include "text/chat/chat.h"
 
 #define SHARD_BYTES ((int64_t)5000000000)
 #define INDEX "model.safetensors.index.json"
@@ -116,6 +116,15 @@ static enum status add_file(void *context, const char *name, int64_t bytes)
     return target_file(context, name, bytes);
 }
 
+/* The tokenizer and the template are copied as they are, but not where they are broken; what hone alone cannot follow is fine. */
+static enum status check_text(const char *from)
+{
+    struct chat *chat = NULL;
+    enum status status = chat_is_there(from) ? chat_open(&chat, from) : OK;
+    chat_close(chat);
+    return status == ERR_UNSUPPORTED || status == ERR_LIMIT ? OK : status;
+}
+
 static enum status list_files(struct shards *s, struct arena *arena, const char *from, struct target *t)
 {
     int64_t bytes;
@@ -129,6 +138,7 @@ static enum status list_files(struct shards *s, struct arena *arena, const char 
         TRY(compose_index(s));
         TRY(target_file(t, INDEX, (int64_t)strlen(s->index)));
     }
+    TRY(check_text(from));
     return model_copy_list(from, TYPES[s->layout.type].name, add_file, t);
 }
 
@@ -205,7 +215,7 @@ enum status safetensors_model_write(struct sums *w, const char *from, struct tar
                     "FILE.gguf, or name the directory that the file was made from",
                     from);
     enum status status = write_model(&s, &arena, from, t);
-    free(s.index);
+    json_text_free(s.index);
     arena_free(&arena);
     return status;
 }

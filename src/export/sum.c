@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "base/number.h"
 #include "models/experts.h"
+#include "models/intact.h"
 #include "models/lora.h"
 
 void sum_convert(const struct stored *t, int64_t from, int64_t count, float *out)
@@ -153,6 +154,8 @@ static enum status list_sums(struct sums *all)
 enum status sums_open(struct sums *all, const char *dir, const char *adapter)
 {
     *all = (struct sums){0};
+    TRY(intact_check(dir));
+    TRY(intact_check(adapter));
     TRY(model_open(&all->model, dir, adapter, true));
     enum status status = list_sums(all);
     if (status != OK)

@@ -6,7 +6,6 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/lost.h"
-#include "base/mapped.h"
 #include "base/name.h"
 
 static const char *parent(struct arena *arena, const char *path)
@@ -87,9 +86,12 @@ static enum status begin(struct target *t, const struct export_options *o, const
     t->parent = parent(&t->arena, t->output);
     t->files = json_array();
     t->dry = o->dry;
-    if (t->gguf && modelfile && stem)
+    t->overwrite = o->overwrite;
+    if (t->gguf && modelfile && stem) {
         t->modelfile = arena_format(&t->arena, "%s.Modelfile", stem);
-    if (!t->part || !t->parent || !t->files || (t->gguf && modelfile && !t->modelfile))
+        t->modelfile_part = file_beside(&t->arena, stem, ".part.Modelfile");
+    }
+    if (!t->part || !t->parent || !t->files || (t->gguf && modelfile && (!t->modelfile || !t->modelfile_part)))
         return ERR_MEMORY;
     TRY(check_output(t, o, known));
     TRY(directory_may_make(&t->arena, t->parent, &t->there));
@@ -151,20 +153,28 @@ enum status target_compared(json_t *report, double tensor_error, double logits_d
     return failed ? fail(ERR_MEMORY, "out of memory: the report") : OK;
 }
 
+/* Of two exports to one name the first to end has it, and writes the Modelfile beside it too. */
+static enum status publish(const struct target *t)
+{
+    bool taken = false;
+    if (!t->overwrite)
+        TRY(file_publish(t->part, t->output, &taken));
+    else
+        TRY(t->gguf ? file_rename(t->part, t->output) : directory_replace(t->part, t->output));
+    if (taken)
+        return refuse_existing(t->output);
+    return t->modelfile ? file_rename(t->modelfile_part, t->modelfile) : OK;
+}
+
 enum status target_close(struct target *t, enum status status)
 {
-    if (t->dry) {
-        release(t);
-        return status;
+    if (status == OK && !t->dry)
+        status = publish(t);
+    if (status != OK && !t->dry) {
+        directory_discard(t->part);
+        if (t->modelfile)
+            file_remove(t->modelfile_part);
     }
-    if (status == OK)
-        status = mapped_check();
-    if (status == OK)
-        status = t->gguf ? file_rename(t->part, t->output) : directory_replace(t->part, t->output);
-    if (status != OK && t->gguf)
-        file_remove(t->part);
-    else if (status != OK)
-        directory_remove(t->part);
     release(t);
     return status;
 }

@@ -3,6 +3,7 @@
  *     TRY(target_open(&t, ...));                        what can be refused by the names alone
  *     TRY(target_file(&t, "model.safetensors", bytes))  once for each file that it consists of
  *     TRY(target_start(&t));                            room on the disk; then, unless it is a dry run, write into t.part
+ *                                                       (and into t.modelfile_part)
  *     status = target_close(&t, status);
  */
 #ifndef EXPORT_TARGET_H
@@ -17,10 +18,10 @@ struct target {
     struct arena arena;
     const char *output, *part;
     const char *parent, *there; /* where part goes, and the nearest directory to it that exists */
-    bool gguf, dry;
-    const char *modelfile; /* of a GGUF model, beside it; else NULL */
-    json_t *files;         /* of target_file, for the report */
-    int64_t bytes, room;   /* of all files; what is free on the disk, -1: the system does not say */
+    bool gguf, dry, overwrite;
+    const char *modelfile, *modelfile_part; /* of a GGUF model, beside it; else NULL */
+    json_t *files;                          /* of target_file, for the report */
+    int64_t bytes, room;                    /* of all files; what is free on the disk, -1: the system does not say */
 };
 
 /* Refuses an output that exists unless it may be replaced, one that is the input, and one that cannot be written. */
@@ -38,7 +39,8 @@ enum status target_report(const struct target *t, json_t *report);
 /* What reading back found; a difference that is not a number was not looked for. */
 enum status target_compared(json_t *report, double tensor_error, double logits_difference);
 
-/* After an export that ended with `status`: gives it its name, or removes it. */
+/* After an export that ended with `status`: gives it its name, or removes it. What has got the name since target_open, from
+ * another export, is not replaced either unless it may be. */
 enum status target_close(struct target *t, enum status status);
 
 #endif

@@ -10,12 +10,35 @@
 
 enum { TOKENS = 16 };
 
+static enum status open_session(struct session *s, const struct verify_model *m, int run)
+{
+    struct session_options options = {
+        .dir = m->model, .adapter = m->adapter, .device = "cpu", .run = run, .weights = true, .compared = true};
+    TRY(stop_check());
+    return session_open(s, &options);
+}
+
+static enum status plan_tokens(struct session *s, int64_t *index)
+{
+    TRY(session_add(s, NET_LOGITS, TOKENS, TOKENS, 0, index));
+    return session_plan(s);
+}
+
+enum status verify_fits(const struct verify_model *m)
+{
+    struct session s;
+    int64_t index;
+    TRY(open_session(&s, m, RUN_FLOAT32));
+    enum status status = plan_tokens(&s, &index);
+    session_close(&s);
+    return status;
+}
+
 static enum status run_tokens(struct session *s, float **logits, int64_t *vocabulary)
 {
     int64_t index, V = s->model.config.vocabulary, T = min(TOKENS, s->model.config.window);
     int32_t ids[TOKENS];
-    TRY(session_add(s, NET_LOGITS, TOKENS, TOKENS, 0, &index));
-    TRY(session_plan(s));
+    TRY(plan_tokens(s, &index));
     TRY(session_prepare(s));
     *vocabulary = V;
     *logits = memory_alloc(TOKENS * V * (int64_t)sizeof **logits);
@@ -37,9 +60,7 @@ static enum status run_tokens(struct session *s, float **logits, int64_t *vocabu
 static enum status model_logits(const struct verify_model *m, int run, float **logits, int64_t *vocabulary)
 {
     struct session s;
-    struct session_options options = {.dir = m->model, .adapter = m->adapter, .device = "cpu", .run = run, .weights = true};
-    TRY(stop_check());
-    TRY(session_open(&s, &options));
+    TRY(open_session(&s, m, run));
     enum status status = run_tokens(&s, logits, vocabulary);
     session_close(&s);
     if (status != OK) {

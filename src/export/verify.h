@@ -9,6 +9,10 @@ struct verify_model {
     const char *model, *adapter;
 };
 
+/* Whether a run could begin: every tensor that its programs need is there and has its shape, and every one of the adapter is
+ * used. Nothing is computed, and no memory taken for the model. */
+enum status verify_fits(const struct verify_model *m);
+
 /* ERR_DATA if its logits after some tokens are not finite. */
 enum status verify_finite(const struct verify_model *m);
 

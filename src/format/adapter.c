@@ -2,6 +2,7 @@
 #include "format/adapter.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -237,16 +238,23 @@ static enum status check_rank(double rank, const char *module, enum status code,
                 module ? module : "", ADAPTER_RANK_MAX);
 }
 
+/* It multiplies float32. */
+static enum status check_alpha(double alpha, const char *module, enum status code, const char *where)
+{
+    if (fabs(alpha) <= FLT_MAX)
+        return OK;
+    return fail(code, "%s: an alpha of %g%s%s, it must be a finite number of float32, up to 3.4e38", where, alpha,
+                module ? " for " : "", module ? module : "");
+}
+
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where)
 {
     TRY(check_rank((double)config->rank, NULL, code, where));
     for (int64_t i = 0; i < config->rank_patterns; i++)
         TRY(check_rank(config->rank_pattern[i].value, config->rank_pattern[i].module, code, where));
-    if (!isfinite(config->alpha))
-        return fail(code, "%s: alpha must be a finite number", where);
+    TRY(check_alpha(config->alpha, NULL, code, where));
     for (int64_t i = 0; i < config->alpha_patterns; i++)
-        if (!isfinite(config->alpha_pattern[i].value))
-            return fail(code, "%s: alpha for %s must be a finite number", where, config->alpha_pattern[i].module);
+        TRY(check_alpha(config->alpha_pattern[i].value, config->alpha_pattern[i].module, code, where));
     if (!(config->dropout >= 0 && config->dropout < 1))
         return fail(code, "%s: a dropout of %g, it must be from 0 to below 1", where, config->dropout);
     if (config->dropout > 0 && config->parameter_count)

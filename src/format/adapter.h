@@ -61,8 +61,9 @@ void adapter_config_free(struct adapter_config *config);
 /* Writes dir/adapter_config.json, whole or not at all. Patterns keep their order, since the first match wins. */
 enum status adapter_config_write(const struct adapter_config *config, const char *dir);
 
-/* Checks that ranks are whole numbers from 1 to ADAPTER_RANK_MAX, alphas finite, the dropout in [0, 1), and a module targeted.
- * For a config made from options; open and write check it too. Fails with `code`, the message beginning with `where`. */
+/* Checks that ranks are whole numbers from 1 to ADAPTER_RANK_MAX, alphas finite in float32, the dropout in [0, 1), and a module
+ * targeted. For a config made from options; open and write check it too. Fails with `code`, the message beginning with `where`.
+ */
 enum status adapter_config_check(const struct adapter_config *config, enum status code, const char *where);
 
 /* Whether a linear module has a LoRA pair; `head` is the name of the model's head. One that modules_to_save names, or that is

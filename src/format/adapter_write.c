@@ -1,7 +1,6 @@
 /* Writing adapter_config.json in the layout of Python's json.dumps(..., indent=2, sort_keys=True), except that patterns are not
  * sorted: their order decides which one matches. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -15,7 +14,7 @@ static enum status put_json(struct buffer *out, json_t *value, size_t flags)
         return fail(ERR_ARGUMENT, "a name cannot be written: it is not UTF-8");
     char *text = json_write(value, flags | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     enum status status = text ? buffer_append(out, text, (int64_t)strlen(text)) : ERR_MEMORY;
-    free(text);
+    json_text_free(text);
     json_decref(value);
     return status;
 }
@@ -33,7 +32,7 @@ static bool is_exact(double number, size_t digits)
     json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
     bool same = json_is_real(back) && json_real_value(back) == number;
     json_decref(back);
-    free(text);
+    json_text_free(text);
     json_decref(value);
     return same;
 }
@@ -84,7 +83,7 @@ static enum status put_ours(struct buffer *out, const struct adapter_config *con
     if (strcmp(key, "alpha_pattern") == 0)
         return put_patterns(out, config->alpha_pattern, config->alpha_patterns);
     if (strcmp(key, "base_model_name_or_path") == 0)
-        return config->base_model ? put_text(out, config->base_model) : buffer_format(out, "null");
+        return config->base_model ? put_json(out, json_lossy(config->base_model), 0) : buffer_format(out, "null");
     if (strcmp(key, "init_lora_weights") == 0)
         return buffer_format(out, "true");
     if (strcmp(key, "lora_alpha") == 0)

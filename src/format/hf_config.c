@@ -9,9 +9,9 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-static enum status read_object(json_t **tree, const char *path)
+static enum status read_object(json_t **tree, const char *path, int64_t max_bytes)
 {
-    TRY(json_parse_file(tree, path, FILE_MAX));
+    TRY(json_parse_file(tree, path, max_bytes));
     if (json_is_object(*tree))
         return OK;
     json_decref(*tree);
@@ -70,7 +70,7 @@ static enum status read_generation(struct hf_config *config, const char *dir)
     if (!file_exists(path))
         return OK;
     json_t *tree;
-    TRY(read_object(&tree, path));
+    TRY(read_object(&tree, path, HF_GENERATION_BYTES_MAX));
     enum status status = read_tokens(config, tree, path);
     json_decref(tree);
     return status;
@@ -129,7 +129,7 @@ static enum status read_files(struct hf_config *config, const char *dir)
         return ERR_MEMORY;
     if (!file_exists(config->path))
         return fail(ERR_IO, "%s: no such file; it is downloaded with the model, and says what the weights are", config->path);
-    TRY(read_object(&config->tree, config->path));
+    TRY(read_object(&config->tree, config->path, FILE_MAX));
     TRY(enter_text(config));
     TRY(read_names(config));
     TRY(read_tokens(config, config->tree, config->path));

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/name.h"
 
-enum { HF_CONFIG_EOS_MAX = 16 };
+enum { HF_CONFIG_EOS_MAX = 16, HF_GENERATION_BYTES_MAX = 1 << 20 }; /* generation_config.json has some ids and numbers */
 
 struct hf_config {
     json_t *tree;                   /* config.json, an object; of a model with other parts the text part's */

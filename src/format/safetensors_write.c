@@ -82,7 +82,7 @@ struct front {
 
 static void free_front(struct front *f)
 {
-    free(f->text);
+    json_text_free(f->text);
     arena_free(&f->arena);
 }
 

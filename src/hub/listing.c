@@ -8,7 +8,7 @@
 #include "base/name.h"
 #include "hub/cache.h"
 
-/* The small files that hone, transformers and PEFT read; at the top of the repository. */
+/* The small files that hone, transformers and PEFT read. */
 static const char *const needed[] = {
     "config.json",         "generation_config.json",
     "tokenizer.json",      "tokenizer_config.json",
@@ -16,7 +16,7 @@ static const char *const needed[] = {
     "merges.txt",          "vocab.txt",
     "added_tokens.json",   "special_tokens_map.json",
     "chat_template.jinja", "chat_template.json",
-    "adapter_config.json",
+    "adapter_config.json", "additional_chat_templates/tool_use.jinja",
 };
 
 enum { PATTERN_MAX = 256, LISTED_MAX = 6 };

@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 
+#include "base/hash.h"
 #include "format/hf_config.h"
 #include "models/stacked.h"
 #include "ops/ops.h"
@@ -93,6 +94,9 @@ struct family {
     const struct decoder_layer *decoder;     /* of decoder_forward (models/decoder.h): what its layers do otherwise; else NULL */
     struct value *(*forward)(struct net *n); /* the states (T, C) after the last norm; the head belongs to the loss */
 };
+
+/* Adds what decides the numbers that a model computes, beside its weights. */
+void family_hash(struct hash *hash, const struct family *family, const struct model_config *config);
 
 enum {
     FAMILIES = 0

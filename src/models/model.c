@@ -17,6 +17,25 @@ static const struct {
 } types[] = {{DTYPE_F32, "float32"}, {DTYPE_BF16, "bfloat16"}, {DTYPE_F16, "float16"}, {DTYPE_F64, "float64"}};
 enum { TYPES = sizeof types / sizeof types[0] };
 
+static bool adapter_has(const struct model *m, const char *module)
+{
+    char name[NAME_SIZE];
+    const struct stored *stored = weights_find(&m->weights, name_fill(name, module, 0, 0, ".weight"));
+    return stored && stored->adapter;
+}
+
+/* PEFT gives a tied model a head of its own as soon as an adapter has the embedding or the head whole. */
+static enum status check_tied(const struct model *m)
+{
+    if (!m->config.tied || (!adapter_has(m, m->family->embedding) && !adapter_has(m, m->family->head)))
+        return OK;
+    return fail(
+        ERR_UNSUPPORTED,
+        "%s: \"modules_to_save\" has the embedding or the head of %s, whose head is its embedding: with the adapter they are"
+        " two matrices, which is not supported; merge it with PEFT (merge_and_unload) and use the result as --model",
+        m->adapter_path, m->hf.path);
+}
+
 static enum status open_adapter(struct model *m, const char *dir, bool weights)
 {
     TRY(adapter_config_open(&m->adapter, dir));
@@ -28,7 +47,8 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     if (!file_exists(m->adapter_path))
         return adapter_weights_lost(&m->adapter.arena, dir);
     TRY(safetensors_open(&m->adapter_files, m->adapter_path));
-    return weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path);
+    TRY(weights_list_adapter(&m->weights, m->adapter_files, m->adapter_path));
+    return check_tied(m);
 }
 
 static enum status open_config(struct model *m, const char *path)
@@ -307,15 +327,27 @@ bool model_uses(const struct model *m, const char *name)
            map_get(&m->weights.parted_names, name, (int64_t)strlen(name)) >= 0;
 }
 
+static bool of_module(const char *tensor, const char *module)
+{
+    size_t n = strlen(module);
+    return strncmp(tensor, module, n) == 0 && tensor[n] == '.';
+}
+
 /* An adapter without one of its parts would be another adapter. */
 static enum status check_adapter(const struct model *m)
 {
     for (int64_t i = 0; i < m->weights.count; i++) {
         const struct stored *f = &m->weights.list[i];
-        if (f->adapter && !model_uses(m, f->name))
-            return fail(ERR_FORMAT,
-                        "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
-                        m->adapter_path, f->name, m->hf.path);
+        if (!f->adapter || model_uses(m, f->name))
+            continue;
+        if (of_module(f->name, m->family->head) || of_module(f->name, m->family->embedding))
+            return fail(ERR_UNSUPPORTED,
+                        "%s: tensor " ADAPTER_PREFIX "%s: LoRA of the embedding or the head is not supported; merge the adapter"
+                        " with PEFT (merge_and_unload) and use the result as --model",
+                        m->adapter_path, f->name);
+        return fail(ERR_FORMAT,
+                    "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
+                    m->adapter_path, f->name, m->hf.path);
     }
     return OK;
 }

@@ -1,22 +1,29 @@
 /* Copying a model directory without its weights. */
 #include "models/model_copy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/name.h"
 
-static const char *const beside[] = {"generation_config.json",
-                                     "tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "tokenizer.model",
-                                     "special_tokens_map.json",
-                                     "added_tokens.json",
-                                     "chat_template.jinja",
-                                     "vocab.json",
-                                     "merges.txt"};
-enum { BESIDE = sizeof beside / sizeof beside[0] };
+#define CONFIG_FILE "config.json"
+#define MORE_TEMPLATES "additional_chat_templates"
+
+/* What is copied as it is, then the one file that is not. */
+const char *const model_copy_names[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "tokenizer.model",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        CONFIG_FILE,
+                                        NULL};
+enum { BESIDE = sizeof model_copy_names / sizeof model_copy_names[0] - 2 };
 
 static enum status read_config(const char *from, const char *dtype, json_t **out)
 {
@@ -44,7 +51,7 @@ static enum status config_bytes(const char *from, const char *dtype, int64_t *by
     char *text = json_file_text(tree);
     *bytes = text ? (int64_t)strlen(text) : 0;
     enum status status = text ? OK : fail_at(ERR_MEMORY, "%s: ", from);
-    free(text);
+    json_text_free(text);
     json_decref(tree);
     return status;
 }
@@ -64,28 +71,46 @@ enum status model_copy(const char *from, const char *to, const char *dtype)
     struct arena arena = {0};
     enum status status = OK;
     for (int i = 0; i < BESIDE && status == OK; i++)
-        status = copy_file(&arena, from, to, beside[i], NULL);
+        status = copy_file(&arena, from, to, model_copy_names[i], NULL);
     if (status == OK)
-        status = copy_file(&arena, from, to, "config.json", dtype);
+        status = copy_file(&arena, from, to, CONFIG_FILE, dtype);
+    const char *more = status == OK ? file_join(&arena, from, MORE_TEMPLATES) : NULL;
+    if (more && file_exists(more)) /* a checkpoint has no directories, and those who read one know this name as little */
+        log_message(LOG_WARNING, "%s: is not copied to %s; rows with tools are rendered by other templates there", more, to);
     arena_free(&arena);
     return status;
+}
+
+/* A file that is cut off is told while it can be said whose it is. tokenizer.json has a reader of its own. */
+static enum status check_file(const char *path, const char *name)
+{
+    json_t *tree = NULL;
+    if (file_size(path) == 0)
+        return fail(ERR_FORMAT, "%s: is empty: download it again, or remove it", path);
+    if (!name_ends_with(name, ".json") || !strcmp(name, "tokenizer.json"))
+        return OK;
+    TRY(json_parse_file_reals(&tree, path, 64 << 20));
+    json_decref(tree);
+    return OK;
 }
 
 static enum status list(struct arena *arena, const char *from, const char *dtype, model_copy_each *each, void *context)
 {
     int64_t bytes = 0;
     for (int i = 0; i < BESIDE; i++) {
-        const char *path = file_join(arena, from, beside[i]);
+        const char *path = file_join(arena, from, model_copy_names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (file_exists(path))
-            TRY(each(context, beside[i], file_size(path)));
+        if (!file_exists(path))
+            continue;
+        TRY(check_file(path, model_copy_names[i]));
+        TRY(each(context, model_copy_names[i], file_size(path)));
     }
-    const char *config = file_join(arena, from, "config.json");
+    const char *config = file_join(arena, from, CONFIG_FILE);
     if (!config)
         return ERR_MEMORY;
     TRY(config_bytes(config, dtype, &bytes));
-    return each(context, "config.json", bytes);
+    return each(context, CONFIG_FILE, bytes);
 }
 
 enum status model_copy_list(const char *from, const char *dtype, model_copy_each *each, void *context)
@@ -101,7 +126,7 @@ int64_t model_copy_bytes(const char *from)
     struct arena arena = {0};
     int64_t bytes = 0;
     for (int i = 0; i < BESIDE; i++) {
-        const char *path = file_join(&arena, from, beside[i]);
+        const char *path = file_join(&arena, from, model_copy_names[i]);
         int64_t size = path ? file_size(path) : 0;
         bytes += size > 0 ? size : 0;
     }

@@ -10,7 +10,11 @@
  * other programs would round them on loading. */
 enum status model_copy(const char *from, const char *to, const char *dtype);
 
-/* The files that it writes: calls `each` with the name and the size of every one. */
+/* The names that it may write; NULL after the last. */
+extern const char *const model_copy_names[];
+
+/* The files that it writes: calls `each` with the name and the size of every one. ERR_FORMAT if one is empty or its JSON is
+ * broken. */
 typedef enum status model_copy_each(void *context, const char *name, int64_t bytes);
 enum status model_copy_list(const char *from, const char *dtype, model_copy_each *each, void *context);
 

@@ -28,14 +28,14 @@ void weights_free(struct weights *w)
     *w = (struct weights){0};
 }
 
-/* Names of text parts in files, old and new, and alone. */
+/* Names of text parts in files, old and new, and alone. A text part that transformers has saved for itself may have either. */
 static const struct {
     const char *nested, *alone;
 } prefixes[] = {{HF_CONFIG_TEXT, "model."}, {"language_model.model.", "model."}, {"language_model.lm_head.", "lm_head."}};
 
-static const char *alone(const struct weights *w, char name[static NAME_SIZE], const char *in_file)
+static const char *alone(char name[static NAME_SIZE], const char *in_file)
 {
-    for (size_t i = 0; w->nested && i < sizeof prefixes / sizeof prefixes[0]; i++)
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (!strncmp(in_file, prefixes[i].nested, strlen(prefixes[i].nested))) {
             snprintf(name, NAME_SIZE, "%s%s", prefixes[i].alone, in_file + strlen(prefixes[i].nested));
             return name;
@@ -57,7 +57,7 @@ enum status weights_add(struct weights *w, const struct stored *stored)
     struct stored *at = &w->list[w->count];
     *at = *stored;
     char text[NAME_SIZE];
-    const char *name = alone(w, text, stored->name);
+    const char *name = alone(text, stored->name);
     at->name = arena_text(&w->arena, name, (int64_t)strlen(name));
     at->file_name = name == stored->name ? at->name : arena_text(&w->arena, stored->name, (int64_t)strlen(stored->name));
     at->kind = arena_text(&w->arena, stored->kind, (int64_t)strlen(stored->kind));
@@ -166,6 +166,18 @@ void weights_drop_files(const struct weights *w)
             file_map_drop(map, 0, map->size);
         last = map ? map : last;
     }
+}
+
+enum status weights_check_files(const struct weights *w)
+{
+    const struct file_map *last = NULL;
+    for (int64_t i = 0; i < w->count * WEIGHT_PARTS; i++) {
+        const struct file_map *map = w->list[i / WEIGHT_PARTS].part[i % WEIGHT_PARTS].map;
+        if (map && map != last)
+            TRY(file_map_check(map));
+        last = map ? map : last;
+    }
+    return OK;
 }
 
 static void order_rows(const struct stored *from, const struct stored_part *part, char *to)

@@ -68,7 +68,7 @@ struct weights {
 enum status weights_init(struct weights *w);
 void weights_free(struct weights *w);
 
-/* Strings are copied, bytes are not. Of a nested model the weights of the text part get the names that they have in a model of
+/* Strings are copied, bytes are not. The weights of a larger model's text part get the names that they have in a model of
  * text alone: "model.language_model.norm.weight" is "model.norm.weight". */
 enum status weights_add(struct weights *w, const struct stored *stored);
 
@@ -102,5 +102,8 @@ void weights_drop(const struct stored *stored);
 /* The same for whole files: the system maps what lies around a page that is read, of a weight that was dropped before too.
  * Weights that are used in their files come back from the page cache. */
 void weights_drop_files(const struct weights *w);
+
+/* ERR_IO if one of the files was changed since it was opened: what was computed with it must not be kept. */
+enum status weights_check_files(const struct weights *w);
 
 #endif

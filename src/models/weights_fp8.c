@@ -62,6 +62,18 @@ static enum status read_groups(const json_t *groups, enum weight_id *type, const
     return OK;
 }
 
+/* What compressed-tensors may do to numbers beside storing them in 8 bits. */
+static enum status check_rest(const struct hf_config *hf)
+{
+    const char *format = "dense";
+    const json_t *sparsity = json_member(hf->quantised, "sparsity_config");
+    if (json_object_size(json_object_get(json_member(hf->quantised, "transform_config"), "config_groups")))
+        return fail(ERR_UNSUPPORTED, "%s: \"transform_config\" turns the weights or their inputs, which is not supported",
+                    hf->path);
+    TRY(json_get_text(sparsity, "format", &format, hf->path));
+    return !strcmp(format, "dense") ? OK : fail(ERR_UNSUPPORTED, "%s: sparse weights (%s) are not supported", hf->path, format);
+}
+
 enum status weights_fp8(struct weights *w, const struct hf_config *hf)
 {
     enum weight_id type = WEIGHT_fp8;
@@ -71,8 +83,10 @@ enum status weights_fp8(struct weights *w, const struct hf_config *hf)
         return fail(ERR_UNSUPPORTED, "%s: weights in FP8 of format %s are not supported; in e4m3 they are", hf->path, format);
     if (!strcmp(hf->quantization, "fp8"))
         TRY(read_block(json_member(hf->quantised, "weight_block_size"), &type, hf->path));
-    else if (!strcmp(hf->quantization, "compressed-tensors"))
+    else if (!strcmp(hf->quantization, "compressed-tensors")) {
+        TRY(check_rest(hf));
         TRY(read_groups(json_member(hf->quantised, "config_groups"), &type, hf->path));
+    }
     w->quantise = (int)type;
     return weights_skip(w, hf, !strcmp(hf->quantization, "compressed-tensors") ? "ignore" : "modules_to_not_convert");
 }

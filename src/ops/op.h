@@ -56,6 +56,10 @@ struct op_example {
 /* The i-th value of an axis; 0: there are no more. */
 int64_t example_value(const struct op_example *example, int axis, int i);
 
+/* An input of an example, of rank 1 to 3. `aside`: it begins an element after a multiple of 16 bytes, where kernels that would
+ * move so many at a time may not; its gradient is then not to be checked. */
+struct value *example_input(struct program *p, const char *name, enum role role, bool aside, int rank, const int64_t *shape);
+
 /* Sequences of lengths 1, 2, 3, 5, 8, 13, … packed into T slots: their bounds and positions, by input name (first, last,
  * until, positions). */
 void example_bounds(const char *input, int32_t *to, int64_t T);

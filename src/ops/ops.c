@@ -28,6 +28,16 @@ int64_t example_value(const struct op_example *example, int axis, int i)
     return values[0] >= 0 ? values[i] : i < -values[0] ? i + 1 : 0;
 }
 
+struct value *example_input(struct program *p, const char *name, enum role role, bool aside, int rank, const int64_t *shape)
+{
+    if (!aside)
+        return program_input(p, name, role, rank, shape[0], rank > 1 ? shape[1] : 0, rank > 2 ? shape[2] : 0);
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= shape[i];
+    return program_view_as(p, program_rows(p, program_input(p, name, role, 1, count + 1), 1, count), rank, shape);
+}
+
 void example_bounds(const char *input, int32_t *to, int64_t T)
 {
     int64_t begin = 0, length = 1, next = 2;

@@ -108,7 +108,8 @@ static double flops(const struct node *n)
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return rmsnorm(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5);
+    return rmsnorm(p, example_input(p, "x", ROLE_RESIDUAL, d[2] == 1, 2, d),
+                   example_input(p, "g", ROLE_WEIGHT, d[2] == 2, 1, d + 1), 1e-5);
 }
 
 /* Weights stored less 1, and (parts = 1) none at all. */
@@ -122,8 +123,8 @@ static struct value *build_offset(struct program *p, const int64_t *d)
 static struct value *build_added(struct program *p, const int64_t *d)
 {
     struct value *x =
-        add(p, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]), program_input(p, "d", ROLE_ACTIVATION, 2, d[0], d[1]));
-    return add(p, x, rmsnorm(p, x, program_input(p, "g", ROLE_WEIGHT, 1, d[1]), 1e-5));
+        add(p, example_input(p, "x", ROLE_RESIDUAL, d[2] == 1, 2, d), example_input(p, "d", ROLE_ACTIVATION, d[2] == 2, 2, d));
+    return add(p, x, rmsnorm(p, x, example_input(p, "g", ROLE_WEIGHT, d[2] == 3, 1, d + 1), 1e-5));
 }
 
 #define ROWS_AND_CHANNELS                                                                                                        \
@@ -143,6 +144,8 @@ static const struct op_example examples[] = {
     {.build = build, .axes = {{"T", {5}}, {"C", {96}}}, .scale = 1e-6f},
     {.build = build_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
     {.build = build_added, .axes = {{"T", {1, 9, 33}}, {"C", {3, 64, 577}}}},
+    {.build = build, .axes = {{"T", {9}}, {"C", {64}}, {"aside", {UPTO(2)}}}, .forward_only = true},
+    {.build = build_added, .axes = {{"T", {9}}, {"C", {64}}, {"aside", {UPTO(3)}}}, .forward_only = true},
     {0},
 };
 
@@ -228,9 +231,9 @@ static struct value *build_bwd_x(struct program *p, const int64_t *d)
 /* As in a decoder layer: dy is a sum of products, and the residual's gradient is added. */
 static struct value *build_sum(struct program *p, const int64_t *d)
 {
-    return NODE(p, rmsnorm_bwd_x, program_input(p, "x", ROLE_RESIDUAL, 2, d[0], d[1]),
-                program_input(p, "g", ROLE_WEIGHT, 1, d[1]), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
-                program_input(p, "dy", ROLE_GRADIENT, 2, d[0], d[1]), program_input(p, "sum", ROLE_RESIDUAL, 2, d[0], d[1]));
+    return NODE(p, rmsnorm_bwd_x, example_input(p, "x", ROLE_RESIDUAL, d[2] == 1, 2, d),
+                example_input(p, "g", ROLE_WEIGHT, d[2] == 2, 1, d + 1), program_input(p, "r", ROLE_STATISTIC, 1, d[0]),
+                example_input(p, "dy", ROLE_GRADIENT, d[2] == 3, 2, d), example_input(p, "sum", ROLE_RESIDUAL, d[2] == 4, 2, d));
 }
 
 /* The layer before reads it in its own type. */
@@ -253,6 +256,7 @@ static const struct op_example examples_bwd_x[] = {
     {.build = build_sum, .axes = ROWS_AND_CHANNELS},
     {.build = build_rounded, .axes = {{"T", {1, 9, 33}}, {"C", {3, 64, 577}}}},
     {.build = build_bwd_offset, .axes = {{"T", {7}}, {"C", {31, 96}}, {"parts", {1, 2}}}},
+    {.build = build_sum, .axes = {{"T", {9}}, {"C", {64}}, {"aside", {UPTO(4)}}}},
     {0},
 };
 

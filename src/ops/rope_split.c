@@ -98,12 +98,12 @@ static double flops(const struct node *n)
 /* A table like rope's, of all pairs of a head (pairs = 1), of half of them (2), or none (3). */
 static struct value *example_table(struct program *p, const int64_t *d)
 {
-    return d[4] > 2 ? NULL : program_input(p, "table", ROLE_STATISTIC, 3, d[0], (int64_t)2, d[3] / 2 / d[4]);
+    return d[4] > 2 ? NULL : example_input(p, "table", ROLE_STATISTIC, d[5] == 4, 3, SHAPE(d[0], 2, d[3] / 2 / d[4]));
 }
 
 static struct value *build_part(struct program *p, const int64_t *d, int part)
 {
-    struct value *y = program_input(p, "x", ROLE_ACTIVATION, 2, d[0], (d[1] + 2 * d[2]) * d[3]);
+    struct value *y = example_input(p, "x", ROLE_ACTIVATION, d[5] == 1, 2, SHAPE(d[0], (d[1] + 2 * d[2]) * d[3]));
     struct value *q = rope_split(p, y, example_table(p, d), d[1], d[2]);
     return q ? q->producer->out[part] : NULL;
 }
@@ -134,8 +134,24 @@ static struct value *build_v(struct program *p, const int64_t *d)
         }                                                                                                                        \
     }
 
+#define ASIDE(...)                                                                                                               \
+    {                                                                                                                            \
+        {"T", {3}}, {"H", {6}}, {"K", {3}}, {"D", {96}}, {"pairs", {1}},                                                         \
+        {                                                                                                                        \
+            "aside",                                                                                                             \
+            {                                                                                                                    \
+                __VA_ARGS__                                                                                                      \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }
+
 static const struct op_example examples[] = {
-    {.build = build_q, .axes = SIZES}, {.build = build_k, .axes = SIZES}, {.build = build_v, .axes = SIZES}, {0}};
+    {.build = build_q, .axes = SIZES},
+    {.build = build_k, .axes = SIZES},
+    {.build = build_v, .axes = SIZES},
+    {.build = build_k, .axes = ASIDE(1, 4), .forward_only = true},
+    {0},
+};
 
 const struct op OP(rope_split) = {
     .name = "rope_split",
@@ -190,13 +206,15 @@ static enum status shape_join(struct program *p, struct node *n)
 
 static struct value *build_join(struct program *p, const int64_t *d)
 {
-    struct value *in[JOIN_INPUTS] = {program_input(p, "dq", ROLE_ACTIVATION, 3, d[0], d[1], d[3]),
-                                     program_input(p, "dk", ROLE_ACTIVATION, 3, d[0], d[2], d[3]),
-                                     program_input(p, "dv", ROLE_ACTIVATION, 3, d[0], d[2], d[3]), example_table(p, d)};
+    struct value *in[JOIN_INPUTS] = {example_input(p, "dq", ROLE_ACTIVATION, d[5] == 1, 3, SHAPE(d[0], d[1], d[3])),
+                                     example_input(p, "dk", ROLE_ACTIVATION, d[5] == 2, 3, SHAPE(d[0], d[2], d[3])),
+                                     example_input(p, "dv", ROLE_ACTIVATION, d[5] == 3, 3, SHAPE(d[0], d[2], d[3])),
+                                     example_table(p, d)};
     return program_node(p, OP_rope_join, JOIN_INPUTS, in, 3, (double[]){(double)d[1], (double)d[2], (double)d[3]});
 }
 
-static const struct op_example examples_join[] = {{.build = build_join, .axes = SIZES}, {0}};
+static const struct op_example examples_join[] = {
+    {.build = build_join, .axes = SIZES}, {.build = build_join, .axes = ASIDE(UPTO(4))}, {0}};
 
 const struct op OP(rope_join) = {
     .name = "rope_join",

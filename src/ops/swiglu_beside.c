@@ -50,7 +50,7 @@ static double flops(const struct node *n)
 
 static struct value *build(struct program *p, const int64_t *d)
 {
-    return swiglu_beside(p, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], 2 * d[1]));
+    return swiglu_beside(p, example_input(p, "x", ROLE_ACTIVATION, d[2] == 1, 2, SHAPE(d[0], 2 * d[1])));
 }
 
 #define SIZES                                                                                                                    \
@@ -65,7 +65,11 @@ static struct value *build(struct program *p, const int64_t *d)
     }
 
 static const struct op_example examples[] = {
-    {.build = build, .axes = SIZES}, {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30}, {0}};
+    {.build = build, .axes = SIZES},
+    {.build = build, .axes = {{"T", {3}}, {"F", {64}}}, .scale = 30},
+    {.build = build, .axes = {{"T", {5}}, {"F", {160}}, {"aside", {1}}}, .forward_only = true},
+    {0},
+};
 
 const struct op OP(swiglu_beside) = {
     .name = "swiglu_beside",
@@ -117,11 +121,12 @@ static enum status shape_bwd(struct program *p, struct node *n)
 
 static struct value *build_bwd(struct program *p, const int64_t *d)
 {
-    return NODE(p, swiglu_beside_bwd, program_input(p, "x", ROLE_ACTIVATION, 2, d[0], 2 * d[1]),
-                program_input(p, "dy", ROLE_ACTIVATION, 2, d[0], d[1]));
+    return NODE(p, swiglu_beside_bwd, example_input(p, "x", ROLE_ACTIVATION, d[2] == 1, 2, SHAPE(d[0], 2 * d[1])),
+                example_input(p, "dy", ROLE_ACTIVATION, d[2] == 2, 2, d));
 }
 
-static const struct op_example examples_bwd[] = {{.build = build_bwd, .axes = SIZES}, {0}};
+static const struct op_example examples_bwd[] = {
+    {.build = build_bwd, .axes = SIZES}, {.build = build_bwd, .axes = {{"T", {5}}, {"F", {160}}, {"aside", {UPTO(2)}}}}, {0}};
 
 const struct op OP(swiglu_beside_bwd) = {
     .name = "swiglu_beside_bwd",

@@ -1,6 +1,7 @@
 /* Models on devices. */
 #include "run/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,10 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/process.h"
+#include "models/intact.h"
 
-enum { RUN_BYTES = 7 << 18 }; /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
+enum { RUN_BYTES = 7 << 18 };  /* what the first steps and saves add: pages of libraries, stacks, buffers. An estimate */
+enum { HOST_SPARE = 1 << 30 }; /* host memory that a rank does not pin */
 
 static enum status choose_run(struct session *s, int run)
 {
@@ -41,13 +44,19 @@ static enum status quantise(struct session *s, const struct session_options *opt
     return OK;
 }
 
-/* What --resident-layers says. */
-static enum status read_layers(struct session *s, const struct session_options *o)
+/* What --resident-layers and --activation-offloading say. */
+static enum status read_places(struct session *s, const struct session_options *o)
 {
     struct streamed *streamed = &s->engine.streamed;
     const char *words = o->resident_layers;
     bool copies = device_copies(s->device);
     char *end;
+    s->engine.offload.wanted = o->offload_activations;
+    if (o->offload_activations && !copies)
+        return fail(ERR_UNSUPPORTED,
+                    "--activation-offloading on: activations are copied to host memory from CUDA cards alone; leave it out with "
+                    "--device %s",
+                    s->device->class->name);
     if (!words || !strcmp(words, "all"))
         return OK;
     *streamed = (struct streamed){.wanted = copies && !o->shard_weights, .resident = STREAMED_AUTO};
@@ -70,6 +79,10 @@ static enum status read_layers(struct session *s, const struct session_options *
 enum status session_open(struct session *s, const struct session_options *options)
 {
     *s = (struct session){0};
+    if (options->weights && !options->compared) {
+        TRY(intact_check(options->dir));
+        TRY(intact_check(options->adapter));
+    }
     TRY(device_open(&s->device, options->device));
     s->device->options = options->on_device;
     s->tuning.tf32 = options->tf32;
@@ -81,7 +94,9 @@ enum status session_open(struct session *s, const struct session_options *option
         engine_init(&s->engine, s->device, &s->model.store);
         s->engine.gather.wanted = options->shard_weights;
         s->info.host_memory &= !options->shard_weights; /* what is kept in parts is copied */
-        status = read_layers(s, options);
+        status = read_places(s, options);
+        if (device_copies(s->device))
+            limits_memory(&s->host, "");
         if (status == OK)
             status = choose_run(s, options->run);
         s->tuning.copied = status == OK && !s->info.host_memory && !options->shard_weights; /* gathered one by one */
@@ -184,19 +199,26 @@ enum status session_saves(const struct session *s, int64_t *bytes)
     return OK;
 }
 
-/* As many as fit. With none at all the run may still not fit: session_prepare says so. */
+/* As many as fit, and leave the driver what it takes beside them, by estimate: it rounds allocations up, to 2 MB each, and the
+ * card has page tables of what is pinned, 8 bytes for each 4 KB. With none at all the run may still not fit: session_prepare says
+ * so. */
 static enum status fit_layers(struct session *s, int64_t layers)
 {
-    enum { COMMANDS = 4 }; /* of a layer that is copied, in the forward and the backward pass */
+    enum {
+        COMMANDS = 4,
+        ROUNDED = 64,
+        TABLES = 512
+    }; /* commands of a layer that is copied, in the forward and the backward pass */
     struct streamed *streamed = &s->engine.streamed;
     struct device_costs costs, one;
     session_costs(s, &costs);
-    int64_t room = session_room(s, engine_needs(&s->engine), &costs), saved = 0;
+    int64_t needs = engine_needs(&s->engine), room = session_room(s, needs, &costs), saved = 0;
     device_costs(s->device, 0, COMMANDS * s->engine.program_count, &one);
     streamed->wanted = room < 0;
     for (streamed->resident = layers; streamed->wanted && streamed->resident > 0;) {
         TRY(streamed_saves(&s->model.store, --streamed->resident, &layers, &saved));
-        if (room + saved - (layers - streamed->resident) * one.graphs >= 0)
+        int64_t spare = (needs - saved) / ROUNDED + saved / TABLES;
+        if (room + saved - (layers - streamed->resident) * one.graphs - spare >= 0)
             break;
     }
     return OK;
@@ -295,22 +317,33 @@ int64_t session_shrink(struct session *s)
     return now + RUN_BYTES;
 }
 
-/* Pinned memory cannot be swapped out. */
+int64_t session_offloaded(const struct session *s)
+{
+    return s->engine.offload.host ? tensor_bytes(s->engine.offload.host) : 0;
+}
+
+/* Pinned memory cannot be swapped out. Of what is free the driver, the libraries and the page cache need a part: where all of it
+ * is pinned, the system kills the process. */
 static enum status check_host(const struct session *s)
 {
     const struct streamed *streamed = &s->engine.streamed;
-    struct memory_room room = {0};
-    if (streamed->count)
-        limits_memory(&room, "");
-    room.allocate /= max(s->neighbours, 1);
-    if (!room.allocate || streamed->bytes <= room.allocate)
+    const struct memory_room *room = &s->host;
+    int64_t activations = session_offloaded(s), bytes = streamed->bytes + activations;
+    char what[80];
+    if (!bytes || !room->allocate || bytes <= room->allocate - HOST_SPARE)
         return OK;
+    if (activations)
+        snprintf(what, sizeof what, "%.2f GB of activations and %.2f GB of weights", (double)activations * 1e-9,
+                 (double)streamed->bytes * 1e-9);
+    else
+        snprintf(what, sizeof what, "the weights of %lld layers, %.2f GB,", (long long)streamed->count,
+                 (double)streamed->bytes * 1e-9);
     return fail(
         ERR_MEMORY,
-        "out of memory: the weights of %lld layers are to stay in host memory, which takes %.2f GB, and %.2f GB are free%s by "
-        "%s. Try --load-in-4bit, or a smaller model",
-        (long long)streamed->count, (double)streamed->bytes * 1e-9, (double)room.allocate * 1e-9,
-        s->neighbours > 1 ? " for each rank of this machine" : "", room.limit);
+        "out of memory: %s are to lie in host memory, where %.2f GB are free%s by %s; %.2f GB of that stay for the driver "
+        "and the system. Try %s",
+        what, (double)room->allocate * 1e-9, s->neighbours > 1 ? " for each rank of this machine" : "", room->limit,
+        HOST_SPARE * 1e-9, activations ? "fewer tokens at once" : "--load-in-4bit, or a smaller model");
 }
 
 enum status session_prepare(struct session *s)
@@ -342,6 +375,11 @@ enum status session_prepare(struct session *s)
             "%lld of %lld layers stay on the device; the weights of the others, %.2f GB, lie in host memory and are copied "
             "in every run of a program (--resident-layers)",
             (long long)(streamed->layers - streamed->count), (long long)streamed->layers, (double)streamed->bytes * 1e-9);
+    if (session_offloaded(s))
+        log_message(
+            LOG_INFO,
+            "%.2f GB of activations wait in host memory for the backward pass of each micro-batch (--activation-offloading)",
+            (double)session_offloaded(s) * 1e-9);
     double start = clock_seconds();
     TRY(engine_prepare(&s->engine));
     weights_drop_files(&s->model.weights); /* they count as mapped, not as the process's own */

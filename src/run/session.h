@@ -12,6 +12,7 @@ struct session {
     struct device *device;
     struct device_info info;
     struct memory_room room; /* of a device that uses host memory: what info.memory_free follows from; else empty */
+    struct memory_room host; /* where layers may stay in host memory: a rank's part of it, before any rank takes some */
     struct model model;
     enum run_type run;
     struct engine engine;
@@ -30,12 +31,14 @@ struct session_options {
     int run;                     /* an enum run_type, or RUN_AUTO */
     const char *adapter;         /* a directory in PEFT's layout, or NULL */
     bool weights;                /* false: only to plan */
+    bool compared;               /* the files have been compared (models/intact.h), or only names and shapes are asked for */
     bool load_in_4bit;           /* quantise linear layers to NF4 */
     bool double_quant;           /* and their absmax too */
     bool load_in_fp8;            /* quantise linear layers to FP8 */
     bool shard_weights;          /* each rank of the group keeps a part of the frozen weights (tensor/gather.h) */
     const char *resident_layers; /* how many layers' frozen weights stay on the device (tensor/streamed.h): a number, "auto" for
                                     as many as fit, or "all"; NULL: all */
+    bool offload_activations;    /* they wait in host memory for the backward pass (tensor/offload.h) */
     bool tf32;                   /* matmuls of the forward pass may round float32 to TF32 */
     struct device_options on_device;
 };
@@ -57,6 +60,9 @@ enum status session_add_program(struct session *s, struct program *p, int64_t *i
 
 /* Places everything; afterwards session_bytes is exact. */
 enum status session_plan(struct session *s);
+
+/* Bytes of activations that wait in host memory; after session_plan. */
+int64_t session_offloaded(const struct session *s);
 
 /* What the device takes besides blocks, for the programs that were added; before session_shrink. */
 void session_costs(const struct session *s, struct device_costs *costs);

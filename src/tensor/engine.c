@@ -49,6 +49,8 @@ enum status engine_add(struct engine *e, struct program *p, int64_t *index)
     if (status == OK)
         status = scatter_lower(e, &ep->lowering);
     if (status == OK)
+        status = offload_lower(e, &ep->lowering, &ep->offloaded);
+    if (status == OK)
         status = plan_program(&ep->lowering, ep->bytes);
     if (status != OK) {
         lower_free(&ep->lowering);
@@ -105,6 +107,8 @@ static enum status place_tensors(struct engine *e, enum lifetime lifetime, int64
             continue;
         }
         if (t->in_host) {
+            if (!bytes)
+                continue;
             TRY(add_block(e, lifetime, bytes, NULL, &t->place.block));
             t->place.offset = 0;
             e->blocks[t->place.block].in_host = true;
@@ -160,6 +164,7 @@ enum status engine_place(struct engine *e)
             return ERR_MEMORY;
     }
     make_way(e);
+    offload_place(e);
     TRY(streamed_place(e));
     for (int life = 0; life < LIFE_INPUTS; life++)
         TRY(place_tensors(e, (enum lifetime)life, info.max_block));
@@ -190,7 +195,7 @@ int64_t engine_needs(const struct engine *e)
     int64_t bytes = 0;
     for (int64_t i = 0; i < e->store->count; i++) {
         const struct tensor *t = e->store->tensor[i];
-        bytes += t->in_file || t->whole || t->first ? 0 : align_up(tensor_bytes(t));
+        bytes += t->in_file || t->in_host || t->whole || t->first ? 0 : align_up(tensor_bytes(t));
     }
     for (int life = LIFE_INPUTS; life < LIFE_COUNT; life++) {
         int64_t largest = 0, front = e->lead >= 0 && life != LIFE_ACTIVATIONS ? e->programs[e->lead].bytes[life] : 0;

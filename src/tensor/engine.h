@@ -12,6 +12,7 @@
 #define TENSOR_ENGINE_H
 
 #include "tensor/gather.h"
+#include "tensor/offload.h"
 #include "tensor/plan.h"
 #include "tensor/scatter.h"
 #include "tensor/streamed.h"
@@ -28,6 +29,7 @@ struct engine_program {
     struct prepared *prepared;
     struct prepared *ending; /* the same with what is only in the last run of a step; NULL: there is no such thing */
     int64_t bytes[LIFE_COUNT];
+    int64_t offloaded;     /* of its activations, in host memory */
     struct engine_op *ops; /* once it is prepared */
     int64_t op_count, op_capacity;
     int64_t runs;
@@ -59,6 +61,7 @@ struct engine {
     struct apart *apart;            /* guard mode (apart.h); NULL: the usual blocks */
     struct gather gather;           /* frozen weights that are kept in parts */
     struct scatter scatter;         /* gradient sums that are kept in parts */
+    struct offload offload;         /* activations that wait there */
     struct streamed streamed;       /* frozen weights that lie in host memory */
 };
 

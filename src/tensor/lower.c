@@ -205,22 +205,24 @@ enum status lower_fill(struct lowering *l, struct value *v)
     return OK;
 }
 
-enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to)
+enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to, int64_t bytes)
 {
     struct lowered *c = add(l, COMMAND_COPY, COPY_OPERANDS);
     if (!c)
         return ERR_MEMORY;
-    c->command.copy = (struct copy){lane, value_bytes(to)};
+    c->command.copy = (struct copy){lane, bytes};
     c->value[COPY_FROM] = from;
     c->value[COPY_TO] = to;
     return OK;
 }
 
-enum status lower_arrive(struct lowering *l, int lane)
+enum status lower_arrive(struct lowering *l, int lane, int count, struct value *const *values)
 {
-    struct lowered *c = add(l, COMMAND_ARRIVE, 0);
+    struct lowered *c = add(l, COMMAND_ARRIVE, count);
     if (!c)
         return ERR_MEMORY;
+    for (int i = 0; i < count; i++)
+        c->value[i] = values[i];
     c->command.copy.lane = lane;
     return OK;
 }

@@ -58,8 +58,9 @@ enum status lower_collective(struct lowering *l, const struct collective *collec
 enum status lower_wait(struct lowering *l, int ticket, struct value *memory);
 enum status lower_fill(struct lowering *l, struct value *v);
 
-/* Copies out of a tensor in host memory, all of `to`; and the end of the copy of a lane (device/device.h). */
-enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to);
-enum status lower_arrive(struct lowering *l, int lane);
+/* Copies out of a tensor in host memory, or to one; and the end of the copies of a lane (device/device.h), until which `values`
+ * are in use. */
+enum status lower_copy(struct lowering *l, int lane, struct value *from, struct value *to, int64_t bytes);
+enum status lower_arrive(struct lowering *l, int lane, int count, struct value *const *values);
 
 #endif

@@ -88,7 +88,7 @@ enum status shard_serve(struct engine *e)
         return OK;
     char *buffer = open_buffer(e);
     enum status status = buffer ? OK : ERR_MEMORY;
-    for (struct request r; status == OK;) {
+    for (struct request r = {0}; status == OK;) { /* all ranks send one, though only rank 0's counts */
         status = group_tell(e->device->group, &r, (int64_t)sizeof r);
         if (status == OK && !r.end)
             break;

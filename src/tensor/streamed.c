@@ -58,6 +58,14 @@ enum status streamed_saves(const struct store *store, int64_t resident, int64_t 
     return OK;
 }
 
+enum status streamed_copies(const struct store *store, int64_t resident, int64_t *bytes)
+{
+    int64_t layers = count_layers(store), total, largest;
+    TRY(add_up(store, max(layers - resident, 0), layers, &total, &largest));
+    *bytes = 2 * total - STREAMED_STAGES * largest; /* the last ones of the forward pass are still there */
+    return OK;
+}
+
 /* --- places --------------------------------------------------------------------------------------------------------------- */
 
 /* Those that are parts of others first, which still have their own places then. */
@@ -158,11 +166,11 @@ static enum status put(const struct streamed *s, struct lowering *to, const stru
         struct value *part = program_rows(p, stage, 0, layer->bytes / 4);
         if (!from || !part)
             return program_status(p);
-        TRY(lower_copy(to, k, from, part));
+        TRY(lower_copy(to, k, from, part, layer->bytes));
     }
     for (int k = 0; k < STREAMED_STAGES; k++)
         if (need->arrives[k])
-            TRY(lower_arrive(to, k));
+            TRY(lower_arrive(to, k, 0, NULL));
     return OK;
 }
 

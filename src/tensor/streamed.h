@@ -13,7 +13,7 @@
 
 #include "tensor/lower.h"
 
-enum { STREAMED_STAGES = DEVICE_LANES, STREAMED_AUTO = -1 };
+enum { STREAMED_STAGES = 2, STREAMED_AUTO = -1 }; /* their lanes are the first ones */
 
 struct streamed_layer {
     int64_t bytes;
@@ -36,6 +36,9 @@ struct engine;
 /* The layers with frozen weights, and the bytes of the device that are saved if so many of them stay: less than 0 or 0 where the
  * stages take as much. */
 enum status streamed_saves(const struct store *store, int64_t resident, int64_t *layers, int64_t *bytes);
+
+/* What a forward and a backward pass copy then. */
+enum status streamed_copies(const struct store *store, int64_t resident, int64_t *bytes);
 
 /* For engine_place: gives the weights their places in host memory and in stages, and puts the copies into all programs. */
 enum status streamed_place(struct engine *e);

@@ -14,6 +14,8 @@ enum { ROWS = 256, PIECES_MAX = 64 };
 int64_t timing_bytes(const struct lowered *c)
 {
     int64_t bytes = 0;
+    if (c->command.kind == COMMAND_ARRIVE)
+        return 0;
     for (int i = 0; i < OPERANDS; i++)
         bytes += c->value[i] ? value_bytes(c->value[i]) : 0;
     if (c->command.kind == COMMAND_GEMM && c->command.gemm.accumulate)

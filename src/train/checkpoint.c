@@ -13,6 +13,7 @@
 #include "base/record.h"
 #include "tensor/shard.h"
 #include "train/micro.h"
+#include "train/sync.h"
 
 enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
 #define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
@@ -60,24 +61,27 @@ static json_t *version_json(const void *place)
 
 /* What the run computes with, beside its settings. */
 struct nature {
-    const char *run, *base, *data, *eval_data, *dtype, *device;
+    const char *run, *base, *config, *adapter, *data, *eval_data, *dtype, *device;
 };
 
 static const struct record_field nature_fields[] = {
-    RECORD_AS(RUN_KEY, struct nature, run),
-    RECORD(struct nature, base),
-    RECORD(struct nature, data),
-    RECORD(struct nature, eval_data),
-    RECORD(struct nature, dtype),
-    RECORD(struct nature, device),
-    {0},
+    RECORD_AS(RUN_KEY, struct nature, run), RECORD(struct nature, base),   RECORD(struct nature, config),
+    RECORD(struct nature, adapter),         RECORD(struct nature, data),   RECORD(struct nature, eval_data),
+    RECORD(struct nature, dtype),           RECORD(struct nature, device), {0},
 };
 
 static enum status find_nature(struct trainer *t, struct nature *n)
 {
     struct identity *i = &t->identity;
-    TRY(identity_hash(i, &t->session.model, &t->data, &t->eval_data));
-    *n = (struct nature){i->run, i->base, i->data, i->eval_data, session_dtype(&t->session), t->session.device->class->name};
+    TRY(identity_hash(i, &t->session.model, t->session.tuning.lora, &t->data, &t->eval_data));
+    *n = (struct nature){i->run,
+                         i->base,
+                         i->config,
+                         i->adapter,
+                         i->data,
+                         i->eval_data,
+                         session_dtype(&t->session),
+                         t->session.device->class->name};
     return OK;
 }
 
@@ -167,11 +171,25 @@ static enum status write_all(struct trainer *t, struct arena *arena, const char 
     return checksums_write(dir);
 }
 
-static enum status save(struct trainer *t, const char *dir)
+/* Gradients of half a step are no part of a checkpoint. */
+static enum status between_steps(const struct trainer *t)
 {
     TRY(trainer_at_rest(t));
+    return t->sums.sequences ? fail(ERR_ARGUMENT,
+                                    "gradients were added since step %lld, and a checkpoint has none of them: take the step "
+                                    "first, or save before they are added",
+                                    (long long)t->place.step)
+                             : OK;
+}
+
+static enum status save(struct trainer *t, const char *dir)
+{
+    TRY(between_steps(t));
     struct arena arena = {0};
-    const char *part = arena_format(&arena, "%s.part", dir);
+    int length = (int)strlen(dir);
+    while (length > 1 && dir[length - 1] == '/')
+        length--;
+    const char *part = arena_format(&arena, "%.*s.part", length, dir);
     enum status status = part ? directory_remove(part) : ERR_MEMORY;
     if (status == OK)
         status = directory_make(part);
@@ -210,20 +228,20 @@ enum status checkpoint_save_result(struct trainer *t, const char *dir)
 
 /* --- as a result ---------------------------------------------------------------------------------------------------------- */
 
-static enum status copy_result(struct arena *arena, const char *dir, const char *output)
+static enum status copy_result(struct arena *arena, struct buffer *list, const char *dir, const char *output)
 {
     const char **names;
     int64_t count;
     TRY(checksums_check(dir));
+    TRY(checksums_read(list, dir));
     TRY(directory_list(arena, dir, &names, &count));
     for (int64_t i = 0; i < count; i++) {
-        if (!strcmp(names[i], STATE_FILE) || !strcmp(names[i], PLACE_FILE) || checksums_is_list(names[i]))
-            continue;
+        if (!strcmp(names[i], STATE_FILE) || !strcmp(names[i], PLACE_FILE) || !checksums_line(list, names[i]))
+            continue; /* the last are somebody else's */
         const char *from = file_join(arena, dir, names[i]), *to = file_join(arena, output, names[i]);
         if (!from || !to)
             return ERR_MEMORY;
-        if (!file_is_directory(from)) /* somebody else's */
-            TRY(file_copy(from, to));
+        TRY(file_copy(from, to));
     }
     return OK;
 }
@@ -231,7 +249,9 @@ static enum status copy_result(struct arena *arena, const char *dir, const char 
 enum status checkpoint_copy_result(const char *dir, const char *output)
 {
     struct arena arena = {0};
-    enum status status = copy_result(&arena, dir, output);
+    struct buffer list = {0};
+    enum status status = copy_result(&arena, &list, dir, output);
+    buffer_free(&list);
     arena_free(&arena);
     return status;
 }
@@ -312,10 +332,15 @@ static enum status check_same(const json_t *tree, const char *dir, const char *k
                 dir, what);
 }
 
-/* The rows themselves, whatever their files are called, and what computes. */
+/* What computes, and the rows themselves, whatever their files are called. The checkpoint of an older hone has not all of it. */
 static enum status check_nature(const struct nature *nature, const json_t *tree, const char *dir)
 {
     const struct nature n = *nature;
+    if (json_object_get(tree, "config"))
+        TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
+    if (json_object_get(tree, "adapter"))
+        TRY(check_same(tree, dir, "adapter", n.adapter,
+                       "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
     TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
     TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
     const char *dtype = json_string_value(json_object_get(tree, "dtype")),
@@ -396,6 +421,19 @@ static enum status find_place(struct arena *arena, const char *dir, const char *
                 dir);
 }
 
+static enum status check_files(const char *dir)
+{
+    static const char *const needed[] = {PLACE_FILE, STATE_FILE};
+    struct buffer list = {0};
+    TRY(checksums_check(dir));
+    enum status status = checksums_read(&list, dir);
+    for (int i = 0; i < 2 && status == OK; i++)
+        if (!checksums_line(&list, needed[i]))
+            status = fail(ERR_FORMAT, "%s: its list of checksums is damaged: it does not name %s", dir, needed[i]);
+    buffer_free(&list);
+    return status;
+}
+
 /* The id of the run in a place file, or NULL. */
 static const char *run_in(const json_t *tree)
 {
@@ -411,7 +449,7 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
     struct trainer_place place = t->place;
     enum status status = find_place(&arena, dir, &path);
     if (status == OK)
-        status = checksums_check(dir);
+        status = check_files(dir);
     if (status == OK)
         status = json_parse_file(&tree, path, STATE_BYTES_MAX);
     if (status == OK)
@@ -509,6 +547,25 @@ static enum status load_tensors(struct trainer *t, const char *path)
     return status;
 }
 
+enum status checkpoint_tell(struct trainer *t)
+{
+    struct {
+        struct trainer_place place;
+        struct identity identity;
+    } known = {t->place, t->identity};
+    TRY(group_tell(t->group, &known, (int64_t)sizeof known));
+    t->place = known.place;
+    t->identity = known.identity;
+    return OK;
+}
+
+/* Rank 0 alone looks into the directory. */
+static enum status open_together(struct trainer *t, const char *dir)
+{
+    TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_open(t, dir)));
+    return checkpoint_tell(t);
+}
+
 /* Loading leaves the size of micro-batches, for which the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir)
 {
@@ -519,9 +576,11 @@ enum status checkpoint_load(struct trainer *t, const char *dir)
     const char *state = file_join(&arena, dir, STATE_FILE);
     enum status status = state ? OK : ERR_MEMORY;
     if (status == OK && dir != t->resume) /* which was opened when it was found */
-        status = checkpoint_open(t, dir);
+        status = open_together(t, dir);
     if (status == OK)
         status = load_tensors(t, state);
+    if (status == OK)
+        status = sync_start_over(t);
     arena_free(&arena);
     if (status != OK) {
         t->place = before;

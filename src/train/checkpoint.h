@@ -3,7 +3,7 @@
  *     the adapter's or the model's own files      as trainer_save writes them
  *     state.safetensors                           float32 weights, the optimizer's state and counts
  *     trainer_state.json                          where the run stands, the settings that it depends on, and what it is: its id,
- *                                                 digests of base and data (identity.h)
+ *                                                 digests of base, adapter and data (identity.h)
  *     checksums.xxh128                            of all files above
  *
  * A checkpoint appears under its name only when it is complete. A run that resumes from one gives the same bytes as a run that
@@ -32,6 +32,9 @@ enum status checkpoint_copy_result(const char *dir, const char *output);
 /* Checks it and sets the place and the run's id from it. ERR_FORMAT: it is damaged. */
 enum status checkpoint_open(struct trainer *t, const char *dir);
 
+/* Rank 0 tells the others its place and the run's identity. */
+enum status checkpoint_tell(struct trainer *t);
+
 /* Opens it, unless it is t->resume, and reads its tensors, after the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir);
 
@@ -45,21 +48,22 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE]);
 /* --- those of an output directory: checkpoints.c ------------------------------------------------------------------------------
  */
 
-/* Sets t->resume and opens it: the checkpoint that the option resume selects, of the newest ones the first that is not damaged.
- * Without one they are left. */
+/* Sets t->resume and opens it: the checkpoint that the option resume selects, of the newest ones the first that can be read and
+ * is not damaged. Without one they are left. One that may not be read is an error. If the output is taken, what a killed run left
+ * there is put back or removed before. */
 enum status checkpoint_find(struct trainer *t);
 
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 
-/* How many of the run's own there are. */
+/* How many of the run's own there are, up to the step that it is at. */
 enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count);
 
-/* Removes the run's own checkpoints but the newest `keep` and the best one. */
+/* Removes the run's own checkpoints but the newest `keep` and the best one. One that cannot be removed is a warning. */
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 
-/* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0
- * what else another run left under these names (NULL after the last). */
+/* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0,
+ * or if run.json is of another run, what else was left under these names (NULL after the last), and a result. */
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others);
 
 #endif

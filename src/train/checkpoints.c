@@ -1,14 +1,21 @@
-/* The checkpoints in an output directory: which to resume from, which to keep, which are not this run's. */
+/* The checkpoints in an output directory: which to resume from, which to keep, which are not this run's, and what a killed run
+ * left of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 
 #define NAME_START "checkpoint-"
+#define PART_END ".part"
+#define OLD_END ".old"
+
+enum { FILE_NAME_SIZE = 256, RUN_FILE_BYTES_MAX = 1 << 24 };
 
 struct entry {
     const char *name, *path;
@@ -19,6 +26,8 @@ struct entries {
     struct arena arena;
     struct entry *entry; /* by step, the last first */
     int64_t count;
+    const char **names; /* of all that is there */
+    int64_t name_count;
 };
 
 static int64_t step_of(const char *name)
@@ -43,16 +52,15 @@ static int last_first(const void *a, const void *b)
 
 static enum status list_entries(struct entries *list, const char *output)
 {
-    const char **names;
-    int64_t count;
-    TRY(directory_list(&list->arena, output, &names, &count));
-    list->entry = arena_array(&list->arena, count, sizeof *list->entry);
+    TRY(directory_list(&list->arena, output, &list->names, &list->name_count));
+    list->entry = arena_array(&list->arena, list->name_count, sizeof *list->entry);
     if (!list->entry)
         return ERR_MEMORY;
-    for (int64_t i = 0; i < count; i++) {
-        if (step_of(names[i]) < 0)
+    for (int64_t i = 0; i < list->name_count; i++) {
+        const char *name = list->names[i];
+        if (step_of(name) < 0)
             continue;
-        struct entry e = {names[i], file_join(&list->arena, output, names[i]), step_of(names[i])};
+        struct entry e = {name, file_join(&list->arena, output, name), step_of(name)};
         if (!e.path)
             return ERR_MEMORY;
         list->entry[list->count++] = e;
@@ -65,6 +73,85 @@ static bool is_own(const struct trainer *t, const struct entry *e)
 {
     char run[RUN_ID_SIZE];
     return checkpoint_kind(e->path, run) == CHECKPOINT_OF_RUN && !strcmp(run, t->identity.run);
+}
+
+/* --- what a killed run left --------------------------------------------------------------------------------------------- */
+
+/* Whether the name was made from another one, which is then *from: with `end`, or as file_beside makes it. */
+static bool is_made(const char *name, const char *end, bool beside, char from[FILE_NAME_SIZE])
+{
+    int64_t n = (int64_t)strlen(name), plain = n - (int64_t)strlen(end);
+    int64_t stem = beside ? file_beside_stem(name, end) : plain > 0 && !strcmp(name + plain, end) ? plain : -1;
+    if (stem < 0 || n >= FILE_NAME_SIZE)
+        return false;
+    snprintf(from, FILE_NAME_SIZE, "%.*s", (int)stem, name);
+    return true;
+}
+
+/* Of a checkpoint that was being written, replaced or removed; *from is its name. */
+static bool is_of_checkpoint(const char *name, char from[FILE_NAME_SIZE])
+{
+    return (is_made(name, PART_END, false, from) || is_made(name, OLD_END, true, from)) && step_of(from) >= 0;
+}
+
+static bool is_listed(const char *name, const char *const *list)
+{
+    while (*list && strcmp(name, *list) != 0)
+        list++;
+    return *list;
+}
+
+/* Of a file that was being written. */
+static bool is_of_file(const char *name)
+{
+    char from[FILE_NAME_SIZE];
+    return is_made(name, PART_END, true, from) && (output_is_result(from) || is_listed(from, metrics_names));
+}
+
+/* Puts a checkpoint that has no name under it, if it is whole. What is not known to be of no use is left. */
+static enum status put_back(const char *path, const char *to, bool *useless)
+{
+    char run[RUN_ID_SIZE];
+    *useless = !directory_is_free(to);
+    if (*useless)
+        return OK;
+    enum status status = checksums_check(path);
+    *useless = status == ERR_FORMAT;
+    if (status != OK || checkpoint_kind(path, run) != CHECKPOINT_OF_RUN)
+        return status == ERR_MEMORY ? status : OK;
+    TRY(file_rename(path, to));
+    log_message(LOG_WARNING, "%s: a run was killed while it changed names; the checkpoint is whole, and has its name again", to);
+    return OK;
+}
+
+/* From the last name to the first: of a checkpoint's own the part, which is newer, before what it was to replace. */
+static enum status recover(struct arena *arena, const struct output *o)
+{
+    const char **names;
+    int64_t count;
+    TRY(directory_list(arena, o->dir, &names, &count));
+    for (int64_t i = count - 1; i >= 0; i--) {
+        char from[FILE_NAME_SIZE];
+        bool tree = is_of_checkpoint(names[i], from), useless = is_of_file(names[i]);
+        const char *path = file_join(arena, o->dir, names[i]), *to = tree ? file_join(arena, o->dir, from) : NULL;
+        if (!path || (tree && !to))
+            return ERR_MEMORY;
+        if (tree)
+            TRY(put_back(path, to, &useless));
+        if (useless && o->lock.fd >= 0) /* without a lock another run may be writing it */
+            directory_discard(path);
+    }
+    return OK;
+}
+
+/* Of what a run that was killed left in the output that is taken: puts a whole checkpoint without its name under it, and removes
+ * parts of checkpoints and files. */
+static enum status recover_output(const struct output *o)
+{
+    struct arena arena = {0};
+    enum status status = o->dir ? recover(&arena, o) : OK;
+    arena_free(&arena);
+    return status;
 }
 
 /* --- finding ------------------------------------------------------------------------------------------------------------ */
@@ -86,13 +173,14 @@ static enum status resume_newest(struct trainer *t, const struct entries *list)
     char cause[512] = "";
     for (int64_t i = 0; i < list->count; i++) {
         char run[RUN_ID_SIZE];
+        TRY(directory_may_read(&t->arena, list->entry[i].path));
         enum checkpoint_kind kind = checkpoint_kind(list->entry[i].path, run);
         if (kind == CHECKPOINT_FOREIGN) {
             log_message(LOG_WARNING, "%s is not a checkpoint of hone's: it is passed over", list->entry[i].path);
             continue;
         }
         enum status status = resume_from(t, list->entry[i].path);
-        if (status != ERR_FORMAT)
+        if (status != ERR_FORMAT && status != ERR_IO)
             return status;
         damaged++;
         snprintf(cause, sizeof cause, "%s", status_message());
@@ -108,10 +196,13 @@ static enum status resume_newest(struct trainer *t, const struct entries *list)
 enum status checkpoint_find(struct trainer *t)
 {
     const char *resume = t->options->resume, *output = t->options->output_dir;
+    TRY(recover_output(&t->output));
     if (!strcmp(resume, "none"))
         return OK;
-    if (strcmp(resume, "auto") != 0)
+    if (strcmp(resume, "auto") != 0) {
+        TRY(directory_may_read(&t->arena, resume));
         return resume_from(t, resume);
+    }
     if (!output || !file_is_directory(output))
         return OK;
     struct entries list = {0};
@@ -124,23 +215,53 @@ enum status checkpoint_find(struct trainer *t)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------------ */
 
+/* What a checkpoint is that has no place beside those of the run, or NULL. */
+static const char *why_aside(const struct trainer *t, const struct entry *e)
+{
+    char run[RUN_ID_SIZE];
+    switch (checkpoint_kind(e->path, run)) {
+    case CHECKPOINT_FOREIGN: return "not a checkpoint of hone's";
+    case CHECKPOINT_DAMAGED: return "damaged";
+    case CHECKPOINT_OF_RUN: break;
+    }
+    if (strcmp(run, t->identity.run) != 0)
+        return OUTPUT_ANOTHER;
+    return e->step > t->place.step ? "of a later step than the run goes on from" : NULL;
+}
+
 enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count)
 {
     struct entries list = {0};
     enum status status = list_entries(&list, output);
     *count = 0;
     for (int64_t i = 0; status == OK && i < list.count; i++)
-        *count += is_own(t, &list.entry[i]);
+        *count += !why_aside(t, &list.entry[i]);
     arena_free(&list.arena);
     return status;
 }
 
-static enum status thin(const struct trainer *t, const struct entries *list, int64_t keep)
+/* It loses its name first: a kill while its files go one by one leaves no half of it under the name. */
+static enum status remove_whole(struct arena *arena, const char *path)
+{
+    const char *aside = file_beside(arena, path, OLD_END);
+    if (!aside)
+        return ERR_MEMORY;
+    TRY(file_rename(path, aside));
+    return directory_remove(aside);
+}
+
+static enum status thin(const struct trainer *t, struct entries *list, int64_t keep)
 {
     int64_t kept = 0;
-    for (int64_t i = 0; i < list->count; i++)
-        if (is_own(t, &list->entry[i]) && kept++ >= keep && list->entry[i].step != t->place.best_step)
-            TRY(directory_remove(list->entry[i].path));
+    for (int64_t i = 0; i < list->count; i++) {
+        if (!is_own(t, &list->entry[i]) || kept++ < keep || list->entry[i].step == t->place.best_step)
+            continue;
+        enum status status = remove_whole(&list->arena, list->entry[i].path);
+        if (status == ERR_IO)
+            log_message(LOG_WARNING, "%s; the run goes on, and this old checkpoint takes its room on the disk", status_message());
+        else
+            TRY(status);
+    }
     return OK;
 }
 
@@ -154,25 +275,61 @@ enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t
     return status;
 }
 
-static enum status set_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others)
+/* Whether run.json there is of another run; it is not if that cannot be told. */
+static enum status look_for_another(const struct trainer *t, struct arena *arena, const char *output, bool *another)
 {
-    int64_t count = 0, more = 0;
-    while (others[more])
-        more++;
-    const char **names = arena_array(&list->arena, list->count + more, sizeof *names);
-    if (!names)
-        return ERR_MEMORY;
-    for (int64_t i = 0; i < list->count; i++)
-        if (list->entry[i].step > t->place.step || !is_own(t, &list->entry[i]))
-            names[count++] = list->entry[i].name;
-    for (; t->place.step == 0 && *others; others++) {
-        const char *path = file_join(&list->arena, output, *others);
+    json_t *tree = NULL;
+    const char *path = file_join(arena, output, RUN_FILE);
+    enum status status = !path ? ERR_MEMORY : file_exists(path) ? json_parse_file(&tree, path, RUN_FILE_BYTES_MAX) : OK;
+    const char *run = json_string_value(json_object_get(tree, "run"));
+    *another = run && strcmp(run, t->identity.run) != 0;
+    json_decref(tree);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+/* Whether the run reads its model or adapter there: they are no run's result. */
+static bool is_input(const struct options *o, const char *output)
+{
+    return (o->model_name_or_path && file_same(o->model_name_or_path, output)) ||
+           (o->init_adapter && file_same(o->init_adapter, output));
+}
+
+/* Lists what is in the way of the run. */
+static enum status list_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others,
+                              struct output_aside *aside, int64_t *count)
+{
+    bool another = false, begins = t->place.step == 0;
+    int64_t more = 0;
+    for (int64_t i = 0; i < list->count; i++) {
+        const char *why = why_aside(t, &list->entry[i]);
+        if (why)
+            aside[(*count)++] = (struct output_aside){list->entry[i].name, why};
+    }
+    TRY(look_for_another(t, &list->arena, output, &another));
+    for (int64_t i = 0; (begins || another) && i < list->name_count; i++) {
+        const char *path = file_join(&list->arena, output, list->names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (file_size(path) > 0)
-            names[count++] = *others;
+        if (is_listed(list->names[i], others) && file_size(path) > 0) {
+            aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_ANOTHER};
+            more++;
+        }
     }
-    return output_set_aside(output, names, count, t->options->dry_run);
+    bool results = another || (begins && (more || !strcmp(t->options->resume, "none")));
+    for (int64_t i = 0; results && !is_input(t->options, output) && i < list->name_count; i++)
+        if (output_is_result(list->names[i]))
+            aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_ANOTHER};
+    return OK;
+}
+
+static enum status set_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others)
+{
+    int64_t count = 0;
+    struct output_aside *aside = arena_array(&list->arena, list->name_count, sizeof *aside); /* each is listed once at most */
+    if (!aside)
+        return ERR_MEMORY;
+    TRY(list_aside(t, list, output, others, aside, &count));
+    return output_set_aside(output, aside, count, t->options->dry_run);
 }
 
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others)

@@ -154,8 +154,8 @@ static enum status add_copy(const struct sums *s, const struct command *c, struc
     }
     if (!(rate > 0))
         return fail(ERR_ARGUMENT,
-                    "--gpu: layers would be copied from host memory, and %s is not a card whose link is known: give "
-                    "--resident-layers all, or the name of a card",
+                    "--gpu: layers or activations would be copied through PCIe, and %s is not a card whose link is known: give "
+                    "--resident-layers all and --activation-offloading off, or the name of a card",
                     e->card->words);
     begin_copy(&p->assumed, c->copy.lane, bytes / rate);
     begin_copy(&p->best, c->copy.lane, bytes / e->card->link);

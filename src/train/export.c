@@ -5,7 +5,6 @@
 
 #include "base/directory.h"
 #include "base/file.h"
-#include "base/mapped.h"
 #include "models/lora.h"
 #include "models/model_copy.h"
 #include "train/trainer.h"
@@ -131,7 +130,7 @@ static enum status write_adapter(struct list *list, const char *dir)
     }
     if (config.all_linear)
         TRY(name_targets(list, &config));
-    TRY(write_tensors(list, dir, "adapter_model.safetensors", true));
+    TRY(write_tensors(list, dir, ADAPTER_FILE, true));
     return adapter_config_write(&config, dir);
 }
 
@@ -139,14 +138,16 @@ static enum status write_adapter(struct list *list, const char *dir)
 
 static enum status write_model(struct list *list, const char *dir)
 {
-    TRY(write_tensors(list, dir, "model.safetensors", false));
+    TRY(write_tensors(list, dir, MODEL_FILE, false));
     return model_copy(list->trainer->options->model_name_or_path, dir, session_dtype(&list->trainer->session));
 }
 
 enum status trainer_save(struct trainer *t, const char *dir)
 {
     struct list list = {.trainer = t};
-    TRY(mapped_check());
+    TRY(weights_check_files(&t->session.model.weights));
+    TRY(data_check_files(&t->data));
+    TRY(data_check_files(&t->eval_data));
     TRY(directory_make(dir));
     enum status status = t->session.tuning.lora ? write_adapter(&list, dir) : write_model(&list, dir);
     arena_free(&list.arena);

@@ -86,11 +86,19 @@ static enum status hash_base(const struct weights *weights, char text[HASH_TEXT]
     return OK;
 }
 
+static struct digest hash_config(const struct model *model)
+{
+    struct hash hash;
+    hash_init(&hash);
+    family_hash(&hash, model->family, &model->config);
+    return hash_end(&hash);
+}
+
 /* Sums of hashes, which have no order: how weights are dealt to files does not matter. */
 void identity_sketch(const struct model *model, char text[HASH_TEXT])
 {
     const struct weights *weights = &model->weights;
-    struct digest sum = {0};
+    struct digest sum = hash_config(model);
     for (int64_t i = 0; i < weights->count; i++) {
         const struct stored *w = &weights->list[i];
         struct hash hash;
@@ -104,6 +112,42 @@ void identity_sketch(const struct model *model, char text[HASH_TEXT])
         sum.high += one.high;
     }
     digest_text(sum, text);
+}
+
+/* --- the adapter -------------------------------------------------------------------------------------------------------- */
+
+static void hash_names(struct hash *hash, const char *const *names, int64_t count)
+{
+    hash_add(hash, &count, (int64_t)sizeof count);
+    for (int64_t i = 0; i < count; i++)
+        hash_add(hash, names[i], (int64_t)strlen(names[i]) + 1);
+}
+
+static void hash_patterns(struct hash *hash, const struct adapter_pattern *patterns, int64_t count)
+{
+    hash_add(hash, &count, (int64_t)sizeof count);
+    for (int64_t i = 0; i < count; i++) {
+        hash_add(hash, patterns[i].module, (int64_t)strlen(patterns[i].module) + 1);
+        hash_add(hash, &patterns[i].value, (int64_t)sizeof patterns[i].value);
+    }
+}
+
+/* Without the dropout, which is an option also of a run that begins with an adapter. */
+static void hash_adapter(const struct adapter_config *a, char text[HASH_TEXT])
+{
+    struct hash hash;
+    *text = 0;
+    if (!a)
+        return;
+    const double numbers[] = {(double)a->rank, a->alpha, a->rslora, a->all_linear, a->whole};
+    hash_init(&hash);
+    hash_add(&hash, numbers, (int64_t)sizeof numbers);
+    hash_names(&hash, a->targets, a->target_count);
+    hash_names(&hash, a->parameters, a->parameter_count);
+    hash_names(&hash, a->saved, a->saved_count);
+    hash_patterns(&hash, a->rank_pattern, a->rank_patterns);
+    hash_patterns(&hash, a->alpha_pattern, a->alpha_patterns);
+    digest_text(hash_end(&hash), text);
 }
 
 /* --- data --------------------------------------------------------------------------------------------------------------- */
@@ -123,12 +167,14 @@ void identity_of_data(const struct data *data, char text[HASH_TEXT])
     digest_text(hash_end(&hash), text);
 }
 
-enum status identity_hash(struct identity *identity, const struct model *model, const struct data *data,
-                          const struct data *eval_data)
+enum status identity_hash(struct identity *identity, const struct model *model, const struct adapter_config *adapter,
+                          const struct data *data, const struct data *eval_data)
 {
     if (identity->hashed)
         return OK;
     TRY(hash_base(&model->weights, identity->base));
+    digest_text(hash_config(model), identity->config);
+    hash_adapter(adapter, identity->adapter);
     identity_of_data(data, identity->data);
     identity_of_data(eval_data, identity->eval_data);
     identity->hashed = true;

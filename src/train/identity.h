@@ -1,8 +1,8 @@
-/* What a run is: its id, and the digests of the base model and of the data that it trains on. A checkpoint has them, so that a
- * run goes on with nothing else than it began with.
+/* What a run is: its id, and the digests of the base model, the shape of its adapter and the data that it trains on. A checkpoint
+ * has them, so that a run goes on with nothing else than it began with.
  *
  * The id is drawn when a run begins, and kept when it is resumed. The digests are of what is computed with: of the weights'
- * numbers in whatever files they lie, of the rows' tokens and targets in their order.
+ * numbers in whatever files they lie, of what is read of config.json, of the rows' tokens and targets in their order.
  */
 #ifndef TRAIN_IDENTITY_H
 #define TRAIN_IDENTITY_H
@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 
+struct adapter_config;
 struct data;
 struct model;
 
@@ -18,18 +19,19 @@ enum { RUN_ID_SIZE = 17 }; /* 16 hexadecimal digits and a zero byte */
 struct identity {
     char run[RUN_ID_SIZE];
     bool hashed; /* the digests are there: */
-    char base[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT];
+    char base[HASH_TEXT], config[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT];
+    char adapter[HASH_TEXT]; /* of ranks, scales and modules, not of weights; empty: there is none */
 };
 
 /* A new run's. */
 enum status identity_draw(struct identity *identity);
 
 /* Fills in the digests, once: reads all weights of the base, on all cores. */
-enum status identity_hash(struct identity *identity, const struct model *model, const struct data *data,
-                          const struct data *eval_data);
+enum status identity_hash(struct identity *identity, const struct model *model, const struct adapter_config *adapter,
+                          const struct data *data, const struct data *eval_data);
 
-/* The same of data alone; and a sketch of a model, which reads of each weight of the base its name, its shape and the first
- * bytes, and an adapter as a whole. It tells models apart, not every change of one. */
+/* The same of data alone; and a sketch of a model, which reads its configuration, of each weight of the base its name, its shape
+ * and the first bytes, and an adapter as a whole. It tells models apart, not every change of one. */
 void identity_of_data(const struct data *data, char text[HASH_TEXT]);
 void identity_sketch(const struct model *model, char text[HASH_TEXT]);
 

@@ -78,6 +78,12 @@ static void tell(struct run *r, struct run_event event)
     r->stopped |= r->asked && !r->t->group;
 }
 
+/* Before anything is saved: whether the output is still this run's. */
+static enum status check_output(const struct run *r)
+{
+    return group_agree(r->t->group, output_check(&r->t->output));
+}
+
 static enum status save(struct run *r)
 {
     struct trainer *t = r->t;
@@ -85,6 +91,7 @@ static enum status save(struct run *r)
     if (!path)
         return ERR_MEMORY;
     tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
+    TRY(check_output(r));
     TRY(checkpoint_save(t, path));
     r->result->checkpoint = path;
     if (!writes(r))
@@ -423,6 +430,40 @@ static enum status all_steps(struct run *r)
 
 /* --- the whole run -------------------------------------------------------------------------------------------------------- */
 
+static enum status find_best(struct run *r, const char **path, bool *there)
+{
+    struct trainer *t = r->t;
+    *path = checkpoint_path(&t->arena, t->options->output_dir, t->place.best_step);
+    if (!*path)
+        return ERR_MEMORY;
+    *there = file_is_directory(*path);
+    return OK;
+}
+
+static enum status lost_best(const char *path)
+{
+    return fail(ERR_IO,
+                "%s, which has the lowest validation loss, is gone: without --load-best-model-at-end the same command makes "
+                "the last step the result",
+                path);
+}
+
+/* Before the first step of a run that resumes: a result that cannot be made is told now. A checkpoint that was resumed from
+ * elsewhere, and is the best so far, is saved here too. */
+static enum status keep_best(struct run *r)
+{
+    struct trainer *t = r->t;
+    const char *path = "";
+    bool there = true;
+    if (!t->options->load_best_model_at_end || !t->place.best_step)
+        return OK;
+    TRY(group_agree(t->group, writes(r) ? find_best(r, &path, &there) : OK));
+    TRY(group_tell(t->group, &there, (int64_t)sizeof there));
+    if (there)
+        return OK;
+    return t->place.best_step == t->place.step ? save(r) : lost_best(path);
+}
+
 /* The weights of the last step, or those of the best checkpoint, byte by byte. */
 static enum status save_result(struct run *r)
 {
@@ -437,19 +478,15 @@ static enum status save_result(struct run *r)
             "--load-best-model-at-end: no validation loss was below %.4f, that of the model as it was: the result is that "
             "of the last step. Lower --learning-rate, or look at the data",
             p->best_loss);
+    TRY(check_output(r));
     if (!other)
         return checkpoint_save_result(t, output);
     if (!writes(r))
         return OK;
-    const char *path = checkpoint_path(&t->arena, output, p->best_step);
-    if (!path)
-        return ERR_MEMORY;
-    if (!file_is_directory(path))
-        return fail(ERR_IO,
-                    "%s, which has the lowest validation loss, is gone: without --load-best-model-at-end the same command makes "
-                    "the last step the result",
-                    path);
-    return checkpoint_copy_result(path, output);
+    const char *path;
+    bool there;
+    TRY(find_best(r, &path, &there));
+    return there ? checkpoint_copy_result(path, output) : lost_best(path);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */
@@ -502,7 +539,9 @@ static enum status run_steps(struct run *r)
     warn_of_options(t);
     r->start = clock_seconds();
     tell(r, (struct run_event){.kind = RUN_START});
-    enum status status = all_steps(r);
+    enum status status = keep_best(r);
+    if (status == OK)
+        status = all_steps(r);
     if (status != OK)
         trainer_settle(t);
     r->result->seconds = clock_seconds() - r->start;
@@ -521,11 +560,11 @@ static enum status run_steps(struct run *r)
 
 static enum status make_output(struct trainer *t, const char *output)
 {
+    TRY(output_check(&t->output));
+    TRY(space_check(t)); /* what is refused has moved nothing */
     if (!t->options->dry_run)
         TRY(directory_make(output));
-    if (file_is_directory(output))
-        TRY(checkpoint_make_room(t, output, metrics_names));
-    return space_check(t);
+    return file_is_directory(output) ? checkpoint_make_room(t, output, metrics_names) : OK;
 }
 
 enum status run_all(struct trainer *t, run_listener *listener, void *context, struct run_result *result)

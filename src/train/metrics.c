@@ -69,11 +69,13 @@ enum status metrics_check(const struct options *o)
  * `status`: of making the line. */
 static void flush(struct metrics *m, const char *path, enum status status)
 {
-    int64_t before = status == OK && path ? file_size(path) : -1;
     if (!path) { /* a rank that writes nothing */
         m->line.size = 0;
         return;
     }
+    if (status == OK)
+        status = output_check(&m->trainer->output); /* not into another run's file */
+    int64_t before = status == OK ? file_size(path) : -1;
     if (status == OK)
         status = file_append(path, m->line.data, m->line.size);
     if (status != OK && !m->lost++)
@@ -90,7 +92,7 @@ static void write_record(struct metrics *m, const struct record_field *fields, c
     json_t *tree = record_json(fields, record);
     char *text = json_write(tree, JSON_REAL_PRECISION(9));
     flush(m, m->path, text ? buffer_format(&m->line, "%s\n", text) : ERR_MEMORY);
-    free(text);
+    json_text_free(text);
     json_decref(tree);
 }
 
@@ -288,17 +290,18 @@ static enum status write_header(struct metrics *m)
     json_t *header = header_json(m->trainer);
     char *text = json_write(header, JSON_COMPACT | JSON_REAL_PRECISION(9));
     enum status status = text ? buffer_format(&m->line, "%s\n", text) : ERR_MEMORY;
-    if (status == OK)
-        status = file_append(m->path, m->line.data, m->line.size);
-    m->line.size = 0;
-    free(text);
+    json_text_free(text);
     json_decref(header);
-    return status;
+    TRY(status);
+    flush(m, m->path, OK);
+    return OK;
 }
 
 /* What is kept of an earlier process, in the forms of its files. */
 struct kept {
     struct buffer lines, csv, events;
+    int64_t broken; /* lines that could not be read */
+    bool unread;    /* the whole file: it stays, and lines are added to it */
 };
 
 /* The line that ended the earlier process is no longer true. */
@@ -307,9 +310,13 @@ static enum status keep_line(struct metrics *m, struct kept *kept, const char *l
     struct metrics_row row;
     json_t *tree = NULL;
     int64_t step = 0;
-    bool good = json_parse(&tree, line, length, m->path) == OK && json_get_int(tree, "step", &step, m->path) == OK;
+    enum status status = json_parse(&tree, line, length, m->path);
+    if (status == ERR_MEMORY)
+        return status;
+    bool good = status == OK && json_get_int(tree, "step", &step, m->path) == OK;
     const char *event = json_string_value(json_object_get(tree, "event"));
-    enum status status = OK;
+    kept->broken += !good;
+    status = OK;
     if (good && step <= m->trainer->place.step && !(event && !strcmp(event, "end"))) {
         status = buffer_append(&kept->lines, line, length);
         if (status == OK)
@@ -324,6 +331,21 @@ static enum status keep_line(struct metrics *m, struct kept *kept, const char *l
     return status;
 }
 
+/* Zero bytes are what a crash leaves where a file grew and nothing was written. A last line without an end was cut off by one. */
+static enum status keep_each(struct metrics *m, struct kept *kept, const struct buffer *old)
+{
+    const char *line = old->data, *last = line ? line + old->size : NULL, *end;
+    for (; line < last && (end = memchr(line, '\n', (size_t)(last - line))); line = end + 1) {
+        while (!*line)
+            line++;
+        TRY(keep_line(m, kept, line, end - line));
+    }
+    if (kept->broken)
+        log_message(LOG_WARNING, "%s: %lld lines of an earlier process are left out: they are damaged", m->path,
+                    (long long)kept->broken);
+    return OK;
+}
+
 /* Up to the step that the run is at; at step 0 the files start empty. */
 static enum status keep_lines(struct metrics *m, struct kept *kept)
 {
@@ -331,14 +353,15 @@ static enum status keep_lines(struct metrics *m, struct kept *kept)
     enum status status = OK;
     if (m->trainer->place.step && file_exists(m->path))
         status = file_read(&old, m->path, FILE_BYTES_MAX);
+    kept->unread = status != OK && status != ERR_MEMORY;
+    if (kept->unread) {
+        log_message(LOG_WARNING, "%s; the run goes on and adds its lines to what is there", status_message());
+        status = OK;
+    }
     if (status == OK && m->csv)
         status = metrics_csv_header(&kept->csv);
-    for (char *line = old.data, *end; status == OK && line && *line; line = end + 1) {
-        end = strchr(line, '\n');
-        if (!end) /* cut off by a crash */
-            break;
-        status = keep_line(m, kept, line, end - line);
-    }
+    if (status == OK && !kept->unread)
+        status = keep_each(m, kept, &old);
     buffer_free(&old);
     return status;
 }
@@ -384,8 +407,9 @@ static enum status open_files(struct metrics *m, struct arena *arena, struct kep
         return ERR_MEMORY;
     TRY(buffer_reserve(&m->line, LINE_USUAL));
     TRY(keep_lines(m, kept));
-    TRY(file_replace(m->path, kept->lines.data ? kept->lines.data : "", kept->lines.size));
-    if (m->csv)
+    if (!kept->unread)
+        TRY(file_replace(m->path, kept->lines.data ? kept->lines.data : "", kept->lines.size));
+    if (m->csv && !(kept->unread && file_exists(m->csv)))
         TRY(file_replace(m->csv, kept->csv.data, kept->csv.size));
     if (m->events)
         TRY(start_events(m, arena, kept));
@@ -395,7 +419,7 @@ static enum status open_files(struct metrics *m, struct arena *arena, struct kep
 enum status metrics_open(struct metrics *m, struct trainer *t)
 {
     struct arena arena = {0};
-    struct kept kept = {{0}, {0}, {0}};
+    struct kept kept = {0};
     *m = (struct metrics){.trainer = t};
     if (group_rank(t->group))
         return OK;

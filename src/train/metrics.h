@@ -5,7 +5,8 @@
  * file reads as if the run had not been interrupted. metrics.csv is made again from these lines. Event files are only added to:
  * each process has its own, which tells readers from which step on the ones before it do not count.
  *
- * What cannot be written is lost, with a warning, and the run goes on.
+ * What cannot be written is lost, with a warning, and the run goes on. So it does where an earlier process's lines are damaged,
+ * or its file cannot be read: then that stays as it is, and lines are added to it.
  */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H

@@ -1,4 +1,4 @@
-/* Micro-batches of a trainer: choosing their size, building their programs, and running them. */
+/* Micro-batches of a trainer: building their programs, and running them. */
 #include "train/micro.h"
 
 #include <string.h>
@@ -8,14 +8,7 @@
 #include "device/cpu_pace.h"
 
 enum { UNKNOWN = -2 }; /* a program that was not asked for yet */
-enum {
-    SLOTS_USUAL = 1024,
-    SLOTS_GPU_MAX = 8192,
-    SLOTS_STEP = 64,
-    SIZE_STEP = 16,
-    STEPS_LOOKED_AT = 1 << 20,
-    LOGITS_BYTES = 64 << 20
-};
+enum { SIZE_STEP = 16, STEPS_LOOKED_AT = 1 << 20, LOGITS_BYTES = 64 << 20 };
 
 /* Every value of --recompute but auto is a kind of recompute. */
 _Static_assert((int)CHOICE_recompute_none == (int)RECOMPUTE_NONE, "none");
@@ -27,10 +20,9 @@ const char *recompute_name(enum recompute recompute)
     return options_word(OPTION_recompute, (int)recompute);
 }
 
-/* --- sizes -------------------------------------------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------------------------------------------- */
 
-/* The rows of a step, and how many of them this rank takes: those at mine_of(0), mine_of(1), ... */
-static enum status share_rows(struct trainer *t, int64_t step, const int64_t **rows, int64_t *count)
+enum status micro_rows(struct trainer *t, int64_t step, const int64_t **rows, int64_t *count)
 {
     struct share *s = &t->share;
     TRY(sampler_step(&t->sampler, step, rows, count));
@@ -44,168 +36,16 @@ static enum status share_rows(struct trainer *t, int64_t step, const int64_t **r
     return OK;
 }
 
-static int64_t mine_of(const struct trainer *t, int64_t i)
+int64_t micro_mine(const struct trainer *t, int64_t i)
 {
     return t->group ? t->share.mine[i] : i;
 }
 
-/* The tokens of the largest of the next steps, or more than enough: a micro-batch need not hold more. */
-static enum status largest_step(struct trainer *t, int64_t enough, int64_t *max_tokens)
-{
-    int64_t steps = t->steps < t->steps_per_epoch ? t->steps : t->steps_per_epoch;
-    *max_tokens = 0;
-    for (int64_t step = 0; step < steps && *max_tokens < enough; step++) {
-        const int64_t *rows;
-        int64_t count, tokens = 0;
-        TRY(share_rows(t, step, &rows, &count));
-        for (int64_t i = 0; i < count; i++)
-            tokens += t->data.rows[rows[mine_of(t, i)]].count;
-        *max_tokens = tokens > *max_tokens ? tokens : *max_tokens;
-    }
-    return OK;
-}
-
-/* The bytes of weights, gradients and the optimizer. Their tensors exist once a program was added. */
-static int64_t fixed_bytes(const struct trainer *t)
-{
-    const struct session *s = &t->session;
-    int64_t bytes = 0;
-    int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
-    int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
-    int64_t sums = s->engine.scatter.kind == SCATTER_KEEP ? ranks : 1;
-    for (int64_t i = 0; i < s->model.store.count; i++) {
-        const struct tensor *tensor = s->model.store.tensor[i];
-        if (tensor->lifetime == LIFE_GRADIENTS)
-            bytes += tensor->assembled ? 0 : tensor_bytes(tensor) / sums;
-        else if (tensor->lifetime == LIFE_WEIGHTS)
-            bytes += tensor->in_file || tensor->whole || tensor->first ? 0 : tensor_bytes(tensor);
-        else if (!tensor->assembled) /* its parts count */
-            bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
-    }
-    return bytes;
-}
-
-/* Adds the largest program of this size, in place of one that did not fit. `streams`: layers may lie in host memory. */
-static enum status add_largest(struct trainer *t, int64_t slots, enum recompute recompute, bool streams, bool *fit)
-{
-    struct session *s = &t->session;
-    int64_t *largest = &t->micro.program[0][0], saved = 0;
-    if (s->net_count)
-        session_drop(s);
-    s->tuning.recompute = recompute;
-    TRY(session_add(s, NET_TRAIN, slots, slots, 0, largest));
-    TRY(model_place(&s->model, &s->info));
-    if (streams)
-        TRY(session_saves(s, &saved));
-    int64_t total = fixed_bytes(t) - saved;
-    *fit = true;
-    for (int life = 0; life < LIFE_COUNT; life++) {
-        total += s->engine.programs[*largest].bytes[life];
-        *fit = *fit && s->engine.programs[*largest].bytes[life] <= s->info.max_block;
-    }
-    struct device_costs costs;
-    session_costs(s, &costs);
-    *fit = *fit && session_room(s, total + total / 9, &costs) >= 0;
-    return OK;
-}
-
-/* Whether all ranks must run the same lists of commands at the same time: a graph with collectives of NCCL is launched together
- * with the graphs that the other ranks captured with it, and no others. Then there is one program alone, the largest. */
-static bool same_lists(const struct trainer *t)
+bool micro_same_lists(const struct trainer *t)
 {
     const struct group *g = t->session.device->group;
     const struct engine *e = &t->session.engine;
     return g && g->class->device_memory && (e->gather.wanted || e->scatter.kind != SCATTER_NONE);
-}
-
-/* The largest that any rank has. */
-static enum status largest_of(struct group *g, int64_t *number)
-{
-    int64_t *all = memory_alloc(group_size(g) * (int64_t)sizeof *all);
-    enum status status = all ? group_share(g, number, all, (int64_t)sizeof *all) : ERR_MEMORY;
-    for (int i = 0; i < group_size(g) && status == OK; i++)
-        *number = max(*number, all[i]);
-    memory_free(all);
-    return status;
-}
-
-/* Twice the tokens as long as they fit and a step has them: a GPU reads the weights and starts its kernels less often. */
-static enum status grow(struct trainer *t, int64_t max_slots, bool streams, int64_t *slots)
-{
-    bool fit = true;
-    for (int64_t more = *slots; fit && more < max_slots; *slots = fit ? more : *slots) {
-        more = round_up(2 * more < max_slots ? 2 * more : max_slots, SLOTS_STEP);
-        TRY(add_largest(t, more, t->session.tuning.recompute, streams, &fit));
-    }
-    return fit ? OK : add_largest(t, *slots, t->session.tuning.recompute, streams, &fit);
-}
-
-struct sizes {
-    int64_t min_slots, max_slots, slots; /* slots: where to begin */
-    bool asked;                          /* and end */
-    int first, last;                     /* kinds of recompute */
-    bool streams;
-};
-
-/* First recompute more, then take fewer tokens at once; a GPU with memory to spare takes more. */
-static enum status fit_size(struct trainer *t, const struct sizes *z, bool *fit)
-{
-    int64_t slots = z->slots;
-    *fit = false;
-    for (;;) {
-        for (int i = z->first; i <= z->last && !*fit; i++)
-            TRY(add_largest(t, slots, (enum recompute)i, z->streams, fit));
-        int64_t fewer = round_up(slots / 2 > z->min_slots ? slots / 2 : z->min_slots, SLOTS_STEP);
-        if (*fit || z->asked || fewer >= slots)
-            break;
-        slots = fewer;
-    }
-    if (*fit && !z->asked && slots >= SLOTS_USUAL)
-        TRY(grow(t, z->max_slots, z->streams, &slots));
-    t->place.slots = slots;
-    return OK;
-}
-
-/* The fastest that fits into the free memory. What the options set is kept; if nothing fits, layers go to host memory: then every
- * micro-batch copies them, and many tokens matter more than recompute does. If that is not enough, session_prepare reports it. */
-enum status micro_size(struct trainer *t)
-{
-    const struct options *o = t->options;
-    const struct streamed *streamed = &t->session.engine.streamed;
-    int64_t min_slots = SLOTS_STEP, max_slots = SLOTS_USUAL, step = 0;
-    int64_t enough = t->session.device->class->compiles ? SLOTS_GPU_MAX : SLOTS_USUAL;
-    min_slots = t->data.longest > min_slots ? t->data.longest : min_slots;
-    min_slots = t->eval_data.longest > min_slots ? t->eval_data.longest : min_slots;
-    min_slots = t->sampler.window > min_slots ? t->sampler.window : min_slots;
-    if (t->data.row_count) {
-        TRY(largest_step(t, enough, &step));
-        max_slots = step < enough ? step : enough;
-    }
-    int64_t asked = t->place.slots ? t->place.slots : o->micro_batch_tokens;
-    int64_t slots = asked ? asked : max_slots < SLOTS_USUAL ? max_slots : SLOTS_USUAL;
-    min_slots = round_up(min_slots, SLOTS_STEP);
-    slots = slots > min_slots ? round_up(slots, SLOTS_STEP) : min_slots;
-    bool chosen = o->recompute != CHOICE_recompute_auto, fit;
-    int first = chosen ? (int)o->recompute : RECOMPUTE_NONE, last = chosen ? first : RECOMPUTE_FULL;
-    struct sizes z = {.min_slots = min_slots,
-                      .max_slots = max_slots,
-                      .slots = slots,
-                      .asked = asked,
-                      .first = first,
-                      .last = last,
-                      .streams = streamed->wanted && streamed->resident != STREAMED_AUTO};
-    TRY(fit_size(t, &z, &fit));
-    if (!fit && !z.streams && streamed->wanted) {
-        z.streams = true;
-        z.first = last;
-        TRY(fit_size(t, &z, &fit));
-    }
-    slots = t->place.slots;
-    if (same_lists(t))
-        TRY(largest_of(t->group, &t->place.slots));
-    if (t->place.slots > slots)
-        TRY(add_largest(t, t->place.slots, t->session.tuning.recompute, z.streams, &fit));
-    return OK;
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------------- */
@@ -263,9 +103,9 @@ enum status micro_pack(struct trainer *t, int64_t step, micro_visit *visit, void
 {
     const int64_t *rows;
     int64_t count, tokens = 0, targets = 0;
-    TRY(share_rows(t, step, &rows, &count));
+    TRY(micro_rows(t, step, &rows, &count));
     for (int64_t i = 0; i <= count; i++) {
-        const struct token_row *row = i < count ? &t->data.rows[rows[mine_of(t, i)]] : NULL;
+        const struct token_row *row = i < count ? &t->data.rows[rows[micro_mine(t, i)]] : NULL;
         if (!row || tokens + row->count > t->place.slots) {
             TRY(visit(t, tokens, targets, context));
             tokens = targets = 0;
@@ -293,7 +133,7 @@ enum status micro_add(struct trainer *t, bool planning)
     int64_t needed[SIZES_T][SIZES_R] = {{0}};
     for (int i = 1; i < SIZES_T * SIZES_R; i++)
         t->micro.program[i / SIZES_R][i % SIZES_R] = UNKNOWN;
-    if ((planning && !t->data.row_count) || same_lists(t))
+    if ((planning && !t->data.row_count) || micro_same_lists(t))
         return OK;
     for (int64_t step = 0; !all && step < t->steps; step++) {
         TRY(micro_pack(t, step, note_need, needed));

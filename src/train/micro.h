@@ -8,6 +8,14 @@
  * the session's first. */
 enum status micro_size(struct trainer *t);
 
+/* The rows of a step, and how many of them this rank takes: those at micro_mine(0), micro_mine(1), ... */
+enum status micro_rows(struct trainer *t, int64_t step, const int64_t **rows, int64_t *count);
+int64_t micro_mine(const struct trainer *t, int64_t i);
+
+/* Whether all ranks must run the same lists of commands at the same time: a graph with collectives of NCCL is launched together
+ * with the graphs that the other ranks captured with it, and no others. Then there is one program alone, the largest. */
+bool micro_same_lists(const struct trainer *t);
+
 /* Adds the other programs that the run's steps need; none when planning. */
 enum status micro_add(struct trainer *t, bool planning);
 

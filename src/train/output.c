@@ -2,12 +2,14 @@
 #include "train/output.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "models/model_copy.h"
 
-enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20 };
+enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100 };
 
 static enum status refuse(const struct output *o)
 {
@@ -25,25 +27,30 @@ static enum status refuse(const struct output *o)
     return status;
 }
 
+/* A lock that is not taken and not there was released just now, and with it the folder may have gone; but not again and again. */
 static enum status take(struct output *o)
 {
-    bool taken;
-    enum status status;
-    do
-        status = lock_take(&o->lock, o->lock_path, LOCK_ALONE, false, &taken);
-    while (status == OK && !taken && !file_exists(o->lock_path)); /* released just now */
+    bool taken = false, gone = true;
+    enum status status = OK;
+    for (int i = 0; i < TRIES_MAX && status == OK && !taken && gone; i++) {
+        status = directory_make(o->dir);
+        if (status == OK)
+            status = lock_take(&o->lock, o->lock_path, LOCK_ALONE, false, &taken);
+        gone = !file_exists(o->lock_path);
+    }
     if (status == ERR_UNSUPPORTED) {
         log_message(LOG_WARNING, "%s: this file system has no locks: do not start a second run there", o->dir);
         return OK;
     }
     TRY(status);
+    if (!taken && gone)
+        return fail(ERR_IO, "%s: cannot be made there, or is removed at once: choose another --output", o->lock_path);
     return taken ? lock_sign(&o->lock, o->lock_path) : refuse(o);
 }
 
 enum status output_take(struct output *o, const char *dir, struct arena *arena)
 {
     *o = (struct output){.lock = {-1}, .made = !file_exists(dir)};
-    TRY(directory_make(dir));
     o->dir = dir;
     o->lock_path = file_join(arena, dir, "run.lock");
     enum status status = o->lock_path ? take(o) : ERR_MEMORY;
@@ -67,22 +74,60 @@ enum status output_look(const char *dir, struct arena *arena)
     return held ? refuse(&o) : OK;
 }
 
+enum status output_check(const struct output *o)
+{
+    if (!o->dir || !lock_is_lost(&o->lock, o->lock_path))
+        return OK;
+    return fail(
+        ERR_IO,
+        "%s: was removed, moved or replaced while this run wrote there: its run.lock is gone, or another run's. If it was "
+        "moved, the same command with its new place as --output resumes the run",
+        o->dir);
+}
+
 void output_release(struct output *o)
 {
     if (!o->dir)
         return;
-    if (o->lock.fd >= 0)
+    bool ours = o->lock_path && !lock_is_lost(&o->lock, o->lock_path);
+    if (ours && o->lock.fd >= 0)
         file_remove(o->lock_path);
     lock_release(&o->lock);
-    if (o->made)
+    if (ours && o->made)
         directory_remove_empty(o->dir);
     *o = (struct output){.lock = {-1}};
 }
 
-static enum status move(struct arena *arena, const char *dir, const char *const *names, int64_t count, bool dry)
+bool output_is_result(const char *name)
+{
+    static const char *const names[] = {ADAPTER_FILE, "adapter_config.json", MODEL_FILE, NULL};
+    const char *const *const lists[] = {names, model_copy_names};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        for (const char *const *of = lists[i]; *of; of++)
+            if (!strcmp(name, *of))
+                return true;
+    return false;
+}
+
+/* A line for all that are the same. */
+static void tell(const struct output_aside *list, int64_t count, const char *to, bool dry)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t first = 0, same = 0;
+        while (strcmp(list[first].why, list[i].why) != 0)
+            first++;
+        for (int64_t k = i; k < count; k++)
+            same += !strcmp(list[k].why, list[i].why);
+        if (first == i)
+            log_message(LOG_WARNING, "%s%s %s: %smoved to %s", list[i].name, same > 1 ? " and others are" : " is", list[i].why,
+                        dry ? "would be " : "", to);
+    }
+}
+
+static enum status move(struct arena *arena, const char *dir, const struct output_aside *list, int64_t count, bool dry)
 {
     const char *to = NULL;
-    for (int k = 1; k < EARLIER_MAX && (!to || file_exists(to)); k++) {
+    for (int k = 1; k < EARLIER_MAX && (!to || !directory_is_free(to)); k++) {
         to = arena_format(arena, "%s/earlier-%d", dir, k);
         if (!to)
             return ERR_MEMORY;
@@ -90,20 +135,19 @@ static enum status move(struct arena *arena, const char *dir, const char *const 
     if (!dry)
         TRY(directory_make(to));
     for (int64_t i = 0; i < count && !dry; i++) {
-        const char *from = file_join(arena, dir, names[i]), *there = file_join(arena, to, names[i]);
+        const char *from = file_join(arena, dir, list[i].name), *there = file_join(arena, to, list[i].name);
         if (!from || !there)
             return ERR_MEMORY;
         TRY(file_rename(from, there));
     }
-    log_message(LOG_WARNING, "%s%s of another run: %smoved to %s", names[0], count > 1 ? " and others are" : " is",
-                dry ? "would be " : "", to);
+    tell(list, count, to, dry);
     return OK;
 }
 
-enum status output_set_aside(const char *dir, const char *const *names, int64_t count, bool dry)
+enum status output_set_aside(const char *dir, const struct output_aside *list, int64_t count, bool dry)
 {
     struct arena arena = {0};
-    enum status status = count ? move(&arena, dir, names, count, dry) : OK;
+    enum status status = count ? move(&arena, dir, list, count, dry) : OK;
     arena_free(&arena);
     return status;
 }

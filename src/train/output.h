@@ -2,8 +2,8 @@
  *
  *     output/run.lock       while a run is open: "PID HOST" of its process
  *     output/run.json       what the run is made from, and how it went (api/run_file.h)
- *     output/earlier-K/     checkpoints, metrics and run.json of runs that are not this one's, moved out of its way: nothing is
- * deleted
+ *     output/earlier-K/     checkpoints, metrics, run.json and results of runs that are not this one's, moved out of its way:
+ *                           nothing is deleted
  */
 #ifndef TRAIN_OUTPUT_H
 #define TRAIN_OUTPUT_H
@@ -14,6 +14,8 @@
 #include "base/memory.h"
 
 #define RUN_FILE "run.json"
+#define ADAPTER_FILE "adapter_model.safetensors"
+#define MODEL_FILE "model.safetensors"
 
 struct output {
     const char *dir, *lock_path; /* NULL: none is taken */
@@ -27,10 +29,23 @@ enum status output_take(struct output *output, const char *dir, struct arena *ar
 /* Whether output_take would succeed, found out without making or locking anything. */
 enum status output_look(const char *dir, struct arena *arena);
 
-/* Releases it; one that was made and is still empty is removed. */
+/* ERR_IO if what was taken is no longer there under its name: another run may have it by now. Without a lock, or with nothing
+ * taken, there is nothing to compare. */
+enum status output_check(const struct output *output);
+
+/* Releases what is still there; one that was made and is still empty is removed. */
 void output_release(struct output *output);
 
+/* Whether trainer_save writes a file of this name. */
+bool output_is_result(const char *name);
+
+/* An entry of the directory that is in the way, and what it is: "NAME is WHY". */
+struct output_aside {
+    const char *name, *why;
+};
+#define OUTPUT_ANOTHER "of another run"
+
 /* Moves these entries of the directory into a new output/earlier-K, and says so; with `dry` says only that it would. */
-enum status output_set_aside(const char *dir, const char *const *names, int64_t count, bool dry);
+enum status output_set_aside(const char *dir, const struct output_aside *list, int64_t count, bool dry);
 
 #endif

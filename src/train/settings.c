@@ -30,6 +30,7 @@ struct session_options settings_session(const struct options *o, const char *ada
                                     .double_quant = o->bnb_4bit_use_double_quant,
                                     .load_in_fp8 = o->load_in_fp8,
                                     .resident_layers = o->resident_layers,
+                                    .offload_activations = o->activation_offloading == CHOICE_activation_offloading_on,
                                     .tf32 = o->tf32,
                                     .on_device = {codes[o->cuda_code], graphs[o->cuda_graph]}};
 }

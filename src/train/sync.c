@@ -66,6 +66,18 @@ static enum status read_weights(struct trainer *t, float *to)
     return engine_download(&t->session.engine, t->optimizer.master, 0, to, t->sync.elements * (int64_t)sizeof *to);
 }
 
+enum status sync_start_over(struct trainer *t)
+{
+    struct sync *s = &t->sync;
+    size_t bytes = (size_t)s->elements * sizeof(float);
+    if (!s->on)
+        return OK;
+    memset(s->momentum, 0, bytes);
+    if (s->lost)
+        memset(s->lost, 0, bytes);
+    return read_weights(t, s->start);
+}
+
 enum status sync_open(struct trainer *t)
 {
     const struct options *o = t->options;
@@ -96,7 +108,7 @@ enum status sync_open(struct trainer *t)
         log_message(LOG_WARNING,
                     "--sync-every: a checkpoint has the optimizer of rank 0 alone, which all ranks go on with, and the "
                     "outer momentum begins at 0: the run goes on, but not as if it had not been interrupted");
-    return read_weights(t, s->start);
+    return sync_start_over(t);
 }
 
 void sync_close(struct sync *s)

@@ -31,6 +31,9 @@ struct sync {
 enum status sync_open(struct trainer *t);
 void sync_close(struct sync *s);
 
+/* The weights are others now: the next exchange counts from these, without momentum. */
+enum status sync_start_over(struct trainer *t);
+
 /* Whether ranks exchange after this step; the same on all of them. */
 bool sync_due(const struct trainer *t, int64_t step);
 

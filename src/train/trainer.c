@@ -217,6 +217,10 @@ static enum status check_ranks(const struct trainer *t, bool runs)
         return fail(ERR_ARGUMENT, "--shard and --sync-every exclude each other: ranks that step on their own keep all of it");
     if (o->sync_int8 && !alone)
         return fail(ERR_ARGUMENT, "--sync-int8 does nothing without --sync-every: give both");
+    const char *outer =
+        o->source[OPTION_outer_momentum] ? o->source[OPTION_outer_momentum] : o->source[OPTION_outer_learning_rate];
+    if (outer && !alone)
+        return fail(ERR_ARGUMENT, "%s does nothing without --sync-every: give both", outer);
     if (runs && (shards || alone) && !t->group)
         log_message(LOG_WARNING,
                     "%s does nothing in a run of one process: --nproc COUNT, mpirun or srun start several (docs/ranks.md)",
@@ -326,19 +330,11 @@ static enum status open_data_in_turn(struct trainer *t, unsigned ready_for)
 /* Rank 0 alone looks into the output directory, and tells the others where the run stands. */
 static enum status find_resume(struct trainer *t)
 {
-    struct {
-        struct trainer_place place;
-        struct identity identity;
-        bool resumes;
-    } found = {0};
     TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_find(t)));
-    found.place = t->place;
-    found.identity = t->identity;
-    found.resumes = t->resume != NULL;
-    TRY(group_tell(t->group, &found, (int64_t)sizeof found));
-    t->place = found.place;
-    t->identity = found.identity;
-    if (found.resumes && !t->resume)
+    bool resumes = t->resume != NULL;
+    TRY(group_tell(t->group, &resumes, (int64_t)sizeof resumes));
+    TRY(checkpoint_tell(t));
+    if (resumes && !t->resume)
         t->resume = "rank 0's checkpoint";
     return OK;
 }
@@ -347,7 +343,10 @@ static enum status find_resume(struct trainer *t)
 static void divide_memory(struct session *s, int ranks)
 {
     s->neighbours = ranks;
-    if (!s->room.allocate || ranks < 2)
+    if (ranks < 2)
+        return;
+    s->host.allocate /= ranks;
+    if (!s->room.allocate)
         return;
     s->info.memory_free /= ranks;
     s->room.allocate /= ranks;
@@ -384,10 +383,7 @@ static enum status join(struct trainer *t, unsigned ready_for)
     }
     if (ready_for & (TRAINER_PLAN | TRAINER_KERNELS))
         return OK;
-    TRY(dist_join(&t->group));
-    if (t->group)
-        t->group->patience = o->ddp_timeout;
-    return OK;
+    return dist_join(&t->group, o->ddp_timeout);
 }
 
 /* Where gradients are added up: in the micro-batches, or by the optimizer's program. */

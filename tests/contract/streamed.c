@@ -100,6 +100,43 @@ static void the_card_holds_as_much_less_as_the_plan_says(void **state)
     }
 }
 
+/* --- activations ------------------------------------------------------------------------------------------------------------ */
+
+static void open_offloading(struct rig *r, const char *graph, const char *resident, const char *recompute, const char *offload)
+{
+    open_rig(r, &untied, 0,
+             SETTINGS("device", "cuda", "dtype", "bfloat16", "cuda_graph", graph, "resident_layers", resident, "recompute",
+                      recompute, "activation_offloading", offload));
+}
+
+/* With layers that are copied too, and with all that the backward pass needs. Seen to fail with the wait of COMMAND_ARRIVE left
+ * out of copies to the host ("work on … before the copy out of it on another stream has ended") and of those back ("… the copy to
+ * it …"), with that of COMMAND_COPY left out of either, and with an ARRIVE left out. */
+static void steps_have_the_same_bytes_wherever_activations_wait(void **state)
+{
+    (void)state;
+    static const char *const ways_of[][3] = {
+        {"on", "all", "full"}, {"off", "all", "full"}, {"on", "2", "full"}, {"off", "0", "none"}, {"on", "3", "selective"}};
+    for (size_t i = 0; i < sizeof ways_of / sizeof ways_of[0]; i++) {
+        struct rig stays, leaves;
+        open_offloading(&stays, ways_of[i][0], ways_of[i][1], ways_of[i][2], "off");
+        open_offloading(&leaves, ways_of[i][0], ways_of[i][1], ways_of[i][2], "on");
+        const struct device_counters *a = &stays.t.session.device->counters, *b = &leaves.t.session.device->counters;
+        assert_true(session_offloaded(&leaves.t.session) > 0);
+        assert_true(b->bytes < a->bytes);
+        for (int k = 0; k < STEPS; k++) {
+            struct trainer_step x = changing_step(&stays, k), y = changing_step(&leaves, k);
+            assert_same_step(&x, &y);
+        }
+        assert_same_state(&stays.t, &leaves.t);
+        assert_true(b->copies > a->copies && (b->copies - a->copies) % (2 * STEPS) == 0); /* as many come back as went */
+        assert_int_equal(!strcmp(ways_of[i][0], "on"), b->launches == 0);
+        assert_string_equal(warning, "");
+        close_rig(&stays);
+        close_rig(&leaves);
+    }
+}
+
 /* --- memory that runs out ------------------------------------------------------------------------------------------------- */
 
 static int64_t calls, fails_at;
@@ -132,7 +169,8 @@ static CUresult stream_create(CUstream *out, unsigned flags)
 static void set_way(struct rig *r)
 {
     set_options(r, &untied,
-                SETTINGS("device", "cuda", "dtype", "bfloat16", "cuda_graph", "on", "resident_layers", "2", "recompute", "full"));
+                SETTINGS("device", "cuda", "dtype", "bfloat16", "cuda_graph", "on", "resident_layers", "2", "recompute", "full",
+                         "activation_offloading", "on"));
 }
 
 /* Each of the driver's: the card's memory, pinned memory, streams, events. Nothing that was freed is used: the simulator would
@@ -156,6 +194,26 @@ static void a_driver_that_has_no_memory_is_told_as_that(void **state)
         assert_fails(trainer_open(&r.t, &r.options, 0), ERR_MEMORY, "out of memory");
         arena_free(&r.arena);
     }
+}
+
+enum { ALREADY_MAPPED = 208 }; /* what NVIDIA's driver under Windows has answered where the limit of pinned memory was reached */
+
+static CUresult host_alloc_of_few(void **out, size_t bytes, unsigned flags)
+{
+    return bytes != CUDA_PINNED && calls++ == 1 ? ALREADY_MAPPED : genuine.cuMemHostAlloc(out, bytes, flags);
+}
+
+/* A system may have much free memory and pin little of it. Seen to fail without the advice, and with the driver's code. */
+static void a_system_that_pins_too_little_is_told_with_what_helps(void **state)
+{
+    (void)state;
+    struct rig r;
+    find_libraries();
+    cu.cuMemHostAlloc = host_alloc_of_few;
+    calls = 0;
+    set_way(&r);
+    assert_fails(trainer_open(&r.t, &r.options, 0), ERR_MEMORY, "more layers on the card (--resident-layers)");
+    arena_free(&r.arena);
 }
 
 /* Allocations of hone itself, from where programs are placed on: those before have tests of their own. Every seventh: with a
@@ -190,7 +248,9 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         CONTRACT("streamed-steps-equal-resident-ones", steps_have_the_same_bytes_wherever_layers_lie),
         CONTRACT("streamed-layers-save-what-the-plan-says", the_card_holds_as_much_less_as_the_plan_says),
+        CONTRACT("offloaded-steps-equal-resident-ones", steps_have_the_same_bytes_wherever_activations_wait),
         CONTRACT("memory-that-runs-out-is-told-as-that", a_driver_that_has_no_memory_is_told_as_that),
+        CONTRACT("memory-that-runs-out-is-told-as-that", a_system_that_pins_too_little_is_told_with_what_helps),
         CONTRACT("memory-that-runs-out-is-told-as-that", every_allocation_of_preparing_may_fail),
     };
     return CONTRACT_MAIN(tests, make_models, remove_models);

@@ -6,7 +6,8 @@
 VARIANTS is the tool that lists what there is to compile, PAGE is docs/kernels.md (HONE_UPDATE_DOCS=1 writes it). NVRTC is
 $HONE_NVRTC_LIBRARY, or the newest that pip has put into this Python or the one below PREFIX, or the system's. It brings ptxas
 along, whose words about each kernel are read. A failure is: a kernel of src/ops that no variant names, a variant that does not
-compile, a spill, a stack frame, a page that says something else, and a machine without NVRTC. FILE keeps ptxas's words.
+compile, a spill, a stack frame, rows that are not moved 16 bytes at a time, a kernel that reads before it knows that there is a
+row, a page that says something else, and a machine without NVRTC. FILE keeps ptxas's words.
 """
 import argparse
 import ctypes
@@ -57,6 +58,9 @@ def open_nvrtc(python):
     return None
 
 
+SPANS = ("attention_bwd_delta",         # which writes no rows
+         "rmsnorm", "rmsnorm_sum", "rmsnorm_bwd_x", "rope_join", "rope_split", "swiglu_beside", "swiglu_beside_bwd")
+
 nvrtc = None
 
 
@@ -83,8 +87,8 @@ def take(program, size_of, get):
     return data.raw[:size.value]
 
 
-def compile_one(job):
-    """(what ptxas and the compiler say, whether it worked)"""
+def compiled(job):
+    """The error code, what ptxas and the compiler say, and the PTX."""
     text, name, options, target = job
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
@@ -94,11 +98,30 @@ def compile_one(job):
     log = take(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).rstrip(b"\0").decode(errors="replace")
     ptx = take(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if code == 0 else b""
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return code, log, ptx
+
+
+def compile_one(job):
+    """(what ptxas and the compiler say, whether it worked)"""
+    code, log, ptx = compiled(job)
+    target = job[3]
     made = re.search(rb"\.target\s+(\w+)", ptx)
     want = target.replace("compute_", "sm_").encode()
     if code == 0 and (not made or made[1] != want):
         return f"the PTX is for {made and made[1]}, not for {target}", False
     return log, code == 0
+
+
+def short_loads(variants, texts):
+    """Kernels that move rows (dialect_span.h) and do not read and write 16 bytes at a time in bfloat16."""
+    wrong = []
+    for kernel in SPANS:
+        of_kernel = (v for v in variants if v[1] == kernel and "=bf16" in v[3])
+        file, _, _, options, _ = max(of_kernel, key=lambda v: v[3].count("=bf16"))
+        ptx = compiled((texts[file], file + ".kl", options, "compute_80"))[2].decode()
+        if not re.search(r"ld\.global\S*\.v4", ptx) or not (kernel == SPANS[0] or re.search(r"st\.global\S*\.v4", ptx)):
+            wrong.append(f"{kernel} ({options}) has no loads or no stores of 16 bytes")
+    return wrong
 
 
 def compile_keyed(job):
@@ -188,6 +211,18 @@ def kernels_without_variant(variants):
             for name in re.findall(r"ifdef ONLY_(\w+)", file.read_text()) if name not in known and not name.endswith("_processor")]
 
 
+def reads_without_rows():
+    """Kernels that touch an operand before they know that there is a row. Each is run once over none, with operands at 0."""
+    wrong = []
+    for file in sorted((pathlib.Path(__file__).resolve().parents[2] / "src").rglob("*.kl")):
+        text = re.sub(r"/\*.*?\*/", "", file.read_text(), flags=re.S)
+        for name, body in re.findall(r"^KERNEL\((\w+)\)\(.*?\)\n\{\n(.*?)^\}", text, re.S | re.M):
+            before = re.split(r"\brows\b|\bUPDATE_BEGIN\b", body)[0]
+            if re.search(r"\b(LOAD|STORE|GET|PUT|ELEMENT)\(", before):
+                wrong.append(f"{file.name}: kernel {name} touches an operand before it compares with `rows`")
+    return wrong
+
+
 def compile_all(jobs, known, python, keep):
     """A process of its own for each core: NVRTC compiles one program at a time. What is known is kept now and then."""
     last = time.monotonic()
@@ -223,7 +258,7 @@ def main():
     variants = [tuple(line.split("\t")) for line in sorted(listed.stdout.splitlines())]
     wrong = [f"{v[1]} has no text" for v in variants if v[0] == "-"]
     variants = [(f, n, int(g), o, int(least)) for f, n, g, least, o in variants if f != "-"]
-    wrong += kernels_without_variant(variants)
+    wrong += kernels_without_variant(variants) + reads_without_rows()
     texts = {f: subprocess.run([options.variants, "text", f], check=True, capture_output=True, text=True).stdout
              for f in {v[0] for v in variants}}
 
@@ -261,6 +296,7 @@ def main():
                 wrong.append(f"{v[1]} ({v[3]}) for {target}: {used['stack']} bytes of stack, {used['spill']} bytes spilled")
             elif target.startswith("sm_"):
                 results.setdefault(v, {})[int(target[3:])] = used
+    wrong += short_loads(variants, texts)
     for line in wrong:
         print("FAILED", line)
     print(f"compile: NVRTC {version()}, {len(variants)} variants x {len(targets)} targets and {', '.join(CHECKED)}, "

@@ -18,6 +18,15 @@ def run(*args, **options):
     return subprocess.run([HONE, *map(str, args)], capture_output=True, text=True, timeout=600, **options)
 
 
+def tensors(file):
+    """{name: (type, shape, bytes)} of a safetensors file."""
+    content = file.read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    header.pop("__metadata__", None)
+    return {name: (t["dtype"], t["shape"], content[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]]) for name, t in header.items()}
+
+
 def read_terminal(master):
     """The bytes that came to a terminal, until its other side is closed. Closes it too."""
     seen = b""

@@ -67,7 +67,7 @@ class Chat(Case):
 
     def adapter(self):
         data = self.write("chats.jsonl", *[CHAT] * 4)
-        self.ok("train", "--model", TINY, "--data", data, "--output", self.dir / "adapter", "--max-steps", 40, "--learning-rate", 0.02,
+        self.ok("train", "--model", TINY, "--data", data, "--output", self.dir / "adapter", "--max-steps", 40, "--learning-rate", 0.005,
                 "--save-steps", 0)
         return self.dir / "adapter"
 

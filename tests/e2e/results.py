@@ -98,6 +98,22 @@ class Results(TrainCase):
         self.assertEqual(self.result("full", True), (self.dir / f"full/checkpoint-{step}/model.safetensors").read_bytes())
         self.ok("generate", "--model", self.dir / "full", "--prompt", "Hi", "--max-new-tokens", 2)
 
+    def test_the_best_checkpoint_of_a_run_that_goes_on_elsewhere(self):
+        """Seen to fail: it was told after the last step that it is gone, and there was no result. Files beside it stay there."""
+        r = self.overfit("best", "--load-best-model-at-end", "--save-steps", 4)
+        best, whole = r["best_step"], self.result("best")
+        (self.dir / f"best/checkpoint-{best}/metrics.jsonl").write_text("hi\n")
+        resume = ("--load-best-model-at-end", "--save-steps", 4, "--resume")
+        self.assertEqual(self.overfit("there", *resume, self.dir / f"best/checkpoint-{best}")["saved_step"], best)
+        self.assertEqual(self.result("there"), whole)
+        self.overfit("best", "--load-best-model-at-end", "--save-steps", 4)
+        self.assertNotEqual((self.dir / "best/metrics.jsonl").read_text(), "hi\n")
+        later = max(int(p.name.split("-")[1]) for p in (self.dir / "best").glob("checkpoint-*"))
+        self.assertGreater(later, best)
+        with self.assertRaisesRegex(AssertionError, f"checkpoint-{best}, which has the lowest validation loss, is gone"):
+            self.overfit("nowhere", *resume, self.dir / f"best/checkpoint-{later}")
+        self.assertEqual(lines(self.dir / "nowhere")[-1]["how"], "failed")
+
     def test_a_killed_run_goes_on_to_the_same_best_result(self):
         self.data = self.write("long.jsonl", *(chat(i, 24) for i in range(64)))
         args = ("--max-steps", 30, "--save-steps", 5, "--per-device-train-batch-size", 24, "--learning-rate", 0.02, "--eval-data", self.against,

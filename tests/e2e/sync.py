@@ -10,29 +10,22 @@ import os
 import struct
 import subprocess
 
-from case import HONE, TINY, Case, main
+from case import HONE, TINY, Case, main, tensors
 from train_chats import chat
 
 RATE, MOMENTUM, BLOCK = 0.6, 0.8, 128
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
-       "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_mpi_yield_when_idle": "1"}
+       "OMPI_MCA_hwloc_base_binding_policy": "none"}
 
 
 def lines(out):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def tensors(path):
-    """All numbers of an adapter in float32, by name."""
-    data = path.read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    found = {}
-    for name, t in json.loads(data[8:8 + size]).items():
-        if name != "__metadata__":
-            begin, end = (8 + size + offset for offset in t["data_offsets"])
-            assert t["dtype"] == "F32"
-            found[name] = struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
-    return found
+def numbers(path):
+    """All of an adapter in float32, by name."""
+    assert {dtype for dtype, *_ in tensors(path).values()} == {"F32"}
+    return {name: struct.unpack(f"<{len(content) // 4}f", content) for name, (_, _, content) in tensors(path).items()}
 
 
 class Sync(Case):
@@ -47,7 +40,7 @@ class Sync(Case):
         return json.loads(r.stdout) if not code else r.stderr
 
     def adapter(self, out):
-        return tensors(self.dir / out / "adapter_model.safetensors")
+        return numbers(self.dir / out / "adapter_model.safetensors")
 
     def test_the_outer_step_is_nesterovs_on_the_mean_of_what_ranks_moved(self):
         """All rows are the same, so every rank moves as one process with its share of them does."""
@@ -113,7 +106,8 @@ class Sync(Case):
     def test_what_makes_no_sense_is_refused(self):
         rows = [chat(1)]
         self.assertIn("exclude each other", self.train(1, "a", rows, "--sync-every", 4, "--shard", "optimizer", code=2))
-        self.assertIn("--sync-every", self.train(1, "b", rows, "--sync-int8", code=2))
+        for flags in ["--sync-int8"], ["--outer-momentum", 0.5], ["--outer-learning-rate", 1]:
+            self.assertIn(f"{flags[0]} does nothing without --sync-every", self.train(1, "b", rows, *flags, code=2))
 
 
 if __name__ == "__main__":

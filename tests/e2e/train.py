@@ -15,11 +15,10 @@ import re
 import shutil
 import signal
 import statistics
-import struct
 import subprocess
 import time
 
-from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run
+from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run, tensors
 from train_chats import chat
 
 STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds", "engine_share"}
@@ -34,13 +33,6 @@ def metrics(out):
 
 def losses(out):
     return [o["loss"] for o in metrics(out)[1]]
-
-
-def tensors(path):
-    """The shapes in a safetensors file."""
-    data = path.read_bytes()
-    header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
-    return {name: t["shape"] for name, t in header.items() if name != "__metadata__"}
 
 
 def checkpoints(out):
@@ -306,7 +298,7 @@ class Tiny(TrainCase):
         out = self.dir / "out"
         self.train("out", "--lora-target-modules", "q_proj,v_proj", "--lora-r", 8, "--lora-alpha", 24, "--rank-pattern", "layers.1.self_attn.v_proj=4",
                    "--alpha-pattern", "q_proj=12", "--use-rslora")
-        shapes = tensors(out / "adapter_model.safetensors")
+        shapes = {name: shape for name, (_, shape, _) in tensors(out / "adapter_model.safetensors").items()}
         for layer in (0, 1):
             for module, width in (("q_proj", 64), ("v_proj", 32)):
                 rank = 4 if (layer, module) == (1, "v_proj") else 8
@@ -406,19 +398,62 @@ class Tiny(TrainCase):
         weights[-1] ^= 1
         (other / "model.safetensors").write_bytes(weights)
         self.fails(2, *self.command("out"), "--model", other, says=["checkpoint-6", "another base model"])
+        shutil.copy(TINY / "model.safetensors", other)
+        config = json.loads((TINY / "config.json").read_text())
+        (other / "config.json").write_text(json.dumps({**config, "transformers_version": "1", "use_cache": False}))
+        self.assertEqual(self.train("out", "--model", other)["resumed_step"], 6)
+        for key, value in (("rms_norm_eps", 0.1), ("num_attention_heads", 2 * config["num_attention_heads"]), ("rope_theta", 500)):
+            changed = {**config, "head_dim": config["hidden_size"] // config["num_attention_heads"], key: value}
+            if key == "num_attention_heads":
+                changed |= {"num_key_value_heads": 2 * config["num_key_value_heads"], "head_dim": changed["head_dim"] // 2}
+            if "rope_parameters" in config and key == "rope_theta":
+                changed["rope_parameters"] = {**config["rope_parameters"], key: value}
+            (other / "config.json").write_text(json.dumps(changed))
+            self.fails(2, *self.command("out"), "--model", other, says=["checkpoint-6", "another base model", "config.json"])
         self.assertEqual(self.train("out")["resumed_step"], 6)
 
+    def test_a_run_goes_on_with_its_own_kind_of_adapter_alone(self):
+        """Seen to fail: matrices of one module went on as those of another of the same size, or with another scale."""
+        for name, *args in (("q", "--lora-target-modules", "q_proj"), ("o", "--lora-target-modules", "o_proj"),
+                            ("alpha", "--lora-target-modules", "q_proj", "--lora-alpha", 4)):
+            self.train(name, "--max-steps", 1, *args)
+        self.train("out", "--init-adapter", self.dir / "q")
+        before = (self.dir / "out/adapter_config.json").read_bytes()
+        for other in (("--init-adapter", self.dir / "o"), ("--init-adapter", self.dir / "alpha"), ()):
+            self.fails(2, *self.command("out", *other), says=["checkpoint-6", "another adapter", "--init-adapter"])
+        self.assertEqual((self.dir / "out/adapter_config.json").read_bytes(), before)
+        shutil.copytree(self.dir / "q", self.dir / "elsewhere")
+        self.assertEqual(self.train("out", "--init-adapter", self.dir / "elsewhere")["resumed_step"], 6)
+
+    def test_a_list_of_checksums_that_lacks_a_line_is_damage(self):
+        self.train("out", "--save-steps", 3)
+        folder = self.dir / "out/checkpoint-6"
+        lines = (folder / "checksums.xxh128").read_text().splitlines(keepends=True)
+        for name in ("state.safetensors", "trainer_state.json"):
+            (folder / "checksums.xxh128").write_text("".join(line for line in lines if name not in line))
+            self.fails(4, *self.command("out", "--resume", folder), says=["checkpoint-6", "list of checksums is damaged", name])
+
+    def test_micro_batches_of_another_size_are_told(self):
+        self.train("out", "--micro-batch-tokens", 256)
+        r = run(*self.command("out", "--micro-batch-tokens", 256))
+        self.assertNotIn("--micro-batch-tokens", r.stderr)
+        r = run(*self.command("out", "--micro-batch-tokens", 512))
+        self.assertIn("--micro-batch-tokens 512 is not used: the run that is resumed has micro-batches of 256", r.stderr)
+
     def test_a_run_that_starts_over_keeps_what_others_left(self):
+        """Seen to fail: the adapter of the first run stayed beside the model of the second."""
         self.train("out", "--save-steps", 2)
+        result = self.result("out")
         before = {p.name: p.read_bytes() for p in (self.dir / "out/checkpoint-6").iterdir()}
         (self.dir / "out/checkpoint-9999").mkdir()
-        self.train("out", "--resume", "none", "--save-steps", 2, "--max-steps", 4)
+        self.train("out", "--resume", "none", "--save-steps", 2, "--max-steps", 4, "--finetuning-type", "full")
         out = self.dir / "out"
         self.assertEqual(checkpoints(out), [2, 4])
         self.assertEqual(checkpoints(out / "earlier-1"), [4, 6, 9999])
         self.assertTrue((out / "earlier-1/metrics.jsonl").exists())
+        self.assertEqual((self.result("out/earlier-1"), list(out.glob("adapter_*"))), (result, []))
         self.assertEqual({p.name: p.read_bytes() for p in (out / "earlier-1/checkpoint-6").iterdir()}, before)
-        self.assertEqual(self.train("out", "--save-steps", 2, "--max-steps", 4)["resumed_step"], 4)
+        self.assertEqual(self.train("out", "--save-steps", 2, "--max-steps", 4, "--finetuning-type", "full")["resumed_step"], 4)
 
     def test_a_damaged_checkpoint_gives_way_to_the_one_before(self):
         self.train("out", "--save-steps", 2)
@@ -478,7 +513,7 @@ class Large(TrainCase):
 
     def test_the_plan_of_a_tiny_model_is_what_it_takes(self):
         """Most of that is the process: oneDNN's code, which is partly made by the first matmul, the prepared commands, libraries.
-        How many pages of these are counted depends on what else is in the kernel's cache: 1 MB of 18 is that."""
+        How many pages of these are counted depends on what the kernel maps around those that are read: 1 MB is that."""
         self.data = self.write("chats.jsonl", *map(chat, range(16)))
         for method in ("lora", "full"):
             for dtype in ("float32", "bfloat16"):
@@ -488,9 +523,10 @@ class Large(TrainCase):
                     plan = json.loads(self.ok("plan", *command[1:]))
                     r = json.loads(self.ok(*command))
                     for who, planned in (("plan", plan["peak_bytes"]), ("train", r["peak_bytes"])):
-                        off = planned / r["peak_rss_bytes"] - 1
-                        print(f"{name}: {who} says {planned / 1e6:.1f} MB, peak RSS {r['peak_rss_bytes'] / 1e6:.1f} MB, off by {off:+.1%} (at most 8%)")
-                        self.assertLess(abs(off), 0.08)
+                        off = planned - r["peak_rss_bytes"]
+                        print(f"{name}: {who} says {planned / 1e6:.1f} MB, peak RSS {r['peak_rss_bytes'] / 1e6:.1f} MB, off by {off / 1e6:+.1f} MB "
+                              "(at most 1 MB and 5%)")
+                        self.assertLess(abs(off), 1e6 + 0.05 * r["peak_rss_bytes"])
 
     def test_it_starts_at_once(self):
         self.data = DATA / "train.jsonl"

@@ -1,4 +1,4 @@
-"""hone train learns: 200 steps of LoRA as a user would run them, and the loss over chats that were not trained on falls.
+"""hone train learns: 100 steps of LoRA as a user would run them, and the loss over chats that were not trained on falls.
 
     learns.py HONE ASSETS DATA
 """
@@ -9,7 +9,7 @@ import tempfile
 
 import oracle
 
-STEPS, EVERY = 200, 50
+STEPS, EVERY = 100, 100
 LIMIT = 0.6  # of the base model's loss
 
 
@@ -31,7 +31,7 @@ def main():
         oracle.run(hone, "train", "--model", os.path.join(assets, "models", "smollm2"),
                    "--data", os.path.join(data, "train.jsonl"), "--eval-data", os.path.join(data, "valid.jsonl"),
                    "--output", out, "--cache-dir", os.path.join(folder, "cache"),
-                   "--max-steps", str(STEPS), "--eval-steps", str(EVERY), "--per-device-train-batch-size", "8")
+                   "--max-steps", str(STEPS), "--eval-steps", str(EVERY), "--per-device-train-batch-size", "4")
         steps, evals = read_metrics(os.path.join(out, "metrics.jsonl"))
 
     print(f"{'step':>6} {'training':>10} {'validation':>10}")

@@ -64,6 +64,7 @@ SHAPES = {
     "one string": (pa.string(), lambda: "the same"),
     "dictionary": (pa.dictionary(pa.int32(), pa.string()), maybe(lambda: rng.choice(WORDS))),
     "long strings": (pa.string(), lambda: word() * rng.randrange(200)),
+    "strings that headers have too": (pa.string(), lambda: "".join(rng.choices("abc", k=4000))),       # as the smallest and the largest
     "bool": (pa.bool_(), maybe(lambda: rng.random() < 0.5)),
     "bool, runs": (pa.bool_(), lambda: rng.random() < 0.02),
     "int8": (pa.int8(), maybe(integer(8))),

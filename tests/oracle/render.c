@@ -22,8 +22,6 @@
 #include "base/parallel.h"
 #include "text/chat/chat.h"
 
-enum { TEMPLATE_BYTES_MAX = 4 << 20 };
-
 static void put(json_t *result, enum status status)
 {
     if (status != OK) {
@@ -100,16 +98,6 @@ static enum status run_chat(const struct chat *chat, const json_t *row, const ch
     *result = json_pack("{s:o, s:o, s:o, s:o, s:b}", "text", rendered, "ids", ids, "mask", mask, "trained", trained_ranges(made),
                         "fast", ways);
     return OK;
-}
-
-static enum status open_template(struct jinja **jinja, const char *path)
-{
-    struct buffer source = {0};
-    enum status status = file_read(&source, path, TEMPLATE_BYTES_MAX);
-    if (status == OK)
-        status = jinja_parse(jinja, source.data, source.size, path);
-    buffer_free(&source);
-    return status;
 }
 
 struct line {
@@ -256,7 +244,7 @@ int main(int argc, char **argv)
     struct jinja *jinja = NULL;
     struct chat *chat = NULL;
     const char *path = argv[timed || template ? 2 : 1];
-    enum status status = template ? open_template(&jinja, path) : chat_open(&chat, path);
+    enum status status = template ? jinja_parse_file(&jinja, path) : chat_open(&chat, path);
     if (status != OK) {
         fprintf(stderr, "%s\n", status_message());
         return (int)status;

@@ -21,7 +21,7 @@ import train_bfloat16
 import train_truth
 
 LIMIT_GRADIENT = 2e-5
-TIMES_BFLOAT16 = 1.25  # one tensor's, against PyTorch's draw of roundings; for all together:
+TIMES_BFLOAT16 = 2  # one tensor's, against PyTorch's draw of roundings, which is another on another processor; for all together:
 LIMIT_MEDIAN = 0.62
 LIMIT_FARTHER = 0.03
 LIMIT_LOSS = 1e-4
@@ -75,6 +75,7 @@ def check_all_gradients(checks, label, far, beside):
     checks.at_most(f"{label}, the median distance as a part of PyTorch's",
                    float(np.median(list(far.values())) / np.median(list(beside.values()))), LIMIT_MEDIAN)
     checks.at_most(f"{label}, the part of the tensors that are farther than PyTorch's", share, LIMIT_FARTHER)
+    checks.at_most(f"{label}, the largest distance", max(far.values(), default=0), max(beside.values(), default=0))
 
 
 # Steps.

@@ -7,7 +7,7 @@
  *     STORAGE_COUNT      a file that gets the number of calls, when the program ends
  *
  * Lines: open FD EXISTED PATH, opendir FD PATH, write FD OFFSET COUNT, cut FD SIZE, shorten SIZE PATH, sync FD, rename FROM TO,
- * unlink PATH, rmdir PATH, mkdir PATH. Paths have no spaces and are below the root.
+ * exchange ONE OTHER, unlink PATH, rmdir PATH, mkdir PATH. Paths have no spaces and are below the root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -191,6 +191,16 @@ int rename(const char *from, const char *to)
         return (int)syscall(SYS_rename, from, to);
     int result;
     NOTED(result, syscall(SYS_rename, from, to), "rename %s %s\n", from, to);
+    return result;
+}
+
+/* Only as two names are exchanged. */
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    if (!is_below(to))
+        return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+    int result;
+    NOTED(result, syscall(SYS_renameat2, from_dir, from, to_dir, to, flags), "exchange %s %s\n", from, to);
     return result;
 }
 

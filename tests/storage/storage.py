@@ -96,6 +96,9 @@ class Disk:
         elif kind == "rename":
             (old, a), (new, b) = self.find(words[0]), self.find(words[1])
             new.now[b] = old.now.pop(a)
+        elif kind == "exchange":
+            (old, a), (new, b) = self.find(words[0]), self.find(words[1])
+            new.now[b], old.now[a] = old.now[a], new.now[b]
         elif kind in ("unlink", "rmdir"):
             folder, name = self.find(words[0])
             folder.now.pop(name, None)
@@ -189,7 +192,7 @@ class Campaign:
         model.root.now["out"] = model.root.flushed["out"] = Folder()    # made before the run
         for i, (kind, words, data) in enumerate(calls):
             model.do(kind, words, data)
-            match = kind == "rename" and re.search(r"/out/checkpoint-(\d+)$", words[1])
+            match = kind in ("rename", "exchange") and re.search(r"/out/checkpoint-(\d+)$", words[1])
             renamed = int(match[1]) if match else renamed
             if kind == "sync" and renamed and model.open[words[0]] is model.at(prefix + "/out"):
                 finished, renamed = renamed, None

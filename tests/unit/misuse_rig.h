@@ -46,9 +46,9 @@ static int no_gradient(void *context, int64_t s, int64_t first, int64_t rows, in
     return 0;
 }
 
-static hone_status release(hone_status status, char *text)
+static hone_status release(hone_status status, char **text)
 {
-    hone_text_destroy(text);
+    hone_text_destroy(*text);
     return status;
 }
 
@@ -70,19 +70,19 @@ OF_OPTIONS(parse, hone_options_parse(o, 2, arguments))
 OF_OPTIONS(get, hone_options_get(o, "seed", &value))
 OF_OPTIONS(open_model, hone_model_open(&m, o))
 OF_OPTIONS(open_trainer, hone_trainer_open(&t, o, 0))
-OF_OPTIONS(plan, release(hone_plan(o, &json), json))
-OF_OPTIONS(inspect_model, release(hone_inspect_model(o, &json), json))
-OF_OPTIONS(inspect_data, release(hone_inspect_data(o, &json), json))
-OF_OPTIONS(options_json, release(hone_options_json(o, &json), json))
-OF_OPTIONS(inspect_adapter, release(hone_inspect_adapter(o, &json), json))
-OF_OPTIONS(inspect_checkpoint, release(hone_inspect_checkpoint(o, &json), json))
-OF_OPTIONS(kernels_list, release(hone_kernels_list(o, &json), json))
-OF_OPTIONS(kernels_build, release(hone_kernels_build(o, &json), json))
-OF_OPTIONS(merge, release(hone_merge(o, &json), json))
-OF_OPTIONS(quantize, release(hone_quantize(o, &json), json))
-OF_OPTIONS(export, release(hone_export(o, &json), json))
-OF_OPTIONS(bench, release(hone_bench(o, &json), json))
-OF_OPTIONS(devices, release(hone_devices(o, &json), json))
+OF_OPTIONS(plan, release(hone_plan(o, &json), &json))
+OF_OPTIONS(inspect_model, release(hone_inspect_model(o, &json), &json))
+OF_OPTIONS(inspect_data, release(hone_inspect_data(o, &json), &json))
+OF_OPTIONS(options_json, release(hone_options_json(o, &json), &json))
+OF_OPTIONS(inspect_adapter, release(hone_inspect_adapter(o, &json), &json))
+OF_OPTIONS(inspect_checkpoint, release(hone_inspect_checkpoint(o, &json), &json))
+OF_OPTIONS(kernels_list, release(hone_kernels_list(o, &json), &json))
+OF_OPTIONS(kernels_build, release(hone_kernels_build(o, &json), &json))
+OF_OPTIONS(merge, release(hone_merge(o, &json), &json))
+OF_OPTIONS(quantize, release(hone_quantize(o, &json), &json))
+OF_OPTIONS(export, release(hone_export(o, &json), &json))
+OF_OPTIONS(bench, release(hone_bench(o, &json), &json))
+OF_OPTIONS(devices, release(hone_devices(o, &json), &json))
 
 #define OF_MODEL(name, call)                                                                                                     \
     static hone_status name(void *h)                                                                                             \
@@ -96,11 +96,11 @@ OF_OPTIONS(devices, release(hone_devices(o, &json), json))
         (void)json, (void)evaluated, (void)generated, (void)sampling, (void)made;                                                \
         return call;                                                                                                             \
     }
-OF_MODEL(eval_data, release(hone_eval_data(m, &json), json))
+OF_MODEL(eval_data, release(hone_eval_data(m, &json), &json))
 OF_MODEL(eval, hone_eval(m, NULL, NULL, &evaluated))
 OF_MODEL(generate, hone_generate(m, NULL, NULL, &generated))
 OF_MODEL(tokenize, hone_tokenize(m, "Hi", 2, 0, &made))
-OF_MODEL(detokenize, release(hone_detokenize(m, ids, 4, 0, &json, NULL), json))
+OF_MODEL(detokenize, release(hone_detokenize(m, ids, 4, 0, &json, NULL), &json))
 OF_MODEL(encode_chat, hone_encode_chat(m, chat, 0, &made))
 OF_MODEL(score, hone_logprobs(m, &sequence, 1, logprobs))
 OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &generated))
@@ -121,7 +121,7 @@ OF_MODEL(sample_tokens, hone_sample_tokens(m, ids, 4, &sampling, NULL, NULL, &ge
         return call;                                                                                                             \
     }
 OF_TRAINER(get_info, hone_trainer_get_info(t, &info))
-OF_TRAINER(account, release(hone_trainer_data(t, &json), json))
+OF_TRAINER(account, release(hone_trainer_data(t, &json), &json))
 OF_TRAINER(forward_backward, hone_trainer_forward_backward(t, &sequence, 1, &loss))
 OF_TRAINER(forward_backward_with, hone_trainer_forward_backward_with(t, &sequence, 1, no_gradient, NULL, &loss))
 OF_TRAINER(optim_step, hone_trainer_optim_step(t, 0.1, &step))

@@ -23,6 +23,7 @@ struct page {
     bool dictionary; /* of the pages after it */
     bool checked;    /* it has a checksum, which is off by `off` */
     int off;
+    int largest; /* bytes of the largest value, which its header has too; 0: it does not */
 };
 
 struct column {
@@ -127,6 +128,14 @@ static inline void put_page(struct buffer *b, const struct page *p)
         put_int(b, 2, 5, p->encoding);
         put_int(b, 3, 5, 3);
         put_int(b, 4, 5, 3);
+    }
+    if (p->largest) {
+        put_field(b, p->second ? 8 : 5, 12);
+        put_field(b, 1, 8);
+        put_varint(b, (uint64_t)p->largest);
+        for (int i = 0; i < p->largest; i++)
+            put_byte(b, 'z');
+        put_byte(b, 0);
     }
     put_byte(b, 0);
     put_byte(b, 0);

@@ -7,6 +7,7 @@
 
 #include "failing.h"
 #include "hone.h"
+#include "host_json.h"
 #include "processor.h"
 #include "tiny_model.h"
 
@@ -217,6 +218,7 @@ static void reports_are_json(void **state)
 static int make_model(void **state)
 {
     *state = &tiny;
+    host_json(); /* a text of Jansson that goes to free() ends the program */
     static const char rows[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"What is hone?\"}, {\"role\": \"assistant\", "
                                "\"content\": \"A tool that sharpens.\"}]}\n"
                                "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "

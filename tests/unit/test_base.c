@@ -1,8 +1,11 @@
 /* base: memory, files, hashes, maps, random numbers, parallel loops. */
 #include "test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/dtype.h"
@@ -107,6 +110,28 @@ static void a_file_is_replaced_whole(void **state)
 }
 
 /* A map is named by any of its addresses and by no other, also after its file was renamed; one that is gone is not asked for. */
+static void a_name_beside_another_is_known_as_such(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    const char *first = file_beside(&arena, "some/path", ".old"), *second = file_beside(&arena, "some/path", ".old");
+    assert_non_null(first);
+    assert_string_not_equal(first, second);
+    assert_int_equal(file_beside_stem(first, ".old"), strlen("some/path"));
+    assert_int_equal(file_beside_stem(first, ".part"), -1);
+    static const char *const others[] = {"",
+                                         ".old",
+                                         "a.old",
+                                         "a.0123.old",
+                                         "a.0123456789abcdeg.old",
+                                         "a.0123456789abcdef0.old",
+                                         "a-0123456789abcdef.old",
+                                         ".0123456789abcdef.old"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_int_equal(file_beside_stem(others[i], ".old"), -1);
+    arena_free(&arena);
+}
+
 static void a_mapped_file_is_known_by_its_addresses(void **state)
 {
     (void)state;
@@ -130,12 +155,13 @@ static void a_mapped_file_is_known_by_its_addresses(void **state)
     file_unmap(&first);
     assert_false(mapped_name(gone, name, sizeof name));
     assert_true(mapped_name(second.data, name, sizeof name));
-    assert_ok(mapped_check());
+    assert_ok(file_map_check(&second));
     assert_int_equal(truncate(renamed, 3), 0);
-    assert_fails(mapped_check(), ERR_IO, "7 bytes then, 3 now");
+    assert_fails(file_map_check(&second), ERR_IO, "7 bytes then, 3 now");
     assert_non_null(strstr(status_message(), renamed));
+    assert_ok(mapped_check(second.data + 1)); /* no map begins there */
     file_unmap(&second);
-    assert_ok(mapped_check());
+    assert_ok(file_map_check(&second));
     unlink(renamed);
     memory_fail_after(0);
     assert_fails(file_map(&first, "/proc/self/exe"), ERR_MEMORY, "out of memory");
@@ -181,6 +207,38 @@ static void philox_gives_the_published_numbers(void **state)
     assert_int_equal(pi.word[1], 0x94fdcceb);
     assert_int_equal(pi.word[2], 0x5001e420);
     assert_int_equal(pi.word[3], 0x24126ea1);
+}
+
+static atomic_bool ended;
+
+static void *check_until_the_end(void *map)
+{
+    while (!ended)
+        (void)file_map_check(map);
+    return NULL;
+}
+
+/* Without the handlers of pthread_atfork a child has the guard of the thread that its parent alone has, and waits for it. */
+static void a_child_may_map_files_whatever_other_threads_did(void **state)
+{
+    (void)state;
+    struct file_map map;
+    pthread_t thread;
+    int result = 0;
+    assert_ok(file_map(&map, "/proc/self/exe"));
+    assert_int_equal(pthread_create(&thread, NULL, check_until_the_end, &map), 0);
+    for (int i = 0; i < 50 && !result; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(1);
+            _exit(file_map_check(&map) != OK);
+        }
+        assert_int_equal(waitpid(child, &result, 0), child);
+    }
+    ended = true;
+    pthread_join(thread, NULL);
+    file_unmap(&map);
+    assert_int_equal(result, 0);
 }
 
 static void json_errors_say_where(void **state)
@@ -275,7 +333,7 @@ static void json_is_written_whole_or_not_at_all(void **state)
         if (text)
             assert_string_equal(text, "{\"a key of some length\":[7],\"another\":\"with a text that is longer than the key\"}");
         refusals += !text;
-        free(text);
+        json_text_free(text);
     }
     assert_true(refusals > 20 && refusals < 60);
 }
@@ -367,7 +425,9 @@ int main(void)
         cmocka_unit_test(buffers_grow_and_end_with_zero),
         cmocka_unit_test(arrays_grow_and_keep_their_content),
         cmocka_unit_test(a_file_is_replaced_whole),
+        cmocka_unit_test(a_name_beside_another_is_known_as_such),
         cmocka_unit_test(a_mapped_file_is_known_by_its_addresses),
+        cmocka_unit_test(a_child_may_map_files_whatever_other_threads_did),
         cmocka_unit_test(map_finds_what_was_put),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(json_errors_say_where),

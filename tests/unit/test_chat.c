@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "failing.h"
 #include "text/chat/chat.h"
@@ -24,6 +25,19 @@ static void put_file(const char *name, const char *text)
         assert_ok(file_replace(path, text, (int64_t)strlen(text)));
     else
         unlink(path);
+    arena_free(&arena);
+}
+
+/* A template for rows with tools, in a folder of its own. */
+static void put_more(const char *text)
+{
+    struct arena arena = {0};
+    const char *path = file_join(&arena, dir, "additional_chat_templates");
+    if (text)
+        assert_ok(directory_make(path));
+    put_file("additional_chat_templates/tool_use.jinja", text);
+    if (!text)
+        assert_int_equal(rmdir(path), 0);
     arena_free(&arena);
 }
 
@@ -365,6 +379,14 @@ static void templates_are_found_where_they_are(void **state)
     assert_ok(chat_render(chat, row, true, &out));
     assert_string_equal(out.text.data, "True1True");
     chat_close(chat);
+    put_file("chat_template.jinja", "{{ messages[0].content }}");
+    put_more("{{ tools[0].name }} of a file");
+    assert_ok(chat_open(&chat, dir));
+    assert_ok(chat_render(chat, row, true, &out));
+    assert_string_equal(out.text.data, "f of a file");
+    chat_close(chat);
+    put_more(NULL);
+    put_file("chat_template.jinja", NULL);
     put_file("tokenizer_config.json", "{\"eos_token\": \"E\"}");
     assert_ok(chat_open(&chat, dir)); /* a base model: its tokenizer serves without a template */
     assert_fails(chat_render(chat, row, true, &out), ERR_UNSUPPORTED, "no chat template");

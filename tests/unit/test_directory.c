@@ -2,9 +2,11 @@
  * is refused. */
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/directory.h"
@@ -149,6 +151,96 @@ static void a_directory_is_replaced_whole(void **state)
     assert_ok(directory_replace(at("r/run.part"), at("r/latest")));
     assert_int_equal(count_names(at("r/latest")), 0);
     assert_content("r/run/file", "new");
+}
+
+/* What calls to the system did, seen from outside: the name was never without a directory. */
+static int renames_of_path;
+static bool cannot_exchange;
+static const char *watched;
+
+int rename(const char *from, const char *to)
+{
+    renames_of_path += watched && !strcmp(from, watched);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    errno = ENOSYS;
+    return cannot_exchange ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+static bool cannot_remove;
+
+int remove(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return -1;
+    errno = EBUSY;
+    return cannot_remove ? -1 : unlinkat(AT_FDCWD, path, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+}
+
+static char synced[256];
+
+int fsync(int fd)
+{
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, synced, sizeof synced - 1);
+    synced[n > 0 ? n : 0] = 0;
+    return 0;
+}
+
+/* Fails if the old directory is moved away before the new one comes: a crash between the two loses the name. */
+static void a_name_is_never_without_a_directory(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        cannot_exchange = i;
+        assert_ok(directory_make(at("n/run/sub")));
+        put("n/run/file", "old");
+        assert_ok(directory_make(at("n/run.part")));
+        put("n/run.part/file", "new");
+        watched = at("n/run");
+        renames_of_path = 0;
+        assert_ok(directory_replace(at("n/run.part"), at("n/run")));
+        assert_int_equal(renames_of_path, i); /* two moves are what is left where names cannot be exchanged */
+        watched = NULL;
+        assert_content("n/run/file", "new");
+        assert_int_equal(count_names(at("n")), 1);
+        assert_ok(directory_remove(at("n")));
+    }
+    cannot_exchange = false;
+}
+
+/* Fails if what is left of the old one is an error of the new one. */
+static void an_old_directory_that_cannot_be_removed_is_a_warning(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("w/run")));
+    put("w/run/file", "old");
+    assert_ok(directory_make(at("w/run.part")));
+    put("w/run.part/file", "new");
+    cannot_remove = true;
+    enum status status = directory_replace(at("w/run.part"), at("w/run"));
+    cannot_remove = false;
+    assert_ok(status);
+    assert_content("w/run/file", "new");
+    assert_int_equal(count_names(at("w")), 2);
+}
+
+/* Fails if only what is written into a new directory is flushed, and not its name. */
+static void a_new_directory_is_durable_in_its_parent(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("d")));
+    assert_string_equal(synced, root);
+    assert_ok(directory_make(at("d/e/f")));
+    assert_string_equal(synced, at("d/e"));
+    *synced = 0;
+    assert_ok(directory_make(at("d/e/f")));
+    assert_string_equal(synced, "");
 }
 
 static void a_file_is_copied_whole(void **state)
@@ -310,6 +402,43 @@ static void no_file_becomes_standard_input_output_or_error(void **state)
     reader_close(&reader);
 }
 
+/* Fails if a lock is opened through a link: signing it empties what the link leads to. */
+static void a_lock_is_a_regular_file_of_its_own(void **state)
+{
+    (void)state;
+    struct lock lock;
+    bool taken, held;
+    put("precious", "kept");
+    assert_int_equal(symlink(at("precious"), at("linked.lock")), 0);
+    assert_int_equal(symlink(at("no/where"), at("dangling.lock")), 0);
+    assert_int_equal(mkfifo(at("pipe.lock"), 0600), 0);
+    assert_fails(lock_take(&lock, at("linked.lock"), LOCK_ALONE, false, &taken), ERR_IO, "linked.lock: is a symbolic link");
+    assert_fails(lock_take(&lock, at("dangling.lock"), LOCK_ALONE, false, &taken), ERR_IO, "dangling.lock: is a symbolic link");
+    assert_fails(lock_is_held(at("linked.lock"), &held), ERR_IO, "linked.lock: is a symbolic link");
+    assert_fails(lock_take(&lock, at("pipe.lock"), LOCK_SHARED, false, &taken), ERR_IO, "pipe.lock: is not a regular file");
+    assert_content("precious", "kept");
+}
+
+/* Fails if only the descriptor is asked. */
+static void a_lock_is_lost_with_its_name(void **state)
+{
+    (void)state;
+    struct lock lock = {-1}, other;
+    bool taken;
+    const char *path = at("lost/lock");
+    assert_false(lock_is_lost(&lock, path)); /* nothing is held */
+    assert_ok(directory_make(at("lost")));
+    assert_ok(lock_take(&lock, path, LOCK_ALONE, false, &taken));
+    assert_true(taken && !lock_is_lost(&lock, path));
+    assert_int_equal(rename(at("lost"), at("moved")), 0);
+    assert_true(lock_is_lost(&lock, path));
+    assert_ok(directory_make(at("lost")));
+    assert_ok(lock_take(&other, path, LOCK_ALONE, false, &taken));
+    assert_true(taken && lock_is_lost(&lock, path) && !lock_is_lost(&other, path));
+    lock_release(&lock);
+    lock_release(&other);
+}
+
 static void a_private_directory_is_its_owners(void **state)
 {
     (void)state;
@@ -330,11 +459,16 @@ int main(void)
         cmocka_unit_test(named_pipes_and_devices_are_refused_by_name),
         cmocka_unit_test(a_pipe_of_a_shell_is_read),
         cmocka_unit_test(no_file_becomes_standard_input_output_or_error),
+        cmocka_unit_test(a_lock_is_a_regular_file_of_its_own),
+        cmocka_unit_test(a_lock_is_lost_with_its_name),
         cmocka_unit_test(a_private_directory_is_its_owners),
         cmocka_unit_test(missing_directories_above_are_made),
         cmocka_unit_test(names_are_listed_in_order),
         cmocka_unit_test(removing_does_not_follow_links),
         cmocka_unit_test(a_directory_is_replaced_whole),
+        cmocka_unit_test(a_name_is_never_without_a_directory),
+        cmocka_unit_test(an_old_directory_that_cannot_be_removed_is_a_warning),
+        cmocka_unit_test(a_new_directory_is_durable_in_its_parent),
         cmocka_unit_test(a_file_is_copied_whole),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -1,7 +1,9 @@
 /* export: what is written holds the sum of model and adapter, is read back, and appears under its name only when complete. */
 #include "test.h"
 
+#include <errno.h>
 #include <math.h>
+#include <sys/syscall.h>
 
 #include "base/json.h"
 #include "export/export.h"
@@ -11,6 +13,7 @@
 #include "failing.h"
 #include "format/adapter.h"
 #include "format/gguf.h"
+#include "host_json.h"
 #include "models/gguf_names.h"
 #include "models/model_copy.h"
 #include "tiny_model.h"
@@ -69,6 +72,7 @@ static void make_adapter(bool norms)
 static int make(void **state)
 {
     (void)state;
+    host_json(); /* a text of Jansson that goes to free() ends the program */
     tiny_model_make(&model, false);
     snprintf(adapter, sizeof adapter, "%s/adapter", model.dir);
     make_adapter(false);
@@ -361,6 +365,56 @@ static void test_existing_output_is_refused_unless_asked(void **state)
     assert_fails(merge(&o), ERR_ARGUMENT, "must not be what is read");
 }
 
+/* A system, or a file system, that has no rename which replaces nothing. */
+static bool system_is_old;
+
+int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
+{
+    errno = EINVAL;
+    return system_is_old ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+
+/* An export to `name` while another one, which began later, ends first. */
+static void lose_a_race(const char *name)
+{
+    struct export_options o = options_of(name, FILE_F32);
+    struct target t;
+    assert_ok(target_open(&t, &o, "config.json", true));
+    assert_ok(target_start(&t));
+    if (t.gguf) {
+        assert_ok(file_replace(t.part, "mine", 4));
+        assert_ok(file_replace(t.modelfile_part, "mine", 4));
+    }
+    char part[160], modelfile[160];
+    snprintf(part, sizeof part, "%s", t.part);
+    snprintf(modelfile, sizeof modelfile, "%s", t.gguf ? t.modelfile_part : t.part);
+    assert_ok(merge(&o));
+    assert_fails(target_close(&t, OK), ERR_ARGUMENT, "exists; name another --output, or replace it with --overwrite");
+    assert_false(file_exists(part) || file_exists(modelfile));
+}
+
+/* Fails if what was not there at the beginning is replaced at the end, or if the loser leaves its files or Modelfile. */
+static void test_of_two_exports_to_one_name_the_first_is_kept(void **state)
+{
+    (void)state;
+    struct gguf *file;
+    struct safetensors *files;
+    struct buffer text = {0};
+    for (int old = 1; old >= 0; old--) {
+        system_is_old = old;
+        lose_a_race(old ? "old-race" : "race");
+        assert_ok(safetensors_open(&files, output));
+        safetensors_close(files);
+        lose_a_race(old ? "old-race.gguf" : "race.gguf");
+        assert_ok(gguf_open(&file, output));
+        gguf_close(file);
+        snprintf(strrchr(output, '.'), 16, ".Modelfile");
+        assert_ok(file_read(&text, output, 4096));
+        assert_memory_equal(text.data, "FROM ./", 7);
+        buffer_free(&text);
+    }
+}
+
 static void put_file(const char *name, const char *text)
 {
     char path[192];
@@ -479,6 +533,33 @@ static void test_a_full_disk_is_told_before_anything_is_written(void **state)
     assert_int_equal(target_close(&t, ERR_IO), ERR_IO);
 }
 
+static bool touches; /* the model, whenever a file is written out */
+
+int fsync(int fd) /* in place of the C library's */
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/model.safetensors", model.dir);
+    if (touches)
+        file_touch(path);
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* Fails if the files are compared after the model was closed: then none of them is known any more. */
+static void test_what_a_changed_model_gave_is_not_kept(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"changed", "changed.gguf", "changed-adapter"};
+    for (int i = 0; i < 3; i++) {
+        struct export_options o = options_of(names[i], FILE_F16);
+        touches = true;
+        enum status status = i < 2 ? merge(&o) : take_adapter(&o);
+        touches = false;
+        assert_int_equal(status, ERR_IO);
+        assert_non_null(strstr(status_message(), "model.safetensors was changed while it was in use"));
+        assert_false(file_exists(output));
+    }
+}
+
 /* Fails if a failed export leaves a file, or memory that is missing is not noticed. */
 static void test_every_allocation_may_fail(void **state)
 {
@@ -504,12 +585,14 @@ int main(void)
         cmocka_unit_test(test_caps_that_a_gguf_file_cannot_say_are_refused),
         cmocka_unit_test(test_a_modelfile_writes_the_model_s_own_prompts),
         cmocka_unit_test(test_existing_output_is_refused_unless_asked),
+        cmocka_unit_test(test_of_two_exports_to_one_name_the_first_is_kept),
         cmocka_unit_test(test_only_exports_are_replaced),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_an_adapter_has_pairs),
         cmocka_unit_test(test_types_are_mixed_as_llama_cpp_mixes_them),
         cmocka_unit_test(test_a_full_disk_is_told_before_anything_is_written),
+        cmocka_unit_test(test_what_a_changed_model_gave_is_not_kept),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_experts_by_input_are_merged_so), /* the last: it makes another model of this one */
     };

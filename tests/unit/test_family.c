@@ -261,6 +261,7 @@ static void a_model_in_fp8_says_how_it_is_scaled(void **state)
     (void)state;
 #define FP8(more) TEXT ", 'quantization_config': {'quant_method': " more "}}"
 #define GROUP(weights) "'compressed-tensors', 'config_groups': {'g': {'weights': {" weights "}}}"
+#define CHANNEL GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'channel'")
     static const struct {
         const char *text;
         int type;
@@ -269,13 +270,16 @@ static void a_model_in_fp8_says_how_it_is_scaled(void **state)
         {FP8("'fp8', 'weight_block_size': [128, 128], 'fmt': 'e4m3'"), WEIGHT_fp8_block, NULL},
         {FP8("'fp8', 'weight_block_size': null, 'modules_to_not_convert': ['lm_head']"), WEIGHT_fp8, NULL},
         {FP8("'fbgemm_fp8'"), WEIGHT_fp8, NULL},
-        {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'channel'")), WEIGHT_fp8, NULL},
+        {FP8(CHANNEL), WEIGHT_fp8, NULL},
         {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'tensor'")), WEIGHT_fp8, NULL},
         {FP8(GROUP("'type': 'float', 'num_bits': 8, 'strategy': 'block', 'block_structure': [128, 128]")), WEIGHT_fp8_block,
          NULL},
         {FP8(GROUP("'type': 'int', 'num_bits': 4, 'strategy': 'group'")), 0, "FP8 by tensor, channel or block; g has another"},
         {FP8(GROUP("'type': 'float', 'num_bits': 4, 'strategy': 'channel'")), 0, "g has another"},
         {FP8("'compressed-tensors'"), 0, "has another"},
+        {FP8(CHANNEL ", 'transform_config': {'config_groups': {}}, 'sparsity_config': {'format': 'dense'}"), WEIGHT_fp8, NULL},
+        {FP8(CHANNEL ", 'transform_config': {'config_groups': {'R4': {'type': 'hadamard'}}}"), 0, "turns the weights"},
+        {FP8(CHANNEL ", 'sparsity_config': {'format': 'sparse-24-bitmask'}"), 0, "sparse weights (sparse-24-bitmask)"},
         {FP8("'fp8', 'weight_block_size': [1, 32]"), 0, "other blocks than 128 x 128"},
         {FP8("'fp8', 'weight_block_size': [128]"), 0, "other blocks than 128 x 128"},
         {FP8("'fp8', 'fmt': 'e5m2'"), 0, "of format e5m2 are not supported"},

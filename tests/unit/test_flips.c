@@ -109,7 +109,7 @@ static void gives_the_same_rows(void *context, const char *path)
     open_rig(&r, &tied, 0, SETTINGS("data", data_path));
     for (int64_t i = 0; i < r.t.data.row_count; i++)
         assert_ok(data_use(&r.t.data, i));
-    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, &r.t.data, &r.t.eval_data));
+    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, r.t.session.tuning.lora, &r.t.data, &r.t.eval_data));
     assert_string_equal(r.t.identity.data, context);
     close_rig(&r);
 }
@@ -121,7 +121,7 @@ static void tokens(void **state)
     char digest[HASH_TEXT];
     struct arena arena = {0};
     open_rig(&r, &tied, 0, SETTINGS("data", data_path));
-    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, &r.t.data, &r.t.eval_data));
+    assert_ok(identity_hash(&r.t.identity, &r.t.session.model, r.t.session.tuning.lora, &r.t.data, &r.t.eval_data));
     strcpy(digest, r.t.identity.data);
     const char *dir = arena_format(&arena, "%s", r.t.data.cache.path);
     close_rig(&r);

@@ -162,7 +162,7 @@ static void memory_may_run_out_anywhere(void **state)
         hone_text_destroy(json);
     }
     print_message("of %lld allocations %lld can be done without\n", (long long)f.made, (long long)f.done_without);
-    assert_true(f.failed > 20 && f.done_without <= 5);
+    assert_true(f.failed > 20 && f.done_without <= 10); /* of the limits of memory, which are read from files */
     hone_options_destroy(o);
 }
 

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "failing.h"
@@ -154,6 +155,80 @@ static void what_was_true_at_the_checkpoint_is_kept(void **state)
     close_rig(&r);
 }
 
+static int warnings;
+static char last_warning[1024];
+
+static void count_warning(void *context, enum log_level level, const char *message)
+{
+    (void)context;
+    warnings += level == LOG_WARNING;
+    if (level == LOG_WARNING)
+        snprintf(last_warning, sizeof last_warning, "%s", message);
+}
+
+/* A zero byte ended the walk: the line of step 2 and all after it were lost. Nothing told of lines that were broken. */
+static void damaged_lines_are_counted_and_the_others_kept(void **state)
+{
+    (void)state;
+    static const char lines[] =
+        "{\"step\": 1, \"loss\": 3}\nnonsense\n{\"st\0p\": 1, \"loss\": 9}\n\0\0\0{\"step\": 2, \"loss\": 2}\n"
+        "{\"event\": \"eval\", \"step\": 2, \"eval_loss\": 5}\n{\"step\": 2, \"lo";
+    struct rig r;
+    struct metrics m;
+    struct buffer text = {0};
+    char path[192];
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
+    r.t.place.step = 2;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
+    assert_ok(file_replace(path, lines, sizeof lines - 1));
+    warnings = 0;
+    log_set_sink(count_warning, NULL);
+    assert_ok(metrics_open(&m, &r.t));
+    log_set_sink(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, "metrics.jsonl: 2 lines of an earlier process are left out"));
+    read_output(&text, "metrics.csv");
+    assert_string_equal(text.data, HEADER_CSV "1,,3,,,0,0,,,,,\n2,,2,,,0,0,,,,,\n2,,,,,,,,,,5,\n");
+    metrics_close(&m);
+    buffer_free(&text);
+    close_rig(&r);
+}
+
+/* Such a file ended a run that was to be resumed, and the CSV of it was made anew without its rows. */
+static void a_file_that_cannot_be_read_stays_and_is_added_to(void **state)
+{
+    (void)state;
+    struct rig r;
+    char path[192];
+    assert_ok(directory_remove(output_dir));
+    open_rig(&r, &tied, 0, SETTINGS("data", data_path, "output", output_dir, "report_to", "csv"));
+    r.t.place.step = 2;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", output_dir);
+    write_output("metrics.csv", HEADER_CSV STEP_CSV);
+    log_set_sink(count_warning, NULL);
+    for (int large = 0; large < 2; large++) { /* first a folder is in its place, to which nothing can be added */
+        struct metrics m;
+        struct buffer text = {0};
+        if (large) {
+            assert_ok(directory_remove(path));
+            write_output("metrics.jsonl", "");
+            assert_int_equal(truncate(path, (1 << 30) + 1), 0);
+        } else
+            assert_ok(directory_make(path));
+        warnings = 0;
+        assert_ok(metrics_open(&m, &r.t));
+        assert_int_equal(warnings, large ? 1 : 2);
+        assert_true(file_is_directory(path) || file_size(path) > (1 << 30) + 100);
+        read_output(&text, "metrics.csv");
+        assert_string_equal(text.data, HEADER_CSV STEP_CSV);
+        metrics_close(&m);
+        buffer_free(&text);
+    }
+    log_set_sink(NULL, NULL);
+    close_rig(&r);
+}
+
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
@@ -191,6 +266,8 @@ int main(void)
         cmocka_unit_test(a_line_is_read_as_the_row_it_was),
         cmocka_unit_test(words_that_report_to_does_not_know_are_refused),
         cmocka_unit_test(what_was_true_at_the_checkpoint_is_kept),
+        cmocka_unit_test(damaged_lines_are_counted_and_the_others_kept),
+        cmocka_unit_test(a_file_that_cannot_be_read_stays_and_is_added_to),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_models, remove_models);

@@ -112,6 +112,26 @@ static void optional_strings(void **state)
     refuses(&r, ERR_FORMAT, "the checksum of a page does not fit");
 }
 
+/* Two pages whose headers end anywhere in what is read at once, or far after it. Fails if a struct that ends inside another one
+ * is taken for a broken one, and if the second header is looked for where the first page was read. */
+static void headers_of_any_size(void **state)
+{
+    (void)state;
+    static const char rows[] = "{\"text\":\"a\"}\n{\"text\":null}\n{\"text\":\"bc\"}\n{\"text\":\"\"}\n";
+    struct recipe r = STRINGS;
+    for (int largest = 1; largest < 80000; largest += largest == 30 ? 4000 : largest == 4110 ? 4060 : largest < 9000 ? 1 : 23456)
+        for (int second = 0; second < 2; second++) {
+            r.column[0].page[0] =
+                (struct page){.defs = "\2\1\2\0", .defs_size = 4, .values = TEXTS, .values_size = 5, .count = 2};
+            r.column[0].page[1] =
+                (struct page){.defs = "\4\1", .defs_size = 2, .values = &TEXTS[5], .values_size = 10, .count = 2};
+            r.column[0].page[0].second = r.column[0].page[1].second = second;
+            r.column[0].page[0].largest = largest % 7 ? largest : 0;
+            r.column[0].page[1].largest = largest;
+            gives(&r, rows);
+        }
+}
+
 /* Two messages, none, null, one with a content of null. */
 static const struct recipe MESSAGES = {
     .element = {ROOT(1),
@@ -438,6 +458,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optional_strings),
+        cmocka_unit_test(headers_of_any_size),
         cmocka_unit_test(lists_of_structs),
         cmocka_unit_test(lists_of_older_writers),
         cmocka_unit_test(numbers),

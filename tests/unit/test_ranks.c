@@ -145,6 +145,16 @@ static void variables_that_make_no_sense_are_told(void **state)
 {
     (void)state;
     struct launcher l;
+    set("RANK", "1"); /* a name that others may have too */
+    assert_ok(launcher_read(&l));
+    set("MASTER_ADDR", "node0"); /* seen to fail, as does the next: all trained alone */
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "variable WORLD_SIZE is missing");
+    unsetenv("RANK");
+    set("WORLD_SIZE", "2");
+    assert_fails(launcher_read(&l), ERR_ARGUMENT, "WORLD_SIZE is '2', but the launcher's variable RANK is missing");
+    set("WORLD_SIZE", "1");
+    assert_ok(launcher_read(&l));
+    unsetenv("MASTER_ADDR");
     set("RANK", "8");
     set("WORLD_SIZE", "8");
     assert_fails(launcher_read(&l), ERR_ARGUMENT, "RANK is '8': it is a whole number from 0 to 7");

@@ -1,9 +1,11 @@
 /* Connections between ranks over TCP: who is let in, who is not, and what a stranger can do about it. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -308,6 +310,58 @@ static void a_port_that_is_taken_is_named(void **state)
     star_stop(listener);
 }
 
+/* It may come later, as that of a pod does. Seen to fail with a message that asks whether rank 0 is running. */
+static void a_name_that_is_not_known_is_told(void **state)
+{
+    (void)state;
+    struct star_place place = {.address = {"no-such-machine.invalid"}, .secret = "secret", .port = 1};
+    struct star star;
+    log_set_sink(count_warning, NULL);
+    warnings = 0;
+    assert_ok(star_open(&star, 1, RANKS));
+    assert_fails(star_connect(&star, &place, WHAT, 1), ERR_RANK, "no-such-machine.invalid (MASTER_ADDR), is not known here");
+    assert_int_equal(warnings, 1);
+    star_close(&star);
+}
+
+/* Seen to fail by waiting for the others until the time is up. */
+static void rank_0_has_room_for_all_or_says_so(void **state)
+{
+    (void)state;
+    struct star_place place = {.address = {"127.0.0.1"}, .secret = "secret"};
+    struct star star;
+    struct rlimit limit, low;
+    int listener, few[64], count = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_ok(star_open(&star, 0, 200)); /* which takes more, as it may */
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_true(low.rlim_cur >= 400 || low.rlim_cur == limit.rlim_max);
+    assert_ok(star_listen(&listener, &place));
+    pid_t child = fork();
+    if (!child) {
+        alarm(30);
+        for (int i = 0; i < 3; i++)
+            stranger(place.port);
+        pause();
+    }
+    low.rlim_cur = 64;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (count < 64 && (few[count] = dup(listener)) >= 0)
+        count++;
+    assert_fails(star_accept(&star, listener, &place, WHAT, 20), ERR_RANK, "rank 0 can open no more connections after 1 of 200");
+    assert_non_null(strstr(status_message(), "ulimit -Hn"));
+    while (count)
+        close(few[--count]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    kill(child, SIGKILL);
+    ended(child);
+    star_close(&star);
+    star_stop(listener);
+}
+
 /* Without a secret. Seen to fail with in6addr_any: the socket's own address tells. */
 static void without_a_secret_only_this_machine_can_come(void **state)
 {
@@ -350,6 +404,25 @@ static int free_port(void)
         }                                                                                                                        \
     } while (0)
 
+/* Threads of this process that take a signal that is sent to it. */
+static int takers(int number)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+    for (struct dirent *task; tasks && (task = readdir(tasks));) {
+        char path[300], line[256];
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *file = task->d_name[0] == '.' ? NULL : fopen(path, "r");
+        while (file && fgets(line, sizeof line, file))
+            if (!strncmp(line, "SigBlk:", 7))
+                count += !(strtoull(line + 7, NULL, 16) >> (number - 1) & 1);
+        if (file)
+            fclose(file);
+    }
+    closedir(tasks);
+    return count;
+}
+
 static void be_rank(int rank, int port, enum drill drill)
 {
     struct launcher launcher = {LAUNCHER_VARIABLES, rank, RANKS, rank, "127.0.0.1", port};
@@ -357,6 +430,7 @@ static void be_rank(int rank, int port, enum drill drill)
     double numbers[RANKS] = {0}, mine = rank + 1;
     alarm(40);
     check(tcp_open(&group, &launcher) == OK);
+    check(takers(SIGTERM) == 1); /* seen to fail: the watch took a program's signals */
     check(group_share(group, &mine, numbers, sizeof mine) == OK && numbers[2] == 3);
     check(group_sum(group, &mine, 1) == OK && mine == 6);
     if (drill == SHARE) {
@@ -378,6 +452,7 @@ static void be_rank(int rank, int port, enum drill drill)
     }
     check(status == ERR_RANK && clock_seconds() - start < GROUP_SILENCE);
     group_close(group, status);
+    tcp_finish(group);
 }
 
 static void drill(enum drill drill)
@@ -475,6 +550,8 @@ int main(void)
         cmocka_unit_test(names_may_be_long_and_addresses_are_of_use_elsewhere),
         cmocka_unit_test(a_false_rank_0_is_not_trusted),
         cmocka_unit_test(a_port_that_is_taken_is_named),
+        cmocka_unit_test(a_name_that_is_not_known_is_told),
+        cmocka_unit_test(rank_0_has_room_for_all_or_says_so),
         cmocka_unit_test(without_a_secret_only_this_machine_can_come),
         cmocka_unit_test(a_group_shares_and_names_who_is_gone),
         cmocka_unit_test(a_secret_is_a_text_or_a_file),

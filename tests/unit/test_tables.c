@@ -75,6 +75,8 @@ static void separators(void **state)
     gives("a.csv", NULL, "2 {\"text\": \"x\"}\n");
     put_text("b.CSV", "text;b\n1;2\n");
     gives("b.CSV", NULL, "2 {\"text\": \"1\"}\n");
+    put_text("c.csv", "\r\n\nid;text\n1;x\n");
+    gives("c.csv", NULL, "4 {\"text\": \"x\"}\n");
     put_text("a.tsv", "id\ttext\n1\ta,b\n");
     gives("a.tsv", NULL, "2 {\"text\": \"a,b\"}\n");
     put("z.csv", "text,b\na\0b,\n", 11);
@@ -281,7 +283,19 @@ static void directories_of_the_hub(void **state)
     put_text("folders/train/b.jsonl", "{}");
     put_text("folders/train/a.csv", "text\n");
     put_text("folders/train/notes.txt", "x");
+    put_text("folders/train/._b.jsonl", "x");
+    put_text("folders/train/dataset_info.json", "{}");
+    put_text("folders/train/state.json", "{}");
     has("folders", "train", "train/a.csv train/b.jsonl ");
+
+    make("hashed");
+    make("hashed/data");
+    put_text("hashed/data/train-00000-of-00002-a09b74b3ef9c3b56.jsonl", "{}");
+    put_text("hashed/data/train-00001-of-00002-0123456789abcdef.jsonl", "{}");
+    put_text("hashed/data/train-00001-of-00002-0123456789abcdefg.jsonl", "{}");
+    has("hashed", "train", "data/train-00000-of-00002-a09b74b3ef9c3b56.jsonl data/train-00001-of-00002-0123456789abcdef.jsonl ");
+    put_text("hashed/data/train-00001-of-00002-fedcba9876543210.jsonl", "{}");
+    lacks("hashed", "train", ERR_ARGUMENT, "both ");
 
     make("gap");
     put_text("gap/train-00000-of-00003.jsonl", "{}");

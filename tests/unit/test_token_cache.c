@@ -1,8 +1,11 @@
 /* The cache of tokens: damage, a run that was killed, two runs at once, and caches not used for long. */
 #include "test.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +18,14 @@ enum { ROWS = 600 };
 
 static const char *const names[] = {"tokens", "rows", "skipped", "log"};
 enum { FILES = 4 };
+
+static int no_locks; /* the error of a file system without locks; 0: it has them */
+
+int flock(int fd, int operation) /* in place of the C library's */
+{
+    errno = no_locks;
+    return no_locks ? -1 : (int)syscall(SYS_flock, fd, operation);
+}
 
 static void write_chats(void)
 {
@@ -139,6 +150,14 @@ static void forged_files_are_written_anew(void **state)
     free_files(&f);
 }
 
+static void damage_row(const struct files *f, const struct token_row *row)
+{
+    int fd = open(path_in(f->dir, "tokens"), O_WRONLY);
+    int32_t wrong = 1;
+    assert_int_equal(pwrite(fd, &wrong, sizeof wrong, (row->begin + 3) * 4), sizeof wrong);
+    close(fd);
+}
+
 /* What a large cache does not check when it is opened is found when the row is used. */
 static void a_damaged_row_is_found_when_it_is_used(void **state)
 {
@@ -147,16 +166,33 @@ static void a_damaged_row_is_found_when_it_is_used(void **state)
     struct data data;
     keep_files(&f);
     assert_false(open_data(&data));
-    const struct token_row *row = &data.rows[7];
-    int fd = open(path_in(f.dir, "tokens"), O_WRONLY);
-    int32_t wrong = 1;
-    assert_int_equal(pwrite(fd, &wrong, sizeof wrong, (row->begin + 3) * 4), sizeof wrong);
-    close(fd);
+    damage_row(&f, &data.rows[7]);
     for (int64_t r = 0; r < ROWS; r++)
         if (r == 7)
             assert_fails(data_use(&data, r), ERR_DATA, "chats.jsonl:8: the cached tokens of this row are damaged");
         else
             assert_ok(data_use(&data, r));
+    data_close(&data);
+    check_rewritten(&f);
+    free_files(&f);
+}
+
+/* Without the path of the cache, a row that was held back does not mark it: the log stays, and in a large cache the damage too.
+ */
+static void a_damaged_row_that_was_held_back_is_written_anew(void **state)
+{
+    (void)state;
+    struct files f;
+    struct data data, held;
+    keep_files(&f);
+    assert_false(open_data(&data));
+    assert_ok(data_split(&data, &held, 20, 42));
+    damage_row(&f, &held.rows[4]);
+    assert_ok(data_use(&held, 3));
+    assert_true(file_size(path_in(f.dir, "log")) > 0);
+    assert_fails(data_use(&held, 4), ERR_DATA, "the cached tokens of this row are damaged");
+    assert_int_equal(file_size(path_in(f.dir, "log")), 0);
+    data_close(&held);
     data_close(&data);
     check_rewritten(&f);
     free_files(&f);
@@ -469,22 +505,18 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
 {
     (void)state;
     struct data used, other;
-    char unused[256], kept[256], plain[256];
+    char unused[256], kept[256];
     open_data(&used);
     snprintf(unused, sizeof unused, "%s", used.cache.path);
     data_close(&used);
     limits.all_tokens = true;
     open_data(&used); /* stays open */
     snprintf(kept, sizeof kept, "%s", used.cache.path);
-    snprintf(plain, sizeof plain, "%s/tokens/0123.tokens", cache);
-    assert_ok(file_replace(plain, "old", 3));
     make_old(path_in(unused, "lock"));
     make_old(path_in(kept, "lock"));
-    make_old(plain);
     limits.vocabulary++;
     open_data(&other); /* a new one is written */
     assert_false(file_exists(unused));
-    assert_false(file_exists(plain));
     assert_true(file_exists(path_in(kept, "tokens")));
     assert_true(file_exists(path_in(other.cache.path, "tokens")));
     data_close(&other);
@@ -498,6 +530,51 @@ static void what_nobody_has_used_for_long_is_removed(void **state)
     data_close(&other);
 }
 
+#define HEX "0123456789abcdef0123456789abcdef"
+
+/* As where --cache-dir is a folder of the user's. Fails if whatever is old is removed: files, and folders with an old lock. */
+static void what_hone_did_not_make_stays_however_old(void **state)
+{
+    (void)state;
+    enum { KEPT = 6, ALL = 8 }; /* HEX/notes is a file of the user's beside hone's */
+    static const char *const files[ALL] = {
+        "words.txt",  "project/lock",       HEX "0/lock",     HEX "/lock",
+        HEX "/notes", HEX ".mine.old/lock", HEX ".part/lock", HEX ".0123456789abcdef.old/lock"};
+    char path[512], dir[512];
+    struct data data;
+    for (int i = 0; i < ALL; i++) {
+        snprintf(path, sizeof path, "%s/tokens/%s", cache, files[i]);
+        snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+        assert_ok(directory_make(dir));
+        assert_ok(file_replace(path, "old", 3));
+        make_old(path);
+    }
+    open_data(&data);
+    data_close(&data);
+    for (int i = 0; i < ALL; i++) {
+        snprintf(path, sizeof path, "%s/tokens/%s", cache, files[i]);
+        assert_int_equal(file_exists(path), i < KEPT);
+    }
+}
+
+/* Without ERR_UNSUPPORTED among what a cache may fail with, such a file system stops every run. */
+static void without_locks_the_tokens_are_temporary(void **state)
+{
+    (void)state;
+    static const int errors[] = {ENOSYS, ENOLCK, EOPNOTSUPP};
+    for (int i = 0; i < 3; i++) {
+        struct data data;
+        warnings = 0;
+        no_locks = errors[i];
+        assert_true(open_data(&data));
+        no_locks = 0;
+        assert_ok(data_use(&data, ROWS - 1));
+        data_close(&data);
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(last_warning, "the tokens are not cached, the next run encodes them again"));
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
@@ -508,6 +585,7 @@ int main(void)
         TEST(damaged_files_are_written_anew),
         TEST(forged_files_are_written_anew),
         TEST(a_damaged_row_is_found_when_it_is_used),
+        TEST(a_damaged_row_that_was_held_back_is_written_anew),
         TEST(what_is_whole_is_kept_and_the_rest_cut_off),
         TEST(an_interrupted_run_goes_on_where_it_was),
         TEST(a_file_that_changes_while_it_is_read_is_not_cached),
@@ -515,6 +593,8 @@ int main(void)
         TEST(a_chat_of_other_files_does_not_write_to_the_cache),
         TEST(only_the_owner_can_look_into_a_cache),
         TEST(what_nobody_has_used_for_long_is_removed),
+        TEST(what_hone_did_not_make_stays_however_old),
+        TEST(without_locks_the_tokens_are_temporary),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

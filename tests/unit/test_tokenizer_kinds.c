@@ -43,7 +43,7 @@ static enum status open_folder(struct tokenizer **out)
     json_t *tree = NULL;
     if (file_exists(config))
         assert_ok(json_parse_file_reals(&tree, config, 1 << 20));
-    enum status status = tokenizer_open_with(out, path, tree, config);
+    enum status status = tokenizer_open_with(out, path, (struct tokenizer_config[TOKENIZER_CONFIGS]){{tree, config}, {NULL, ""}});
     json_decref(tree);
     return status;
 }
@@ -196,7 +196,8 @@ static void tokens_surround_a_text(void **state)
     assert_fails(open_text(&t, "{\"post_processor\":{\"type\":\"Other\"}," MODEL("") "}"), ERR_UNSUPPORTED, "Other");
 }
 
-/* A token that tokenizer.json does not add is added by tokenizer_config.json; one that it has keeps its flags. */
+/* A token that tokenizer.json does not add is added by tokenizer_config.json; one that it has gets other flags, but stays
+ * special. */
 static void the_config_adds_tokens(void **state)
 {
     (void)state;
@@ -209,6 +210,12 @@ static void the_config_adds_tokens(void **state)
     assert_ok(open_folder(&t));
     check(t, "a<new>", "5:0-1 10:1-6");
     assert_true(tokenizer_is_special(t, 10) && tokenizer_is_special(t, 1) && tokenizer_is_added(t, 7));
+    check(t, "a <s>", "5:0-1 0:1-2 1:2-5");
+    tokenizer_close(t);
+    static const char STRIPS[] = "{\"added_tokens_decoder\":{\"1\":{\"content\":\"<s>\",\"lstrip\":true}}}";
+    assert_ok(file_replace(config, STRIPS, sizeof STRIPS - 1));
+    assert_ok(open_folder(&t));
+    check(t, "a <s>", "5:0-1 1:1-5");
     tokenizer_close(t);
     unlink(config);
     assert_ok(open_folder(&t));
@@ -217,6 +224,27 @@ static void the_config_adds_tokens(void **state)
     static const char WRONG[] = "{\"added_tokens_decoder\":{\"x\":{\"content\":\"<new>\"}}}";
     assert_ok(file_replace(config, WRONG, sizeof WRONG - 1));
     assert_fails(open_folder(&t), ERR_FORMAT, "cannot have the id -1");
+    unlink(config);
+}
+
+/* What the files beside tokenizer.json name is special, if the vocabulary has it. Fails if "ab" is found by its merge alone. */
+static void named_tokens_are_special(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        "{\"eos_token\":\"ab\"}", "{\"pad_token\":{\"content\":\"ab\",\"special\":false}}",
+        "{\"additional_special_tokens\":[\"<none>\",\"ab\"]}", "{\"extra_special_tokens\":[{\"content\":\"ab\"}]}",
+        "{\"extra_special_tokens\":{\"image_token\":\"ab\"},\"additional_special_tokens\":null}"};
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        struct tokenizer *t = tokenizer_of("{" SPECIAL MODEL("\"unk_token\":\"<unk>\",") "}");
+        assert_false(tokenizer_is_special(t, 7));
+        tokenizer_close(t);
+        assert_ok(file_replace(config, configs[i], (int64_t)strlen(configs[i])));
+        assert_ok(open_folder(&t));
+        assert_true(tokenizer_is_special(t, 7));
+        check(t, "aab", "5:0-1 7:1-3");
+        tokenizer_close(t);
+    }
     unlink(config);
 }
 
@@ -358,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_table_replaces_text),
         cmocka_unit_test(tokens_surround_a_text),
         cmocka_unit_test(the_config_adds_tokens),
+        cmocka_unit_test(named_tokens_are_special),
         cmocka_unit_test(lists_make_a_tokenizer),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

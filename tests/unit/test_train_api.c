@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "hone.h"
+#include "host_json.h"
 #include "tiny_model.h"
 
 enum { ROWS = 12, SEQUENCES = 5, LENGTH = 24 };
@@ -281,6 +282,26 @@ static void validation_is_what_eval_says(void **state)
     hone_trainer_close(t);
 }
 
+/* Where every mapped file of the process was compared, what happened to one model kept all others from being saved. */
+static void only_its_own_files_keep_a_trainer_from_saving(void **state)
+{
+    (void)state;
+    char dir[128], file[128];
+    struct tiny_model other;
+    tiny_model_make(&other, true);
+    hone_trainer *t = open_trainer(0, plain), *beside = open_trainer(0, SETTINGS("model", other.dir));
+    snprintf(dir, sizeof dir, "%s/states/own", tiny.dir);
+    snprintf(file, sizeof file, "%s/model.safetensors", other.dir);
+    file_touch(file);
+    check(hone_trainer_save_state(t, dir));
+    snprintf(file, sizeof file, "%s/model.safetensors", tiny.dir);
+    file_touch(file);
+    check_fails(hone_trainer_save_state(t, dir), HONE_ERR_IO, "was changed while it was in use");
+    hone_trainer_close(t);
+    hone_trainer_close(beside);
+    assert_ok(directory_remove(other.dir));
+}
+
 /* --- states --------------------------------------------------------------------------------------------------------------- */
 
 static void a_state_is_saved_and_loaded(void **state)
@@ -293,7 +314,13 @@ static void a_state_is_saved_and_loaded(void **state)
     for (int i = 0; i < 3; i++)
         train_once(a, 1, -1);
     check(hone_trainer_save_state(a, dir));
+    strcat(dir, "/");
     check(hone_trainer_save_state(a, dir)); /* in place of the old one */
+    hone_loss loss = {.size = sizeof loss};
+    hone_step step = {.size = sizeof step};
+    check(hone_trainer_forward_backward(b, sequences(1), 1, &loss)); /* gradients of half a step are not in a checkpoint */
+    check_fails(hone_trainer_save_state(b, dir), HONE_ERR_ARGUMENT, "take the step first");
+    check(hone_trainer_optim_step(b, -1, &step));
     check(hone_trainer_load_state(b, dir));
     check(hone_trainer_get_info(b, &info));
     assert_int_equal(info.step, 3);
@@ -525,9 +552,11 @@ static void two_trainers_at_once_are_independent(void **state)
     assert_true(jobs[0].loss == want && jobs[1].loss == want);
 }
 
+/* All of this file runs with the program's own functions in Jansson: a text of it that goes to free() ends the program. */
 static int make_model(void **state)
 {
     *state = &tiny;
+    host_json();
     tiny_model_make(&tiny, true);
     tiny_chats(&tiny, ROWS);
     snprintf(data_path, sizeof data_path, "%s/chats.jsonl", tiny.dir);
@@ -537,17 +566,12 @@ static int make_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_lower_the_loss),
-        cmocka_unit_test(the_callers_cross_entropy_is_the_built_in_one),
-        cmocka_unit_test(weights_count_by_token),
-        cmocka_unit_test(samples_need_a_trainer_that_is_ready_for_them),
-        cmocka_unit_test(validation_is_what_eval_says),
-        cmocka_unit_test(a_state_is_saved_and_loaded),
-        cmocka_unit_test(structs_without_a_size_are_refused),
-        cmocka_unit_test(errors_name_remedies),
-        cmocka_unit_test(a_stopped_run_goes_on),
-        cmocka_unit_test(handles_leak_nothing),
-        cmocka_unit_test(two_trainers_at_once_are_independent),
+        cmocka_unit_test(steps_lower_the_loss),         cmocka_unit_test(the_callers_cross_entropy_is_the_built_in_one),
+        cmocka_unit_test(weights_count_by_token),       cmocka_unit_test(samples_need_a_trainer_that_is_ready_for_them),
+        cmocka_unit_test(validation_is_what_eval_says), cmocka_unit_test(only_its_own_files_keep_a_trainer_from_saving),
+        cmocka_unit_test(a_state_is_saved_and_loaded),  cmocka_unit_test(structs_without_a_size_are_refused),
+        cmocka_unit_test(errors_name_remedies),         cmocka_unit_test(a_stopped_run_goes_on),
+        cmocka_unit_test(handles_leak_nothing),         cmocka_unit_test(two_trainers_at_once_are_independent),
     };
     return cmocka_run_group_tests(tests, make_model, tiny_model_teardown);
 }

@@ -134,7 +134,7 @@ static CUresult d2h(void *to, CUdeviceptr from, size_t bytes, CUstream stream, c
     CUresult bad = stream_check(&stream, call);
     if (!bad)
         bad = range_check(from, bytes, call);
-    const struct allocation *pinned = memory_pinned(to, bytes);
+    struct allocation *pinned = memory_pinned(to, bytes);
     if (!bad && !pinned)
         bad = pageable_in_capture(stream, call);
     if (bad)
@@ -144,6 +144,8 @@ static CUresult d2h(void *to, CUdeviceptr from, size_t bytes, CUstream stream, c
     op->host = to;
     op->bytes = bytes;
     op->pinned = pinned;
+    if (pinned)
+        pinned->returned = true;
     bad = queue_add(stream, op);
     if (bad || pinned)
         return bad;

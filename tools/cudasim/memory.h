@@ -13,6 +13,7 @@ struct allocation {
     uint64_t base, size;
     uint8_t *host;
     bool live, pinned, variable;
+    bool returned; /* pinned, and copies from the device go there */
     int serial;
     struct shadow *shadow; /* null: nothing is kept of it (shadow.h) */
 };

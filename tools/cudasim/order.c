@@ -1,5 +1,5 @@
 /* Vector clocks. Each non-blocking stream has a place in them; numbers of work rise over all streams. Of every target, which is
- * bytes that a copy from the host has written, the last write is kept and the last use by each stream. */
+ * bytes that a copy from the host has written or one to it has read, the last of both is kept and the last use by each stream. */
 #include "order.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@ struct target {
     uint64_t begin, end;
     int serial; /* of the capture that it belongs to; 0: none */
     int writer; /* the stream's place */
-    uint64_t written, used[ORDER_STREAMS];
+    int reader; /* and that of a copy to the host */
+    uint64_t written, taken, used[ORDER_STREAMS];
 };
 
 static struct target *targets;
@@ -67,20 +68,29 @@ static struct target *target_of(uint64_t begin, uint64_t end, int serial)
     return r;
 }
 
-static CUresult copy(CUstream s, const struct op *op, int serial, uint64_t number)
+/* The target of a copy, or what one to the host reads. */
+static CUresult copied(CUstream s, uint64_t begin, uint64_t end, int serial, const char *way)
 {
-    uint64_t end = op->to + op->bytes;
     for (size_t i = 0; i < target_count; i++) {
         const struct target *r = &targets[i];
-        if (r->serial != serial || r->begin >= end || r->end <= op->to)
+        if (r->serial != serial || r->begin >= end || r->end <= begin)
             continue;
         for (int k = 0; k < ORDER_STREAMS; k++)
-            if (r->used[k] > s->order.until[k] || (k == r->writer && r->written > s->order.until[k]))
+            if (r->used[k] > s->order.until[k] || (k == r->writer && r->written > s->order.until[k]) ||
+                (k == r->reader && r->taken > s->order.until[k]))
                 return state_report(CUDA_ERROR_ILLEGAL_STATE,
-                                    "a copy to 0x%llx, which another stream may still be using: no event orders them",
-                                    (unsigned long long)op->to);
+                                    "a copy %s 0x%llx, which another stream may still be using: no event orders them", way,
+                                    (unsigned long long)begin);
     }
-    struct target *r = target_of(op->to, end, serial);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUstream s, const struct op *op, int serial, uint64_t number)
+{
+    CUresult bad = copied(s, op->to, op->to + op->bytes, serial, "to");
+    if (bad)
+        return bad;
+    struct target *r = target_of(op->to, op->to + op->bytes, serial);
     r->writer = s->place;
     r->written = number;
     return CUDA_SUCCESS;
@@ -105,8 +115,24 @@ static CUresult use(CUstream s, uint64_t address, int serial, uint64_t number)
             return state_report(CUDA_ERROR_ILLEGAL_STATE,
                                 "work on 0x%llx before the copy to it on another stream has ended: no event orders them",
                                 (unsigned long long)address);
+        if (r->taken > s->order.until[r->reader])
+            return state_report(CUDA_ERROR_ILLEGAL_STATE,
+                                "work on 0x%llx before the copy out of it on another stream has ended: no event orders them",
+                                (unsigned long long)address);
         r->used[s->place] = number;
     }
+    return CUDA_SUCCESS;
+}
+
+/* What another stream reads or writes meanwhile is not known apart. */
+static CUresult take(CUstream s, const struct op *op, int serial, uint64_t number)
+{
+    CUresult bad = copied(s, op->from, op->from + op->bytes, serial, "out of");
+    if (bad)
+        return bad;
+    struct target *r = target_of(op->from, op->from + op->bytes, serial);
+    r->reader = s->place;
+    r->taken = number;
     return CUDA_SUCCESS;
 }
 
@@ -120,6 +146,8 @@ static CUresult look(CUstream s, const struct op *op, int serial, uint64_t numbe
         bad = use(s, op->to, serial, number);
     if (!bad && (op->kind == OP_D2H || op->kind == OP_D2D))
         bad = use(s, op->from, serial, number);
+    if (!bad && op->kind == OP_D2H)
+        bad = take(s, op, serial, number);
     for (uint64_t at = 0; (op->kind == OP_LAUNCH || op->kind == OP_CALL) && !bad && at + sizeof word <= op->data_size; at += 8) {
         memcpy(&word, op->data + at, sizeof word);
         bad = use(s, word, serial, number);

@@ -236,15 +236,15 @@ static CUresult fill(CUdeviceptr at, CUstream on)
     return cuMemsetD8Async(at, 1, 4, on);
 }
 
-/* A copy on a stream of its own, after what uses its target on the first stream and before what uses it next. `missing`: which of
- * the two events nobody waits for. */
-static CUresult copy_between(CUdeviceptr to, const void *pinned, CUstream beside, const CUevent *event, int missing)
+/* A copy on a stream of its own, after what uses its target, or what it reads if it goes to the host, on the first stream and
+ * before what uses that next. `missing`: which of the two events nobody waits for. */
+static CUresult copy_between(CUdeviceptr to, void *pinned, bool out, CUstream beside, const CUevent *event, int missing)
 {
     assert_ok(fill(to, stream));
     assert_ok(cuEventRecord(event[0], stream));
     if (missing != 0)
         assert_ok(cuStreamWaitEvent(beside, event[0], 0));
-    CUresult result = cuMemcpyHtoDAsync_v2(to, pinned, 64, beside);
+    CUresult result = out ? cuMemcpyDtoHAsync_v2(pinned, to, 64, beside) : cuMemcpyHtoDAsync_v2(to, pinned, 64, beside);
     if (result)
         return result;
     assert_ok(cuEventRecord(event[1], beside));
@@ -266,22 +266,27 @@ static void a_copy_needs_an_event_before_it_and_one_after_it(void **unused)
     assert_ok(cuStreamCreate(&beside, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < 2; i++)
         assert_ok(cuEventCreate(&event[i], 0));
-    for (int missing = 0; missing < 3; missing++) { /* 2: none */
-        assert_ok(copy_between(to, pinned, beside, event, 2));
+    for (int i = 0; i < 6; i++) {
+        bool out = i % 2;
+        int missing = i / 2; /* 2: none */
+        assert_ok(copy_between(to, pinned, out, beside, event, 2));
         assert_ok(cuCtxSynchronize());
-        assert_result(copy_between(to, pinned, beside, event, missing), missing < 2 ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS);
+        assert_result(copy_between(to, pinned, out, beside, event, missing),
+                      missing < 2 ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS);
         if (missing < 2)
-            assert_said(missing ? "before the copy to it" : "may still be using");
+            assert_said(!missing ? "may still be using" : out ? "before the copy out of it" : "before the copy to it");
         assert_ok(cuCtxSynchronize());
     }
     /* In a graph the second stream joins by the first event: without it the copy is not captured. */
-    assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    assert_ok(copy_between(to, pinned, beside, event, 2));
-    assert_ok(copy_between(to, pinned, beside, event, 2));
-    assert_ok(cuStreamEndCapture(stream, &graph));
-    assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    assert_result(copy_between(to, pinned, beside, event, 1), CUDA_ERROR_ILLEGAL_STATE);
-    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    for (int out = 0; out < 2; out++) {
+        assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        assert_ok(copy_between(to, pinned, out, beside, event, 2));
+        assert_ok(copy_between(to, pinned, out, beside, event, 2));
+        assert_ok(cuStreamEndCapture(stream, &graph));
+        assert_ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        assert_result(copy_between(to, pinned, out, beside, event, 1), CUDA_ERROR_ILLEGAL_STATE);
+        assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    }
 }
 
 static void the_last_copy_of_a_capture_is_joined(void **unused)

@@ -20,7 +20,7 @@ static int open_world(int *rank, int *size, int *local_rank, int *local_size)
         code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
         started = code == MPI_SUCCESS;
     }
-    if (code == MPI_SUCCESS) /* of what MPI does on its own behalf, too */
+    if (code == MPI_SUCCESS && started) /* of what MPI does on its own behalf, too; a host's stays as the host set it */
         code = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (code == MPI_SUCCESS && world == MPI_COMM_NULL)
         code = MPI_Comm_dup(MPI_COMM_WORLD, &world);

@@ -9,7 +9,7 @@
 #include "format/parquet/inside.h"
 
 #define SPENT_MAX ((int64_t)8 << 20) /* bytes of work that every file may take */
-#define HELD_MAX ((int64_t)40 << 20) /* bytes of pages in memory, and twice the file */
+#define HELD_MAX ((int64_t)40 << 20) /* bytes of pages in memory, and three times the file */
 enum { HEADER_USUAL = 4096, HEADER_MAX = 16 << 20 };
 enum page_type { PAGE_DATA, PAGE_INDEX, PAGE_DICTIONARY, PAGE_DATA_2 };
 
@@ -61,10 +61,10 @@ enum status parquet_hold(struct parquet *p, struct block *block, int64_t size)
     block->size = 0;
     if (size > block->capacity || !block->data) {
         parquet_release(p, block);
-        if (p->held + size > HELD_MAX + 2 * p->reader.size)
+        if (p->held + size > HELD_MAX + 3 * p->reader.size)
             return fail(ERR_LIMIT,
                         "%s: its pages are too large to be read: %lld MB of them would be in memory; write it with smaller pages "
-                        "(pyarrow's data_page_size)",
+                        "(pyarrow's write_batch_size=64 and data_page_size)",
                         p->path, (long long)((p->held + size) >> 20));
         block->data = memory_alloc(size);
         if (!block->data)
@@ -160,18 +160,42 @@ static void read_header(struct thrift *t, struct page_header *h)
     }
 }
 
-/* Headers have no length before them: what is read grows until one is whole. */
+/* How many bytes from here on were read before. */
+static int64_t at_hand(const struct parquet *p, int64_t at)
+{
+    return at < p->packed_at ? 0 : max(p->packed_at + p->packed.size - at, 0);
+}
+
+/* These bytes of the file, which stay until the next call. */
+static enum status take_bytes(struct parquet *p, int64_t at, int64_t count, const uint8_t **bytes)
+{
+    if (count > at_hand(p, at)) {
+        TRY(parquet_hold(p, &p->packed, count));
+        p->packed_at = at;
+        enum status status = reader_read_at(&p->reader, at, p->packed.data, count);
+        if (status != OK) {
+            p->packed.size = 0;
+            return status;
+        }
+    }
+    *bytes = p->packed.data + (at - p->packed_at);
+    return OK;
+}
+
+/* Headers have no length before them: what is read grows until one is whole. It begins with what is at hand, as a file of small
+ * pages would take a call for each of them. */
 static enum status take_header(struct parquet *p, struct leaf *leaf, struct page_header *h)
 {
-    for (int64_t size = HEADER_USUAL;; size *= 8) {
+    int64_t near = min(at_hand(p, leaf->position), HEADER_USUAL);
+    for (int64_t size = near ? near : HEADER_USUAL;; size = max(size * 8, HEADER_USUAL)) {
         int64_t count = min(min(size, HEADER_MAX), leaf->end - leaf->position);
-        TRY(parquet_hold(p, &p->packed, count));
-        TRY(reader_read_at(&p->reader, leaf->position, p->packed.data, count));
-        struct thrift t = {.at = p->packed.data, .end = p->packed.data + count};
+        const uint8_t *bytes;
+        TRY(take_bytes(p, leaf->position, count, &bytes));
+        struct thrift t = {.at = bytes, .end = bytes + count};
         read_header(&t, h);
         if (!t.broken) {
-            leaf->position += t.at - p->packed.data;
-            return parquet_spend(p, t.at - p->packed.data);
+            leaf->position += t.at - bytes;
+            return parquet_spend(p, t.at - bytes);
         }
         if (!t.ended || count < size || size >= HEADER_MAX)
             return parquet_broken(p, leaf, "the header of a page is broken");
@@ -188,18 +212,18 @@ static enum status take_page(struct parquet *p, struct leaf *leaf, const struct 
         plain > h->packed_size)
         return parquet_broken(p, leaf, "the levels of a page end outside of it");
     TRY(parquet_spend(p, h->packed_size + h->size));
+    const uint8_t *packed;
     TRY(parquet_hold(p, into, h->size));
-    TRY(parquet_hold(p, &p->packed, h->packed_size));
-    TRY(reader_read_at(&p->reader, leaf->position, p->packed.data, h->packed_size));
+    TRY(take_bytes(p, leaf->position, h->packed_size, &packed));
     leaf->position += h->packed_size;
-    if (h->has_crc && codec_crc32(p->packed.data, h->packed_size) != (uint32_t)h->crc)
+    if (h->has_crc && codec_crc32(packed, h->packed_size) != (uint32_t)h->crc)
         return parquet_broken(p, leaf, "the checksum of a page does not fit");
     if (plain)
-        memcpy(into->data, p->packed.data, (size_t)plain);
+        memcpy(into->data, packed, (size_t)plain);
     if (h->size == plain)
         return OK;
     enum codec codec = h->type == PAGE_DATA_2 && !h->is_packed ? CODEC_NONE : leaf->codec;
-    enum status status = codec_unpack(codec, p->packed.data + plain, h->packed_size - plain, into->data + plain, h->size - plain);
+    enum status status = codec_unpack(codec, packed + plain, h->packed_size - plain, into->data + plain, h->size - plain);
     if (status == ERR_FORMAT)
         return fail_at(status, "%s: column \"%s\", after row %lld: ", p->path, leaf->column, (long long)p->row);
     return status == OK ? OK : fail_at(status, "%s: ", p->path);

@@ -72,7 +72,8 @@ struct parquet {
     struct reader reader;
     char *path;
     struct arena arena;
-    struct block footer, packed; /* packed: a page as it is in the file */
+    struct block footer, packed; /* packed: what was read last of the file, */
+    int64_t packed_at;           /* from here on */
     struct node *nodes;          /* 0 is the row */
     int64_t node_count, node_capacity;
     struct leaf *leaves;

@@ -5,17 +5,19 @@
 
 enum { NESTING_MAX = 32 };
 
+/* The first reason holds: who still reads after it finds no more bytes, whatever that reason was. */
 static uint64_t give_up(struct thrift *t, bool ended)
 {
+    if (!t->broken)
+        t->ended = ended;
     t->broken = true;
-    t->ended = ended;
     t->at = t->end;
     return 0;
 }
 
 static uint8_t take_byte(struct thrift *t)
 {
-    return t->at < t->end ? *t->at++ : (uint8_t)give_up(t, !t->broken);
+    return t->at < t->end ? *t->at++ : (uint8_t)give_up(t, true);
 }
 
 static uint64_t take_varint(struct thrift *t)
@@ -40,7 +42,7 @@ static const uint8_t *take_bytes(struct thrift *t, uint64_t count)
 {
     const uint8_t *bytes = t->at;
     if (count > (uint64_t)(t->end - t->at)) {
-        give_up(t, !t->broken);
+        give_up(t, true);
         return bytes;
     }
     t->at += count;
@@ -90,7 +92,7 @@ static int64_t take_list(struct thrift *t, enum thrift_type *of)
     uint64_t count = byte >> 4 == 15 ? take_varint(t) : byte >> 4;
     *of = byte & 15;
     if (count > (uint64_t)(t->end - t->at))
-        return (int64_t)give_up(t, !t->broken);
+        return (int64_t)give_up(t, true);
     return (int64_t)count;
 }
 
@@ -122,7 +124,7 @@ static void skip_map(struct thrift *t, int depth)
     uint64_t count = take_varint(t);
     uint8_t types = count ? take_byte(t) : 0;
     if (count > (uint64_t)(t->end - t->at))
-        give_up(t, !t->broken);
+        give_up(t, true);
     for (uint64_t i = 0; i < count && !t->broken; i++) {
         skip(t, types >> 4, true, depth);
         skip(t, types & 15, true, depth);

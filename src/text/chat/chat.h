@@ -20,9 +20,9 @@
 
 struct chat;
 
-/* Opens the tokenizer and the chat template of a model's directory: tokenizer.json, tokenizer_config.json, and
- * chat_template.jinja, which wins over the template in tokenizer_config.json. A GGUF file in its place has all of it in its head.
- * Without a template everything works but rendering rows. */
+/* Opens the tokenizer and the chat templates of a model's directory: tokenizer.json, tokenizer_config.json, and
+ * chat_template.jinja, which with its additional_chat_templates wins over those in tokenizer_config.json. A GGUF file in its
+ * place has all of it in its head. Without a template everything works but rendering rows. */
 enum status chat_open(struct chat **out, const char *model_dir);
 bool chat_is_there(const char *model_dir); /* whether there is a tokenizer to open */
 void chat_close(struct chat *chat);        /* NULL is fine */

@@ -5,7 +5,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "format/gguf.h"
+#include "format/hf_config.h"
 #include "text/chat/inside.h"
+
+#define PLAIN_TEMPLATE "chat_template.jinja"
+#define TOOLS_TEMPLATE "additional_chat_templates/tool_use.jinja"
 
 enum { CONFIG_BYTES_MAX = 64 << 20 };
 
@@ -17,10 +21,8 @@ static enum status out_of_memory(void)
 /* Adds the special tokens that templates may name, a string or an object with its content, unless known already. */
 static enum status take_specials(struct chat *chat, const json_t *config)
 {
-    static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                       "pad_token", "cls_token", "mask_token"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *key = keys[i];
+    for (int i = 0; i < TOKENIZER_NAMES; i++) {
+        const char *key = tokenizer_names[i];
         const json_t *value = json_object_get(config, key);
         const json_t *token = json_is_object(value) ? json_object_get(value, "content") : value;
         if (!json_is_string(token) || json_object_get(chat->special, key))
@@ -62,20 +64,13 @@ static enum status take_templates(struct chat *chat, const json_t *config, const
 
 static enum status open_templates(struct chat *chat, const char *dir, const json_t *config, const char *config_path)
 {
-    const char *path = file_join(&chat->arena, dir, "chat_template.jinja");
-    if (!path)
+    const char *plain = file_join(&chat->arena, dir, PLAIN_TEMPLATE), *tools = file_join(&chat->arena, dir, TOOLS_TEMPLATE);
+    if (!plain || !tools)
         return ERR_MEMORY;
-    if (!file_exists(path)) {
-        TRY(take_templates(chat, config, config_path));
-    } else {
-        struct buffer source = {0};
-        enum status status = file_read(&source, path, JINJA_SOURCE_MAX);
-        if (status == OK)
-            status = jinja_parse(&chat->plain.jinja, source.data, source.size, path);
-        buffer_free(&source);
-        TRY(status);
-    }
-    return OK;
+    if (!file_exists(plain))
+        return take_templates(chat, config, config_path);
+    TRY(jinja_parse_file(&chat->plain.jinja, plain));
+    return file_exists(tools) ? jinja_parse_file(&chat->tools.jinja, tools) : OK;
 }
 
 enum status chat_add_eos(struct chat *chat, int64_t id)
@@ -113,7 +108,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
     if (!file_exists(path))
         return OK;
     json_t *config;
-    TRY(json_parse_file(&config, path, CONFIG_BYTES_MAX));
+    TRY(json_parse_file(&config, path, HF_GENERATION_BYTES_MAX));
     const json_t *ids = json_object_get(config, "eos_token_id"), *id;
     enum status status = OK;
     size_t i;
@@ -164,8 +159,10 @@ static enum status read_files(struct chat *chat, const char *dir, json_t **confi
         return fail_no_tokenizer(&chat->arena, dir, path);
     TRY(read_config(chat, config_path, config));
     TRY(open_templates(chat, dir, *config, config_path));
-    TRY(read_config(chat, file_join(&chat->arena, dir, "special_tokens_map.json"), map));
-    return tokenizer_open_with(&chat->tokenizer, path, *config, config_path);
+    const char *map_path = file_join(&chat->arena, dir, "special_tokens_map.json");
+    TRY(read_config(chat, map_path, map));
+    return tokenizer_open_with(&chat->tokenizer, path,
+                               (struct tokenizer_config[TOKENIZER_CONFIGS]){{*config, config_path}, {*map, map_path}});
 }
 
 /* The variables of a template that are the same in every row: the special tokens. */
@@ -205,8 +202,8 @@ static enum status hash_file(struct hash *hash, struct arena *arena, const char 
 /* What a directory's chat is opened from; *dated: a file asks for the date. */
 static enum status hash_files(const char *dir, struct digest *files, bool *dated)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                                        "special_tokens_map.json", "generation_config.json"};
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",   PLAIN_TEMPLATE,
+                                        TOOLS_TEMPLATE,   "special_tokens_map.json", "generation_config.json"};
     struct arena arena = {0};
     struct hash hash;
     enum status status = OK;

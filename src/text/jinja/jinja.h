@@ -50,6 +50,7 @@ void jinja_output_free(struct jinja_output *output);
  * `where` (copied) and the line. A source of more than JINJA_SOURCE_MAX bytes is ERR_LIMIT: its tree takes 200 times as much. */
 enum { JINJA_SOURCE_MAX = 1 << 20 };
 enum status jinja_parse(struct jinja **out, const char *source, int64_t length, const char *where);
+enum status jinja_parse_file(struct jinja **out, const char *path);
 void jinja_free(struct jinja *jinja); /* NULL is fine */
 
 /* Whether it has {% generation %} blocks, which themselves say what is trained. */

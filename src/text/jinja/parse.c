@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "text/jinja/ast.h"
 
 enum { NESTING_MAX = 200 };
@@ -363,6 +364,16 @@ enum status jinja_parse(struct jinja **out, const char *source, int64_t length, 
         *out = jinja;
     else
         jinja_free(jinja);
+    return status;
+}
+
+enum status jinja_parse_file(struct jinja **out, const char *path)
+{
+    struct buffer source = {0};
+    enum status status = file_read(&source, path, JINJA_SOURCE_MAX);
+    if (status == OK)
+        status = jinja_parse(out, source.data, source.size, path);
+    buffer_free(&source);
     return status;
 }
 

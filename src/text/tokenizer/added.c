@@ -10,6 +10,7 @@
 
 #include "base/number.h"
 #include "base/utf8.h"
+#include "text/tokenizer/tokenizer.h"
 
 /* With longer tokens a small file could make the search slow. */
 enum { TOKEN_BYTES_MAX = 4096 };
@@ -194,9 +195,15 @@ enum status added_add(struct added *added, const struct added_token *token, cons
     return OK;
 }
 
-static enum status read_token(struct added *added, const json_t *json, int64_t id, const char *where)
+static int64_t find(const struct added *added, const json_t *content)
 {
-    const json_t *content = json_object_get(json, "content");
+    return map_get(&added->index, json_string_value(content), (int64_t)json_string_length(content));
+}
+
+/* A string, or an object with its content and flags; `special` is one that it has anyway. */
+static enum status read_token(struct added *added, const json_t *json, int64_t id, bool special, const char *where)
+{
+    const json_t *content = json_is_string(json) ? json : json_object_get(json, "content");
     if (!json_is_string(content))
         return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
     struct added_token t = {.content = json_string_value(content), .length = (int64_t)json_string_length(content)};
@@ -208,6 +215,7 @@ static enum status read_token(struct added *added, const json_t *json, int64_t i
     TRY(json_get_bool(json, "rstrip", &t.strip_right, where));
     TRY(json_get_bool(json, "normalized", &t.normalized, where));
     TRY(json_get_bool(json, "special", &t.special, where));
+    t.special |= special;
     return added_add(added, &t, where);
 }
 
@@ -223,10 +231,13 @@ enum status added_read(struct added *added, const json_t *json, const char *wher
         if (!json_is_string(json_object_get(token, "content")))
             return fail(ERR_FORMAT, "%s: an added token without \"content\"", where);
         TRY(json_need_int(token, "id", &id, where));
-        TRY(read_token(added, token, id, where));
+        TRY(read_token(added, token, id, false, where));
     }
     return OK;
 }
+
+const char *const tokenizer_names[TOKENIZER_NAMES] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                      "pad_token", "cls_token", "mask_token"};
 
 static int by_number(const void *a, const void *b)
 {
@@ -247,15 +258,40 @@ enum status added_read_config(struct added *added, const json_t *json, const cha
         qsort(names, (size_t)n, sizeof *names, by_number);
     for (int64_t i = 0; i < n && status == OK; i++) {
         const json_t *token = json_object_get(json, names[i]), *content = json_object_get(token, "content");
-        if (json_is_string(content) &&
-            map_get(&added->index, json_string_value(content), (int64_t)json_string_length(content)) >= 0)
-            continue;
         char *end;
-        int64_t id = strtoll(names[i], &end, 10);
-        status = read_token(added, token, *end || end == names[i] ? -1 : id, where);
+        int64_t id = strtoll(names[i], &end, 10), known = json_is_string(content) ? find(added, content) : -1;
+        if (known >= 0)
+            id = added->tokens[known].id;
+        else if (*end || end == names[i])
+            id = -1;
+        status = read_token(added, token, id, known >= 0 && added->tokens[known].special, where);
     }
     memory_free(names);
     return status;
+}
+
+static enum status name_token(struct added *added, const struct vocabulary *vocabulary, const json_t *token, const char *where)
+{
+    const json_t *content = json_is_string(token) ? token : json_object_get(token, "content");
+    if (!json_is_string(content) || find(added, content) >= 0)
+        return OK;
+    int64_t id = vocabulary_id(vocabulary, json_string_value(content), (int64_t)json_string_length(content));
+    return id < 0 ? OK : read_token(added, token, id, true, where);
+}
+
+enum status added_read_names(struct added *added, const struct vocabulary *vocabulary, const json_t *config, const char *where)
+{
+    static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
+    for (int i = 0; i < TOKENIZER_NAMES; i++)
+        TRY(name_token(added, vocabulary, json_object_get(config, tokenizer_names[i]), where));
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        json_t *list = json_object_get(config, lists[i]), *token;
+        const char *name;
+        size_t k;
+        json_array_foreach(list, k, token) TRY(name_token(added, vocabulary, token, where));
+        json_object_foreach(list, name, token) TRY(name_token(added, vocabulary, token, where));
+    }
+    return OK;
 }
 
 /* Hugging Face's tokenizers take the id from the vocabulary, or number new tokens after it, whatever the file says. */

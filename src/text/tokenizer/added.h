@@ -37,10 +37,14 @@ struct added {
  * earlier one. */
 enum status added_add(struct added *added, const struct added_token *token, const char *where);
 
-/* The "added_tokens" of a tokenizer.json, or the "added_tokens_decoder" of a tokenizer_config.json, of which only those with
- * new content are taken. json may be NULL. */
+/* The "added_tokens" of a tokenizer.json, or the "added_tokens_decoder" of a tokenizer_config.json, whose flags replace those of
+ * a token that is known already; one that is special stays so. json may be NULL. */
 enum status added_read(struct added *added, const json_t *json, const char *where);
 enum status added_read_config(struct added *added, const json_t *json, const char *where);
+
+/* The special tokens that a tokenizer_config.json or special_tokens_map.json names, as far as they are in the vocabulary and not
+ * yet among the added ones. config may be NULL. */
+enum status added_read_names(struct added *added, const struct vocabulary *vocabulary, const json_t *config, const char *where);
 
 /* Ids must be those of the vocabulary, or follow it in order. */
 enum status added_build(struct added *added, const struct vocabulary *vocabulary, const struct normalizer *normalizer,

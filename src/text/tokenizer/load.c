@@ -143,8 +143,7 @@ static enum status find_kind(struct tokenizer *t, const struct source *s)
     return OK;
 }
 
-static enum status build(struct tokenizer *t, const struct source *s, const json_t *more_added, const char *config,
-                         struct arena *names)
+static enum status build(struct tokenizer *t, const struct source *s, const struct tokenizer_config *config, struct arena *names)
 {
     const char *normalizer = arena_format(names, "%s: normalizer", s->path);
     const char *pretokenizer = arena_format(names, "%s: pre_tokenizer", s->path);
@@ -156,13 +155,16 @@ static enum status build(struct tokenizer *t, const struct source *s, const json
     TRY(decoder_open(&t->decoder, json_object_get(s->top, "decoder"), s->path));
     TRY(t->kind == MODEL_BPE ? read_bpe(t, s) : read_unigram(t, s));
     TRY(added_read(&t->added, json_object_get(s->top, "added_tokens"), s->path));
-    TRY(added_read_config(&t->added, more_added, config));
+    for (int i = 0; i < TOKENIZER_CONFIGS; i++) {
+        TRY(added_read_config(&t->added, json_object_get(config[i].tree, "added_tokens_decoder"), config[i].path));
+        TRY(added_read_names(&t->added, &t->vocabulary, config[i].tree, config[i].path));
+    }
     TRY(added_build(&t->added, &t->vocabulary, &t->normalizer, s->path));
     TRY(tokenizer_finish(t));
     return post_process_open(&t->post, json_object_get(s->top, "post_processor"), t->limit, s->path);
 }
 
-static enum status open_source(struct tokenizer **out, const char *path, const json_t *more_added, const char *config)
+enum status tokenizer_open_with(struct tokenizer **out, const char *path, const struct tokenizer_config config[TOKENIZER_CONFIGS])
 {
     struct source source = {.path = path};
     struct arena names = {0};
@@ -171,7 +173,7 @@ static enum status open_source(struct tokenizer **out, const char *path, const j
     if (status == OK && !(t = memory_alloc(sizeof *t)))
         status = ERR_MEMORY;
     if (status == OK)
-        status = build(t, &source, more_added, config, &names);
+        status = build(t, &source, config, &names);
     arena_free(&names);
     json_decref(source.top);
     json_decref(source.model);
@@ -186,10 +188,5 @@ static enum status open_source(struct tokenizer **out, const char *path, const j
 
 enum status tokenizer_open(struct tokenizer **out, const char *path)
 {
-    return open_source(out, path, NULL, "");
-}
-
-enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path)
-{
-    return open_source(out, path, json_object_get(config, "added_tokens_decoder"), config_path);
+    return tokenizer_open_with(out, path, (struct tokenizer_config[TOKENIZER_CONFIGS]){{NULL, ""}, {NULL, ""}});
 }

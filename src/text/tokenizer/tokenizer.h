@@ -29,9 +29,17 @@ void tokenizer_fingerprint(struct hash *hash);
 /* Reads a tokenizer.json. A part of it that hone cannot follow exactly is ERR_UNSUPPORTED, never ignored. */
 enum status tokenizer_open(struct tokenizer **out, const char *path);
 
-/* The same with the "added_tokens_decoder" of a tokenizer_config.json for tokens that tokenizer.json does not add itself.
- * `config` is its tree, NULL where there is none, and config_path its name in messages. */
-enum status tokenizer_open_with(struct tokenizer **out, const char *path, const json_t *config, const char *config_path);
+/* The same with the files beside it, a tokenizer_config.json and a special_tokens_map.json, as transformers reads them: their
+ * "added_tokens_decoder" adds tokens or changes the flags of known ones, and the special tokens that they name are such even if
+ * tokenizer.json has them in its vocabulary alone. */
+struct tokenizer_config {
+    const json_t *tree; /* NULL: there is none */
+    const char *path;
+};
+enum { TOKENIZER_CONFIGS = 2, TOKENIZER_NAMES = 7 };
+extern const char *const tokenizer_names[TOKENIZER_NAMES]; /* the keys of special tokens: "eos_token" */
+enum status tokenizer_open_with(struct tokenizer **out, const char *path,
+                                const struct tokenizer_config config[TOKENIZER_CONFIGS]);
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is fine */
 
 /* Appends the ids of a text. Added tokens are found first; no special token is put before or after. Bytes that are not

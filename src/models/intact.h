@@ -1,0 +1,13 @@
+/* Whether the files of a model or an adapter are those that were written. A checkpoint has their checksums beside them
+ * (base/checksums.h); a folder without such a list is taken as it is. */
+#ifndef MODELS_INTACT_H
+#define MODELS_INTACT_H
+
+#include "base/status.h"
+
+/* Before the files of `dir` are used; NULL is fine. ERR_FORMAT with the name of the first that the list knows with other bytes,
+ * or of a file with weights that it does not know. It reads all weights once. What only a resumed run reads, its state, is not
+ * compared and may be missing. */
+enum status intact_check(const char *dir);
+
+#endif

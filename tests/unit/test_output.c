@@ -1,0 +1,291 @@
+/* The output directory of a run: what a killed run left there, what is moved out of the way, what is removed. */
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "trainer_rig.h"
+
+#define NUMBER "0123456789abcdef"
+
+static struct arena arena;
+static struct buffer said; /* by warnings */
+
+static void keep_warning(void *context, enum log_level level, const char *message)
+{
+    (void)context;
+    if (level == LOG_WARNING)
+        assert_ok(buffer_format(&said, "%s\n", message));
+}
+
+static void assert_said(const char *words)
+{
+    if (!said.data || !strstr(said.data, words))
+        fail_msg("\"%s\" is not in: %s", words, said.data ? said.data : "");
+}
+
+/* --- a system that forbids -------------------------------------------------------------------------------------------------- */
+
+static bool cannot_remove;
+static const char *forbidden; /* a folder that may not be read */
+
+int remove(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return -1;
+    errno = EBUSY;
+    return cannot_remove ? -1 : unlinkat(AT_FDCWD, path, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
+}
+
+int access(const char *path, int mode)
+{
+    bool below = forbidden && !strncmp(path, forbidden, strlen(forbidden));
+    errno = EACCES;
+    return below && (mode != F_OK || path[strlen(forbidden)]) ? -1 : faccessat(AT_FDCWD, path, mode, 0);
+}
+
+/* --- an output -------------------------------------------------------------------------------------------------------------- */
+
+static const char *at(const char *name)
+{
+    return file_join(&arena, output_dir, name);
+}
+
+static void put(const char *name, const char *text)
+{
+    assert_ok(file_replace(at(name), text, (int64_t)strlen(text)));
+}
+
+static void make(const char *name)
+{
+    assert_ok(directory_make(at(name)));
+}
+
+static void assert_entries(const char *dir, const char *const *want)
+{
+    const char **names;
+    int64_t count, n = 0;
+    assert_ok(directory_list(&arena, dir, &names, &count));
+    for (; want[n] || n < count; n++)
+        assert_string_equal(n < count ? names[n] : "(nothing more)", want[n] ? want[n] : "(nothing more)");
+}
+
+#define ENTRIES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* The checkpoints of steps 1 to 3 of a run, whose trainer stays open without the output. */
+static void save_three(struct rig *r)
+{
+    assert_ok(directory_remove(output_dir));
+    open_rig(r, &tied, 0, SETTINGS("data", data_path));
+    for (int64_t step = 1; step <= 3; step++) {
+        step_once(&r->t, -1);
+        assert_ok(directory_make(output_dir));
+        assert_ok(checkpoint_save(&r->t, checkpoint_path(&arena, output_dir, step)));
+    }
+    said.size = 0;
+}
+
+static void open_output(struct rig *r)
+{
+    open_rig(r, &tied, 0, SETTINGS("data", data_path, "output", output_dir));
+}
+
+/* --- tests ------------------------------------------------------------------------------------------------------------------ */
+
+/* Fails if a kill inside a save or a removal costs a checkpoint that is whole, or leaves its parts for ever. */
+static void what_a_killed_run_left_is_put_back_or_removed(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    assert_int_equal(rename(at("checkpoint-3"), at("checkpoint-3." NUMBER ".old")), 0);
+    assert_int_equal(rename(at("checkpoint-2"), at("checkpoint-2.part")), 0);
+    make("checkpoint-2." NUMBER ".old");
+    make("checkpoint-1." NUMBER ".old");
+    make("checkpoint-1.part");
+    put("checkpoint-1.part/state.safetensors", "half");
+    make("checkpoint-9." NUMBER ".old"); /* half removed */
+    put("checkpoint-9." NUMBER ".old/trainer_state.json", "{}");
+    put("adapter_model.safetensors." NUMBER ".part", "half");
+    put("tokenizer.json." NUMBER ".part", "half");
+    put("run.json." NUMBER ".part", "half");
+    make("checkpoint-x.part"); /* of others */
+    make("checkpoint-1.abc.old");
+    put("notes." NUMBER ".part", "theirs");
+    set_options(&next, &tied, SETTINGS("data", data_path, "output", output_dir));
+    next.options.dry_run = true; /* changes nothing */
+    assert_ok(trainer_open(&next.t, &next.options, 0));
+    assert_string_equal(next.t.resume, at("checkpoint-1"));
+    assert_true(file_exists(at("checkpoint-9." NUMBER ".old")));
+    close_rig(&next);
+    open_output(&next);
+    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    assert_entries(output_dir, ENTRIES("checkpoint-1", "checkpoint-1.abc.old", "checkpoint-2", "checkpoint-3",
+                                       "checkpoint-x.part", "notes." NUMBER ".part", "run.lock"));
+    assert_said("checkpoint-3: a run was killed");
+    close_rig(&next);
+    close_rig(&r);
+}
+
+/* Fails if the files of a checkpoint go one by one under its name, or if one that cannot be removed ends the run. */
+static void a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    cannot_remove = true;
+    enum status status = checkpoint_thin(&r.t, output_dir, 1);
+    cannot_remove = false;
+    assert_ok(status);
+    assert_said("cannot remove: Device or resource busy; the run goes on");
+    assert_false(file_exists(at("checkpoint-1")) || file_exists(at("checkpoint-2")));
+    open_output(&next); /* both are whole, and kept until the next save */
+    assert_ok(checkpoint_thin(&next.t, output_dir, 1));
+    assert_entries(output_dir, ENTRIES("checkpoint-3", "run.lock"));
+    close_rig(&next);
+    close_rig(&r);
+}
+
+/* Fails if the result of another run stays beside that of a run that starts over, or the base of a run is moved away. */
+static void a_run_that_starts_over_moves_the_results_of_others(void **state)
+{
+    (void)state;
+    struct rig r;
+    const char *const *none = SETTINGS("data", data_path, "output", output_dir, "resume", "none");
+    save_three(&r);
+    close_rig(&r);
+    put("adapter_model.safetensors", "x");
+    put("config.json", "{}");
+    put("notes.txt", "theirs");
+    assert_int_equal(symlink("nowhere", at("earlier-1")), 0); /* which is no free name */
+    open_rig(&r, &tied, 0, none);
+    r.options.init_adapter = output_dir; /* it begins with that adapter */
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_true(file_exists(at("adapter_model.safetensors")));
+    r.options.init_adapter = NULL;
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2", "earlier-3", "notes.txt", "run.lock"));
+    assert_entries(at("earlier-3"), ENTRIES("adapter_model.safetensors", "config.json"));
+    put("model.safetensors", "x"); /* a run that was not resumed, and left nothing else, is not known to be one */
+    r.options.resume = "auto";
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_true(file_exists(at("model.safetensors")));
+    put("metrics.jsonl", "{}\n");
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_entries(at("earlier-4"), ENTRIES("metrics.jsonl", "model.safetensors"));
+    close_rig(&r);
+}
+
+/* Fails if the metrics of two runs come into one file: --resume names a checkpoint of elsewhere. */
+static void metrics_of_another_run_are_moved_when_a_run_is_resumed_there(void **state)
+{
+    (void)state;
+    struct rig r;
+    char text[64];
+    save_three(&r);
+    put("metrics.jsonl", "{}\n");
+    put("model.safetensors", "x");
+    snprintf(text, sizeof text, "{\"run\": \"%s\"}", r.t.identity.run);
+    put("run.json", text);
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_false(file_exists(at("earlier-1")));
+    put("run.json", "{\"run\": \"" NUMBER "\"}");
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_entries(at("earlier-1"), ENTRIES("metrics.jsonl", "model.safetensors", "run.json"));
+    put("metrics.jsonl", "{}\n");
+    put("run.json", "not JSON"); /* which says nothing */
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_false(file_exists(at("earlier-2")));
+    close_rig(&r);
+}
+
+/* Fails if a run calls its own checkpoints another run's. */
+static void what_is_moved_is_called_what_it_is(void **state)
+{
+    (void)state;
+    struct rig r;
+    save_three(&r);
+    make("checkpoint-7");
+    file_remove(at("checkpoint-2/trainer_state.json"));
+    r.t.place.step = 2;
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_said("checkpoint-7 is not a checkpoint of hone's: moved to ");
+    assert_said("checkpoint-3 is of a later step than the run goes on from: moved to ");
+    assert_said("checkpoint-2 is damaged: moved to ");
+    assert_null(strstr(said.data, "of another run"));
+    assert_ok(identity_draw(&r.t.identity));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_said("checkpoint-1 is of another run: moved to ");
+    close_rig(&r);
+}
+
+/* Fails if a checkpoint that lacks a file, or cannot be read, ends the run that has one before it. */
+static void a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    close_rig(&r);
+    file_remove(at("checkpoint-3/trainer_state.json"));
+    file_remove(at("checkpoint-2/state.safetensors"));
+    make("checkpoint-2/state.safetensors");
+    open_output(&next);
+    assert_string_equal(next.t.resume, at("checkpoint-1"));
+    assert_said("checkpoint-3 cannot be used, the one before it is tried: ");
+    assert_said("checkpoint-2 cannot be used, the one before it is tried: ");
+    close_rig(&next);
+}
+
+/* Fails if a folder of another user's is passed over, or taken for damaged. */
+static void a_checkpoint_that_may_not_be_read_is_an_error(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    close_rig(&r);
+    const char *const denied[] = {at("checkpoint-3"), at("checkpoint-3/trainer_state.json")};
+    for (int i = 0; i < 4; i++) {
+        forbidden = denied[i % 2];
+        set_options(&next, &tied,
+                    SETTINGS("data", data_path, "output", output_dir, "resume", i < 2 ? "auto" : at("checkpoint-3")));
+        enum status status = trainer_open(&next.t, &next.options, 0);
+        forbidden = NULL;
+        assert_fails(status, ERR_IO, "Permission denied");
+        assert_non_null(strstr(status_message(), denied[i % 2]));
+        arena_free(&next.arena);
+    }
+}
+
+static int start(void **state)
+{
+    log_set_sink(keep_warning, NULL);
+    return make_models(state);
+}
+
+static int end(void **state)
+{
+    log_set_sink(NULL, NULL);
+    buffer_free(&said);
+    arena_free(&arena);
+    return remove_models(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_killed_run_left_is_put_back_or_removed),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning),
+        cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),
+        cmocka_unit_test(metrics_of_another_run_are_moved_when_a_run_is_resumed_there),
+        cmocka_unit_test(what_is_moved_is_called_what_it_is),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before),
+        cmocka_unit_test(a_checkpoint_that_may_not_be_read_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
