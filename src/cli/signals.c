@@ -186,17 +186,20 @@ static void end_with(const char *what, const char *how, hone_status code)
     _exit((int)code);
 }
 
-/* Any other fault happens again, and ends the program as it would have. */
+/* Any other fault happens again, and ends the program as it would have. What another process sent is none, and is sent again. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     char path[PATH_SIZE];
+    bool sent = info->si_code <= 0, by_another = sent && info->si_pid != getpid(); /* abort() sends it too */
     (void)context;
-    if (number == SIGBUS && mapped_name(info->si_addr, path, sizeof path))
+    if (!by_another && number == SIGBUS && mapped_name(info->si_addr, path, sizeof path))
         end_with(path, TRUNCATED, HONE_ERR_IO);
-    if (number != SIGBUS && inside_what())
+    if (!by_another && number != SIGBUS && inside_what())
         end_with(inside_what(), CRASHED, HONE_ERR_MEMORY);
     for (int i = 0; i < FAULTS; i++)
         sigaction(numbers[i], &before[i], NULL);
+    if (sent)
+        raise(number);
 }
 
 /* A library may also exit. */
