@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """hone kernels: what is compiled ahead is all that a machine without a compiler needs.
 
-    kernels.py HONE ASSETS DATA
+    kernels.py HONE ASSETS DATA [--large]       --large: every family, else every fourth
 
 Runs train on CUDA wherever $HONE_CUDA_LIBRARY leads: in CI that is the simulator, a card of compute capability 8.9.
 """
@@ -92,7 +92,7 @@ class Kernels(devices.DeviceCase):
     def test_every_family_in_every_type_runs_on_what_was_made_ahead(self):
         """Seen to fail with float16 left out of what is made where no type is named."""
         self.assertGreaterEqual(len(FAMILIES), 4)
-        for model in FAMILIES:
+        for model in FAMILIES[::1 if "--large" in sys.argv else 4]:
             self.build(model=model)
             entries = self.entries()
             with environment(HONE_CACHE=self.made, HONE_NVRTC_LIBRARY="none"):

@@ -8,9 +8,9 @@
  *     ops perf [--device NAME] [OP]        the time of each op's largest case
  *     ops docs                             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
  *
- * --pairs, before OP, takes only as many cases as cover every pair of values of two axes, instead of every combination: 985
- * instead of 1517. They use the same 141 variants of kernels. It misses only edges that need three certain sizes at
- * once.
+ * --pairs, before OP, takes only as many cases as cover every pair of values of two axes, instead of every combination: it misses
+ * only edges that need three certain sizes at once. --values takes as many as have every value of each axis once. All three use
+ * the same variants of kernels.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const char *const run_names[RUN_COUNT] = {
 static const double gradient_rtol = 1e-5, gradient_step = 1e-5;
 
 static struct device *fast, *reference;
-static bool pairs_only;
+static enum { ALL, PAIRS, VALUES } cases;
 
 typedef enum status visit(int op, const struct op_example *example, const int64_t *d);
 
@@ -44,12 +44,12 @@ struct pairs {
     bool seen[EXAMPLE_AXES][EXAMPLE_VALUES][EXAMPLE_AXES][EXAMPLE_VALUES];
 };
 
-/* Whether a case, by the places of its values, adds a new pair. */
+/* Whether a case, by the places of its values, adds a new pair, or a new value. */
 static bool pairs_add(struct pairs *p, const struct op_example *e, const int *at)
 {
     bool added = !e->axes[0].name;
     for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
-        for (int b = a; b < EXAMPLE_AXES && e->axes[b].name; b++) {
+        for (int b = a; b < (cases == VALUES ? a + 1 : EXAMPLE_AXES) && e->axes[b].name; b++) {
             added |= !p->seen[a][at[a]][b][at[b]];
             p->seen[a][at[a]][b][at[b]] = true;
         }
@@ -65,7 +65,7 @@ static int64_t visit_example(int op, const struct op_example *e, visit *each, in
         int64_t d[EXAMPLE_AXES] = {0};
         for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
             d[a] = example_value(e, a, at[a]);
-        bool wanted = !pairs_only || pairs_add(&pairs, e, at);
+        bool wanted = cases == ALL || pairs_add(&pairs, e, at);
         count += wanted;
         if (wanted && each && each(op, e, d) != OK) {
             ++*failed;
@@ -516,7 +516,7 @@ static enum status run_mode(const char *mode, const char *device, const char *on
                   : device                   ? device_gradient_case
                                              : gradient_case;
     if (!each && !rounds && strcmp(mode, "perf"))
-        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|rounding|perf|docs [--device NAME] [--pairs] [OP]");
+        return fail(ERR_ARGUMENT, "usage: ops forward|gradient|rounding|perf|docs [--device NAME] [--pairs|--values] [OP]");
     TRY(device ? device_open(&fast, device) : cpu_open(&fast, &gemm_onednn));
     fast->panel_bytes = CASE_PANEL_BYTES;
     fast->chunk_bytes = CASE_CHUNK_BYTES;
@@ -535,7 +535,7 @@ static enum status run_mode(const char *mode, const char *device, const char *on
     }
     print_counts(mode, device, count);
     printf("%.1f s\n", clock_seconds() - start);
-    if (each == forward_case && !only && !pairs_only && count < CASES_MIN)
+    if (each == forward_case && !only && cases == ALL && count < CASES_MIN)
         return fail(ERR_DATA, "%lld cases, at least %d are wanted", (long long)count, CASES_MIN);
     return *failed ? fail(ERR_DATA, "%lld cases failed", (long long)*failed) : OK;
 }
@@ -545,8 +545,9 @@ int main(int argc, char **argv)
     int64_t failed = 0;
     bool named = argc > 3 && !strcmp(argv[2], "--device");
     int rest = named ? 4 : 2;
-    pairs_only = argc > rest && !strcmp(argv[rest], "--pairs");
-    rest += pairs_only;
+    if (argc > rest)
+        cases = !strcmp(argv[rest], "--pairs") ? PAIRS : !strcmp(argv[rest], "--values") ? VALUES : ALL;
+    rest += cases != ALL;
     enum status status = run_mode(argc > 1 ? argv[1] : "", named ? argv[3] : NULL, argc > rest ? argv[rest] : NULL, &failed);
     device_close(fast);
     device_close(reference);

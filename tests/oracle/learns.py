@@ -1,6 +1,6 @@
-"""hone train learns: 100 steps of LoRA as a user would run them, and the loss over chats that were not trained on falls.
+"""hone train learns: steps of LoRA as a user would run them, and the loss over chats that were not trained on falls.
 
-    learns.py HONE ASSETS DATA
+    learns.py HONE ASSETS DATA [long]       30 steps and 12 chats; with long, 100 and all
 """
 import json
 import os
@@ -9,8 +9,8 @@ import tempfile
 
 import oracle
 
-STEPS, EVERY = 100, 100
-LIMIT = 0.6  # of the base model's loss
+LONG = sys.argv[4:] == ["long"]
+STEPS, CHATS, LIMIT = (100, 1 << 20, 0.6) if LONG else (30, 12, 0.75)  # LIMIT: of the base model's loss
 
 
 def read_metrics(path):
@@ -22,24 +22,24 @@ def read_metrics(path):
 
 
 def main():
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 4 + LONG:
         raise SystemExit(__doc__)
-    hone, assets, data = sys.argv[1:]
+    hone, assets, data = sys.argv[1:4]
     checks = oracle.Checks()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, oracle.rows_file(oracle.read_lines(data)[:CHATS]) as valid:
         out = os.path.join(folder, "out")
         oracle.run(hone, "train", "--model", os.path.join(assets, "models", "smollm2"),
-                   "--data", os.path.join(data, "train.jsonl"), "--eval-data", os.path.join(data, "valid.jsonl"),
+                   "--data", os.path.join(data, "train.jsonl"), "--eval-data", valid,
                    "--output", out, "--cache-dir", os.path.join(folder, "cache"),
-                   "--max-steps", str(STEPS), "--eval-steps", str(EVERY), "--per-device-train-batch-size", "4")
+                   "--max-steps", str(STEPS), "--eval-steps", str(STEPS), "--per-device-train-batch-size", "4")
         steps, evals = read_metrics(os.path.join(out, "metrics.jsonl"))
 
     print(f"{'step':>6} {'training':>10} {'validation':>10}")
     for step, loss in evals:
-        near = [lost for at, lost in steps if step - EVERY < at <= step]
+        near = [lost for at, lost in steps if step - STEPS < at <= step]
         print(f"{step:6} {f'{sum(near) / len(near):.4f}' if near else '-':>10} {loss:10.4f}")
     checks.equal("steps", [step for step, _ in steps] == list(range(1, STEPS + 1)), True)
-    checks.equal("steps with a validation", [step for step, _ in evals], list(range(0, STEPS + 1, EVERY)))
+    checks.equal("steps with a validation", [step for step, _ in evals], list((0, STEPS)))
     checks.at_most("validation loss, last of first", evals[-1][1] / evals[0][1] if evals else float("nan"), LIMIT)
     checks.end()
 

@@ -1,8 +1,8 @@
 """The adapter is real: what hone trains, PEFT loads, runs and merges, and it means the same to both.
 
-hone trains ten steps, at a rate at which the adapter matters. Then, with and without trained norms: PEFT finds every tensor of
+hone trains five steps, at a rate at which the adapter matters. Then, with and without trained norms: PEFT finds every tensor of
 the file; the logits at every position of four chats are those of PEFT in float64, and again with lora_alpha doubled, which must
-change them; lora_alpha doubled and B halved changes nothing; and the loss over sixteen chats is the same for the adapter in
+change them; lora_alpha doubled and B halved changes nothing; and the loss over six chats is the same for the adapter in
 hone, for the model that PEFT merged in hone, and for PEFT.
 """
 import json
@@ -15,7 +15,7 @@ import numpy as np
 import oracle
 import train_truth
 
-STEPS, RATE = 10, "1e-3"
+STEPS, RATE = 5, "1e-3"
 SLOTS = 1024
 LIMIT_LOGITS = 1e-5     # these three in parts of the range of the logits
 LIMIT_SAME = 1e-6
@@ -162,4 +162,4 @@ def check(checks, hone, tool, model, data):
             net = peft_net(model, adapter)
             check_file(checks, label, adapter, net, norms == "true")
             check_logits(checks, label, tool, model, oracle.choose_chats(data, 4), adapter, net, folder)
-            check_losses(checks, label, hone, model, oracle.choose_chats(data), adapter, net, folder)
+            check_losses(checks, label, hone, model, oracle.choose_chats(data, 6), adapter, net, folder)
