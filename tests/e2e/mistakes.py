@@ -49,7 +49,7 @@ def make(d):
                  ("export", "--model", TINY, "--adapter", d / "out", "--output", d / "adapter.gguf"),
                  ("quantize", "--model", TINY, "--output", d / "base.gguf", "--type", "q8_0")):
         assert run(*line).returncode == 0, line
-    for copy in range(4):
+    for copy in range(5):
         shutil.copytree(d / "out", d / f"out-{copy}")
     shutil.copytree(d / "out", d / "cut")
     for name in ("adapter_config.json", "adapter_model.safetensors"):
@@ -373,7 +373,7 @@ TABLE = [
     (3, TRAIN + "/../file", "there is a file of this name"),
     (2, AGAIN.replace("{copy}", "0").replace("--max-steps 2", "--max-steps 3"), "max_steps 2", "this one has 3", "--resume none", "--output"),
     (2, AGAIN.replace("{copy}", "1") + " --lr 1e-3", "learning_rate", "--resume none"),
-    (2, AGAIN.replace("{copy}", "1") + " --lr 1e-3 --seed 7 -r 3", "learning_rate", "; seed 42, this one has 7", "lora_r"),
+    (2, AGAIN.replace("{copy}", "4") + " --lr 1e-3 --seed 7 -r 3", "learning_rate", "; seed 42, this one has 7", "lora_r"),
     (2, AGAIN.replace("{copy}", "2").replace("chats", "other"), "other data", "--resume none"),
     (2, AGAIN.replace("{copy}", "3").replace("{tiny}", "{other}"), "--resume none"),
     (3, TRAIN + " --resume {d}/nune", "nune", "checkpoint-N"),
