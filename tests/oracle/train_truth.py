@@ -21,7 +21,7 @@ import numpy as np
 import oracle
 
 CHATS = 4  # of a step
-STEPS = {"lora": 12, "full": 4}
+STEPS = {"lora": 8, "full": 3}
 LONG = {"lora": 50, "full": 10}  # what docs/promises.md has figures of
 RATE = {"lora": 2e-4, "full": 2e-5}
 LONGEST = {"smollm2": 1 << 20, "tiny-llama": 400}  # row in characters: tiny-llama has a window of 256 tokens
