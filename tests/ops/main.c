@@ -39,15 +39,20 @@ static void print_case(FILE *to, int op, const struct op_example *e, const int64
         fprintf(to, " %s=%lld", e->axes[a].name, (long long)d[a]);
 }
 
+enum { PLACES = 64 }; /* of an axis: UPTO has more than a list; beyond them every case is taken */
+
 /* The pairs of values, of two axes each, that were covered so far. An axis with itself is a pair too. */
 struct pairs {
-    bool seen[EXAMPLE_AXES][EXAMPLE_VALUES][EXAMPLE_AXES][EXAMPLE_VALUES];
+    bool seen[EXAMPLE_AXES][PLACES][EXAMPLE_AXES][PLACES];
 };
 
 /* Whether a case, by the places of its values, adds a new pair, or a new value. */
 static bool pairs_add(struct pairs *p, const struct op_example *e, const int *at)
 {
     bool added = !e->axes[0].name;
+    for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
+        if (at[a] >= PLACES)
+            return true;
     for (int a = 0; a < EXAMPLE_AXES && e->axes[a].name; a++)
         for (int b = a; b < (cases == VALUES ? a + 1 : EXAMPLE_AXES) && e->axes[b].name; b++) {
             added |= !p->seen[a][at[a]][b][at[b]];
