@@ -7,12 +7,16 @@
 
 #include "queue.h"
 
+struct copied {
+    int place; /* the stream's */
+    uint64_t number;
+};
+
 struct target {
     uint64_t begin, end;
     int serial; /* of the capture that it belongs to; 0: none */
-    int writer; /* the stream's place */
-    int reader; /* and that of a copy to the host */
-    uint64_t written, taken, used[ORDER_STREAMS];
+    struct copied in, out;
+    uint64_t used[ORDER_STREAMS];
 };
 
 static struct target *targets;
@@ -68,31 +72,39 @@ static struct target *target_of(uint64_t begin, uint64_t end, int serial)
     return r;
 }
 
-/* The target of a copy, or what one to the host reads. */
-static CUresult copied(CUstream s, uint64_t begin, uint64_t end, int serial, const char *way)
+static bool is_later(CUstream s, const struct copied *copied)
+{
+    return copied->number > s->order.until[copied->place];
+}
+
+/* Whether a copy may touch these bytes. */
+static CUresult check_copy(CUstream s, uint64_t begin, uint64_t end, int serial, const char *way)
 {
     for (size_t i = 0; i < target_count; i++) {
         const struct target *r = &targets[i];
         if (r->serial != serial || r->begin >= end || r->end <= begin)
             continue;
+        bool busy = is_later(s, &r->in) || is_later(s, &r->out);
         for (int k = 0; k < ORDER_STREAMS; k++)
-            if (r->used[k] > s->order.until[k] || (k == r->writer && r->written > s->order.until[k]) ||
-                (k == r->reader && r->taken > s->order.until[k]))
-                return state_report(CUDA_ERROR_ILLEGAL_STATE,
-                                    "a copy %s 0x%llx, which another stream may still be using: no event orders them", way,
-                                    (unsigned long long)begin);
+            busy |= r->used[k] > s->order.until[k];
+        if (busy)
+            return state_report(CUDA_ERROR_ILLEGAL_STATE,
+                                "a copy %s 0x%llx, which another stream may still be using: no event orders them", way,
+                                (unsigned long long)begin);
     }
     return CUDA_SUCCESS;
 }
 
+/* From the host it writes its target, to the host it reads what another stream may not write meanwhile. */
 static CUresult copy(CUstream s, const struct op *op, int serial, uint64_t number)
 {
-    CUresult bad = copied(s, op->to, op->to + op->bytes, serial, "to");
+    bool out = op->kind == OP_D2H;
+    uint64_t begin = out ? op->from : op->to, end = begin + op->bytes;
+    CUresult bad = check_copy(s, begin, end, serial, out ? "out of" : "to");
     if (bad)
         return bad;
-    struct target *r = target_of(op->to, op->to + op->bytes, serial);
-    r->writer = s->place;
-    r->written = number;
+    struct target *r = target_of(begin, end, serial);
+    *(out ? &r->out : &r->in) = (struct copied){s->place, number};
     return CUDA_SUCCESS;
 }
 
@@ -111,28 +123,16 @@ static CUresult use(CUstream s, uint64_t address, int serial, uint64_t number)
         struct target *r = &targets[i];
         if (r->serial != serial || address < r->begin || address >= r->end)
             continue;
-        if (r->written > s->order.until[r->writer])
+        if (is_later(s, &r->in))
             return state_report(CUDA_ERROR_ILLEGAL_STATE,
                                 "work on 0x%llx before the copy to it on another stream has ended: no event orders them",
                                 (unsigned long long)address);
-        if (r->taken > s->order.until[r->reader])
+        if (is_later(s, &r->out))
             return state_report(CUDA_ERROR_ILLEGAL_STATE,
                                 "work on 0x%llx before the copy out of it on another stream has ended: no event orders them",
                                 (unsigned long long)address);
         r->used[s->place] = number;
     }
-    return CUDA_SUCCESS;
-}
-
-/* What another stream reads or writes meanwhile is not known apart. */
-static CUresult take(CUstream s, const struct op *op, int serial, uint64_t number)
-{
-    CUresult bad = copied(s, op->from, op->from + op->bytes, serial, "out of");
-    if (bad)
-        return bad;
-    struct target *r = target_of(op->from, op->from + op->bytes, serial);
-    r->reader = s->place;
-    r->taken = number;
     return CUDA_SUCCESS;
 }
 
@@ -147,7 +147,7 @@ static CUresult look(CUstream s, const struct op *op, int serial, uint64_t numbe
     if (!bad && (op->kind == OP_D2H || op->kind == OP_D2D))
         bad = use(s, op->from, serial, number);
     if (!bad && op->kind == OP_D2H)
-        bad = take(s, op, serial, number);
+        bad = copy(s, op, serial, number);
     for (uint64_t at = 0; (op->kind == OP_LAUNCH || op->kind == OP_CALL) && !bad && at + sizeof word <= op->data_size; at += 8) {
         memcpy(&word, op->data + at, sizeof word);
         bad = use(s, word, serial, number);
