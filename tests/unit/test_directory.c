@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/reader.h"
+#include "cannot_remove.h"
 #include "failing.h"
 
 static char root[64], path_text[8][256];
@@ -168,17 +169,6 @@ int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsign
 {
     errno = ENOSYS;
     return cannot_exchange ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
-}
-
-static bool cannot_remove;
-
-int remove(const char *path)
-{
-    struct stat st;
-    if (lstat(path, &st) != 0)
-        return -1;
-    errno = EBUSY;
-    return cannot_remove ? -1 : unlinkat(AT_FDCWD, path, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
 }
 
 static char synced[256];

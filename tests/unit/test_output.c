@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cannot_remove.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "trainer_rig.h"
@@ -31,17 +32,7 @@ static void assert_said(const char *words)
 
 /* --- a system that forbids -------------------------------------------------------------------------------------------------- */
 
-static bool cannot_remove;
 static const char *forbidden; /* a folder that may not be read */
-
-int remove(const char *path)
-{
-    struct stat st;
-    if (lstat(path, &st) != 0)
-        return -1;
-    errno = EBUSY;
-    return cannot_remove ? -1 : unlinkat(AT_FDCWD, path, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0);
-}
 
 int access(const char *path, int mode)
 {
