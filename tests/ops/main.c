@@ -9,8 +9,8 @@
  *     ops docs                             docs/ops.md is what the table of ops says (HONE_UPDATE_DOCS=1 writes it)
  *
  * --pairs, before OP, takes only as many cases as cover every pair of values of two axes, instead of every combination: it misses
- * only edges that need three certain sizes at once. --values takes as many as have every value of each axis once. All three use
- * the same variants of kernels.
+ * only edges that need three certain sizes at once. --values takes as many as have every value of each axis once: 841 instead of
+ * 2097, which use 413 of 428 variants of kernels.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,15 @@
 """hone train against PyTorch and PEFT.
 
-    train.py HONE TOOL ASSETS DATA CACHE lora|full|adapter [long]
+    train.py HONE TOOL ASSETS DATA CACHE lora|full [long]
+    train.py HONE TOOL ASSETS DATA CACHE adapter
 
-lora, full: the gradients of the first step against float64, and the losses of the later steps against PyTorch's in float32.
+lora, full: the gradients of the first step against float64, and the losses of the later steps against PyTorch's in float32;
+long: of more steps, which take minutes.
 TOOL MODEL ROWS.jsonl OUT.safetensors DTYPE lora|full [ADAPTER] writes the gradients of the rows' mean loss under the names
 that the tensors have in files. The distance of a tensor from float64 may be LIMIT_GRADIENT, and twice that of PyTorch's float32.
 PyTorch's figure is taken with the log-softmax in float64, for in float32 its bias alone is ten times all other errors: twice
 that allows anything. In bfloat16 (SmolLM2 with lora only) it may be that of PyTorch's bfloat16: see train_bfloat16.py.
-adapter: see train_adapter.py; TOOL is that of logits.py. long: more steps, which take minutes.
+adapter: see train_adapter.py; TOOL is that of logits.py.
 """
 import json
 import os
@@ -145,7 +147,7 @@ def check_method(checks, hone, tool, model, data, cache, method):
 
 
 def main():
-    if sys.argv[6:] not in [[which, *long] for which in ("lora", "full", "adapter") for long in ([], ["long"])]:
+    if sys.argv[6:] not in (["lora"], ["lora", "long"], ["full"], ["full", "long"], ["adapter"]):
         raise SystemExit(__doc__)
     hone, tool, assets, data, cache, which = sys.argv[1:7]
     if sys.argv[7:]:
