@@ -15,16 +15,16 @@ static const char *near_name(struct arena *arena, const char *dir, const char *n
 {
     const char **names, *best = NULL;
     int64_t count, length = (int64_t)strlen(name);
-    int distance = 0;
+    int distance = 0, slips = nearest_slips(length);
     if (!file_is_directory(dir) || directory_list(arena, dir, &names, &count) != OK)
         return NULL;
     for (int64_t i = 0; i < count; i++) {
-        int d = nearest_distance(name, length, names[i], (int64_t)strlen(names[i]));
+        int d = nearest_distance(name, length, names[i], (int64_t)strlen(names[i]), slips);
         bool longer =
             length > 2 && strncmp(names[i], name, (size_t)length) == 0 && names[i][length] == '.'; /* rows, rows.jsonl */
         if (longer)
             d = 1;
-        if (d <= nearest_slips(length) && d < length && (!best || d < distance)) {
+        if (d <= slips && d < length && (!best || d < distance)) {
             best = names[i];
             distance = d;
         }

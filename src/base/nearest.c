@@ -13,20 +13,26 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-int nearest_distance(const char *a, int64_t a_length, const char *b, int64_t b_length)
+int nearest_distance(const char *a, int64_t a_length, const char *b, int64_t b_length, int limit)
 {
     int n = a_length > LENGTH_MAX ? LENGTH_MAX : (int)a_length, m = b_length > LENGTH_MAX ? LENGTH_MAX : (int)b_length;
-    int rows[3][LENGTH_MAX + 1];
+    if (a_length - b_length > limit || b_length - a_length > limit)
+        return limit + 1;
+    int rows[3][LENGTH_MAX + 1], least = 0, least_before = 0;
     int *before = rows[0], *last = rows[1], *row = rows[2];
     for (int j = 0; j <= m; j++)
         before[j] = last[j] = j;
     for (int i = 1; i <= n; i++) {
-        row[0] = i;
+        if (least > limit && least_before >= limit) /* a later row is made of this one, or of the one before it and a swap */
+            return limit + 1;
+        least_before = least;
+        row[0] = least = i;
         for (int j = 1; j <= m; j++) {
             char x = letter(a[i - 1]), y = letter(b[j - 1]);
             row[j] = smaller(smaller(last[j], row[j - 1]) + 1, last[j - 1] + (x != y));
             if (i > 1 && j > 1 && x == letter(b[j - 2]) && letter(a[i - 2]) == y)
                 row[j] = smaller(row[j], before[j - 2] + 1);
+            least = smaller(least, row[j]);
         }
         int *free_row = before;
         before = last;

@@ -148,9 +148,7 @@ const char *foreign_nearest_key(enum foreign_tool tool, const char *key, size_t 
             return row->key;
         }
         bool begins = length > 4 && starts(row->key, key); /* a name that is not whole */
-        if (abs(length - (int)whole) > distance && !begins)
-            continue;
-        int d = begins ? distance : nearest_distance(key, length, row->key, (int64_t)whole);
+        int d = begins ? distance : nearest_distance(key, length, row->key, (int64_t)whole, distance);
         if (d <= distance && row->key[whole] != '*') {
             best = row->key;
             distance = d - 1;

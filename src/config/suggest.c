@@ -21,8 +21,9 @@ static void consider(void *context, const char *word, int64_t length)
     struct search *s = context;
     if (length < 2)
         return;
-    int d = nearest_distance(s->key, s->length, word, length);
-    if (d <= nearest_slips(s->length < length ? s->length : length) && d < s->length && (!s->best || d < s->distance)) {
+    int slips = nearest_slips(s->length < length ? s->length : length);
+    int d = nearest_distance(s->key, s->length, word, length, slips);
+    if (d <= slips && d < s->length && (!s->best || d < s->distance)) {
         s->best = word;
         s->best_length = length;
         s->distance = d;

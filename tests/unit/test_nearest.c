@@ -21,10 +21,18 @@ static void words_are_compared_by_their_edits(void **state)
         {"max-length", "max_length", 0},
         {"max_lenght", "max_length", 1},
         {"ca", "abc", 3},
+        {"badc", "abcd", 2},
+        {"badcfe", "abcdef", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(nearest_distance(cases[i].a, (int64_t)strlen(cases[i].a), cases[i].b, (int64_t)strlen(cases[i].b)),
-                         cases[i].distance);
+        for (int limit = -1; limit < 8; limit++) {
+            int64_t a = (int64_t)strlen(cases[i].a), b = (int64_t)strlen(cases[i].b);
+            int distance = nearest_distance(cases[i].a, a, cases[i].b, b, limit);
+            if (cases[i].distance <= limit)
+                assert_int_equal(distance, cases[i].distance);
+            else
+                assert_true(distance > limit);
+        }
 }
 
 int main(void)
