@@ -29,7 +29,10 @@ void fuzz_input(const uint8_t *data, size_t size)
     PROMISE(strlen(act) <= size + 4);
     struct rope_config rope;
     if (hf_config_rope(&config, 10000, &rope) == OK) {
-        PROMISE(rope.theta > 0 && (rope.kind == ROPE_DEFAULT || rope.factor > 0));
+        PROMISE(rope.theta > 0 && rope.attention_factor > 0);
+        PROMISE(rope.kind == ROPE_DEFAULT || rope.kind == ROPE_LONG || rope.factor > 0);
+        for (int64_t i = 0; i < 2 * rope.pairs; i++)
+            PROMISE(rope.kind == ROPE_LONG && rope.pairs <= ROPE_PAIRS_MAX && rope.factors[i / rope.pairs][i % rope.pairs] > 0);
         if (rope.kind == ROPE_LLAMA3)
             PROMISE(rope.high_freq_factor > rope.low_freq_factor && rope.original_max_position > 0);
     }
