@@ -154,6 +154,7 @@ static void pass(struct source *s, struct buffer *text, int64_t count)
     hash_add(&s->before, text->data, count);
     s->offset += count;
     memmove(text->data, text->data + count, (size_t)(text->size -= count));
+    text->data[text->size] = 0;
 }
 
 /* Removes blank lines from the beginning of s->left. Returns the place of the first character that is not white, or its size. */
