@@ -1,13 +1,15 @@
-/* Writing and comparing checksums. Files are mapped, and their pages released as they have been read. */
+/* Writing and comparing checksums. Whole files are read, not mapped: a sector that cannot be read is an error then, not a signal.
+ */
 #include "base/checksums.h"
 
 #include <string.h>
 
 #include "base/directory.h"
+#include "base/reader.h"
 
 #define LIST_FILE "checksums.xxh128"
 
-enum { LIST_BYTES_MAX = 1 << 20, PIECE = 64 << 10, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
+enum { LIST_BYTES_MAX = 1 << 20, PIECE = 64 << 10, CHUNK = 256 << 10, DIGITS = HASH_TEXT - 1, NAME_AT = DIGITS + 2 };
 
 void checksums_add(struct hash *hash, const struct file_map *map, int64_t offset, int64_t bytes)
 {
@@ -24,15 +26,31 @@ bool checksums_is_list(const char *name)
     return !strcmp(name, LIST_FILE);
 }
 
+enum status checksums_digest(const char *path, struct digest *digest)
+{
+    struct reader reader;
+    struct hash hash;
+    int64_t got = CHUNK;
+    hash_init(&hash);
+    TRY(reader_open(&reader, path));
+    char *chunk = memory_alloc(CHUNK);
+    enum status status = chunk ? OK : ERR_MEMORY;
+    while (status == OK && got == CHUNK) {
+        status = reader_read(&reader, chunk, CHUNK, &got);
+        if (status == OK)
+            hash_add(&hash, chunk, got);
+    }
+    memory_free(chunk);
+    reader_close(&reader);
+    *digest = hash_end(&hash);
+    return status;
+}
+
 enum status checksums_file(const char *path, char text[HASH_TEXT])
 {
-    struct file_map map;
-    struct hash hash;
-    TRY(file_map(&map, path));
-    hash_init(&hash);
-    checksums_add(&hash, &map, 0, map.size);
-    digest_text(hash_end(&hash), text);
-    file_unmap(&map);
+    struct digest digest;
+    TRY(checksums_digest(path, &digest));
+    digest_text(digest, text);
     return OK;
 }
 

@@ -27,7 +27,8 @@ bool checksums_there(const char *dir);
 enum status checksums_read(struct buffer *list, const char *dir);
 const char *checksums_line(const struct buffer *list, const char *name);
 
-/* The checksum of one file, as in the list. */
+/* The checksum of one file; and as in the list. */
+enum status checksums_digest(const char *path, struct digest *digest);
 enum status checksums_file(const char *path, char text[HASH_TEXT]);
 
 /* Adds bytes of a mapped file to a hash, and releases their pages as they have been read. */

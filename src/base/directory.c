@@ -29,20 +29,21 @@ static char *without_slashes(const char *path)
 }
 
 /* The new name is durable as well, or a crash would lose it with all that was flushed below. */
-static enum status make_one(const char *path, mode_t mode)
+static enum status make_one(const char *path, mode_t mode, bool must_be_new)
 {
     if (mkdir(path, mode) == 0)
         return directory_sync_parent(path);
     int cause = errno;
-    if (file_is_directory(path))
+    if (!must_be_new && file_is_directory(path))
         return OK;
     if (cause == EEXIST)
-        return fail(ERR_IO, "%s: cannot make the directory: there is a file of this name", path);
+        return fail(ERR_IO, "%s: cannot make the directory: there is a file%s of this name", path,
+                    must_be_new ? " or directory" : "");
     errno = cause;
     return file_fail(path, "make the directory");
 }
 
-static enum status make(const char *path, mode_t mode)
+static enum status make(const char *path, mode_t mode, bool must_be_new)
 {
     char *copy = without_slashes(path);
     if (!copy)
@@ -50,11 +51,11 @@ static enum status make(const char *path, mode_t mode)
     enum status status = OK;
     for (char *slash = strchr(copy + (*copy != 0), '/'); status == OK && slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        status = make_one(copy, 0777);
+        status = make_one(copy, 0777, false);
         *slash = '/';
     }
     if (status == OK)
-        status = make_one(copy, mode);
+        status = make_one(copy, mode, must_be_new);
     memory_free(copy);
     return status;
 }
@@ -89,12 +90,17 @@ enum status directory_may_make(struct arena *arena, const char *path, const char
 
 enum status directory_make(const char *path)
 {
-    return make(path, 0777);
+    return make(path, 0777, false);
+}
+
+enum status directory_make_new(const char *path)
+{
+    return make(path, 0777, true);
 }
 
 enum status directory_make_private(const char *path)
 {
-    return make(path, 0700);
+    return make(path, 0700, false);
 }
 
 const char *directory_for_temporary(void)
@@ -212,6 +218,8 @@ enum status directory_may_read(struct arena *arena, const char *path)
 {
     const char **names;
     int64_t count;
+    if (!file_is_directory(path))
+        return OK;
     if (access(path, R_OK | X_OK) != 0)
         return errno == EACCES ? file_fail(path, "read the directory") : OK;
     enum status status = directory_list(arena, path, &names, &count);

@@ -1,6 +1,6 @@
 /* Directories: making, listing, removing, and publishing a whole one at once.
  *
- *     TRY(directory_make("out/checkpoint-10.part"));          write the files into it, then
+ *     TRY(directory_make_new("out/checkpoint-10.part"));      write the files into it, then
  *     TRY(directory_replace("out/checkpoint-10.part", "out/checkpoint-10"));
  */
 #ifndef BASE_DIRECTORY_H
@@ -13,6 +13,9 @@
 
 /* Makes the directory and any missing parents, which a crash then does not undo. One that exists is fine. */
 enum status directory_make(const char *path);
+
+/* The same, but it must be new: where others may write, one that is there may be a link to anywhere. */
+enum status directory_make_new(const char *path);
 
 /* Whether the directory could be made and written into, found out without making anything. *there, in the arena, is the directory
  * itself or the nearest above it that exists. */

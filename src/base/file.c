@@ -346,7 +346,7 @@ enum status file_append(const char *path, const void *bytes, int64_t count)
 {
     int fd;
     int64_t size;
-    TRY(file_open(path, O_WRONLY | O_CREAT | O_APPEND, &fd, &size));
+    TRY(file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd, &size));
     enum status status = write_all(fd, path, bytes, count);
     if (close(fd) != 0 && status == OK)
         status = file_fail(path, "write");

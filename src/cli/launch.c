@@ -15,6 +15,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/signals.h"
 
 enum { DEPTH_MAX = 64 }; /* of processes between a started program and the launcher */
 
@@ -170,7 +171,8 @@ static enum status launch(const char *const *words, int *code)
     pid_t child = 0;
     sigemptyset(&watched);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        sigaddset(&watched, numbers[i]);
+        if (!signals_ignored(numbers[i])) /* one that is blocked and waited for comes even if it is ignored */
+            sigaddset(&watched, numbers[i]);
     sigprocmask(SIG_BLOCK, &watched, &before);
     enum status status = start(words, &before, &child);
     if (status == OK)

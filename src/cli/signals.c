@@ -118,7 +118,7 @@ static void *wait_for_requests(void *unused)
 }
 
 /* Whoever started the program may have decided that it ignores a signal: nohup does, and a shell for its background jobs. */
-static bool is_ignored(int number)
+bool signals_ignored(int number)
 {
     struct sigaction action;
     return sigaction(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN;
@@ -129,7 +129,7 @@ hone_status signals_watch(void)
     pthread_t thread;
     sigemptyset(&caught);
     for (int i = 0; i < REQUESTS; i++)
-        if (!is_ignored(requests[i].number))
+        if (!signals_ignored(requests[i].number))
             sigaddset(&caught, requests[i].number);
     sigaddset(&caught, SIGWINCH);
     pthread_sigmask(SIG_BLOCK, &caught, NULL);

@@ -11,6 +11,9 @@
  * terminal, a batch system's notice), and ends the program by them. */
 hone_status signals_watch(void);
 
+/* Whether whoever started the program has it ignore a signal. */
+bool signals_ignored(int number);
+
 /* From now on a request prints the first text at once, and signals_stopped is true; the command then ends its work in order. A
  * second Ctrl-C or SIGTERM prints the second text and ends the program as that signal does. The texts must live on. */
 void signals_stop(const char *first, const char *second);

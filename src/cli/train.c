@@ -50,13 +50,16 @@ static void go_back(struct run *run)
 }
 
 /* Ends a run at the next event once a signal has asked for it. */
-static int go_on(const hone_event *e)
+static int go_on(const struct run *run, const hone_event *e)
 {
     static bool said;
+    int64_t last = e->step + e->under_way;
     if (!signals_stopped())
         return 0;
-    if (!said)
-        progress_say("stopping after step %lld and saving the state", (long long)(e->step + e->under_way));
+    if (!said && last > run->first)
+        progress_say("stopping after step %lld and saving the state", (long long)last);
+    else if (!said)
+        progress_say("stopping before the first step: there is nothing to save");
     said = true;
     return 1;
 }
@@ -194,7 +197,7 @@ static int show(void *context, const hone_event *e)
     case HONE_EVENT_SAMPLE: show_sample(run, e); break;
     case HONE_EVENT_SAVE: show_save(run, e); break;
     }
-    return go_on(e);
+    return go_on(run, e);
 }
 
 /* The result of a run. */

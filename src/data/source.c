@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/file.h"
 #include "base/lost.h"
 #include "base/number.h"
-#include "base/reader.h"
 #include "data/columns.h"
 #include "data/scan.h"
 #include "data/split.h"
@@ -255,31 +255,12 @@ double source_weight(const struct source *s, int64_t file)
     return s->files[file].weight;
 }
 
-static enum status hash_file(struct hash *hash, const char *path)
-{
-    struct reader reader;
-    int64_t got = HASH_CHUNK;
-    hash_init(hash);
-    TRY(reader_open(&reader, path));
-    char *chunk = memory_alloc(HASH_CHUNK);
-    enum status status = chunk ? OK : ERR_MEMORY;
-    while (status == OK && got == HASH_CHUNK) {
-        status = reader_read(&reader, chunk, HASH_CHUNK, &got);
-        if (status == OK)
-            hash_add(hash, chunk, got);
-    }
-    memory_free(chunk);
-    reader_close(&reader);
-    return status;
-}
-
 enum status source_digest(struct source *s, int64_t file, struct digest *digest)
 {
-    struct hash hash;
     struct source_file *f = &s->files[file];
-    TRY(hash_file(&hash, f->path));
+    TRY(checksums_digest(f->path, &f->digest));
     f->hashed = true;
-    *digest = f->digest = hash_end(&hash);
+    *digest = f->digest;
     return OK;
 }
 

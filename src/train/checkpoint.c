@@ -192,7 +192,7 @@ static enum status save(struct trainer *t, const char *dir)
     const char *part = arena_format(&arena, "%.*s.part", length, dir);
     enum status status = part ? directory_remove(part) : ERR_MEMORY;
     if (status == OK)
-        status = directory_make(part);
+        status = directory_make_new(part);
     if (status == OK)
         status = write_all(t, &arena, part);
     if (status == OK)

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "models/model_copy.h"
 
-enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100 };
+enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100, LOOKS = 5 };
+static const double LOOK = 0.05; /* seconds */
 
 static enum status refuse(const struct output *o)
 {
@@ -27,12 +29,15 @@ static enum status refuse(const struct output *o)
     return status;
 }
 
-/* A lock that is not taken and not there was released just now, and with it the folder may have gone; but not again and again. */
+/* A lock that is not taken and not there was released just now, and with it the folder may have gone; but not again and again.
+ * One that is there may be held for a moment by who looks whether a run has it (lock_is_held). */
 static enum status take(struct output *o)
 {
     bool taken = false, gone = true;
     enum status status = OK;
-    for (int i = 0; i < TRIES_MAX && status == OK && !taken && gone; i++) {
+    for (int i = 0; i < (gone ? TRIES_MAX : LOOKS) && status == OK && !taken; i++) {
+        if (!gone)
+            clock_wait(LOOK);
         status = directory_make(o->dir);
         if (status == OK)
             status = lock_take(&o->lock, o->lock_path, LOCK_ALONE, false, &taken);
@@ -133,7 +138,7 @@ static enum status move(struct arena *arena, const char *dir, const struct outpu
             return ERR_MEMORY;
     }
     if (!dry)
-        TRY(directory_make(to));
+        TRY(directory_make_new(to));
     for (int64_t i = 0; i < count && !dry; i++) {
         const char *from = file_join(arena, dir, list[i].name), *there = file_join(arena, to, list[i].name);
         if (!from || !there)

@@ -295,11 +295,12 @@ class Tiny(Ranks):
             self.assertFalse((self.dir / "out" / "adapter_model.safetensors").exists())
         self.assertEqual(self.twist("--threads", 1, "--data", f"./{os.path.relpath(self.data)}")[0], 0)    # what may differ
 
-    def start(self, ranks, out, *args, nproc=None):
+    def start(self, ranks, out, *args, nproc=None, ignored=()):
         """A run under way: its process, and those of its ranks, in order. nproc: hone starts this launcher by itself."""
         words = [HONE, *map(str, self.command(out, *args))]
         words = [*words, "--nproc", str(ranks)] if nproc else ["mpirun", "-n", str(ranks), *words]
         launcher = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                    preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in ignored],
                                     env={**os.environ, **({"HONE_MPIRUN": nproc} if nproc else MPI)})
         path = self.dir / out / "metrics.jsonl"
         while launcher.poll() is None and not (path.exists() and '"step":3,' in path.read_text().replace(" ", "")):
@@ -352,6 +353,17 @@ class Tiny(Ranks):
                 self.assertLess(took, 15)
                 self.assertEqual(len(list((self.dir / out).glob("checkpoint-*"))), 1)
                 self.assertEqual(err.count("stopped after step"), 1, err)           # by rank 0
+
+    def test_what_was_ignored_at_the_start_does_not_stop_a_run_of_nproc(self):
+        """As nohup has it, and a shell for its background jobs; a supervisor may ignore SIGCHLD. Seen to fail: the ranks were told to stop,
+        and with SIGCHLD the end of the launcher was waited for in vain."""
+        ignored = signal.SIGHUP, signal.SIGINT, signal.SIGCHLD
+        launcher, pids = self.start(2, "out", "--max-steps", 60, nproc="mpirun", ignored=ignored)
+        for number in ignored:
+            launcher.send_signal(number)
+        _, err = self.ends(launcher, pids, 120)
+        self.assertEqual((launcher.returncode, "SIG" in err), (0, False), err)
+        self.assertIn('"step": 60,', (self.dir / "out/metrics.jsonl").read_text())
 
     def test_a_run_of_nproc_leaves_nothing_when_it_is_killed(self):
         for nproc in "mpirun", "mpirun.mpich":

@@ -316,6 +316,33 @@ static void what_others_put_there_is_neither_followed_nor_removed(void **state)
     assert_true(file_is_directory(at(name)));
 }
 
+/* Seen to fail: a line was added to what the link led to, and a checkpoint written into the folder that it led to. */
+static void what_is_added_or_made_does_not_go_through_links(void **state)
+{
+    (void)state;
+    assert_ok(directory_make(at("links/folder")));
+    put("links/victim", "kept");
+    assert_int_equal(symlink(at("links/victim"), at("links/lines")), 0);
+    assert_int_equal(symlink(at("links/folder"), at("links/part")), 0);
+    assert_int_equal(file_append(at("links/lines"), "more", 4), ERR_IO);
+    assert_content("links/victim", "kept");
+    assert_int_equal(directory_make_new(at("links/part")), ERR_IO);
+    assert_non_null(strstr(status_message(), "a file or directory of this name"));
+    assert_int_equal(directory_make_new(at("links/folder")), ERR_IO);
+    assert_ok(directory_make_new(at("links/more/new")));
+    assert_true(file_is_directory(at("links/more/new")));
+}
+
+/* Seen to fail: a file may not be entered, not even by root, and was told as a directory of another user. */
+static void a_file_is_no_directory_that_may_not_be_read(void **state)
+{
+    (void)state;
+    struct arena arena = {0};
+    put("checkpoint-9", "");
+    assert_ok(directory_may_read(&arena, at("checkpoint-9")));
+    arena_free(&arena);
+}
+
 /* No one will ever write into the pipe, or read from it: without the check the test would wait until the alarm ends it. */
 static void named_pipes_and_devices_are_refused_by_name(void **state)
 {
@@ -446,6 +473,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_others_put_there_is_neither_followed_nor_removed),
+        cmocka_unit_test(what_is_added_or_made_does_not_go_through_links),
+        cmocka_unit_test(a_file_is_no_directory_that_may_not_be_read),
         cmocka_unit_test(named_pipes_and_devices_are_refused_by_name),
         cmocka_unit_test(a_pipe_of_a_shell_is_read),
         cmocka_unit_test(no_file_becomes_standard_input_output_or_error),
