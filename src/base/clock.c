@@ -48,14 +48,37 @@ double clock_since_start(void)
 
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 
-int64_t clock_date(char *text, size_t size, const char *pattern)
+/* UTC's if the environment fixes it, else the local one. */
+static bool read_date(struct tm *date)
 {
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
     char *end = NULL;
     time_t now = fixed ? (time_t)strtoll(fixed, &end, 10) : time(NULL);
-    bool stopped = fixed && end > fixed && *end == 0;
-    if (fixed && !stopped)
-        now = time(NULL);
+    if (fixed && end > fixed && *end == 0)
+        return gmtime_r(&now, date);
+    now = time(NULL);
+    return localtime_r(&now, date);
+}
+
+int64_t clock_date(char *text, size_t size, const char *pattern)
+{
     struct tm date;
-    return (stopped ? gmtime_r(&now, &date) : localtime_r(&now, &date)) ? (int64_t)strftime(text, size, pattern, &date) : 0;
+    return read_date(&date) ? (int64_t)strftime(text, size, pattern, &date) : 0;
+}
+
+int64_t clock_moment(void)
+{
+    struct tm date;
+    int64_t moment = read_date(&date) ? (int64_t)timegm(&date) : 0;
+    return moment ? moment : 1;
+}
+
+int64_t clock_text(int64_t moment, char *text, size_t size, const char *pattern)
+{
+    struct tm date;
+    time_t seconds = (time_t)moment;
+    if (!gmtime_r(&seconds, &date))
+        return 0;
+    date.tm_zone = ""; /* as Python has it for a date without a zone */
+    return (int64_t)strftime(text, size, pattern, &date);
 }

@@ -1,6 +1,5 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -230,7 +229,7 @@ static int no_completion(const char *shell)
 int main(int argc, char **argv)
 {
     hone_set_log(print_message, NULL);
-    signal(SIGCHLD, SIG_DFL); /* a supervisor may have it ignored, and then the end of a child is never told */
+    signals_tell_children();
     signals_name_faults();
     signals_end_hanging();
     if (argc < 2) {

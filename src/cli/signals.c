@@ -160,6 +160,11 @@ bool signals_interrupted(void)
     return atomic_exchange(&interrupted, 0);
 }
 
+void signals_tell_children(void)
+{
+    signal(SIGCHLD, SIG_DFL);
+}
+
 void signals_survive(void)
 {
     signal(SIGPIPE, SIG_IGN);

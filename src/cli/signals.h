@@ -24,6 +24,9 @@ bool signals_stopped(void);
 void signals_interrupts(const char *text);
 bool signals_interrupted(void);
 
+/* The end of a child is told, also where a supervisor has SIGCHLD ignored. */
+void signals_tell_children(void);
+
 /* A reader that is gone and a limit on the size of files become errors of the call that writes. */
 void signals_survive(void);
 

@@ -47,6 +47,7 @@ static enum status encode(struct data *data, struct source *source, struct chat 
     if (data->cache.path && !digest_equal(chat_files(*chat), data->cache.chat))
         return fail(ERR_IO, "%s: the tokenizer or the chat template was changed while this command ran; start it again",
                     limits->model_dir);
+    chat_set_moment(*chat, limits->moment);
     enum status status = encode_rows(&data->cache, source, *chat, limits);
     process_trim(); /* each thread's texts and trees, and a tokenizer's JSON */
     TRY(status);
@@ -64,7 +65,7 @@ static enum status encode_without_cache(struct data *data, struct source *source
 static enum status open_tokens(struct data *data, struct source *source, struct chat **chat, const struct data_limits *limits,
                                struct buffer *skipped)
 {
-    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary, limits->columns};
+    const struct token_key key = {limits->model_dir, limits->all_tokens, limits->vocabulary, limits->columns, limits->moment};
     if (!limits->cache_dir)
         return encode_without_cache(data, source, chat, limits, skipped);
     enum status status = token_cache_open(&data->cache, source, limits->cache_dir, &key);

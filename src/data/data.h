@@ -64,6 +64,7 @@ struct data_limits {
     const char *columns;     /* which columns are which keys (data/columns.h); NULL: those that are called so */
     const char *model_dir;   /* for its tokenizer and template; may be NULL if a chat is given and there is no cache */
     const char *cache_dir;   /* NULL: no cache, the files are temporary */
+    int64_t moment;          /* that a template is told if it asks for the date (clock_moment); 0: each row's own */
 };
 
 /* ERR_DATA if an id is not in the model's vocabulary. */

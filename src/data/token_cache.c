@@ -33,7 +33,7 @@ static enum status make_key(struct token_cache *c, struct source *source, const 
         hash_add(&hash, &form, (int64_t)sizeof form);
         hash_add(&hash, &digest, (int64_t)sizeof digest);
     }
-    TRY(chat_fingerprint(key->model_dir, &hash, &c->chat));
+    TRY(chat_fingerprint(key->model_dir, key->moment, &hash, &c->chat));
     c->key = hash_end(&hash);
     return OK;
 }

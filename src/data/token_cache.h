@@ -89,6 +89,7 @@ struct token_key {
     bool all_tokens;
     int64_t vocabulary;
     const char *columns; /* NULL: by their names */
+    int64_t moment;      /* see data.h */
 };
 
 /* Finds the cache of a source's files. If it is complete its files are mapped; else it is locked, after waiting for another

@@ -89,6 +89,7 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
 {
     static const struct record_field fields[] = {
         RECORD_MADE("version", version_json),
+        RECORD_AS(CHECKPOINT_BEGAN, struct trainer_place, moment),
         RECORD(struct trainer_place, step),
         RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
         RECORD(struct trainer_place, tokens),
@@ -291,6 +292,7 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     if (version != VERSION)
         return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version %d", path, (long long)version,
                     VERSION);
+    TRY(json_get_int(tree, CHECKPOINT_BEGAN, &p->moment, path)); /* which the checkpoint of an older hone lacks */
     TRY(json_need_int(tree, "step", &p->step, path));
     TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
     TRY(json_get_int(tree, "tokens", &p->tokens, path));

@@ -38,7 +38,8 @@ enum status checkpoint_tell(struct trainer *t);
 /* Opens it, unless it is t->resume, and reads its tensors, after the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir);
 
-/* Its trainer_state.json as it is: nothing in it is checked. */
+/* Its trainer_state.json as it is: nothing in it is checked. CHECKPOINT_BEGAN is when its run began (clock_moment). */
+#define CHECKPOINT_BEGAN "began"
 enum status checkpoint_read(const char *dir, json_t **state);
 
 /* What a directory is, at a glance: its files are not compared with their checksums. FOREIGN: nothing of hone's. */
@@ -52,6 +53,9 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE]);
  * is not damaged. Without one they are left. One that may not be read is an error. If the output is taken, what a killed run left
  * there is put back or removed before. */
 enum status checkpoint_find(struct trainer *t);
+
+/* When the run began that checkpoint_find would resume, if there is one that says so: rows are encoded before. */
+enum status checkpoint_find_moment(const struct trainer *t, int64_t *moment);
 
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);

@@ -213,6 +213,37 @@ enum status checkpoint_find(struct trainer *t)
     return status;
 }
 
+/* One that cannot be read says nothing: that is told when it is to be resumed. */
+static enum status read_moment(const char *dir, int64_t *moment, bool *found)
+{
+    json_t *tree;
+    enum status status = checkpoint_read(dir, &tree);
+    int64_t began = json_integer_value(json_object_get(tree, CHECKPOINT_BEGAN));
+    *found = began != 0;
+    if (*found)
+        *moment = began;
+    json_decref(tree);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+enum status checkpoint_find_moment(const struct trainer *t, int64_t *moment)
+{
+    const char *resume = t->options->resume, *output = t->options->output_dir;
+    bool found = false;
+    if (!strcmp(resume, "none"))
+        return OK;
+    if (strcmp(resume, "auto") != 0)
+        return read_moment(resume, moment, &found);
+    if (!output || !file_is_directory(output))
+        return OK;
+    struct entries list = {0};
+    enum status status = list_entries(&list, output);
+    for (int64_t i = 0; i < list.count && status == OK && !found; i++)
+        status = read_moment(list.entry[i].path, moment, &found);
+    arena_free(&list.arena);
+    return status;
+}
+
 /* --- keeping ------------------------------------------------------------------------------------------------------------ */
 
 /* What a checkpoint is that has no place beside those of the run, or NULL. */

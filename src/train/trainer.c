@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cache.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -168,6 +169,7 @@ static enum status open_data(struct trainer *t, unsigned ready_for)
     struct data_limits limits;
     bool own = false;
     TRY(trainer_limits(&limits, o, &t->session.model.config, &t->arena));
+    limits.moment = t->place.moment;
     if (ready_for & TRAINER_MEASURE) {
         bool any = ready_for & TRAINER_PLAN && !o->max_length;
         return data_make_up(&t->data, o->per_device_train_batch_size * o->gradient_accumulation_steps,
@@ -339,6 +341,13 @@ static enum status find_resume(struct trainer *t)
     return OK;
 }
 
+/* Of a run that is resumed on another day, the rows are those of its first one. */
+static enum status find_moment(struct trainer *t)
+{
+    TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_find_moment(t, &t->place.moment)));
+    return group_tell(t->group, &t->place.moment, (int64_t)sizeof t->place.moment);
+}
+
 /* Ranks of one machine share its memory; that of a card is a rank's own. */
 static void divide_memory(struct session *s, int ranks)
 {
@@ -435,6 +444,9 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
     if (writes && o->output_dir && !group_rank(t->group))
         TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
     TRY(identity_draw(&t->identity));
+    t->place.moment = clock_moment();
+    if (!planning)
+        TRY(find_moment(t));
     TRY(open_data_in_turn(t, ready_for));
     TRY(open_sampler(t));
     if (!planning)
@@ -449,6 +461,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         t->chat = NULL;
     } else if (!t->chat) {
         TRY(chat_open(&t->chat, o->model_name_or_path));
+        chat_set_moment(t->chat, t->place.moment);
     }
     process_trim(); /* a tokenizer's JSON is large, but little of it is kept */
     TRY(add_programs(t, ready_for));

@@ -85,6 +85,8 @@ struct verification {
 
 /* Where a run stands; what a checkpoint keeps beside tensors. checkpoint.c puts it back as a whole. */
 struct trainer_place {
+    /* trainer.c, once, before rows are encoded */
+    int64_t moment; /* when the run began (clock_moment): the date that templates are told, also when it is resumed */
     /* micro.c, once, before the first step */
     int64_t slots; /* token slots of the largest micro-batch */
     /* step.c, when a step is done */

@@ -412,6 +412,25 @@ class Tiny(TrainCase):
             self.fails(2, *self.command("out"), "--model", other, says=["checkpoint-6", "another base model", "config.json"])
         self.assertEqual(self.train("out")["resumed_step"], 6)
 
+    def test_a_run_is_resumed_on_another_day_with_the_date_of_its_first(self):
+        """Llama 3.2's template asks for the date. Seen to fail: on the next day the rows were others, and the run could not be resumed."""
+        model = self.dir / "dated"
+        shutil.copytree(TINY, model)
+        template = "{{ strftime_now('%d %b %Y %H:%M') }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        config = json.loads((model / "tokenizer_config.json").read_text())
+        (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+        (model / "chat_template.jinja").unlink(missing_ok=True)
+        args = "--model", model, "--save-steps", 3
+
+        def train(out, day):
+            result = run(*self.command(out, *args), env={**os.environ, "SOURCE_DATE_EPOCH": str(day * 86400 + 3661)})
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return self.result(out)
+        whole, other = train("whole", 1), train("other", 2)
+        self.assertNotEqual(whole, other)                   # the date is in the rows
+        shutil.rmtree(self.dir / "whole/checkpoint-6")
+        self.assertEqual(train("whole", 2), whole)
+
     def test_a_run_goes_on_with_its_own_kind_of_adapter_alone(self):
         """Seen to fail: matrices of one module went on as those of another of the same size, or with another scale."""
         for name, *args in (("q", "--lora-target-modules", "q_proj"), ("o", "--lora-target-modules", "o_proj"),

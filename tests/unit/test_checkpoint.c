@@ -452,6 +452,7 @@ static enum status train_and_save(struct rig *r, unsigned ready_for, struct fail
     if (status == OK)
         status = trainer_step(&r->t, -1, &step);
     strcpy(r->t.identity.run, "0123456789abcdef");
+    r->t.place.moment = 1;
     if (status == OK)
         status = checkpoint_save(&r->t, checkpoint_dir);
     failing_end(f, status);

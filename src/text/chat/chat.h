@@ -28,9 +28,12 @@ bool chat_is_there(const char *model_dir); /* whether there is a tokenizer to op
 void chat_close(struct chat *chat);        /* NULL is fine */
 
 /* Adds to the hash what decides how a row becomes tokens and mask, except hone's own sources: the files that chat_open reads, by
- * name and content, the libraries that tokenizers use, and today's date if a file asks for it. Far cheaper than opening. *files
- * is the digest of the files alone. */
-enum status chat_fingerprint(const char *model_dir, struct hash *hash, struct digest *files);
+ * name and content, the libraries that tokenizers use, and the day of the moment if a file asks for it. Far cheaper than opening.
+ * *files is the digest of the files alone. */
+enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash *hash, struct digest *files);
+
+/* The moment that templates which ask for it are told; 0, as at first: that of the call. Before anything is encoded. */
+void chat_set_moment(struct chat *chat, int64_t moment);
 
 /* The digest of the files that this chat was opened from, as they were then. */
 struct digest chat_files(const struct chat *chat);

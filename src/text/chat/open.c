@@ -279,7 +279,15 @@ void chat_close(struct chat *chat)
     memory_free(chat);
 }
 
-enum status chat_fingerprint(const char *model_dir, struct hash *hash, struct digest *files)
+void chat_set_moment(struct chat *chat, int64_t moment)
+{
+    if (chat->plain.jinja)
+        jinja_set_moment(chat->plain.jinja, moment);
+    if (chat->tools.jinja)
+        jinja_set_moment(chat->tools.jinja, moment);
+}
+
+enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash *hash, struct digest *files)
 {
     bool dated = false;
     TRY(gguf_is_path(model_dir) ? chat_hash_gguf(files, model_dir, &dated) : hash_files(model_dir, files, &dated));
@@ -287,7 +295,7 @@ enum status chat_fingerprint(const char *model_dir, struct hash *hash, struct di
     hash_add(hash, files, (int64_t)sizeof *files);
     if (dated) {
         char date[16];
-        hash_add(hash, date, clock_date(date, sizeof date, "%Y-%m-%d"));
+        hash_add(hash, date, clock_text(moment ? moment : clock_moment(), date, sizeof date, "%Y-%m-%d"));
     }
     return OK;
 }

@@ -134,6 +134,7 @@ struct jinja {
     int32_t frame;                  /* slots of the outermost frame */
     bool markup;                    /* some filter makes strings to which + adds escaped text */
     bool generation;                /* it has {% generation %} blocks */
+    int64_t moment;                 /* that strftime_now tells; 0: now */
     _Atomic int64_t *purse;         /* steps that all renders together may still take: jinja.h */
 };
 

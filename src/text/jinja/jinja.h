@@ -56,6 +56,9 @@ void jinja_free(struct jinja *jinja); /* NULL is fine */
 /* Whether it has {% generation %} blocks, which themselves say what is trained. */
 bool jinja_marks_generation(const struct jinja *jinja);
 
+/* The moment (clock_moment) that strftime_now tells from now on; 0, as at first: that of the call. Before it renders. */
+void jinja_set_moment(struct jinja *jinja, int64_t moment);
+
 /* Renders with the members of `context`, an object, as variables; what the output held before is replaced. Everything in
  * context["messages"][i] is tagged with i, except the role. A message's reasoning (reasoning_content, thinking or reasoning) is
  * shown under the same names as in transformers; a message's "train" is not shown. The budget may be NULL.

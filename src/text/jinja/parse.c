@@ -377,6 +377,11 @@ enum status jinja_parse_file(struct jinja **out, const char *path)
     return status;
 }
 
+void jinja_set_moment(struct jinja *jinja, int64_t moment)
+{
+    jinja->moment = moment;
+}
+
 bool jinja_marks_generation(const struct jinja *jinja)
 {
     return jinja->generation;
