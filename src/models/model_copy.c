@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -117,6 +118,33 @@ enum status model_copy_list(const char *from, const char *dtype, model_copy_each
 {
     struct arena arena = {0};
     enum status status = list(&arena, from, dtype, each, context);
+    arena_free(&arena);
+    return status;
+}
+
+static enum status add_file(struct arena *arena, const char *from, const char *name, struct hash *hash)
+{
+    struct digest digest;
+    const char *path = file_join(arena, from, name);
+    if (!path)
+        return ERR_MEMORY;
+    if (!file_exists(path))
+        return OK;
+    TRY(checksums_digest(path, &digest));
+    hash_add(hash, name, (int64_t)strlen(name) + 1);
+    hash_add(hash, &digest, (int64_t)sizeof digest);
+    return OK;
+}
+
+enum status model_copy_digest(const char *from, struct digest *digest)
+{
+    struct arena arena = {0};
+    struct hash hash;
+    enum status status = OK;
+    hash_init(&hash);
+    for (int i = 0; model_copy_names[i] && status == OK; i++)
+        status = add_file(&arena, from, model_copy_names[i], &hash);
+    *digest = hash_end(&hash);
     arena_free(&arena);
     return status;
 }

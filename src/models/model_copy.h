@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "base/hash.h"
 #include "base/status.h"
 
 /* Copies the tokenizer, the template and the settings of generation, and config.json with `dtype` as the type of the weights, or
@@ -17,6 +18,9 @@ extern const char *const model_copy_names[];
  * broken. */
 typedef enum status model_copy_each(void *context, const char *name, int64_t bytes);
 enum status model_copy_list(const char *from, const char *dtype, model_copy_each *each, void *context);
+
+/* Of the names and contents of what is copied. */
+enum status model_copy_digest(const char *from, struct digest *digest);
 
 /* The bytes of what is copied, without config.json. */
 int64_t model_copy_bytes(const char *from);

@@ -305,7 +305,8 @@ int64_t session_cache(const struct session *s, int64_t bytes, const struct devic
 {
     if (!s->room.limit[0] || s->room.resident == INT64_MAX)
         return INT64_MAX;
-    return max(s->room.resident - bytes - costs->modules - costs->graphs, 0);
+    int64_t left = s->room.resident - bytes - costs->modules - costs->graphs;
+    return max(left, 0) * max(s->neighbours, 1); /* ranks of one machine map the same files: what all of them leave is for each */
 }
 
 int64_t session_shrink(struct session *s)
@@ -350,16 +351,17 @@ enum status session_prepare(struct session *s)
 {
     int64_t bytes[LIFE_COUNT], mapped, total = session_bytes(s, bytes, &mapped) - mapped;
     struct device_costs costs;
-    look_at_device(s);
+    if (s->neighbours < 2 || !s->room.allocate) /* else a rank's part holds that was read before any of them took some */
+        look_at_device(s);
     session_costs(s, &costs);
     int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
     if (room < 0)
         return fail(ERR_MEMORY,
-                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s; `hone plan` shows for what. Try %s",
+                    "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
                     (double)(total + beside) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
                     (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
-                    s->room.limit[0] ? " by " : "", s->room.limit,
-                    s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+                    s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
+                    s->room.limit, s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     TRY(check_host(s));
     int64_t cache = session_cache(s, total, &costs);
     if (mapped > cache)

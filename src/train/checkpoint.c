@@ -143,8 +143,8 @@ static void list_state(struct trainer *t, struct state *s)
     const char *names[OPTIMIZER_TENSORS];
     *s = (struct state){.trainer = t};
     s->count = optimizer_tensors(&t->optimizer, s->tensor, names);
-    for (int i = 0; i < s->count; i++) { /* as many elements as one rank would have */
-        int64_t elements = s->tensor[i] == t->optimizer.count ? tensor_elements(s->tensor[i]) : t->optimizer.elements;
+    for (int i = 0; i < s->count; i++) {
+        int64_t elements = optimizer_saved(&t->optimizer, s->tensor[i]);
         s->file[i] = (struct safetensors_tensor){.name = names[i],
                                                  .dtype = s->tensor[i]->dtype == DTYPE_I32 ? SAFETENSORS_I32 : SAFETENSORS_F32,
                                                  .rank = 1,

@@ -136,8 +136,23 @@ static enum status write_adapter(struct list *list, const char *dir)
 
 /* --- models ------------------------------------------------------------------------------------------------------------- */
 
+/* The files beside the weights are copied from where the model is: they must be those that the run began with. */
+static enum status check_beside(const struct trainer *t)
+{
+    struct digest now;
+    const char *model = t->options->model_name_or_path;
+    TRY(model_copy_digest(model, &now));
+    return digest_equal(now, t->beside)
+               ? OK
+               : fail(ERR_IO,
+                      "%s: its configuration, tokenizer or chat template was changed while the run used it, and nothing is saved "
+                      "beside other ones: put the files back, and give the same command again",
+                      model);
+}
+
 static enum status write_model(struct list *list, const char *dir)
 {
+    TRY(check_beside(list->trainer));
     TRY(write_tensors(list, dir, MODEL_FILE, false));
     return model_copy(list->trainer->options->model_name_or_path, dir, session_dtype(&list->trainer->session));
 }

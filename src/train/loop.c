@@ -36,6 +36,7 @@ struct run {
     enum guard_finding found; /* in the last step */
     double deviations;
     int64_t sample_tokens; /* so far */
+    bool base_is_finite;   /* its files were looked at */
     bool asked;            /* this rank was asked to stop */
     bool stopped;          /* all ranks do */
 };
@@ -303,19 +304,20 @@ static enum status warn(struct run *r)
     struct buffer text = {0};
     struct trainer_place *place = &r->t->place;
     bool said = (r->found == GUARD_DEAD || r->found == GUARD_WORSE) && place->bad_in_row > 1;
-    if (said || place->warnings++ >= WARNINGS_MAX)
+    int64_t told = said ? 0 : r->found == GUARD_NOT_FINITE ? place->skipped : ++place->warnings; /* each has its own limit */
+    if (said || told > WARNINGS_MAX)
         return OK;
     enum status status = tell_finding(r, &text);
     if (status == OK)
         status = name_rows(r, &text);
     if (status == OK)
         log_message(LOG_WARNING, "%s%s", text.data,
-                    place->warnings == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
+                    told == WARNINGS_MAX ? ". More such steps are told in metrics.jsonl alone" : "");
     buffer_free(&text);
     return status;
 }
 
-/* Has the guard look at the last step. Steps that are not finite may be the fault of the base, which ends the run at once; too
+/* Has the guard look at the last step. Steps that are not finite may be the fault of weights, which ends the run at once; too
  * many bad ones in a row end it too. */
 static enum status look(struct run *r)
 {
@@ -335,7 +337,7 @@ static enum status look(struct run *r)
     if (!r->found)
         return OK;
     if (r->found == GUARD_NOT_FINITE && t->place.bad_in_row == 1)
-        TRY(model_check_finite(&t->session.model));
+        TRY(trace_weights(t, &r->base_is_finite));
     TRY(warn(r));
     if (t->place.bad_in_row < t->options->max_bad_steps)
         return OK;
@@ -350,13 +352,8 @@ static enum status queue_step(struct run *r)
 {
     struct trainer *t = r->t;
     const int64_t *rows;
-    int64_t count, trained = 0;
+    int64_t count;
     TRY(read_rows(r, t->place.step + t->queue.ahead, &rows, &count));
-    for (int64_t i = 0; i < count; i++)
-        trained += t->data.rows[rows[i]].trained;
-    if (!trained)
-        return fail(ERR_DATA, "%s: step %lld has no token to train: its rows have no assistant text", t->options->dataset_path,
-                    (long long)(t->place.step + t->queue.ahead + 1));
     return trainer_queue(t, r->sequences, count, -1);
 }
 
@@ -542,13 +539,13 @@ static enum status run_steps(struct run *r)
     enum status status = keep_best(r);
     if (status == OK)
         status = all_steps(r);
-    if (status != OK)
-        trainer_settle(t);
     r->result->seconds = clock_seconds() - r->start;
     if (status == OK)
         status = finish(r);
     char message[STATUS_MESSAGE_SIZE];
     snprintf(message, sizeof message, "%s", status_message());
+    if (status != OK)
+        trainer_settle(t); /* which may fail too, and say so */
     metrics_end(&r->metrics,
                 status == ERR_STOPPED      ? "stopped"
                 : status != OK             ? "failed"

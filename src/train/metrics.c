@@ -100,7 +100,8 @@ static enum status end_step(struct metrics *m, const struct trainer_step *s, con
 {
     if (guard)
         TRY(buffer_format(&m->line, ", \"guard\": \"%s\"", guard));
-    return buffer_format(&m->line, "%s%s}\n", s->verified ? ", \"verified\": true" : "", s->applied ? "" : ", \"skipped\": true");
+    return buffer_format(&m->line, "%s%s}\n", s->verified ? ", \"verified\": true" : "",
+                         s->applied || s->idle ? "" : ", \"skipped\": true");
 }
 
 /* The forms of a row other than its line of JSON. */

@@ -242,6 +242,11 @@ void optimizer_free(struct optimizer *o)
     *o = (struct optimizer){0};
 }
 
+int64_t optimizer_saved(const struct optimizer *o, const struct tensor *tensor)
+{
+    return tensor == o->count ? tensor_elements(tensor) : o->elements;
+}
+
 int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER_TENSORS], const char *name[OPTIMIZER_TENSORS])
 {
     int count = 0;

@@ -66,6 +66,7 @@ void optimizer_free(struct optimizer *o);
 
 /* The tensors that steps change, for checkpoints: masters or weights, state, counts. Returns their number. */
 enum { OPTIMIZER_TENSORS = 2 + OPTIMIZER_STATES };
+int64_t optimizer_saved(const struct optimizer *o, const struct tensor *tensor); /* its elements, as one rank would have them */
 int optimizer_tensors(const struct optimizer *o, struct tensor *tensor[OPTIMIZER_TENSORS], const char *name[OPTIMIZER_TENSORS]);
 
 struct optimizer_result {

@@ -10,6 +10,12 @@
 
 enum { HEADER_BYTES = 256, FILES_BYTES = 64 << 10 }; /* of a tensor's name and shape; of small files, rounded to blocks */
 
+/* What is saved is whole, however many ranks keep a part of it. */
+static int64_t saved_bytes(const struct tensor *tensor, int64_t elements)
+{
+    return elements * dtype_size(tensor->dtype) + HEADER_BYTES;
+}
+
 int64_t space_checkpoint(const struct trainer *t, int64_t *result)
 {
     const struct store *store = &t->session.model.store;
@@ -21,10 +27,10 @@ int64_t space_checkpoint(const struct trainer *t, int64_t *result)
     for (int64_t i = 0; i < store->count; i++) {
         const struct tensor *w = store->tensor[i];
         if (w->lifetime == LIFE_TRAINABLE && !w->assembled)
-            *result += tensor_bytes(adapter && w->master ? w->master : w) + HEADER_BYTES;
+            *result += saved_bytes(adapter && w->master ? w->master : w, tensor_whole(w));
     }
     for (int i = optimizer_tensors(&t->optimizer, state, names) - 1; i >= 0; i--)
-        bytes += tensor_bytes(state[i]) + HEADER_BYTES;
+        bytes += saved_bytes(state[i], optimizer_saved(&t->optimizer, state[i]));
     return bytes + *result;
 }
 

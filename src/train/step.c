@@ -313,7 +313,7 @@ enum status trainer_report(struct trainer *t, struct trainer_step *step)
     t->queue.is_finished = false;
     *step = t->queue.finished;
     TRY(join_losses(t, step));
-    step->idle = t->sync.on && t->queue.finished_weight == 0;
+    step->idle = t->queue.finished_weight == 0;
     finish(t, step, t->queue.finished_sum / t->queue.finished_weight, t->queue.finished_started, t->queue.result);
     t->queue.ahead--;
     return OK;

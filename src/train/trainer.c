@@ -15,6 +15,7 @@
 #include "data/split.h"
 #include "dist/dist.h"
 #include "models/lora.h"
+#include "models/model_copy.h"
 #include "train/alike.h"
 #include "train/checkpoint.h"
 #include "train/measure.h"
@@ -443,6 +444,8 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(check_options(t));
     if (writes && o->output_dir && !group_rank(t->group))
         TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
+    if (!planning && !t->session.tuning.lora)
+        TRY(model_copy_digest(o->model_name_or_path, &t->beside));
     TRY(identity_draw(&t->identity));
     t->place.moment = clock_moment();
     if (!planning)

@@ -66,6 +66,7 @@ struct trainer {
     int64_t steps_per_epoch, steps;   /* 0 without data */
     const char *resume;               /* the checkpoint to resume from, or NULL */
     struct identity identity;         /* trainer.c draws it, a checkpoint brings its own */
+    struct digest beside;             /* of a full fine-tune: the model's files beside its weights, as they were at the start */
     struct output output;             /* locked while the trainer is open */
 };
 

@@ -43,7 +43,7 @@ struct trainer_step {
     int64_t worst;     /* of an enqueued step: its sequence with the highest mean loss, or the first that is NaN; -1: not known */
     double worst_loss; /* of that sequence */
     bool stops;        /* a rank has asked to stop */
-    bool idle;         /* of a rank that steps on its own: it had no token to train, took no step, and has no loss */
+    bool idle;         /* its rows, or those of a rank that steps on its own, have no token to train: no step, and no loss */
 };
 
 struct under_way { /* a copy out of a micro-batch's losses, in flight */

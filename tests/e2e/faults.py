@@ -203,6 +203,18 @@ class Faults(TrainCase):
         os.truncate(tokens, 0)
         self.assertIn(f"hone: {tokens}: truncated", self.finish(process, 3).splitlines()[-1])
 
+    def test_a_model_is_saved_only_beside_the_files_that_it_was_trained_with(self):
+        """Seen to fail: a new download in the place of --model gave its tokenizer to weights that were trained with the old one."""
+        model = self.dir / "model"
+        shutil.copytree(TINY, model)
+        process = self.start("out", "--model", model, "--finetuning-type", "full", "--max-steps", 100000, "--save-steps", 0)
+        self.wait_for_step(process, "out", 2)
+        config = model / "tokenizer_config.json"
+        config.write_text(config.read_text() + "\n")
+        process.send_signal(signal.SIGTERM)
+        self.assertIn(f"hone: {model}: its configuration, tokenizer or chat template was changed", self.finish(process, 3))
+        self.assertEqual(checkpoints(self.dir / "out"), [])
+
     def test_what_was_computed_with_a_file_that_changed_is_not_saved(self):
         process, model = self.start_on_a_copy("out", "--save-steps", 50)
         size = model.stat().st_size

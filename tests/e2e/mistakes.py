@@ -380,6 +380,7 @@ TABLE = [
     (3, TRAIN + " --resume {d}/empty", "not a checkpoint", "checkpoint-N"),
     # Wrong options are told before the data is read, which may take long: here all of it is broken
     (2, BROKEN + " --lora-target-modules query,value", "query", "this model has q_proj"),
+    (2, BROKEN + " --adam-epsilon 0", "--adam-epsilon", "1e-30"),
     (2, BROKEN + " --early-stopping-patience 2", "needs validations", "--eval-data FILE"),
     (2, BROKEN + " --load-best-model-at-end", "needs validations"),
     (2, BROKEN + " --early-stopping-threshold 2 --val-set-size 1", "--early-stopping-patience"),

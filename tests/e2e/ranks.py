@@ -213,6 +213,13 @@ class Tiny(Ranks):
         self.train(4, "four", *args)
         self.assertLess(distance(losses(self.dir / "one"), losses(self.dir / "four")), 1e-4)
 
+    def test_the_disk_is_asked_for_whole_checkpoints_of_sharded_runs(self):
+        """Seen to fail: only rank 0's part of the optimizer was counted, and a save failed in the middle of a run."""
+        words = [HONE, *map(str, self.command("out", "--max-steps", 2, "--finetuning-type", "full", "--dry-run", "--json"))]
+        dry = [json.loads(subprocess.run([*words, *more], capture_output=True, text=True, timeout=120, check=True).stdout)
+               for more in ([], ["--nproc", "2", "--shard", "weights"])]
+        self.assertEqual(dry[0]["disk_bytes"], dry[1]["disk_bytes"])
+
     def test_nproc_starts_the_ranks(self):
         r = subprocess.run([HONE, *map(str, self.command("out", "--max-steps", 2, "--nproc", 2))], capture_output=True, text=True,
                            timeout=600)

@@ -412,6 +412,18 @@ class Tiny(TrainCase):
             self.fails(2, *self.command("out"), "--model", other, says=["checkpoint-6", "another base model", "config.json"])
         self.assertEqual(self.train("out")["resumed_step"], 6)
 
+    def test_a_step_without_a_token_to_train_changes_nothing(self):
+        """Seen to fail: such a step ended the run in its middle, and no resume could pass it."""
+        silent = chat(3)
+        silent["messages"][1]["train"] = False
+        self.data = self.write("silent.jsonl", chat(1), chat(2), silent)
+        self.assertEqual(self.train("out", "--per-device-train-batch-size", 1, "--shuffle", "false")["skipped_steps"], 0)
+        steps = metrics(self.dir / "out")[1]
+        self.assertEqual([s["loss"] is None for s in steps], [False, False, True] * 2)
+        self.assertEqual([s["trained_tokens"] == 0 for s in steps], [False, False, True] * 2)
+        self.assertNotIn("skipped", (self.dir / "out/metrics.jsonl").read_text())
+        self.ok("report", self.dir / "out")
+
     def test_a_run_is_resumed_on_another_day_with_the_date_of_its_first(self):
         """Llama 3.2's template asks for the date. Seen to fail: on the next day the rows were others, and the run could not be resumed."""
         model = self.dir / "dated"

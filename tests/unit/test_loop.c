@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "base/log.h"
+#include "train/checkpoint.h"
 #include "train/loop.h"
 #include "trainer_rig.h"
 
@@ -121,33 +122,51 @@ static int count_text(const char *text, const char *part)
     return count;
 }
 
-/* In memory one token's embedding is NaN: two of four steps have its row, and are skipped. Without the trace all of their rows
- * are named. */
+/* A run over rows of which number 5 alone has a token whose embedding is this number, in memory: two of four steps have it. */
+static void open_odd(struct rig *r, float number)
+{
+    float embedding[TINY_CHANNELS];
+    char path[160];
+    write_rows(path, "odd.jsonl", 8, (struct chat){"Y?", "The edge."}, 5, (struct chat){"Z?", "The edge."});
+    assert_ok(directory_remove(output_dir));
+    open_rig(r, &untied, 0,
+             SETTINGS("data", path, "output", output_dir, "per_device_train_batch_size", "4", "finetuning_type", "full",
+                      "shuffle", "false", "max_steps", "4", "save_steps", "2"));
+    for (int i = 0; i < TINY_CHANNELS; i++)
+        embedding[i] = number;
+    const struct tensor *all = store_find(&r->t.session.model.store, "model.embed_tokens.weight");
+    assert_ok(
+        engine_upload_part(&r->t.session.engine, all, (int64_t)(3 + 'Z') * TINY_CHANNELS, TINY_CHANNELS, embedding, DTYPE_F32));
+}
+
+/* Seen to fail: checkpoints of such weights took the place of good ones, and the run ended as if all were well. */
+static void a_trained_weight_that_is_not_finite_ends_the_run(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct run_result result;
+    open_odd(&r, NAN);
+    assert_fails(run_all(&r.t, NULL, NULL, &result), ERR_DATA, "step 2: trained weights are not finite any more");
+    assert_false(file_exists(checkpoint_path(&r.arena, output_dir, 2)));
+    close_rig(&r);
+}
+
+/* The embedding's square is beyond float32. Without the trace all rows of the steps are named. */
 static void a_row_that_is_not_finite_is_named_and_its_steps_are_counted(void **state)
 {
     (void)state;
     struct rig r;
     struct run_result result;
-    float nan[TINY_CHANNELS];
-    char path[160], metrics[160];
+    char metrics[160];
     struct buffer lines = {0};
-    write_rows(path, "odd.jsonl", 8, (struct chat){"Y?", "The edge."}, 5, (struct chat){"Z?", "The edge."});
-    assert_ok(directory_remove(output_dir));
-    open_rig(&r, &untied, 0,
-             SETTINGS("data", path, "output", output_dir, "per_device_train_batch_size", "4", "finetuning_type", "full",
-                      "shuffle", "false", "max_steps", "4", "save_steps", "0"));
-    for (int i = 0; i < TINY_CHANNELS; i++)
-        nan[i] = NAN;
-    const struct tensor *embedding = store_find(&r.t.session.model.store, "model.embed_tokens.weight");
-    assert_ok(
-        engine_upload_part(&r.t.session.engine, embedding, (int64_t)(3 + 'Z') * TINY_CHANNELS, TINY_CHANNELS, nan, DTYPE_F32));
+    open_odd(&r, 3e38F);
     warnings[0] = 0;
     log_set_sink(keep_warnings, NULL);
     assert_ok(run_all(&r.t, NULL, NULL, &result));
     log_set_sink(NULL, NULL);
-    assert_non_null(strstr(warnings, "step 2 was skipped: its loss is not finite. At fault: "));
+    assert_non_null(strstr(warnings, "step 2 was skipped: its gradient is not finite. At fault: "));
     assert_int_equal(count_text(warnings, "odd.jsonl:"), 2);
-    assert_int_equal(count_text(warnings, "odd.jsonl:6 (its loss)"), 2);
+    assert_int_equal(count_text(warnings, "odd.jsonl:6 (its gradient)"), 2);
     assert_int_equal(r.t.place.skipped, 2);
     snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", output_dir);
     assert_ok(file_read(&lines, metrics, 1 << 20));
@@ -396,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_run_that_learns_nothing_any_more_ends),
         cmocka_unit_test(nan_in_the_base_is_named),
         cmocka_unit_test(a_run_says_which_steps_are_verified),
+        cmocka_unit_test(a_trained_weight_that_is_not_finite_ends_the_run),
         cmocka_unit_test(a_row_that_is_not_finite_is_named_and_its_steps_are_counted),
         cmocka_unit_test(a_resumed_run_finds_what_an_uninterrupted_one_does),
         cmocka_unit_test(a_validation_that_was_cut_off_is_made_after_a_resume),

@@ -48,6 +48,24 @@ static void the_plan_is_what_is_allocated(void **state)
         }
 }
 
+/* Of ranks on one machine each has a part of the memory, and all of them the page cache. Seen to fail: each compared its need
+ * with all of the memory, and the system killed them. */
+static void a_rank_has_its_part_of_the_memory(void **state)
+{
+    (void)state;
+    struct session s;
+    int64_t index;
+    open_tiny(&s, &untied, "float32");
+    s.neighbours = 4;
+    s.room.allocate = s.info.memory_free = 1000;
+    s.room.resident = 1 << 20;
+    assert_ok(session_add(&s, NET_LOSS, 16, 16, 0, &index));
+    assert_ok(session_plan(&s));
+    assert_fails(session_prepare(&s), ERR_MEMORY, "for each rank of this machine");
+    assert_int_equal(session_cache(&s, 1 << 19, &(struct device_costs){0}), 4 << 19);
+    session_close(&s);
+}
+
 static void put_tokens(struct writer *w, int32_t seed, int64_t count)
 {
     int32_t ids[512];
@@ -329,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_is_what_is_allocated),
+        cmocka_unit_test(a_rank_has_its_part_of_the_memory),
         cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(wrong_files_are_named),
         cmocka_unit_test(a_loss_that_is_not_finite_is_an_error),
