@@ -293,7 +293,7 @@ void session_costs(const struct session *s, struct device_costs *costs)
 int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs)
 {
     const struct device_info *i = &s->info;
-    int64_t to_come = bytes + costs->modules + costs->graphs;
+    int64_t to_come = bytes + costs->modules + costs->graphs + (s->room.allocate ? s->owner_bytes : 0);
     if (s->room.limit[0] && s->room.addresses != INT64_MAX && !s->model.weights.listed)
         return min(i->memory_free, s->room.addresses - s->model.weights_mapped.bytes) - to_come;
     if (i->memory_free)
@@ -315,7 +315,7 @@ int64_t session_shrink(struct session *s)
     engine_shrink(&s->engine);
     process_trim();
     process_memory(&now, &peak);
-    return now + RUN_BYTES;
+    return now + RUN_BYTES + s->owner_bytes;
 }
 
 int64_t session_offloaded(const struct session *s)
@@ -358,10 +358,11 @@ enum status session_prepare(struct session *s)
     if (room < 0)
         return fail(ERR_MEMORY,
                     "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
-                    (double)(total + beside) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
-                    (double)(total + beside + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
-                    s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
-                    s->room.limit, s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+                    (double)(total + beside + s->owner_bytes) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
+                    (double)(total + beside + s->owner_bytes + room) * 1e-9, s->info.memory_free ? "free" : "there",
+                    s->device->class->name, s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "",
+                    s->room.limit[0] ? " by " : "", s->room.limit,
+                    s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     TRY(check_host(s));
     int64_t cache = session_cache(s, total, &costs);
     if (mapped > cache)

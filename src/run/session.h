@@ -20,6 +20,7 @@ struct session {
     struct net **nets;    /* by program number; NULL: a program that is not a net */
     int64_t net_count;
     int64_t process_bytes; /* what a run takes besides blocks: session_shrink */
+    int64_t owner_bytes;   /* host memory that its owner takes for itself later on; the plan counts it */
     int neighbours;        /* ranks of this machine, this one too, that need as much host memory; 0: it is alone */
     bool opened;
 };

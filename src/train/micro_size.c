@@ -21,16 +21,18 @@ static enum status largest_step(struct trainer *t, int64_t enough, int64_t *max_
     return OK;
 }
 
-/* The bytes of weights, gradients and the optimizer. Their tensors exist once a program was added. */
+/* The bytes of weights, gradients and the optimizer, and of exchanges in the same memory. Their tensors exist once a program was
+ * added. */
 static int64_t fixed_bytes(const struct trainer *t)
 {
     const struct session *s = &t->session;
-    int64_t bytes = 0;
+    int64_t bytes = 0, trained = 0;
     int64_t state = optimizer_state_bytes(optimizer_kind(t->options->optim), s->run);
     int64_t ranks = t->options->shard != CHOICE_shard_none ? group_size(t->group) : 1;
     int64_t sums = s->engine.scatter.kind == SCATTER_KEEP ? ranks : 1;
     for (int64_t i = 0; i < s->model.store.count; i++) {
         const struct tensor *tensor = s->model.store.tensor[i];
+        trained += tensor->lifetime == LIFE_TRAINABLE && !tensor->assembled ? tensor_elements(tensor) : 0;
         if (tensor->lifetime == LIFE_GRADIENTS)
             bytes += tensor->assembled ? 0 : tensor_bytes(tensor) / sums;
         else if (tensor->lifetime == LIFE_WEIGHTS)
@@ -38,7 +40,7 @@ static int64_t fixed_bytes(const struct trainer *t)
         else if (!tensor->assembled) /* its parts count */
             bytes += tensor_bytes(tensor) + (tensor->lifetime == LIFE_TRAINABLE ? state * tensor_elements(tensor) / ranks : 0);
     }
-    return bytes;
+    return bytes + (s->room.allocate ? sync_bytes(t->options, group_size(t->group), trained) : 0);
 }
 
 /* What is left of the device's memory beside the largest program, if so many bytes of weights are in host memory. */

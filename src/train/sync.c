@@ -45,6 +45,19 @@ void sync_add(const int8_t *packed, int64_t elements, float *sum)
 
 /* --- exchanges ---------------------------------------------------------------------------------------------------------- */
 
+static int64_t part_bytes(int64_t elements)
+{
+    return elements / SYNC_BLOCK * (int64_t)sizeof(float) + elements;
+}
+
+int64_t sync_bytes(const struct options *o, int ranks, int64_t elements)
+{
+    if (ranks < 2 || o->sync_every <= 1)
+        return 0;
+    int64_t arrays = o->sync_int8 ? 4 : 3;
+    return arrays * elements * (int64_t)sizeof(float) + (o->sync_int8 ? ranks * part_bytes(elements) : 0);
+}
+
 static enum status allocate(struct sync *s, int ranks)
 {
     int64_t bytes = s->elements * (int64_t)sizeof(float);
@@ -55,7 +68,7 @@ static enum status allocate(struct sync *s, int ranks)
         return ERR_MEMORY;
     if (!s->int8)
         return OK;
-    s->part_bytes = s->elements / SYNC_BLOCK * (int64_t)sizeof(float) + s->elements;
+    s->part_bytes = part_bytes(s->elements);
     s->lost = memory_alloc(bytes);
     s->packed = memory_alloc(ranks * s->part_bytes);
     return s->lost && s->packed ? OK : ERR_MEMORY;

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 
+struct options;
 struct trainer;
 
 struct sync {
@@ -26,6 +27,9 @@ struct sync {
     int8_t *packed;     /* [ranks]: scales of blocks, then a byte for each element */
     int64_t part_bytes; /* of a rank's part of `packed` */
 };
+
+/* The host memory that it takes on each of so many ranks; 0 without --sync-every. */
+int64_t sync_bytes(const struct options *o, int ranks, int64_t elements);
 
 /* The weights must be those that training begins with. ERR_UNSUPPORTED where ranks cannot exchange host memory. */
 enum status sync_open(struct trainer *t);

@@ -319,7 +319,9 @@ static enum status add_programs(struct trainer *t, unsigned ready_for)
     if (ready_for & TRAINER_KERNELS)
         TRY(add_every_kind(t));
     bool shards = o->shard != CHOICE_shard_none, alone = o->sync_every > 1;
-    return optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), shards, alone);
+    TRY(optimizer_build(&t->optimizer, &t->session, optimizer_kind(o->optim), shards, alone));
+    t->session.owner_bytes = sync_bytes(o, group_size(t->group), t->optimizer.elements);
+    return OK;
 }
 
 /* Ranks of one machine share its cache of tokens: the first of them makes it, then the others find it. */

@@ -57,6 +57,15 @@ class Sync(Case):
                 moved += abs(c - a)
         self.assertGreater(moved, 1)
 
+    def test_the_plan_has_what_exchanges_take(self):
+        """12 bytes a trained element; in 8 bits 4 more, and what all ranks send. Seen to fail: neither the plan nor the check had them."""
+        words = ["plan", "--model", TINY, "--data", self.write("plan.jsonl", chat(3)), "--json", "--finetuning-type", "full", "--device", "cpu", "--nproc", 2]
+        plain, synced, int8 = (json.loads(self.ok(*words, *more))["peak_bytes"]
+                               for more in ([], ["--sync-every", 10], ["--sync-every", 10, "--sync-int8"]))
+        elements = sum(len(content) // 4 for _, _, content in tensors(TINY / "model.safetensors").values())
+        for more, each in (synced - plain, 12), (int8 - plain, 16 + 2 * (1 + 4 / BLOCK)):
+            self.assertAlmostEqual(more, each * elements, delta=each * elements / 2)             # the process itself varies too
+
     def test_weights_travel_once_in_so_many_steps(self):
         rows, args = [chat(i) for i in range(24)], ("--per-device-train-batch-size", 8, "--max-steps", 12)
         for flags, reduced, gathered in (([], 12, 0), (["--sync-every", 4], 3, 0), (["--sync-every", 5], 3, 0),
