@@ -189,6 +189,8 @@ def make():
             b'{"added_tokens_decoder":{', b'"%d":{"content":"<|t|>","lstrip":false,"normalized":false,"rstrip":false,"special":true}', b"}}", 60_000)),
         ("chat_template.jinja", "deep", b"{{" + b"(" * million), ("chat_template.jinja", "blocks", b"{% if a %}" * 100_000),
         ("chat_template.jinja", "doubling", b"{% set a = 'aaaaaaaa' %}" + b"{% set a = a + a %}" * 64 + b"{{ a }}"),
+        ("chat_template.jinja", "a-long-prompt", b"{% set a = 'a' %}" + b"{% set a = a + a %}" * 16 + b"{% for m in messages %}{% if m.role == 'user' %}"
+         b"{{ m.content }}{% else %}{{ a }}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ a }}b{% endif %}"),
         ("chat_template.jinja", "loops", b"{% for a in range(99999) %}" * 8 + b"{{ a }}" + b"{% endfor %}" * 8),
         ("chat_template.jinja", "sums", b"{{ 1" + b"+1" * million + b" }}"),
         ("chat_template.jinja", "output", b"{% for a in range(60000) %}" + b"abcdefgh " * 112 + b"{% endfor %}"),

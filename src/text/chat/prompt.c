@@ -24,8 +24,12 @@ static const char ANSWER[] = "{\"role\": \"assistant\", \"content\": \"z\"}", AF
                             "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", \"description\": \"a\"}}, "
                             "\"required\": [\"a\"]}}}]";
 
+/* Of a longer text the beginning is kept: what is looked for in every row must not cost more than the row itself. */
+enum { PROMPT_MAX = 4096 };
+
 static enum status keep(struct chat *chat, const char *text, int64_t size, struct piece *out)
 {
+    size = min(size, PROMPT_MAX);
     out->text = arena_text(&chat->arena, text, size);
     out->size = size;
     return out->text ? OK : ERR_MEMORY;
@@ -138,12 +142,54 @@ static int64_t min_length(const struct piece *prompt)
     return line && line - prompt->text + 1 < half ? line - prompt->text + 1 : half;
 }
 
+/* For each beginning of the prompt, how much of it has only whole markers; and for each place, how many bytes there are those
+ * that the prompt begins with. */
+struct shape {
+    int64_t whole[PROMPT_MAX], same[PROMPT_MAX];
+};
+
+/* How much of the prompt text[at, end) begins with. What was compared, up to *last and found at *first, is not compared again, so
+ * that all places together take time for the text once, however the prompt repeats itself: the Z algorithm. */
+static int64_t begins(const char *text, int64_t at, int64_t end, const struct piece *prompt, const int64_t *same, int64_t *first,
+                      int64_t *last)
+{
+    int64_t n = at < *last ? min(same[at - *first], *last - at) : 0;
+    if (at + n < *last)
+        return n;
+    while (n < prompt->size && at + n < end && text[at + n] == prompt->text[n])
+        n++;
+    *first = at;
+    *last = at + n;
+    return n;
+}
+
+static void shape_of(const struct piece *prompt, struct shape *out)
+{
+    int64_t first = 0, last = 0, open = -1, edge = 0;
+    out->same[0] = prompt->size;
+    for (int64_t at = 1; at < prompt->size; at++)
+        out->same[at] = begins(prompt->text, at, prompt->size, prompt, out->same, &first, &last);
+    for (int64_t n = 0; n < prompt->size; n++) { /* as whole_markers */
+        char c = prompt->text[n];
+        if (n == 0 || ((unsigned char)prompt->text[n - 1] & 0xc0) != 0x80)
+            edge = n;
+        out->whole[n] = open >= 0 ? open : edge;
+        open = c == '>' || c == ']' || c == '\n' ? -1 : (c == '<' || c == '[') && open < 0 ? n : open;
+    }
+}
+
 /* The end of the longest beginning of the prompt in text[begin, end), the last of its length; -1: there is none. */
 static int64_t search(const char *text, int64_t begin, int64_t end, const struct piece *prompt)
 {
-    int64_t found = -1, longest = min_length(prompt);
-    for (int64_t at = begin; prompt->size && at < end; at++) {
-        int64_t n = text[at] == prompt->text[0] ? common(text + at, end - at, prompt) : 0;
+    int64_t found = -1, longest = min_length(prompt), first = begin, last = begin;
+    struct shape shape;
+    if (begin >= end || !prompt->size)
+        return -1;
+    shape_of(prompt, &shape);
+    for (int64_t at = begin; at < end; at++) {
+        int64_t n = begins(text, at, end, prompt, shape.same, &first, &last);
+        if (n < min(end - at, prompt->size))
+            n = shape.whole[n];
         if (n > 0 && n >= longest) {
             longest = n;
             found = at + n;
