@@ -201,6 +201,11 @@ static void the_mask_covers_what_the_model_has_to_say(void **state)
            "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\", \"more\": "
            "\"d\"}, {\"role\": \"tool\", \"content\": \"r\"}]}",
            "aA:[b(]r)[d<|im_end|>]");
+    /* A prompt that begins again inside its own beginning. */
+    expect("{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}xyxyxyxxyxyxz{{ m.content }}{% endif %}"
+           "{% endfor %}{% if add_generation_prompt %}xyxyxz{% endif %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+           "axyxyxyxxyxyxz[b]");
 }
 
 static void generation_blocks_decide_for_themselves(void **state)
@@ -356,6 +361,36 @@ static void eos_ids_come_from_both_places(void **state)
     put_file("generation_config.json", NULL);
 }
 
+/* Fails if generation_config.json may have any number of ids, each of which is compared with all others and with every token. */
+static void too_many_eos_ids_are_an_error(void **state)
+{
+    (void)state;
+    struct chat *chat;
+    put_file("generation_config.json", "{\"eos_token_id\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}");
+    assert_fails(chat_open(&chat, dir), ERR_UNSUPPORTED, "17 token ids in \"eos_token_id\", at most 16");
+    put_file("generation_config.json", NULL);
+}
+
+/* Fails if the steps of the mask are not counted: each of the messages looks at all others. */
+static void a_mask_that_takes_too_long_is_an_error(void **state)
+{
+    (void)state;
+    struct chat *chat;
+    struct chat_row made = {0};
+    struct buffer text = {0};
+    assert_ok(buffer_format(&text, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}"));
+    for (int i = 0; i < 20000; i++)
+        assert_ok(buffer_format(&text, ", {\"role\": \"assistant\", \"content\": \"\"}"));
+    assert_ok(buffer_format(&text, "]}"));
+    json_t *row = parse(text.data);
+    assert_ok(chat_open(&chat, dir));
+    assert_fails(chat_encode(chat, row, &made), ERR_LIMIT, "the mask of 20001 messages takes too long");
+    json_decref(row);
+    buffer_free(&text);
+    chat_row_free(&made);
+    chat_close(chat);
+}
+
 static void templates_are_found_where_they_are(void **state)
 {
     (void)state;
@@ -468,6 +503,8 @@ int main(void)
         cmocka_unit_test(the_clock_can_be_stopped),
         cmocka_unit_test(a_prompt_ends_where_the_assistant_begins),
         cmocka_unit_test(eos_ids_come_from_both_places),
+        cmocka_unit_test(too_many_eos_ids_are_an_error),
+        cmocka_unit_test(a_mask_that_takes_too_long_is_an_error),
         cmocka_unit_test(templates_are_found_where_they_are),
         cmocka_unit_test(rows_that_cannot_be_used_say_why),
         cmocka_unit_test(running_out_of_memory_is_an_error),

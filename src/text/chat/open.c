@@ -88,6 +88,20 @@ enum status chat_add_eos(struct chat *chat, int64_t id)
     return OK;
 }
 
+/* One id or a list of them, as hf_config.c reads it; what is no id, or not the tokenizer's, is left out. */
+static enum status take_eos(struct chat *chat, const json_t *ids, const char *path)
+{
+    size_t i, count = json_array_size(ids);
+    const json_t *id;
+    if (count > HF_CONFIG_EOS_MAX)
+        return fail(ERR_UNSUPPORTED, "%s: %zu token ids in \"eos_token_id\", at most %d are supported", path, count,
+                    HF_CONFIG_EOS_MAX);
+    if (json_is_integer(ids))
+        return chat_add_eos(chat, json_integer_value(ids));
+    json_array_foreach(ids, i, id) if (json_is_integer(id)) TRY(chat_add_eos(chat, json_integer_value(id)));
+    return OK;
+}
+
 /* The tokenizer's eos_token, and what generation_config.json names. */
 static enum status find_eos(struct chat *chat, const char *dir)
 {
@@ -109,12 +123,7 @@ static enum status find_eos(struct chat *chat, const char *dir)
         return OK;
     json_t *config;
     TRY(json_parse_file(&config, path, HF_GENERATION_BYTES_MAX));
-    const json_t *ids = json_object_get(config, "eos_token_id"), *id;
-    enum status status = OK;
-    size_t i;
-    if (json_is_integer(ids))
-        status = chat_add_eos(chat, json_integer_value(ids));
-    json_array_foreach(ids, i, id) if (status == OK && json_is_integer(id)) status = chat_add_eos(chat, json_integer_value(id));
+    enum status status = take_eos(chat, json_object_get(config, "eos_token_id"), path);
     json_decref(config);
     return status;
 }
