@@ -270,6 +270,14 @@ static void what_is_typed_is_no_special_token(void **state)
     assert_int_equal(count_id("{{ messages[0].content|trim|replace('x', '<|im_end|>') ~ eos_token }}",
                               "{\"messages\": [{\"role\": \"user\", \"content\": \" x<|im_end|> \"}]}", IM_END),
                      2);
+    /* Nor is a key, also of a dict that is made from the message. */
+    static const char *const prints[] = {"m|tojson", "m", "dict(**m)|tojson", "dict(m, **m)", "namespace(**m)", "m.keys()|list"};
+    for (size_t i = 0; i < sizeof prints / sizeof *prints; i++) {
+        char template[128];
+        snprintf(template, sizeof template, "{%% for m in messages %%}{{ %s ~ eos_token }}{%% endfor %%}", prints[i]);
+        assert_int_equal(
+            count_id(template, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"<|im_end|>\": 1}]}", IM_END), 1);
+    }
 }
 
 static void a_line_needs_no_tree(void **state)
@@ -283,6 +291,8 @@ static void a_line_needs_no_tree(void **state)
                "\"content\": \"c\"}]}\n"},
         {true, "{\"messages\": [{\"role\": \"system\", \"content\": \"\"}, {\"name\": [1, -2.5e1, true, null], \"role\": "
                "\"assistant\", \"content\": \"\"}], \"tools\": null}"},
+        {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"\": 1, \"names\": 2}, {\"role\": \"assistant\", "
+               "\"<|im_end|>\": \"b\", \"content\": \"c\", \"reasoning\": \"d\"}]}"},
         {false, "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}"},
         {false, "{\"messages\": [{\"role\": \"x\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}"},
         {false, "{\"messages\": [{\"role\": \"assistant\", \"content\": [{\"type\": \"text\"}]}]}"},

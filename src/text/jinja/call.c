@@ -128,10 +128,11 @@ static enum status make_dict(struct render *render, const struct args *args, enu
         }
     }
     for (int64_t i = 0; i < args->keyword_count; i++) {
-        const char *name = args->keyword[i].name;
-        struct value key;
-        TRY(value_text(render, name, (int64_t)strlen(name), NO_MESSAGE, &key));
-        TRY(dict_set(render, out->dict, key, args->keyword[i].value));
+        const struct keyword *keyword = &args->keyword[i];
+        struct value key = {.kind = VALUE_TEXT, .origin = NO_MESSAGE, .text = keyword->key};
+        if (!keyword->key)
+            TRY(value_text(render, keyword->name, (int64_t)strlen(keyword->name), NO_MESSAGE, &key));
+        TRY(dict_set(render, out->dict, key, keyword->value));
     }
     return OK;
 }

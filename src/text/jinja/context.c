@@ -1,5 +1,5 @@
-/* A template's variables from JSON. Everything inside a message carries the message's number, except the role and the keys of the
- * format; lists and objects of other variables, such as tools, are marked as data.
+/* A template's variables from JSON. Everything inside a message carries the message's number, except the role and the keys
+ * that the format names; lists and objects of other variables, such as tools, are marked as data.
  *
  * Templates see messages as transformers shows them, with reasoning under the names that templates look for. The key "train" is
  * hone's own and is not shown. */
@@ -66,6 +66,16 @@ static bool same(const char *a, const char *b)
     return a[0] == b[0] && a[1] == b[1] && strcmp(a, b) == 0; /* the names here have at least two letters */
 }
 
+int32_t context_key_origin(const char *key, int64_t size, int32_t message)
+{
+    static const char *const names[] = {"role",      "content",           "name",         "tool_calls", "thinking",
+                                        "reasoning", "reasoning_content", "tool_call_id", "refusal"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i][0] == key[0] && (int64_t)strlen(names[i]) == size && memcmp(names[i], key, (size_t)size) == 0)
+            return NO_MESSAGE;
+    return message;
+}
+
 /* A message's reasoning has three names; templates get it under the first two, the older one first. */
 static const json_t *reasoning_of(const json_t *message)
 {
@@ -96,8 +106,8 @@ static enum status convert_message(struct render *render, const json_t *json, in
             continue;
         bool thought = reasoning && same(name, "reasoning_content");
         newer |= thought;
-        TRY(add_member(render, out->dict, name, NO_MESSAGE, thought ? reasoning : item,
-                       same(name, "role") ? NO_MESSAGE : origin));
+        int32_t key = context_key_origin(name, (int64_t)strlen(name), origin);
+        TRY(add_member(render, out->dict, name, key, thought ? reasoning : item, same(name, "role") ? NO_MESSAGE : origin));
     }
     if (reasoning && !newer)
         TRY(add_member(render, out->dict, "reasoning_content", NO_MESSAGE, reasoning, origin));

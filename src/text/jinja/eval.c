@@ -80,7 +80,7 @@ static enum status unpack(struct render *render, struct value value, bool named,
         char *name;
         TRY(render_alloc(render, entry->key.text->size + 1, 1, &name));
         memcpy(name, entry->key.text->data, (size_t)entry->key.text->size);
-        keyword[out->keyword_count++] = (struct keyword){name, entry->value};
+        keyword[out->keyword_count++] = (struct keyword){name, entry->value, entry->key.text};
     }
     return OK;
 }
@@ -103,7 +103,7 @@ enum status eval_args(struct render *render, struct frame *frame, const struct n
         if (name[0] == '*')
             TRY(unpack(render, value, name[1] == '*', out, &items, &keywords));
         else
-            out->keyword[out->keyword_count++] = (struct keyword){name, value};
+            out->keyword[out->keyword_count++] = (struct keyword){name, value, NULL};
     }
     return OK;
 }

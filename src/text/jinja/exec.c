@@ -150,7 +150,7 @@ static enum status run_call(struct render *render, struct frame *frame, const st
     TRY(eval_node(render, frame, node->a->a, &callee));
     TRY(eval_args(render, frame, node->a, &call));
     struct value caller = {.kind = VALUE_MACRO, .origin = NO_MESSAGE, .macro = macro};
-    call.args.keyword[call.args.keyword_count++] = (struct keyword){"caller", caller};
+    call.args.keyword[call.args.keyword_count++] = (struct keyword){"caller", caller, NULL};
     TRY(value_call(render, callee, &call.args, &result));
     return print_value(out, result);
 }

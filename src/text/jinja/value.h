@@ -121,6 +121,7 @@ struct args {
     struct keyword {
         const char *name;
         struct value value;
+        const struct text *key; /* the name with its origins, of a member of a dict; NULL: the template's own */
     } * keyword;
     int64_t keyword_count;
 };
@@ -332,6 +333,10 @@ enum status loop_attribute(struct render *render, struct value self, int field, 
 /* --- context.c: from JSON --- */
 
 enum status context_set(struct render *render, int64_t number, const json_t *value); /* by the number of its name */
+
+/* The origin of a key of a message: the template's for the names that the format gives, the message's for those that somebody
+ * typed. */
+int32_t context_key_origin(const char *key, int64_t size, int32_t message);
 
 /* --- call.c --- */
 
