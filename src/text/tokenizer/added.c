@@ -12,8 +12,9 @@
 #include "base/utf8.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* With longer tokens a small file could make the search slow. */
-enum { TOKEN_BYTES_MAX = 4096 };
+/* With longer tokens a small file could make the search slow, and so could many that share a long beginning: published ones take
+ * a few steps for each byte of text. */
+enum { TOKEN_BYTES_MAX = 4096, STEPS = 1 << 24, STEPS_PER_BYTE = 128 };
 
 /* Whether any byte of [from, to) of the view came from a guarded range. */
 static bool is_guarded(const struct view *view, struct added_guard guard, int64_t from, int64_t to)
@@ -32,13 +33,24 @@ static bool is_guarded(const struct view *view, struct added_guard guard, int64_
 
 /* The longest token of the set that is allowed at this place of the text, or NULL. */
 static const struct added_token *longest(const struct added_set *set, const struct view *view, int64_t at,
-                                         struct added_guard guard)
+                                         struct added_guard guard, int64_t *steps)
 {
     const struct added_token *found = NULL;
     const char *text = view->text + at;
     int64_t length = view->length - at;
     int64_t low = set->first[(uint8_t)text[0]], high = set->first[(uint8_t)text[0] + 1];
     for (int64_t depth = 1; low < high; depth++) {
+        --*steps;
+        const struct added_token *one = set->tokens[low], *other = set->tokens[high - 1];
+        if (one->pattern_length > depth && one->pattern[depth] == other->pattern[depth]) { /* what all share, at once */
+            int64_t here = shared_bytes(text + depth, one->pattern + depth, min(one->pattern_length, length) - depth);
+            int64_t room = min(one->pattern_length, other->pattern_length) - depth;
+            int64_t all = shared_bytes(one->pattern + depth, other->pattern + depth, min(here + 1, room));
+            *steps -= here / SHARED_PIECE;
+            if (all > here)
+                break;
+            depth += all;
+        }
         if (set->tokens[low]->pattern_length == depth) {
             if (!guard.count || !set->tokens[low]->special || !is_guarded(view, guard, at, at + depth))
                 found = set->tokens[low];
@@ -106,9 +118,11 @@ enum status added_split(const struct added *added, const struct added_set *set, 
                         struct added_guard guard, added_sink *sink, void *context)
 {
     const char *text = view.text;
-    int64_t done = 0, length = view.length;
+    int64_t done = 0, length = view.length, steps = STEPS + STEPS_PER_BYTE * length;
     for (int64_t at = 0; set->count && (at = next_start(set, text, length, at)) < length;) {
-        const struct added_token *token = longest(set, &view, at, guard);
+        const struct added_token *token = longest(set, &view, at, guard, &steps);
+        if (steps < 0)
+            return fail(ERR_LIMIT, "the search for added tokens takes too long: too many of them begin as this text does");
         if (!token) {
             at++;
             continue;

@@ -16,8 +16,9 @@
 
 static const double UNKNOWN_PENALTY = 10;
 
-/* All tokens are tried at every byte of a text, so with long ones a small file could make that slow. */
-enum { TOKEN_BYTES_MAX = 4096 };
+/* All tokens are tried at every byte of a text, so with long ones a small file could make that slow, and so could many that share
+ * a long beginning: published ones take a few steps for each byte. */
+enum { TOKEN_BYTES_MAX = 4096, STEPS = 1 << 24, STEPS_PER_BYTE = 128 };
 
 /* The ids of [low, high) whose content has the byte at this depth; contents are at least so long. */
 static void narrow(const struct unigram *u, int64_t *low, int64_t *high, int64_t depth, uint8_t byte)
@@ -49,14 +50,25 @@ static void reach(struct word_path *path, double score, int64_t from, int32_t id
 
 /* Tries all tokens that start at a byte; returns whether one of them is the single character there. */
 static bool try_tokens(const struct unigram *u, const char *text, int64_t length, int64_t at, int character,
-                       struct word_path *paths)
+                       struct word_path *paths, int64_t *steps)
 {
     bool single = false;
     uint8_t byte = (uint8_t)text[at];
     int64_t low = u->first[byte], high = u->first[byte + 1];
     for (int64_t depth = 1; low < high; depth++) {
         int32_t id = u->sorted[low];
-        if (u->vocabulary->tokens[id].length == depth) {
+        const struct vocabulary_token *token = &u->vocabulary->tokens[id], *last = &u->vocabulary->tokens[u->sorted[high - 1]];
+        --*steps;
+        if (token->length > depth && token->text[depth] == last->text[depth]) { /* what all share, at once */
+            int64_t here = shared_bytes(text + at + depth, token->text + depth, min(token->length, length - at) - depth);
+            int64_t room = min(token->length, last->length) - depth;
+            int64_t all = shared_bytes(token->text + depth, last->text + depth, min(here + 1, room));
+            *steps -= here / SHARED_PIECE;
+            if (all > here)
+                break;
+            depth += all;
+        }
+        if (token->length == depth) {
             reach(&paths[at + depth], paths[at].score + u->scores[id], at, id);
             single = single || depth == character;
             low++;
@@ -70,16 +82,19 @@ static bool try_tokens(const struct unigram *u, const char *text, int64_t length
 
 static enum status find_paths(const struct unigram *u, const char *text, int64_t length, struct word_path *paths)
 {
+    int64_t steps = STEPS + STEPS_PER_BYTE * length;
     for (int64_t i = 0; i <= length; i++)
         paths[i] = (struct word_path){0, -1, 0};
     for (int64_t at = 0; at < length;) {
         uint32_t code;
         int character = utf8_decode(text + at, &code);
-        if (!try_tokens(u, text, length, at, character, paths)) {
+        if (!try_tokens(u, text, length, at, character, paths, &steps)) {
             if (u->unknown < 0)
                 return fail(ERR_DATA, "the tokenizer has no token for the character U+%04X and no unknown token", code);
             reach(&paths[at + character], paths[at].score + u->unknown_score, at, u->unknown);
         }
+        if (steps < 0)
+            return fail(ERR_LIMIT, "the search for tokens takes too long: too many of the vocabulary begin as this text does");
         at += character;
     }
     return OK;

@@ -2,6 +2,8 @@
 #ifndef TEXT_TOKENIZER_VOCABULARY_H
 #define TEXT_TOKENIZER_VOCABULARY_H
 
+#include <string.h>
+
 #include "base/json_reader.h"
 #include "base/map.h"
 
@@ -37,5 +39,18 @@ int32_t vocabulary_id(const struct vocabulary *vocabulary, const char *text, int
 
 /* The ids of "<0x00>" to "<0xFF>"; -1: not there. Returns whether all are. */
 bool vocabulary_bytes(const struct vocabulary *vocabulary, int32_t ids[256]);
+
+/* How many bytes two texts begin with alike, of at most `count`; SHARED_PIECE of them take the time of one step elsewhere. */
+enum { SHARED_PIECE = 64 };
+
+static inline int64_t shared_bytes(const char *a, const char *b, int64_t count)
+{
+    int64_t n = 0;
+    while (count - n >= SHARED_PIECE && memcmp(a + n, b + n, SHARED_PIECE) == 0)
+        n += SHARED_PIECE;
+    while (n < count && a[n] == b[n])
+        n++;
+    return n;
+}
 
 #endif
