@@ -183,6 +183,8 @@ def make():
         ("model.safetensors.index.json", "shards", b'{"weight_map":{' + b",".join(b'"t%d":"s%d"' % (i, i) for i in range(300_000)) + b"}}"),
         ("model.safetensors.index.json", "deep", deep),
         ("tokenizer.json", "deep", deep), ("tokenizer.json", "names", names),
+        ("tokenizer.json", "parts", numbered(b"{", b'"k%d":[' + b"[]," * 30_000 + b"0]", b"}", 40)),
+        ("tokenizer.json", "parts-of-a-model", b'{"model":' + numbered(b"{", b'"k%d":[' + b"[]," * 30_000 + b"0]", b"}", 40) + b"}"),
         ("tokenizer.json", "tokens", numbered(b'{"model":{"type":"BPE","merges":[],"vocab":{', b'"t%d":2147483646', b"}}}", 300_000)),
         ("tokenizer_config.json", "deep", deep), ("tokenizer_config.json", "empty-objects", empty), ("tokenizer_config.json", "names", names),
         ("tokenizer_config.json", "more-names", more), ("tokenizer_config.json", "tokens", numbered(

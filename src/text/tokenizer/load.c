@@ -1,5 +1,5 @@
-/* Reading a tokenizer.json: the vocabulary and the merges, which are nearly all of it, front to back by json_reader; the rest as
- * a tree.
+/* Reading a tokenizer.json: the vocabulary and the merges, which are nearly all of it, front to back by json_reader; each of the
+ * other parts as a tree, which is gone when the next is made.
  */
 #include <string.h>
 
@@ -10,35 +10,77 @@
 
 #define FILE_BYTES_MAX ((int64_t)256 << 20)
 
+enum part { PART_NORMALIZER, PART_PRETOKENIZER, PART_DECODER, PART_ADDED, PART_POST, PARTS };
+
+static const char *const NAMES[PARTS] = {"normalizer", "pre_tokenizer", "decoder", "added_tokens", "post_processor"};
+
 /* The parts of a file. */
 struct source {
     const char *path;
     struct buffer text;
-    json_t *top, *model; /* all members but those: */
-    struct json_span vocabulary, merges;
+    struct json_span part[PARTS], vocabulary, merges;
+    json_t *model; /* what it has besides the vocabulary and the merges, and what is used */
 };
-
-/* A member of an object into a tree. */
-static enum status take_member(struct json_reader *r, json_t *object, struct json_span key, struct arena *arena)
-{
-    const char *name = arena_text(arena, key.text, key.length);
-    struct json_span value;
-    json_t *tree = NULL;
-    if (!name)
-        return ERR_MEMORY;
-    if (json_object_get(object, name))
-        return json_reader_fail(r, "a repeated member");
-    TRY(json_reader_value(r, &value));
-    TRY(json_parse(&tree, value.text, value.length, r->where));
-    return json_object_set_new(object, name, tree) == 0 ? OK : fail(ERR_MEMORY, "%s: out of memory", r->where);
-}
 
 static bool is(struct json_span key, const char *name)
 {
     return (int64_t)strlen(name) == key.length && memcmp(key.text, name, (size_t)key.length) == 0;
 }
 
-static enum status split_model(struct json_reader *r, struct source *s, struct arena *arena)
+/* The place of a key in a list, or count. */
+static int place_of(struct json_span key, const char *const *names, int count)
+{
+    int i = 0;
+    while (i < count && !is(key, names[i]))
+        i++;
+    return i;
+}
+
+/* A member of a model, if it is used; of one that should be a number or a text, only that it is a list or an object. */
+static enum status take_member(struct json_reader *r, json_t *object, struct json_span key)
+{
+    static const char *const names[] = {"type",
+                                        "continuing_subword_prefix",
+                                        "end_of_word_suffix",
+                                        "unk_token",
+                                        "unk_id",
+                                        "dropout",
+                                        "byte_fallback",
+                                        "fuse_unk",
+                                        "ignore_merges"};
+    enum { COUNT = sizeof names / sizeof *names };
+    int i = place_of(key, names, COUNT);
+    struct json_span value;
+    json_t *tree = NULL;
+    if (i < COUNT && json_object_get(object, names[i]))
+        return json_reader_fail(r, "a repeated member");
+    TRY(json_reader_value(r, &value));
+    TRY(json_parse(&tree, value.text, value.length, r->where));
+    json_object_clear(tree);
+    json_array_clear(tree);
+    if (i == COUNT) {
+        json_decref(tree);
+        return OK;
+    }
+    return json_object_set_new(object, names[i], tree) == 0 ? OK : fail(ERR_MEMORY, "%s: out of memory", r->where);
+}
+
+/* A part of the file, whose tree is made when it is needed; of others, that they are JSON. */
+static enum status take_part(struct json_reader *r, struct source *s, struct json_span key)
+{
+    int i = place_of(key, NAMES, PARTS);
+    struct json_span value;
+    json_t *tree = NULL;
+    if (i < PARTS && s->part[i].text)
+        return json_reader_fail(r, "a repeated member");
+    TRY(json_reader_value(r, i < PARTS ? &s->part[i] : &value));
+    if (i == PARTS)
+        TRY(json_parse(&tree, value.text, value.length, r->where));
+    json_decref(tree);
+    return OK;
+}
+
+static enum status split_model(struct json_reader *r, struct source *s)
 {
     bool more;
     if (s->model)
@@ -55,15 +97,13 @@ static enum status split_model(struct json_reader *r, struct source *s, struct a
         struct json_span *kept = is(key, "vocab") ? &s->vocabulary : is(key, "merges") ? &s->merges : NULL;
         if (kept && kept->text)
             return json_reader_fail(r, "a repeated member");
-        TRY(kept ? json_reader_value(r, kept) : take_member(r, s->model, key, arena));
+        TRY(kept ? json_reader_value(r, kept) : take_member(r, s->model, key));
     }
 }
 
-static enum status split(struct json_reader *r, struct source *s, struct arena *arena)
+static enum status split(struct json_reader *r, struct source *s)
 {
     bool more = true;
-    if (!(s->top = json_object()))
-        return fail(ERR_MEMORY, "%s: out of memory", s->path);
     TRY(json_reader_enter(r, '{'));
     while (more) {
         struct json_span key;
@@ -71,7 +111,7 @@ static enum status split(struct json_reader *r, struct source *s, struct arena *
         if (!more)
             break;
         TRY(json_reader_key(r, &key));
-        TRY(is(key, "model") && json_reader_peek(r) == '{' ? split_model(r, s, arena) : take_member(r, s->top, key, arena));
+        TRY(is(key, "model") && json_reader_peek(r) == '{' ? split_model(r, s) : take_part(r, s, key));
     }
     return json_reader_peek(r) ? json_reader_fail(r, "something after the end") : OK;
 }
@@ -84,11 +124,9 @@ static enum status read_source(struct source *s)
     if (bad >= 0)
         return fail(ERR_FORMAT, "%s: byte %lld is not UTF-8", s->path, (long long)bad);
     struct json_reader reader;
-    struct arena arena = {0};
     json_reader_init(&reader, s->text.data, s->text.size, s->path);
-    enum status status = split(&reader, s, &arena);
+    enum status status = split(&reader, s);
     json_reader_free(&reader);
-    arena_free(&arena);
     return status;
 }
 
@@ -143,25 +181,47 @@ static enum status find_kind(struct tokenizer *t, const struct source *s)
     return OK;
 }
 
+static enum status open_part(struct tokenizer *t, enum part part, const json_t *tree, const char *where, const char *path)
+{
+    switch (part) {
+    case PART_NORMALIZER: return normalizer_open(&t->normalizer, tree, where);
+    case PART_PRETOKENIZER: return pretokenizer_open(&t->pretokenizer, tree, t->kind == MODEL_BPE, where);
+    case PART_DECODER: return decoder_open(&t->decoder, tree, path);
+    case PART_ADDED: return added_read(&t->added, tree, path);
+    case PART_POST: return post_process_open(&t->post, tree, t->limit, path);
+    case PARTS: break;
+    }
+    return OK;
+}
+
+static enum status read_part(struct tokenizer *t, const struct source *s, enum part part, struct arena *names)
+{
+    const char *where = arena_format(names, "%s: %s", s->path, NAMES[part]);
+    json_t *tree = NULL;
+    if (!where)
+        return ERR_MEMORY;
+    if (s->part[part].text)
+        TRY(json_parse(&tree, s->part[part].text, s->part[part].length, s->path));
+    enum status status = open_part(t, part, tree, where, s->path);
+    json_decref(tree);
+    return status;
+}
+
 static enum status build(struct tokenizer *t, const struct source *s, const struct tokenizer_config *config, struct arena *names)
 {
-    const char *normalizer = arena_format(names, "%s: normalizer", s->path);
-    const char *pretokenizer = arena_format(names, "%s: pre_tokenizer", s->path);
-    if (!normalizer || !pretokenizer)
-        return ERR_MEMORY;
     TRY(find_kind(t, s));
-    TRY(normalizer_open(&t->normalizer, json_object_get(s->top, "normalizer"), normalizer));
-    TRY(pretokenizer_open(&t->pretokenizer, json_object_get(s->top, "pre_tokenizer"), t->kind == MODEL_BPE, pretokenizer));
-    TRY(decoder_open(&t->decoder, json_object_get(s->top, "decoder"), s->path));
+    TRY(read_part(t, s, PART_NORMALIZER, names));
+    TRY(read_part(t, s, PART_PRETOKENIZER, names));
+    TRY(read_part(t, s, PART_DECODER, names));
     TRY(t->kind == MODEL_BPE ? read_bpe(t, s) : read_unigram(t, s));
-    TRY(added_read(&t->added, json_object_get(s->top, "added_tokens"), s->path));
+    TRY(read_part(t, s, PART_ADDED, names));
     for (int i = 0; i < TOKENIZER_CONFIGS; i++) {
         TRY(added_read_config(&t->added, json_object_get(config[i].tree, "added_tokens_decoder"), config[i].path));
         TRY(added_read_names(&t->added, &t->vocabulary, config[i].tree, config[i].path));
     }
     TRY(added_build(&t->added, &t->vocabulary, &t->normalizer, s->path));
     TRY(tokenizer_finish(t));
-    return post_process_open(&t->post, json_object_get(s->top, "post_processor"), t->limit, s->path);
+    return read_part(t, s, PART_POST, names);
 }
 
 enum status tokenizer_open_with(struct tokenizer **out, const char *path, const struct tokenizer_config config[TOKENIZER_CONFIGS])
@@ -175,7 +235,6 @@ enum status tokenizer_open_with(struct tokenizer **out, const char *path, const 
     if (status == OK)
         status = build(t, &source, config, &names);
     arena_free(&names);
-    json_decref(source.top);
     json_decref(source.model);
     buffer_free(&source.text);
     if (status != OK) {
