@@ -94,6 +94,42 @@ static void tokens_with_a_long_beginning_do_not_slow_a_text(void **state)
     }
 }
 
+/* A normalizer's steps and what they make of a text, letter by letter: the ids. */
+static enum status normalised(const char *steps, const char *letter, int64_t count, struct tokens *tokens)
+{
+    struct buffer json = {0}, text = {0};
+    assert_ok(buffer_format(&json,
+                            "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s]},\"model\":{\"type\":\"Unigram\","
+                            "\"unk_id\":0,\"vocab\":[[\"?\",-1],[\"a\",-1],[\"\u2581\",-1]]}}",
+                            steps));
+    put_many(&text, letter, count);
+    tokens->count = 0;
+    struct tokenizer *t = tokenizer_of(&json);
+    enum status status = tokenizer_encode(t, text.data, text.size, tokens);
+    tokenizer_close(t);
+    buffer_free(&text);
+    buffer_free(&json);
+    return status;
+}
+
+#define REPLACE(from, to) "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" from "\"},\"content\":\"" to "\"}"
+
+/* Fails if a rule may make more of a text than writing systems need, or less: U+FDFA is 18 letters, 3 of them spaces. */
+static void a_normalizer_makes_texts_only_as_long_as_writing_does(void **state)
+{
+    (void)state;
+    struct tokens tokens = {0};
+    assert_ok(normalised(REPLACE(" ", "\u2581"), " ", 20000, &tokens));
+    assert_int_equal(tokens.count, 20000);
+    assert_ok(normalised("{\"type\":\"NFKC\"}," REPLACE(" ", "\u2581"), "\ufdfa", 20000, &tokens));
+    assert_int_equal(tokens.count, 20000 * 6 + 1); /* the last word and the next first are one */
+    assert_ok(normalised(REPLACE("b", "aaaaaaaaaaaaaaaa"), "b", 100, &tokens));
+    assert_int_equal(tokens.count, 1600);
+    assert_fails(normalised(REPLACE("b", "aaaaaaaaaaaaaaaa"), "b", 20000, &tokens), ERR_LIMIT, "longer than 84096 bytes");
+    assert_fails(normalised(REPLACE("b", "\ufdfa") ",{\"type\":\"NFKD\"}", "b", 20000, &tokens), ERR_LIMIT, "longer than 244096");
+    tokens_free(&tokens);
+}
+
 static uint32_t next_random(uint32_t *seed)
 {
     return (*seed = *seed * 1664525 + 1013904223) >> 16;
@@ -147,6 +183,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_with_a_long_beginning_do_not_slow_a_text),
+        cmocka_unit_test(a_normalizer_makes_texts_only_as_long_as_writing_does),
         cmocka_unit_test(the_longest_added_token_is_found),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

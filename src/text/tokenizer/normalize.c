@@ -8,13 +8,17 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "text/tokenizer/charsmap.h"
 #include "text/tokenizer/sequence.h"
 #include "text/unicode.h"
 
-/* utf8proc sorts marks by swapping neighbours, so a character with very many marks would take quadratic time. */
-enum { STEPS_MAX = 64, SEGMENT_BYTES_MAX = 4096, GROWTH_MAX = 32, GROWTH_EXTRA = 4096 };
+/* utf8proc sorts marks by swapping neighbours, so a character with very many marks would take quadratic time.
+ *
+ * How many times as long a text may become: a space that is written as U+2581 takes 3 bytes for 1, and so does the longest of NFC
+ * and NFD. A compatibility form, or a table of one, makes 33 bytes of U+FDFA's 3. */
+enum { STEPS_MAX = 64, SEGMENT_BYTES_MAX = 4096, GROWTH = 4, GROWTH_COMPAT = 12, GROWTH_MAX = 32, GROWTH_EXTRA = 4096 };
 
 struct normalize_step {
     enum status (*run)(const struct normalize_step *step, struct normalize_scratch *scratch, struct view *view);
@@ -370,9 +374,16 @@ void normalizer_close(struct normalizer *normalizer)
 
 enum status normalizer_run(const struct normalizer *normalizer, struct normalize_scratch *scratch, struct view *view)
 {
-    scratch->text[0].max_length = scratch->text[1].max_length = GROWTH_EXTRA + GROWTH_MAX * view->length;
-    for (int64_t i = 0; i < normalizer->count && view->length; i++)
-        TRY(normalizer->steps[i].run(&normalizer->steps[i], scratch, view));
+    int64_t length = view->length, limit = GROWTH * length;
+    for (int64_t i = 0; i < normalizer->count && view->length; i++) {
+        const struct normalize_step *step = &normalizer->steps[i];
+        bool compat = step->run == run_charsmap || (step->form & UTF8PROC_COMPAT);
+        scratch->text[0].max_length = scratch->text[1].max_length =
+            GROWTH_EXTRA + (compat ? max(limit, GROWTH_COMPAT * length) : limit);
+        TRY(step->run(step, scratch, view));
+        if (compat) /* what follows works on the longer text */
+            limit = max(limit, min(GROWTH * view->length, GROWTH_MAX * length));
+    }
     return OK;
 }
 
