@@ -196,6 +196,9 @@ def make():
         ("chat_template.jinja", "loops", b"{% for a in range(99999) %}" * 8 + b"{{ a }}" + b"{% endfor %}" * 8),
         ("chat_template.jinja", "sums", b"{{ 1" + b"+1" * million + b" }}"),
         ("chat_template.jinja", "output", b"{% for a in range(60000) %}" + b"abcdefgh " * 112 + b"{% endfor %}"),
+        *(("chat_template.jinja", name, b"{% set a = ' ' * 500000 %}{% set b = 'b' * 50000 + ' ' %}{% for i in range(99999) %}"
+           b"{% for j in range(999) %}{% set c = " + work + b" %}{% endfor %}{% endfor %}")
+          for name, work in (("strips", b"a.strip(b)"), ("trims", b"a|trim"), ("items", b"a[-2]"), ("lengths", b"a|length"), ("parts", b"a[1:-1]"))),
         ("chat_template.jinja", "sorts", b"{% for a in range(999) %}{{ range(99999)|list|sort|length }}{% endfor %}"),
         ("chat_template.jinja", "copies", b"{% set a = 'a' * 9999999 %}{% for b in range(99999) %}{{ (a|upper)|length }}{% endfor %}"),
         ("model.gguf", "pairs", gguf(million, 0, pairs)), ("model.gguf", "tensors", gguf(0, million, infos)),

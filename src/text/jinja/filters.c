@@ -284,6 +284,7 @@ static enum status indent(struct render *render, struct value self, const struct
 {
     struct value v[3] = {{0}}, lines;
     static const struct args none = {0};
+    static const char spaces[] = "                                                                ";
     struct builder *builder;
     TRY(args_bind(render, args, "indent", "width first blank", 0, v));
     if (self.kind != VALUE_TEXT)
@@ -298,13 +299,17 @@ static enum status indent(struct render *render, struct value self, const struct
     for (int64_t i = 0; i < count; i++) {
         const struct text *line = i < lines.list->count ? lines.list->item[i].text : NULL;
         bool blank = !line || line->size == 0;
+        TRY(render_step(render, 1));
         if (i)
             TRY(builder_bytes(builder, "\n", 1, NO_MESSAGE));
         if (i == 0 ? value_true(v[1]) : !blank || value_true(v[2])) {
             if (v[0].kind == VALUE_TEXT)
                 TRY(builder_text(builder, v[0].text));
-            for (int64_t k = 0; v[0].kind != VALUE_TEXT && k < width; k++)
-                TRY(builder_bytes(builder, " ", 1, NO_MESSAGE));
+            for (int64_t k = 0, n; v[0].kind != VALUE_TEXT && k < width; k += n) {
+                n = min(width - k, (int64_t)sizeof spaces - 1);
+                TRY(render_step(render, 1));
+                TRY(builder_bytes(builder, spaces, n, NO_MESSAGE));
+            }
         }
         if (line)
             TRY(builder_text(builder, line));

@@ -56,6 +56,7 @@ enum status value_item(struct render *render, struct value self, struct value ke
             return OK;
         if (self.kind == VALUE_TEXT) {
             const struct text *text = self.text;
+            TRY(render_step(render, i / CHARS_A_STEP));
             int64_t at = char_offset(text->data, text->size, i);
             return text_slice(render, text, at, char_next(text->data, text->size, at, NULL), out);
         }
@@ -161,7 +162,9 @@ static enum status slice_text(struct render *render, const struct text *text, co
 enum status value_slice(struct render *render, struct value self, const struct value part[3], struct value *out)
 {
     switch (self.kind) {
-    case VALUE_TEXT: TRY(render_step(render, self.text->size / 256)); return slice_text(render, self.text, part, out);
+    case VALUE_TEXT:
+        TRY(render_step(render, self.text->size / CHARS_A_STEP * 2));
+        return slice_text(render, self.text, part, out);
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_RANGE: {

@@ -404,7 +404,10 @@ enum status value_length(struct render *render, struct value value, int64_t *out
 {
     switch (value.kind) {
     case VALUE_UNDEFINED: *out = 0; return OK;
-    case VALUE_TEXT: *out = char_count(value.text->data, value.text->size); return render_step(render, value.text->size / 256);
+    case VALUE_TEXT:
+        TRY(render_step(render, value.text->size / CHARS_A_STEP));
+        *out = char_count(value.text->data, value.text->size);
+        return OK;
     case VALUE_LIST:
     case VALUE_TUPLE:
     case VALUE_RANGE:

@@ -26,47 +26,63 @@ enum status text_find(struct render *render, const struct text *text, const stru
     return render_step(render, ((found ? *at : text->size) - from) / 256);
 }
 
-static bool stripped(int32_t code, const struct text *set)
+/* What is stripped: the characters of a text, or white space. */
+struct stripping {
+    const struct text *set; /* NULL: white space */
+    bool ascii[128];        /* those of the set */
+};
+
+static enum status stripping_of(struct render *render, const struct text *set, struct stripping *out)
 {
-    if (!set)
-        return unicode_space(code);
-    for (int64_t at = 0; at < set->size;) {
+    *out = (struct stripping){.set = set};
+    for (int64_t i = 0; set && i < set->size; i++)
+        if ((uint8_t)set->data[i] < 128)
+            out->ascii[(uint8_t)set->data[i]] = true;
+    return render_step(render, set ? set->size / CHARS_A_STEP : 0);
+}
+
+static enum status stripped(struct render *render, int32_t code, const struct stripping *s, bool *out)
+{
+    *out = s->set ? code >= 0 && code < 128 && s->ascii[code] : unicode_space(code);
+    if (!s->set || (code >= 0 && code < 128))
+        return OK;
+    for (int64_t at = 0; at < s->set->size && !*out;) {
         int32_t other;
-        at = char_next(set->data, set->size, at, &other);
-        if (other == code)
-            return true;
+        at = char_next(s->set->data, s->set->size, at, &other);
+        *out = other == code;
     }
-    return false;
+    return render_step(render, s->set->size / CHARS_A_STEP);
 }
 
 static enum status strip(struct render *render, struct value self, const struct args *args, bool left, bool right,
                          struct value *out)
 {
     struct value chars = {0};
+    struct stripping s;
     TRY(args_bind(render, args, "strip", "chars", 0, &chars));
     TRY(value_string(render, self, &self));
     if (chars.kind != VALUE_ABSENT && chars.kind != VALUE_NONE)
         TRY(need_text(render, chars, "strip"));
-    const struct text *text = self.text, *set = chars.kind == VALUE_TEXT ? chars.text : NULL;
+    TRY(stripping_of(render, chars.kind == VALUE_TEXT ? chars.text : NULL, &s));
+    const struct text *text = self.text;
     int64_t begin = 0, end = text->size;
-    int64_t cost = 0; /* texts are far below 2^31 bytes: the budget of memory ensures it */
-    if (__builtin_mul_overflow(text->size, set ? set->size + 1 : 1, &cost))
-        cost = INT64_MAX;
-    TRY(render_step(render, cost / 256));
-    while (left && begin < end) {
+    bool more = left;
+    while (more && begin < end) {
         int32_t code;
         int64_t next = char_next(text->data, end, begin, &code);
-        if (!stripped(code, set))
-            break;
-        begin = next;
+        TRY(stripped(render, code, &s, &more));
+        begin = more ? next : begin;
     }
-    while (right && begin < end) {
+    more = right;
+    while (more && begin < end) {
         int32_t code;
         int64_t before = char_back(text->data, end, &code);
-        if (before < begin || !stripped(code, set))
+        if (before < begin)
             break;
-        end = before;
+        TRY(stripped(render, code, &s, &more));
+        end = more ? before : end;
     }
+    TRY(render_step(render, (begin + text->size - end) / 4));
     return text_slice(render, text, begin, end, out);
 }
 
