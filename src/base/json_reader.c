@@ -1,6 +1,7 @@
 /* JSON from front to back. Strings without escapes are handed out where they stand. */
 #include "base/json_reader.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "base/utf8.h"
 
 /* The same max depth as Jansson; the longest number, and the longest that fits into 64 bits whatever its digits are. */
-enum { NESTING_MAX = 2048, NUMBER_MAX = 64, INTEGER_MAX = 18, EXPONENT_MAX = 10000 };
+enum { NESTING_MAX = 2048, NUMBER_MAX = 512, INTEGER_MAX = 18, EXPONENT_MAX = 10000 };
 
 void json_reader_init(struct json_reader *r, const char *text, int64_t length, const char *where)
 {
@@ -233,22 +234,36 @@ static enum status take_word(struct json_reader *r, const char *word, json_type 
     return OK;
 }
 
-enum status json_reader_scalar(struct json_reader *r, struct json_scalar *scalar)
+static enum status read_scalar(struct json_reader *r, bool any_length, struct json_scalar *scalar)
 {
     char digits[NUMBER_MAX];
+    scalar->rounded = false;
     switch (json_reader_peek(r)) {
     case 'n': return take_word(r, "null", JSON_NULL, scalar);
     case 't': return take_word(r, "true", JSON_TRUE, scalar);
     case 'f': return take_word(r, "false", JSON_FALSE, scalar);
     default: TRY(take_number(r, digits));
     }
-    scalar->type = strpbrk(digits, ".eE") ? JSON_REAL : JSON_INTEGER;
+    bool whole = !strpbrk(digits, ".eE");
+    errno = 0;
+    if (whole)
+        scalar->integer = strtoll(digits, NULL, 10);
+    scalar->rounded = whole && any_length && errno == ERANGE;
+    scalar->type = whole && !scalar->rounded ? JSON_INTEGER : JSON_REAL;
     if (scalar->type == JSON_REAL)
         scalar->real = strtod(digits, NULL);
-    else
-        scalar->integer = strtoll(digits, NULL, 10);
-    bool fits = scalar->type == JSON_REAL ? isfinite(scalar->real) : strlen(digits) <= INTEGER_MAX;
+    bool fits = scalar->type == JSON_REAL ? isfinite(scalar->real) : any_length || strlen(digits) <= INTEGER_MAX;
     return fits ? OK : json_reader_fail(r, "a number that is too large");
+}
+
+enum status json_reader_scalar(struct json_reader *r, struct json_scalar *scalar)
+{
+    return read_scalar(r, false, scalar);
+}
+
+enum status json_reader_long_scalar(struct json_reader *r, struct json_scalar *scalar)
+{
+    return read_scalar(r, true, scalar);
 }
 
 enum status json_reader_end(struct json_reader *r)

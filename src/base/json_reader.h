@@ -2,7 +2,7 @@
  *
  * The idea: the caller knows what it builds and asks for it piece by piece, so the same reader gives a tokenizer its vocabulary,
  * a chat template its values and rows their trees, and nothing is made only to be thrown away. It is strict, and it also refuses
- * what is rare (integers of more than 18 digits): a caller that needs those asks Jansson. */
+ * what is rare (integers of more than 18 digits): a caller that needs those asks for them, or asks Jansson. */
 #ifndef BASE_JSON_READER_H
 #define BASE_JSON_READER_H
 
@@ -45,9 +45,13 @@ struct json_scalar {
     json_type type;
     int64_t integer;
     double real;
+    bool rounded; /* of json_reader_long_scalar: an integer beyond 64 bits, of which `real` has the first digits */
 };
 
 enum status json_reader_scalar(struct json_reader *reader, struct json_scalar *scalar);
+
+/* The same, with integers of any length: what does not fit is a real. */
+enum status json_reader_long_scalar(struct json_reader *reader, struct json_scalar *scalar);
 
 /* The bytes of the next value, whatever it is: its end is found, but only its brackets and strings are checked. */
 enum status json_reader_value(struct json_reader *reader, struct json_span *value);

@@ -6,21 +6,37 @@
 
 #include "base/json_reader.h"
 #include "base/utf8.h"
+#include "data/kind.h"
 
-enum { NESTING_MAX = 64, ESCAPED_KEY_MAX = 64 };
+enum { NESTING_MAX = 64 };
 
-static json_t *parse_value(struct json_reader *r, int depth);
+struct quick {
+    struct json_reader reader;
+    bool used; /* inside of a member of the row that is encoded, not of one that is passed over */
+    enum status status;
+};
 
-static json_t *parse_string(struct json_reader *r)
+static json_t *parse_value(struct quick *q, int depth);
+
+static bool done(struct quick *q, enum status status)
 {
-    struct json_span text;
-    return json_reader_string(r, &text) == OK ? json_stringn_nocheck(text.text, (size_t)text.length) : NULL;
+    q->status = status;
+    return status == OK;
 }
 
-static json_t *parse_scalar(struct json_reader *r)
+static json_t *parse_string(struct quick *q)
+{
+    struct json_span text;
+    return done(q, json_reader_string(&q->reader, &text)) ? json_stringn_nocheck(text.text, (size_t)text.length) : NULL;
+}
+
+/* An id may be an unsigned hash: what nobody sees may lose its last digits, what a template may print may not. */
+static json_t *parse_scalar(struct quick *q)
 {
     struct json_scalar scalar;
-    if (json_reader_scalar(r, &scalar) != OK)
+    if (!done(q, json_reader_long_scalar(&q->reader, &scalar)))
+        return NULL;
+    if (scalar.rounded && q->used && !done(q, json_reader_fail(&q->reader, "an integer beyond 64 bits")))
         return NULL;
     switch (scalar.type) {
     case JSON_INTEGER: return json_integer(scalar.integer);
@@ -29,64 +45,86 @@ static json_t *parse_scalar(struct json_reader *r)
     }
 }
 
-/* One key and its value. Rare keys are left to Jansson: repeated ones, ones with a NUL, and long ones with an escape. */
-static bool take_member(struct json_reader *r, int depth, json_t *object)
+static bool set_member(struct quick *q, int depth, json_t *object, const char *key, int64_t length)
 {
-    struct json_span key;
-    char copy[ESCAPED_KEY_MAX];
     size_t before = json_object_size(object);
-    if (json_reader_key(r, &key) != OK || memchr(key.text, 0, (size_t)key.length))
-        return false;
-    if (key.text == r->text.data) { /* the value's strings will overwrite this place */
-        if (key.length > ESCAPED_KEY_MAX)
-            return false;
-        key.text = memcpy(copy, key.text, (size_t)key.length);
-    }
-    return json_object_setn_new_nocheck(object, key.text, (size_t)key.length, parse_value(r, depth)) == 0 &&
-           json_object_size(object) > before;
+    if (memchr(key, 0, (size_t)length))
+        return done(q, json_reader_fail(&q->reader, "a NUL in a key"));
+    if (depth == 1)
+        q->used = row_key_known(key, length);
+    json_t *value = parse_value(q, depth);
+    return value && json_object_setn_new_nocheck(object, key, (size_t)length, value) == 0 &&
+           (json_object_size(object) > before || done(q, json_reader_fail(&q->reader, "a repeated key")));
 }
 
-static bool fill(struct json_reader *r, int depth, char close, json_t *value)
+static bool take_member(struct quick *q, int depth, json_t *object)
+{
+    struct json_span key;
+    if (!done(q, json_reader_key(&q->reader, &key)))
+        return false;
+    if (key.text != q->reader.text.data)
+        return set_member(q, depth, object, key.text, key.length);
+    struct buffer copy = q->reader.text; /* the value's strings would overwrite this place */
+    q->reader.text = (struct buffer){0};
+    bool set = set_member(q, depth, object, key.text, key.length);
+    buffer_free(&copy);
+    return set;
+}
+
+static bool fill(struct quick *q, int depth, char close, json_t *value)
 {
     bool more;
-    while (json_reader_next(r, close, &more) == OK) {
+    while (done(q, json_reader_next(&q->reader, close, &more))) {
         if (!more)
             return true;
-        if (close == '}' ? !take_member(r, depth, value) : json_array_append_new(value, parse_value(r, depth)) != 0)
+        if (close == '}' ? !take_member(q, depth, value) : json_array_append_new(value, parse_value(q, depth)) != 0)
             return false;
     }
     return false;
 }
 
-static json_t *parse_value(struct json_reader *r, int depth)
+static json_t *parse_value(struct quick *q, int depth)
 {
-    char c = json_reader_peek(r);
+    char c = json_reader_peek(&q->reader);
     if (c == '"')
-        return parse_string(r);
+        return parse_string(q);
     if (c != '{' && c != '[')
-        return parse_scalar(r);
-    if (depth == NESTING_MAX || json_reader_enter(r, c) != OK)
+        return parse_scalar(q);
+    if (!done(q, depth == NESTING_MAX ? json_reader_fail(&q->reader, "nested too deep") : json_reader_enter(&q->reader, c)))
         return NULL;
     json_t *value = c == '{' ? json_object() : json_array();
-    if (value && fill(r, depth + 1, c == '{' ? '}' : ']', value))
+    if (value && fill(q, depth + 1, c == '{' ? '}' : ']', value))
         return value;
     json_decref(value);
     return NULL;
 }
 
+/* ERR_FORMAT: not known, with a message. */
+static enum status read_tree(json_t **tree, const char *text, int64_t length)
+{
+    struct quick q = {0};
+    int64_t invalid = utf8_invalid(text, length);
+    json_reader_init(&q.reader, text, length, "broken JSON");
+    *tree = NULL;
+    if (invalid >= 0) {
+        q.reader.at += invalid;
+        return json_reader_fail(&q.reader, "bytes that are not UTF-8");
+    }
+    *tree = parse_value(&q, 0);
+    if (!*tree && q.status == OK)
+        q.status = fail(ERR_MEMORY, "out of memory: a JSON value");
+    if (*tree && !done(&q, json_reader_end(&q.reader))) {
+        json_decref(*tree);
+        *tree = NULL;
+    }
+    json_reader_free(&q.reader);
+    return q.status;
+}
+
 json_t *parse_quickly(const char *text, int64_t length)
 {
-    struct json_reader reader;
-    if (utf8_invalid(text, length) >= 0)
-        return NULL;
-    json_reader_init(&reader, text, length, "row");
-    json_t *tree = parse_value(&reader, 0);
-    if (tree && json_reader_end(&reader) != OK) {
-        json_decref(tree);
-        tree = NULL;
-    }
-    json_reader_free(&reader);
-    return tree;
+    json_t *tree;
+    return read_tree(&tree, text, length) == OK ? tree : NULL;
 }
 
 const char *parse_shown(char out[static PARSE_SHOWN], const char *text)
@@ -113,8 +151,9 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
     *tree = NULL;
     if (!json_affordable(text, length))
         return fail(ERR_DATA, "too many values for a row of %lld bytes", (long long)length);
-    *tree = parse_quickly(text, length);
-    enum status status = *tree ? OK : json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    enum status status = read_tree(tree, text, length);
+    if (status == ERR_FORMAT)
+        status = json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (status != ERR_FORMAT)
         return status;
     char *place = strstr(error.text, " near "); /* the row's own text, as it is */
