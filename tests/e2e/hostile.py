@@ -111,6 +111,15 @@ def parquet_text(pages, values, rows, groups=1, columns=1):
     return parquet_file(pages, thrift((1, 2), (2, schema), (3, rows * groups), (4, [group] * groups)))
 
 
+def parquet_absent(leaves, rows):
+    """A struct of so many columns, which no row has."""
+    page = parquet_page(b"", rows, run_of(rows, 0), packed=False)
+    chunk = thrift((3, thrift((1, 6), (4, 0), (5, rows), (7, len(page)), (9, 4))))
+    schema = [thrift((4, (b"schema",)), (5, 1)), thrift((3, 1), (4, (b"messages",)), (5, leaves)),
+              *(thrift((1, 6), (3, 1), (4, (b"k%d" % i,)), (6, 0)) for i in range(leaves))]
+    return parquet_file(page, thrift((1, 2), (2, schema), (3, rows), (4, [thrift((1, [chunk] * leaves), (3, rows))])))
+
+
 def run_of(count, level=1):
     """Levels: one, so many times."""
     out, n = b"", count << 1
@@ -169,6 +178,7 @@ def make():
         ("rows.parquet", "a-deep-header", parquet_text(b"\x1c" * 3_000_000, 1, 1)),
         ("rows.parquet", "a-deep-footer", parquet_file(b"", b"\x1c" * 3_000_000)),
         ("rows.parquet", "a-wide-schema", parquet_file(b"", thrift((1, 2), (2, [thrift((4, (b"a",)), (5, 2_000_000))] * 900_000)))),
+        ("rows.parquet", "an-absent-struct", parquet_absent(2_000, 100_000)), ("rows.parquet", "an-absent-large-struct", parquet_absent(19_990, 100_000)),
         ("rows.parquet", "a-long-footer", parquet_file(b"", thrift((1, 2), (5, [thrift()] * 9_000_000)))),
     ]
     return tables + [

@@ -14,6 +14,8 @@
 
 #define ROW_BYTES_MAX ((int64_t)8 << 20) /* of a row's text, and half of the file; at most 64 MB */
 
+enum { ABSENT_COST = 16 }; /* of an entry of what is not there: it takes the time of so many bytes, and no byte of the file */
+
 static enum status write_node(struct parquet *p, const struct node *node, int rep, struct buffer *out);
 
 /* Takes the entry of a leaf, which must continue the row at this repetition level. */
@@ -29,6 +31,7 @@ static enum status take_entry(struct parquet *p, struct leaf *leaf, int rep)
 /* A node that is not there, or a list without elements: each of its leaves has one entry that says so. */
 static enum status take_nothing(struct parquet *p, const struct node *node, int rep, int below)
 {
+    TRY(parquet_spend(p, (int64_t)node->leaves * ABSENT_COST));
     for (int i = node->leaf; i < node->leaf + node->leaves; i++) {
         TRY(take_entry(p, &p->leaves[i], rep));
         if (p->leaves[i].peek_def >= below)
