@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "data/kind.h"
 
-enum { NESTING_MAX = 64 };
+enum { NESTING_MAX = 64, JANSSON_BYTES_MAX = 1 << 20 };
 
 struct quick {
     struct json_reader reader;
@@ -144,14 +144,30 @@ const char *parse_shown(char out[static PARSE_SHOWN], const char *text)
     return out;
 }
 
+static const char *find_remedy(const char *text, int64_t length)
+{
+    bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1]; /* as tools that indent leave a line */
+    if (utf8_invalid(text, length) >= 0)
+        return "; the text is not UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8";
+    if (torn)
+        return "; a row must stand on one line, or in an array";
+    if (length && text[0] != '{')
+        return "; a row is a JSON object, as in {\"messages\": [...]}, and plain text is one as in {\"text\": \"...\"}";
+    return length > 1 && text[1] == '\'' ? "; JSON has double quotes: Python writes it with json.dumps" : "";
+}
+
 enum status parse_row(json_t **tree, const char *text, int64_t length)
 {
     json_error_t error;
-    char near[PARSE_SHOWN] = "", line[48] = "";
+    char near[PARSE_SHOWN] = "", line[48] = "", own[128];
     *tree = NULL;
     if (!json_affordable(text, length))
         return fail(ERR_DATA, "too many values for a row of %lld bytes", (long long)length);
     enum status status = read_tree(tree, text, length);
+    if (status == ERR_FORMAT && length > JANSSON_BYTES_MAX) {
+        snprintf(own, sizeof own, "%s", status_message());
+        return fail(ERR_DATA, "%s%s", own, find_remedy(text, length));
+    }
     if (status == ERR_FORMAT)
         status = json_load(tree, text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (status != ERR_FORMAT)
@@ -163,16 +179,6 @@ enum status parse_row(json_t **tree, const char *text, int64_t length)
     }
     if (error.line > 1)
         snprintf(line, sizeof line, "line %d of the row, ", error.line);
-    bool torn = length && strchr("{[,", text[length - 1]) && text[length - 1]; /* as tools that indent leave a line */
-    const char *remedy = "";
-    if (utf8_invalid(text, length) >= 0)
-        remedy = "; the text is not UTF-8: convert it, as in iconv -f LATIN1 -t UTF-8";
-    else if (torn)
-        remedy = "; a row must stand on one line, or in an array";
-    else if (length && text[0] != '{')
-        remedy = "; a row is a JSON object, as in {\"messages\": [...]}, and plain text is one as in {\"text\": \"...\"}";
-    else if (length > 1 && text[1] == '\'')
-        remedy = "; JSON has double quotes: Python writes it with json.dumps";
     return fail(ERR_DATA, "%scolumn %d: broken JSON: %s%s%s%s", line, error.column, error.text, place ? " near " : "", near,
-                remedy);
+                find_remedy(text, length));
 }

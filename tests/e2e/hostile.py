@@ -128,6 +128,12 @@ def run_of(count, level=1):
     return out + bytes([n, level])
 
 
+def zstd(begin, letter, blocks, end):
+    """Packed: a text, 128 KB of a letter so many times, and a text, with a window of 8 MB."""
+    block = lambda kind, size, last=0: struct.pack("<I", size << 3 | kind << 1 | last)[:3]
+    return b"\x28\xb5\x2f\xfd\0\x68" + block(0, len(begin)) + begin + (block(1, 1 << 17) + letter) * blocks + block(0, len(end), 1) + end
+
+
 def tensors(header, data=b""):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -218,6 +224,7 @@ def make():
         ("rows.jsonl", "numbers-in-a-message", b'{"messages": [{"role": "user", "content": "a", "n": [' + b"0," * 900_000 + b"0]}]}"),
         ("rows.jsonl", "messages", numbered(b'{"messages": [', b'{"role":"user","content":"%d"}', b"]}", 90_000)),
         ("rows.jsonl", "zeros-packed", zeros), ("rows.jsonl", "spaces-packed", spaces), ("rows.jsonl", "lines-packed", lines),
+        ("rows.jsonl", "broken-packed", zstd(b'{"messages": "', b"a", 500, b"x")),
         ("rows.jsonl", "parts-packed", gzip.compress(b"") * 300_000), ("rows.json", "open", b"[" + b" " * 70_000_000),
         ("adapter_config.json", "deep", deep), ("adapter_config.json", "empty-objects", empty), ("adapter_config.json", "names", names),
         ("adapter_config.json", "targets", numbered(b'{"peft_type":"LORA","r":8,"target_modules":[', b'"t%d"', b"]}", 200_000)),

@@ -331,6 +331,26 @@ static void integers_beyond_64_bits_are_reals_where_nobody_sees_them(void **stat
            "too big negative integer");
 }
 
+/* Fails if Jansson reads such a row again. */
+static void a_large_row_is_read_once(void **state)
+{
+    (void)state;
+    static char row[(1 << 20) + 200];
+    memset(row, 'a', sizeof row - 1);
+    memcpy(row, "{\"text\": \"", 10);
+    strcpy(row + sizeof row - 100,
+           "\", \"b\\u0020ccccccccccccccccccccccccccccccccccccccccccccccccccccccccc\": -9223372036854775808}");
+    json_t *tree;
+    assert_ok(parse_row(&tree, row, (int64_t)strlen(row)));
+    json_decref(tree);
+    strcpy(row + sizeof row - 100, "\", \"text\": 1}");
+    refuse(row, "broken JSON: line 1, column 1048689: a repeated key");
+    strcpy(row + sizeof row - 100, "\xff\"}");
+    refuse(row, "broken JSON: line 1, column 1048677: bytes that are not UTF-8; the text is not UTF-8: convert it");
+    strcpy(row + sizeof row - 100, "\", \"a\": {");
+    refuse(row, "the file ends too early; a row must stand on one line");
+}
+
 /* --- checks ---------------------------------------------------------------------------------------------------------------- */
 
 static unsigned found_in(const struct checker *checker, const char *row)
@@ -479,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_row_of_too_many_values_is_refused),
         cmocka_unit_test(rows_that_cannot_be_used_say_why),
         cmocka_unit_test(the_quick_parser_never_disagrees),
+        cmocka_unit_test(a_large_row_is_read_once),
         cmocka_unit_test(integers_beyond_64_bits_are_reals_where_nobody_sees_them),
         cmocka_unit_test(checks_find_what_they_are_for),
         cmocka_unit_test(an_answer_without_an_end_is_found),
