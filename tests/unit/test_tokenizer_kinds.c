@@ -332,6 +332,35 @@ static void lists_make_a_tokenizer(void **state)
     assert_fails(tokenizer_open_lists(&t, &w, "lists"), ERR_FORMAT, "no merges");
 }
 
+/* Tokens of one letter, so that each split of each is a pair. Fails if find_scored takes them all. */
+static void pairs_of_tokens_are_limited(void **state)
+{
+    (void)state;
+    enum { COUNT = 1024, LENGTH = 256 };
+    static char texts[COUNT / LENGTH][LENGTH];
+    static struct tokenizer_text tokens[COUNT];
+    static float scores[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        memset(texts[i / LENGTH], 'a' + i / LENGTH, LENGTH);
+        tokens[i] = (struct tokenizer_text){texts[i / LENGTH], i % LENGTH + 1};
+    }
+    struct tokenizer_lists w = {.model = "llama",
+                                .tokens = tokens,
+                                .scores = scores,
+                                .count = 512,
+                                .unknown = 0,
+                                .bos = -1,
+                                .eos = -1,
+                                .add_bos = -1,
+                                .add_eos = -1,
+                                .space_prefix = -1};
+    struct tokenizer *t;
+    assert_ok(tokenizer_open_lists(&t, &w, "lists"));
+    tokenizer_close(t);
+    w.count = COUNT;
+    assert_fails(tokenizer_open_lists(&t, &w, "lists"), ERR_LIMIT, "lists: more than 69632 pairs make a token");
+}
+
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
@@ -388,6 +417,7 @@ int main(void)
         cmocka_unit_test(the_config_adds_tokens),
         cmocka_unit_test(named_tokens_are_special),
         cmocka_unit_test(lists_make_a_tokenizer),
+        cmocka_unit_test(pairs_of_tokens_are_limited),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

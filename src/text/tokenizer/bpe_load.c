@@ -8,8 +8,9 @@
 #include "text/tokenizer/alphabet.h"
 #include "text/tokenizer/bpe.h"
 
-/* Every split of a token is looked up, so a long one would take quadratic time. */
-enum { SCORED_BYTES_MAX = 1024 };
+/* Every split of a token is looked up, so a long one would take quadratic time; published vocabularies have tokens of up to 93
+ * bytes, and two pairs for each token. */
+enum { SCORED_BYTES_MAX = 256, SCORED_PAIRS_FREE = 1 << 16, SCORED_PAIRS_FACTOR = 4 };
 
 #define SPACE "\xe2\x96\x81" /* U+2581, which stands for a space */
 
@@ -198,7 +199,7 @@ static int higher_first(const void *a, const void *b)
 static enum status find_scored(const struct vocabulary *v, const float *scores, struct scored **found, int64_t *count,
                                const char *where)
 {
-    int64_t capacity = 0;
+    int64_t capacity = 0, allowed = SCORED_PAIRS_FREE + SCORED_PAIRS_FACTOR * v->count;
     for (int64_t id = 0; id < v->limit; id++) {
         const char *text = v->tokens[id].text;
         int64_t length = v->tokens[id].length;
@@ -214,6 +215,10 @@ static enum status find_scored(const struct vocabulary *v, const float *scores, 
             int32_t left = vocabulary_id(v, text, at), right = left < 0 ? -1 : vocabulary_id(v, text + at, length - at);
             if (right < 0)
                 continue;
+            if (*count == allowed)
+                return fail(ERR_LIMIT,
+                            "%s: more than %lld pairs make a token of a vocabulary of %lld; at most that many are accepted",
+                            where, (long long)allowed, (long long)v->count);
             TRY(memory_grow(found, &capacity, *count + 1, (int64_t)sizeof **found));
             (*found)[(*count)++] = (struct scored){scores[id], left, right, (int32_t)id};
         }
