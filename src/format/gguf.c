@@ -11,7 +11,7 @@
 #include "base/name.h"
 #include "base/number.h"
 
-enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535 };
+enum { ALIGNMENT = 32, ALIGNMENT_MAX = 1 << 20, NAME_BYTES_MAX = 65535, PAIRS_MAX = 1 << 16, TENSORS_MAX = 1 << 19 };
 
 struct gguf {
     struct file_map map;
@@ -224,6 +224,9 @@ static enum status read_all(struct gguf *file, struct cursor *c, struct arena *s
     TRY(read_count(c, 13, &pairs));
     if (tensors > (uint64_t)(c->size - c->at) / 24)
         return too_short(c);
+    if (pairs > PAIRS_MAX || tensors > TENSORS_MAX)
+        return fail(ERR_LIMIT, "%s: more than %d %s", c->path, pairs > PAIRS_MAX ? PAIRS_MAX : TENSORS_MAX,
+                    pairs > PAIRS_MAX ? "pairs of metadata" : "tensors");
     file->values = arena_array(&file->arena, pairs + 1, sizeof *file->values);
     file->tensors = arena_array(&file->arena, (int64_t)tensors + 1, sizeof *file->tensors);
     uint64_t *offsets = arena_array(scratch, (int64_t)tensors + 1, sizeof *offsets);

@@ -15,7 +15,7 @@
 /* Of a tensor in a header: {"":{"dtype":"","shape":[],"data_offsets":[0,0]}} without its braces. */
 enum { TENSOR_BYTES_MIN = 47 };
 /* Of a model: the largest that there are have a quarter of it. A million empty ones in 60 MB would take 600. */
-enum { TENSORS_MAX = 1 << 19 };
+enum { TENSORS_MAX = 1 << 19, METADATA_MAX = 1 << 16 };
 
 static const struct {
     const char *name;
@@ -241,6 +241,8 @@ static enum status read_pairs(struct safetensors *file, struct header *h, struct
         TRY(json_reader_next(&h->json, '}', &more));
         if (!more)
             return OK;
+        if (keys->count == METADATA_MAX)
+            return fail(ERR_LIMIT, "%s: \"__metadata__\" has more than %d pairs", h->path, METADATA_MAX);
         TRY(read_pair(file, h, keys));
     }
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "models/gguf_base.h"
 
 static const struct {
@@ -92,11 +93,12 @@ static enum status put_heads(const struct gguf_base *base, json_t *tree)
     return OK;
 }
 
+/* Of too many, one more than a configuration may have: it is refused then. */
 static json_t *numbers_of(const struct gguf_base *base, const char *tensor)
 {
     const struct gguf_tensor *t = gguf_base_find(base, tensor);
     json_t *list = t && !strcmp(gguf_type_name(t->type), "F32") ? json_array() : NULL;
-    for (int64_t i = 0; list && i < t->shape[0]; i++) {
+    for (int64_t i = 0; list && i < min(t->shape[0], ROPE_PAIRS_MAX + 1); i++) {
         float number;
         memcpy(&number, t->data + 4 * i, sizeof number);
         json_array_append_new(list, json_real((double)number));

@@ -194,6 +194,7 @@ def make():
         ("generation_config.json", "names", names), ("generation_config.json", "empty-objects", empty),
         ("model.safetensors", "deep", tensors(deep)), ("model.safetensors", "names", tensors(no_tensors)),
         ("model.safetensors", "empty-objects", tensors(empty)), ("model.safetensors", "wide", tensors({"a": wide}, b"\0" * 8)),
+        ("model.safetensors", "pairs", tensors(numbered(b'{"__metadata__":{', b'"%d":""', b"}}", million))),
         ("model.safetensors", "overlap", tensors(numbered(b"{", b'"t%d":{"dtype":"U8","shape":[64],"data_offsets":[0,64]}', b"}", 300_000), b"\0" * 64)),
         ("model.safetensors.index.json", "names", numbered(b'{"weight_map":{', b'"t%d":"one.safetensors"', b"}}", million)),
         ("model.safetensors.index.json", "shards", b'{"weight_map":{' + b",".join(b'"t%d":"s%d"' % (i, i) for i in range(300_000)) + b"}}"),
@@ -202,6 +203,7 @@ def make():
         ("tokenizer.json", "parts", numbered(b"{", b'"k%d":[' + b"[]," * 30_000 + b"0]", b"}", 40)),
         ("tokenizer.json", "parts-of-a-model", b'{"model":' + numbered(b"{", b'"k%d":[' + b"[]," * 30_000 + b"0]", b"}", 40) + b"}"),
         ("tokenizer.json", "tokens", numbered(b'{"model":{"type":"BPE","merges":[],"vocab":{', b'"t%d":2147483646', b"}}}", 300_000)),
+        ("tokenizer.json", "holes", b'{"model":{"type":"BPE","merges":[],"vocab":{' + b",".join(b'"%d":%d' % (i, 8 * i) for i in range(million)) + b"}}}"),
         ("tokenizer_config.json", "deep", deep), ("tokenizer_config.json", "empty-objects", empty), ("tokenizer_config.json", "names", names),
         ("tokenizer_config.json", "more-names", more), ("tokenizer_config.json", "tokens", numbered(
             b'{"added_tokens_decoder":{', b'"%d":{"content":"<|t|>","lstrip":false,"normalized":false,"rstrip":false,"special":true}', b"}}", 60_000)),

@@ -107,6 +107,12 @@ static void broken_files_are_refused(void **state)
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
     b = start_gguf(UINT64_MAX / 2, 0);
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "ends too early");
+    b = start_gguf(0, 65537);
+    pad(&b, 65537 * 13);
+    assert_fails(open_buffer(&file, &b), ERR_LIMIT, "more than 65536 pairs of metadata");
+    b = start_gguf(524289, 0);
+    pad(&b, 524289 * 24);
+    assert_fails(open_buffer(&file, &b), ERR_LIMIT, "more than 524288 tensors");
     b = start_gguf(0, 0);
     b.data[3] = 'X';
     assert_fails(open_buffer(&file, &b), ERR_FORMAT, "not a GGUF");

@@ -257,6 +257,29 @@ static void every_broken_header_is_refused(void **state)
     }
 }
 
+/* Fails if the table of metadata grows with the file. */
+static void metadata_has_a_limit(void **state)
+{
+    (void)state;
+    struct buffer header = {0};
+    struct safetensors *file;
+    for (int count = 65536; count <= 65537; count++) {
+        header.size = 0;
+        assert_ok(buffer_format(&header, "{\"__metadata__\":{\"0\":\"\""));
+        for (int i = 1; i < count; i++)
+            assert_ok(buffer_format(&header, ",\"%d\":\"\"", i));
+        assert_ok(buffer_format(&header, "}}"));
+        const char *path = file_of("pairs.safetensors", header.data, 0);
+        if (count == 65536) {
+            assert_ok(safetensors_open(&file, path));
+            safetensors_close(file);
+        } else {
+            assert_fails(safetensors_open(&file, path), ERR_LIMIT, "\"__metadata__\" has more than 65536 pairs");
+        }
+    }
+    buffer_free(&header);
+}
+
 static void every_broken_length_is_refused(void **state)
 {
     (void)state;
@@ -451,11 +474,18 @@ static void memory_may_run_out_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read_back),         cmocka_unit_test(the_layout_is_the_format_s_own),
-        cmocka_unit_test(a_writer_refuses_what_cannot_be_read), cmocka_unit_test(every_broken_header_is_refused),
-        cmocka_unit_test(every_broken_length_is_refused),       cmocka_unit_test(shards_are_one_model),
-        cmocka_unit_test(every_broken_index_is_refused),        cmocka_unit_test(tensors_are_counted),
-        cmocka_unit_test(an_aborted_write_leaves_the_old_file), cmocka_unit_test(memory_may_run_out_anywhere),
+        cmocka_unit_test(what_is_written_is_read_back),
+        cmocka_unit_test(the_layout_is_the_format_s_own),
+        cmocka_unit_test(a_writer_refuses_what_cannot_be_read),
+        cmocka_unit_test(every_broken_header_is_refused),
+        cmocka_unit_test(metadata_has_a_limit),
+        cmocka_unit_test(shards_are_one_model),
+        cmocka_unit_test(every_broken_length_is_refused),
+        cmocka_unit_test(shards_are_one_model),
+        cmocka_unit_test(every_broken_index_is_refused),
+        cmocka_unit_test(tensors_are_counted),
+        cmocka_unit_test(an_aborted_write_leaves_the_old_file),
+        cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(many_names_are_read_without_a_tree),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -7,12 +7,11 @@
 #include "base/number.h"
 
 /* Ids may have holes, but the tables are as long as the largest id: it must be plausible for the size of the file. */
-enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 8 };
+enum { SPARSE_FREE = 1 << 20, SPARSE_FACTOR = 2 };
 
 static enum status check_ids(struct vocabulary *v, const struct vocabulary_item *items, int64_t count, const char *where)
 {
-    int64_t limit = count > SPARSE_FREE / SPARSE_FACTOR ? count * SPARSE_FACTOR : SPARSE_FREE;
-    limit = min(limit, INT32_MAX);
+    int64_t limit = min(SPARSE_FREE + count * SPARSE_FACTOR, INT32_MAX);
     for (int64_t i = 0; i < count; i++) {
         if (items[i].id < 0 || items[i].id >= limit)
             return fail(ERR_FORMAT, "%s: the id of token \"%.*s\" must be a whole number from 0 to %lld", where,
