@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/map.h"
 #include "base/name.h"
 #include "hub/cache.h"
 
@@ -178,21 +179,34 @@ enum status listing_choose(struct hub_listing *listing, const char *include, con
     return OK;
 }
 
+static enum status mark(struct hub_listing *listing, const json_t *weights, struct map *names, const char *where)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(weights))
+        return fail(ERR_FORMAT, "%s: no weight_map in it", where);
+    for (int64_t i = listing->count - 1; i >= 0; i--) /* of a name that is there twice, the first counts */
+        TRY(map_put(names, listing->files[i].name, (int64_t)strlen(listing->files[i].name), i, NULL));
+    json_object_foreach((json_t *)weights, key, value)
+    {
+        const char *name = json_string_value(value);
+        int64_t i = name ? map_get(names, name, (int64_t)json_string_length(value)) : -1;
+        if (i < 0)
+            return fail(ERR_FORMAT, "%s: the file of %.100s is not in the repository", where, key);
+        listing->files[i].wanted = true;
+    }
+    return OK;
+}
+
 enum status listing_add(struct hub_listing *listing, const char *text, int64_t length, const char *where)
 {
     json_t *tree;
+    struct map names = {0};
     TRY(json_parse(&tree, text, length, where));
-    json_t *map = json_object_get(tree, "weight_map"), *value;
-    const char *key;
-    enum status status = json_is_object(map) ? OK : fail(ERR_FORMAT, "%s: no weight_map in it", where);
-    json_object_foreach(map, key, value)
-    {
-        struct hub_file *f = json_is_string(value) ? listing_find(listing, json_string_value(value)) : NULL;
-        if (f)
-            f->wanted = true;
-        else if (status == OK)
-            status = fail(ERR_FORMAT, "%s: the file of %.100s is not in the repository", where, key);
-    }
+    enum status status = map_init(&names, listing->count);
+    if (status == OK)
+        status = mark(listing, json_object_get(tree, "weight_map"), &names, where);
+    map_free(&names);
     json_decref(tree);
     return status;
 }

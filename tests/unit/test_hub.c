@@ -154,6 +154,31 @@ static void an_index_adds_its_files(void **state)
     arena_free(&arena);
 }
 
+/* Takes minutes if each tensor is compared with each file. */
+static void a_large_index_takes_no_time(void **state)
+{
+    (void)state;
+    enum { FILES = 40000, TENSORS = 200000 };
+    struct arena arena = {0};
+    struct buffer text = {0};
+    struct hub_listing listing;
+    assert_ok(buffer_format(&text, "{\"sha\": \"" SHA1 "\", \"siblings\": ["));
+    for (int i = 0; i < FILES; i++)
+        assert_ok(
+            buffer_format(&text, "%s{\"rfilename\": \"model-%d\", \"size\": 1, \"blobId\": \"" SHA1 "\"}", i ? "," : "", i));
+    assert_ok(buffer_format(&text, "]}"));
+    assert_ok(read(&listing, &arena, text.data));
+    text.size = 0;
+    assert_ok(buffer_format(&text, "{\"weight_map\": {\"x\": \"model-0\""));
+    for (int i = 0; i < TENSORS; i++)
+        assert_ok(buffer_format(&text, ", \"%d\": \"model-%d\"", i, FILES - 1));
+    assert_ok(buffer_format(&text, "}}"));
+    assert_ok(listing_add(&listing, text.data, text.size, "index"));
+    assert_true(listing.files[0].wanted && !listing.files[1].wanted && listing.files[FILES - 1].wanted);
+    buffer_free(&text);
+    arena_free(&arena);
+}
+
 static void every_allocation_of_a_list_may_fail(void **state)
 {
     (void)state;
@@ -236,6 +261,7 @@ int main(void)
         cmocka_unit_test(names_of_models_are_told_from_paths), cmocka_unit_test(names_of_files_stay_below_their_directory),
         cmocka_unit_test(origins_are_compared_whole),          cmocka_unit_test(what_hone_needs_is_chosen),
         cmocka_unit_test(what_cannot_be_used_is_said),         cmocka_unit_test(an_index_adds_its_files),
+        cmocka_unit_test(what_cannot_be_used_is_said),         cmocka_unit_test(a_large_index_takes_no_time),
         cmocka_unit_test(every_allocation_of_a_list_may_fail), cmocka_unit_test(a_model_is_found_by_its_branch),
 #ifdef CURLINC_CURL_H
         cmocka_unit_test(the_numbers_are_those_of_libcurl),
