@@ -13,8 +13,9 @@
  *
  * Opening checks the log, the table of rows, and of a small cache the tokens. Those of a large one are checked row by row as
  * they are used (token_row_sound), because reading all of them would take longer than many a run. A cache never stops a run: a
- * damaged one is logged and written again; if nothing can be written or locked, a temporary directory is used. A cache that was
- * not used for 30 days is removed when another one is written; what hone did not make stays.
+ * damaged one is logged and written again; if nothing can be written or locked, a temporary directory is used. Only the disk can:
+ * tokens are mapped when they are used, and a sector of a large cache that cannot be read then ends the run. A cache that was not
+ * used for 30 days is removed when another one is written; what hone did not make stays.
  */
 #ifndef DATA_TOKEN_CACHE_H
 #define DATA_TOKEN_CACHE_H

@@ -3,11 +3,14 @@
 #include "data/token_log.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "base/number.h"
+#include "base/reader.h"
 
 #define WHOLE_CHECK INT64_C(67108864) /* bytes of tokens that are checked whenever a cache is opened */
-enum { LIST_BYTES_MAX = 65536 };      /* of the list of skipped rows */
+#define UNREADABLE "a part of it cannot be read"
+enum { LIST_BYTES_MAX = 65536, CHUNK = 256 * 1024 }; /* of the list of skipped rows; of what is read at once */
 
 struct record {
     struct digest key;
@@ -102,116 +105,143 @@ enum status token_log_append(const struct token_files *files, struct digest key,
 
 /* --- checking ----------------------------------------------------------------------------------------------------------- */
 
-struct maps {
-    struct file_map log, rows, tokens, skipped;
-    int64_t sources; /* files of the data */
+/* The files are read, not mapped: a sector that cannot be read would end the program. */
+struct parts {
+    struct reader log, rows, tokens, skipped;
+    struct buffer text; /* rows of a block */
+    char *chunk;
+    int64_t sources;    /* files of the data */
+    int32_t file;       /* of the last row */
+    enum status status; /* of reading */
 };
 
-static enum status map_if_there(struct file_map *map, const char *path)
+static enum status open_if_there(struct reader *reader, const char *path)
 {
-    *map = (struct file_map){0};
-    return file_exists(path) ? file_map(map, path) : OK;
+    *reader = (struct reader){.path = path, .fd = -1};
+    return file_exists(path) ? reader_open(reader, path) : OK;
 }
 
-static void unmap(struct maps *m)
+static void close_parts(struct parts *p)
 {
-    file_unmap(&m->log);
-    file_unmap(&m->rows);
-    file_unmap(&m->tokens);
-    file_unmap(&m->skipped);
+    reader_close(&p->log);
+    reader_close(&p->rows);
+    reader_close(&p->tokens);
+    reader_close(&p->skipped);
+    buffer_free(&p->text);
+    memory_free(p->chunk);
 }
 
-static enum status map(struct maps *m, const struct token_files *files)
+/* The files stay open until close_parts, whatever fails. */
+static enum status open_parts(struct parts *p, const struct token_files *files)
 {
-    *m = (struct maps){0};
-    enum status status = map_if_there(&m->log, files->log);
-    if (status == OK)
-        status = map_if_there(&m->rows, files->rows);
-    if (status == OK)
-        status = map_if_there(&m->tokens, files->tokens);
-    if (status == OK)
-        status = map_if_there(&m->skipped, files->skipped);
-    if (status != OK)
-        unmap(m);
-    return status;
+    enum status status = open_if_there(&p->log, files->log);
+    enum status rows = open_if_there(&p->rows, files->rows);
+    enum status tokens = open_if_there(&p->tokens, files->tokens);
+    enum status skipped = open_if_there(&p->skipped, files->skipped);
+    status = status != OK ? status : rows != OK ? rows : tokens != OK ? tokens : skipped;
+    p->chunk = status == OK ? memory_alloc(CHUNK) : NULL;
+    return status != OK || p->chunk ? status : ERR_MEMORY;
 }
 
-/* Whether entries [from, to) are in the file and have this hash; pages that were read are released. */
-static bool part_sound(const struct file_map *map, int64_t from, int64_t to, int64_t size, struct digest digest)
+static bool read_part(struct parts *p, const struct reader *reader, int64_t offset, void *bytes, int64_t count)
 {
-    if (from < 0 || to < from || to > map->size / size)
+    p->status = reader_read_at(reader, offset, bytes, count);
+    return p->status == OK;
+}
+
+/* Whether entries [from, to) are in the file and have this hash. */
+static bool part_sound(struct parts *p, const struct reader *reader, int64_t from, int64_t to, int64_t size, struct digest digest)
+{
+    struct hash hash;
+    if (from < 0 || to < from || to > reader->size / size)
         return false;
     if (to == from)
         return true;
-    bool same = digest_equal(hash_of(map->data + from * size, (to - from) * size), digest);
-    file_map_drop(map, 0, to * size); /* with the page that the previous part shares */
-    return same;
+    hash_init(&hash);
+    for (int64_t at = from * size, n; at < to * size; at += n) {
+        n = min(to * size - at, CHUNK);
+        if (!read_part(p, reader, at, p->chunk, n))
+            return false;
+        hash_add(&hash, p->chunk, n);
+    }
+    return digest_equal(hash_end(&hash), digest);
+}
+
+/* Reads the rows of a block, which is in memory when it is made too. */
+static bool read_rows(struct parts *p, int64_t from, int64_t to)
+{
+    int64_t size = (int64_t)sizeof(struct token_row);
+    p->text.size = 0;
+    p->status = buffer_reserve(&p->text, (to - from) * size);
+    return p->status == OK && read_part(p, &p->rows, from * size, p->text.data, (to - from) * size);
 }
 
 /* Whether the rows are contiguous, in the order of their files, and as the record counts them. */
-static bool rows_sound(const struct maps *m, const struct token_totals *before, const struct token_totals *after)
+static bool rows_sound(struct parts *p, const struct token_totals *before, const struct token_totals *after)
 {
-    const struct token_row *rows = (const void *)m->rows.data;
     struct token_totals t = *before;
-    int32_t file = t.rows ? rows[t.rows - 1].file : 0;
+    struct token_row row;
     for (int64_t r = before->rows; r < after->rows; r++) {
-        const struct token_row *row = &rows[r];
-        if (row->begin != t.tokens || row->count < 0 || row->count > after->tokens - t.tokens || row->trained < 0 ||
-            row->trained > row->count || row->file < file || row->file >= m->sources)
+        memcpy(&row, p->text.data + (r - before->rows) * (int64_t)sizeof row, sizeof row);
+        if (row.begin != t.tokens || row.count < 0 || row.count > after->tokens - t.tokens || row.trained < 0 ||
+            row.trained > row.count || row.file < p->file || row.file >= p->sources)
             return false;
-        count_row(&t, row);
-        file = row->file;
+        count_row(&t, &row);
+        p->file = row.file;
     }
     return t.tokens == after->tokens && t.trained == after->trained && t.untrained == after->untrained &&
            t.longest == after->longest && t.longest_row == after->longest_row;
 }
 
-static bool block_sound(const struct maps *m, const struct record *record, const struct token_totals *before, bool deep)
+static bool block_sound(struct parts *p, const struct record *record, const struct token_totals *before, bool deep)
 {
     const struct token_totals *t = &record->totals;
-    if (t->tokens < before->tokens || t->tokens > m->tokens.size / (int64_t)sizeof(int32_t) || t->rows < before->rows ||
-        t->rows > m->rows.size / (int64_t)sizeof(struct token_row))
+    if (t->tokens < before->tokens || t->tokens > p->tokens.size / (int64_t)sizeof(int32_t) || t->rows < before->rows ||
+        t->rows > p->rows.size / (int64_t)sizeof(struct token_row))
         return false;
-    return rows_sound(m, before, t) &&
-           part_sound(&m->rows, before->rows, t->rows, (int64_t)sizeof(struct token_row), record->rows) &&
-           part_sound(&m->skipped, before->skipped_bytes, t->skipped_bytes, 1, record->list) &&
-           (!deep || part_sound(&m->tokens, before->tokens, t->tokens, (int64_t)sizeof(int32_t), record->tokens));
+    int64_t row_bytes = (t->rows - before->rows) * (int64_t)sizeof(struct token_row);
+    return read_rows(p, before->rows, t->rows) && rows_sound(p, before, t) &&
+           (!row_bytes || digest_equal(hash_of(p->text.data, row_bytes), record->rows)) &&
+           part_sound(p, &p->skipped, before->skipped_bytes, t->skipped_bytes, 1, record->list) &&
+           (!deep || part_sound(p, &p->tokens, before->tokens, t->tokens, (int64_t)sizeof(int32_t), record->tokens));
 }
 
-static const char *find_damage(const struct maps *m, struct digest key, bool deep, struct token_log_state *state)
+static const char *find_damage(struct parts *p, struct digest key, bool deep, struct token_log_state *state)
 {
-    const struct record *records = (const void *)m->log.data;
-    int64_t count = m->log.size / (int64_t)sizeof *records;
+    struct record record;
+    int64_t count = p->log.size / (int64_t)sizeof record;
     bool ended = false;
-    deep |= m->tokens.size <= WHOLE_CHECK;
+    deep |= p->tokens.size <= WHOLE_CHECK;
     for (int64_t i = 0; i < count && !ended; i++) {
-        if (!digest_equal(records[i].check, hash_of(&records[i], (int64_t)offsetof(struct record, check))))
+        if (!read_part(p, &p->log, i * (int64_t)sizeof record, &record, (int64_t)sizeof record))
+            return UNREADABLE;
+        if (!digest_equal(record.check, hash_of(&record, (int64_t)offsetof(struct record, check))))
             return "its log is wrong";
-        if (!digest_equal(records[i].key, key))
+        if (!digest_equal(record.key, key))
             return "it is of other data";
-        if (!block_sound(m, &records[i], &state->totals, deep))
-            return "its checksum is wrong";
-        state->totals = records[i].totals;
-        ended = records[i].complete;
+        if (!block_sound(p, &record, &state->totals, deep))
+            return p->status == OK ? "its checksum is wrong" : UNREADABLE;
+        state->totals = record.totals;
+        ended = record.complete;
         state->blocks += !ended;
     }
     const struct token_totals *t = &state->totals;
-    state->complete = ended && m->log.size == count * (int64_t)sizeof *records &&
-                      m->rows.size == t->rows * (int64_t)sizeof(struct token_row) &&
-                      m->tokens.size == t->tokens * (int64_t)sizeof(int32_t) && m->skipped.size == t->skipped_bytes;
-    return ended && !state->complete ? "its size is wrong" : count == 0 && m->log.size ? "its log is too short" : NULL;
+    state->complete = ended && p->log.size == count * (int64_t)sizeof record &&
+                      p->rows.size == t->rows * (int64_t)sizeof(struct token_row) &&
+                      p->tokens.size == t->tokens * (int64_t)sizeof(int32_t) && p->skipped.size == t->skipped_bytes;
+    return ended && !state->complete ? "its size is wrong" : count == 0 && p->log.size ? "its log is too short" : NULL;
 }
 
 enum status token_log_check(const struct token_files *files, struct digest key, int64_t sources, bool deep,
                             struct token_log_state *state)
 {
-    struct maps m;
+    struct parts p = {.sources = sources};
     *state = (struct token_log_state){0};
-    TRY(map(&m, files));
-    m.sources = sources;
-    state->damage = find_damage(&m, key, deep, state);
-    unmap(&m);
-    return OK;
+    enum status status = open_parts(&p, files);
+    if (status == OK)
+        state->damage = find_damage(&p, key, deep, state);
+    close_parts(&p);
+    return status == OK && p.status == ERR_MEMORY ? ERR_MEMORY : status;
 }
 
 static enum status cut_if_there(const char *path, int64_t size)
