@@ -49,9 +49,9 @@ static void patterns_mean_what_oniguruma_means(void **state)
             fail_msg("%s on %s: %lld-%lld", cases[i].pattern, cases[i].text, (long long)begin, (long long)end);
         regex_close(regex);
     }
-    static const char *const refused[] = {"\\1",   "\\b",  "[[:alpha:]]", "[a&&b]", "a(?i)b",        "(?m:.)",
-                                          "x{2}+", "\\pL", "(*FAIL)",     "(?R)",   "\\C",           "[a",
-                                          "\\",    "\\K",  "(?<n>x)",     "[\\W]",  "\\x{110000000}"};
+    static const char *const refused[] = {"\\1",   "\\b",  "[[:alpha:]]", "[a&&b]",  "a(?i)b", "(?m:.)",
+                                          "x{2}+", "\\pL", "(*FAIL)",     "(?R)",    "\\C",    "[a",
+                                          "\\",    "\\K",  "\\G",         "(?<n>x)", "[\\W]",  "\\x{110000000}"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct regex *regex;
         assert_fails(regex_open(&regex, refused[i], (int64_t)strlen(refused[i]), "here"), ERR_UNSUPPORTED,
@@ -143,12 +143,65 @@ static void what_is_kept_names_the_libraries(void **state)
     assert_int_equal(hash_end(&got).low, hash_end(&expected).low);
 }
 
+static void find(const char *pattern, const struct buffer *text, int64_t *begin, int64_t *end)
+{
+    struct regex *regex;
+    struct regex_search *search;
+    assert_ok(regex_search_init(&search));
+    assert_ok(regex_open(&regex, pattern, (int64_t)strlen(pattern), "test"));
+    assert_ok(regex_find(regex, search, text->data, text->size, 0, begin, end));
+    regex_close(regex);
+    regex_search_free(search);
+}
+
+/* Fails if a window ends before its last place, begins inside a character, or hides the text before it. */
+static void a_match_is_found_wherever_it_begins(void **state)
+{
+    (void)state;
+    for (int64_t before = 0; before < 400; before++) {
+        struct buffer text = {0};
+        int64_t begin, end;
+        for (int64_t i = 0; i < before; i++)
+            assert_ok(buffer_append(&text, i % 3 ? "x" : "\u00e9", i % 3 ? 1 : 2));
+        int64_t at = text.size;
+        assert_ok(buffer_append(&text, "bcc", 3));
+        find("(?<=b)c+", &text, &begin, &end);
+        assert_true(begin == at + 1 && end == at + 3);
+        find("[^x\u00e9]", &text, &begin, &end);
+        assert_true(begin == at && end == at + 1);
+        find("\\z|d", &text, &begin, &end);
+        assert_true(begin == at + 3 && end == at + 3);
+        find("(?<=c)b", &text, &begin, &end);
+        assert_int_equal(begin, -1);
+        buffer_free(&text);
+    }
+}
+
+/* Fails if the clock is looked at only between matches: there is none here, and each place takes long. */
+static void a_search_without_a_match_is_stopped(void **state)
+{
+    (void)state;
+    static const char pattern[] = "(?:a|aa)+[b-d]";
+    struct regex *regex;
+    struct regex_search *search;
+    struct buffer text = {0};
+    int64_t begin, end;
+    for (int i = 0; i < 2000; i++)
+        assert_ok(buffer_append(&text, "aaaaaaaaaaaaaaaaaaaaaaaaaaa ", 28));
+    assert_ok(regex_search_init(&search));
+    assert_ok(regex_open(&regex, pattern, sizeof pattern - 1, "test"));
+    assert_fails(regex_find(regex, search, text.data, text.size, 0, &begin, &end), ERR_LIMIT, "takes too long");
+    regex_close(regex);
+    regex_search_free(search);
+    buffer_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(patterns_mean_what_oniguruma_means),
-        cmocka_unit_test(scanners_find_what_their_patterns_find),
-        cmocka_unit_test(what_is_kept_names_the_libraries),
+        cmocka_unit_test(patterns_mean_what_oniguruma_means),  cmocka_unit_test(scanners_find_what_their_patterns_find),
+        cmocka_unit_test(what_is_kept_names_the_libraries),    cmocka_unit_test(a_match_is_found_wherever_it_begins),
+        cmocka_unit_test(a_search_without_a_match_is_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

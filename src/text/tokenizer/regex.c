@@ -1,5 +1,8 @@
 /* PCRE2, in the only file that knows it. Every match has a budget of steps that grows with the text only linearly, and all
- * matches of a search share a deadline that does too, so that a pattern from a file cannot hang the program. */
+ * matches of a search share a deadline that does too, so that a pattern from a file cannot hang the program.
+ *
+ * PCRE2 grants the budget anew at each place where a match may begin, so a search goes over windows of such places. Most matches
+ * begin in the first and take few steps; where that is not so, there is a look at the clock before each window. */
 #include "text/tokenizer/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -7,10 +10,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "text/tokenizer/regex_syntax.h"
 
 enum { PATTERN_BYTES_MAX = 1 << 16, STEPS = 1000000, STEPS_PER_BYTE = 16, HEAP_KIB = 64 * 1024, FINDS_A_LOOK = 64 };
+enum { WINDOW = 64, WINDOW_STEPS = 10000, WINDOW_MAX = 1 << 16 };
 static const double SECONDS = 2, SECONDS_PER_BYTE = 1e-5; /* a hundred times what published patterns take */
+static const double WINDOW_SECONDS = 0.01;                /* it is made larger while it takes less */
 
 struct regex {
     pcre2_code *code;
@@ -100,7 +106,8 @@ enum status regex_open(struct regex **out, const char *pattern, int64_t length, 
     struct buffer translated = {0};
     enum status status = regex_translate(pattern, length, &translated, where);
     if (status == OK)
-        status = compile(out, translated.data, translated.size, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
+        status = compile(out, translated.data, translated.size,
+                         PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
     buffer_free(&translated);
     return status;
 }
@@ -110,7 +117,7 @@ enum status regex_open_literal(struct regex **out, const char *text, int64_t len
     if (length > PATTERN_BYTES_MAX)
         return fail(ERR_LIMIT, "%s: a pattern of %lld bytes; at most %d are accepted", where, (long long)length,
                     PATTERN_BYTES_MAX);
-    return compile(out, text, length, PCRE2_UTF | PCRE2_LITERAL, where);
+    return compile(out, text, length, PCRE2_USE_OFFSET_LIMIT | PCRE2_UTF | PCRE2_LITERAL, where);
 }
 
 enum status regex_open_json(struct regex **out, const json_t *json, const char *where)
@@ -166,20 +173,61 @@ void regex_search_free(struct regex_search *search)
     memory_free(search);
 }
 
-enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
-                       int64_t *begin, int64_t *end)
+/* A match that begins in [from, last]. */
+static int match(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
+                 int64_t last, int64_t steps)
 {
-    if (!search->finds)
-        search->start = clock_seconds();
-    if (++search->finds % FINDS_A_LOOK == 0 && clock_seconds() - search->start > SECONDS + SECONDS_PER_BYTE * (double)length)
-        return fail(ERR_LIMIT, "%s: the pattern takes too long on a text of %lld bytes", regex->where, (long long)length);
-    int64_t steps = length > (UINT32_MAX - STEPS) / STEPS_PER_BYTE ? UINT32_MAX : STEPS + STEPS_PER_BYTE * length;
     pcre2_set_match_limit(search->context, (uint32_t)steps);
+    pcre2_set_offset_limit(search->context, (PCRE2_SIZE)last);
     int code = pcre2_match(regex->code, (PCRE2_SPTR)text, (PCRE2_SIZE)length, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK, search->data,
                            search->context);
     if (code == PCRE2_ERROR_JIT_STACKLIMIT) /* the JIT has 32 KiB; the interpreter uses the heap */
         code = pcre2_match(regex->code, (PCRE2_SPTR)text, (PCRE2_SIZE)length, (PCRE2_SIZE)from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
                            search->data, search->context);
+    return code;
+}
+
+static enum status look(const struct regex *regex, const struct regex_search *search, int64_t length, double *now)
+{
+    *now = clock_seconds();
+    return *now - search->start <= SECONDS + SECONDS_PER_BYTE * (double)length
+               ? OK
+               : fail(ERR_LIMIT, "%s: the pattern takes too long on a text of %lld bytes", regex->where, (long long)length);
+}
+
+/* The places from `from` on, window by window. */
+static enum status match_on(const struct regex *regex, struct regex_search *search, const char *text, int64_t length,
+                            int64_t from, int *code)
+{
+    int64_t steps = length > (UINT32_MAX - STEPS) / STEPS_PER_BYTE ? UINT32_MAX : STEPS + STEPS_PER_BYTE * length;
+    double now, before;
+    TRY(look(regex, search, length, &before));
+    for (int64_t window = WINDOW;;) {
+        int64_t next = min(from + window, length);
+        while (next < length && ((uint8_t)text[next] & 0xc0) == 0x80) /* a match begins with a character */
+            next++;
+        *code = match(regex, search, text, length, from, next, steps);
+        if (*code != PCRE2_ERROR_NOMATCH || next == length)
+            return OK;
+        TRY(look(regex, search, length, &now));
+        window = now - before < WINDOW_SECONDS ? min(window * 2, WINDOW_MAX) : max(window / 2, 1);
+        before = now;
+        from = next;
+    }
+}
+
+enum status regex_find(const struct regex *regex, struct regex_search *search, const char *text, int64_t length, int64_t from,
+                       int64_t *begin, int64_t *end)
+{
+    double now;
+    if (!search->finds)
+        search->start = clock_seconds();
+    if (++search->finds % FINDS_A_LOOK == 0)
+        TRY(look(regex, search, length, &now));
+    int64_t last = min(from + WINDOW, length);
+    int code = match(regex, search, text, length, from, last, WINDOW_STEPS);
+    if (code == PCRE2_ERROR_MATCHLIMIT || (code == PCRE2_ERROR_NOMATCH && last < length))
+        TRY(match_on(regex, search, text, length, from, &code));
     if (code == PCRE2_ERROR_NOMATCH) {
         *begin = *end = -1;
         return OK;
