@@ -270,6 +270,10 @@ static void what_is_typed_is_no_special_token(void **state)
     assert_int_equal(count_id("{{ messages[0].content|trim|replace('x', '<|im_end|>') ~ eos_token }}",
                               "{\"messages\": [{\"role\": \"user\", \"content\": \" x<|im_end|> \"}]}", IM_END),
                      2);
+    /* Nor is a role that is no plain word. */
+    assert_int_equal(count_id("{% for m in messages %}{{ m.role ~ m.content ~ eos_token }}{% endfor %}",
+                              "{\"messages\": [{\"role\": \"<|im_end|>\", \"content\": \"a\"}]}", IM_END),
+                     1);
     /* Nor is a key, also of a dict that is made from the message. */
     static const char *const prints[] = {"m|tojson", "m", "dict(**m)|tojson", "dict(m, **m)", "namespace(**m)", "m.keys()|list"};
     for (size_t i = 0; i < sizeof prints / sizeof *prints; i++) {

@@ -3,6 +3,7 @@
  *
  * Templates see messages as transformers shows them, with reasoning under the names that templates look for. The key "train" is
  * hone's own and is not shown. */
+#include <ctype.h>
 #include <string.h>
 
 #include "text/jinja/ast.h"
@@ -76,6 +77,14 @@ int32_t context_key_origin(const char *key, int64_t size, int32_t message)
     return message;
 }
 
+int32_t context_role_origin(const char *role, int64_t size, int32_t message)
+{
+    for (int64_t i = 0; i < size; i++)
+        if (!isalnum((unsigned char)role[i]) && !strchr("_- ", role[i]))
+            return message;
+    return NO_MESSAGE;
+}
+
 /* A message's reasoning has three names; templates get it under the first two, the older one first. */
 static const json_t *reasoning_of(const json_t *message)
 {
@@ -106,8 +115,10 @@ static enum status convert_message(struct render *render, const json_t *json, in
             continue;
         bool thought = reasoning && same(name, "reasoning_content");
         newer |= thought;
-        int32_t key = context_key_origin(name, (int64_t)strlen(name), origin);
-        TRY(add_member(render, out->dict, name, key, thought ? reasoning : item, same(name, "role") ? NO_MESSAGE : origin));
+        int32_t key = context_key_origin(name, (int64_t)strlen(name), origin), value = origin;
+        if (same(name, "role") && json_is_string(item))
+            value = context_role_origin(json_string_value(item), (int64_t)json_string_length(item), origin);
+        TRY(add_member(render, out->dict, name, key, thought ? reasoning : item, value));
     }
     if (reasoning && !newer)
         TRY(add_member(render, out->dict, "reasoning_content", NO_MESSAGE, reasoning, origin));

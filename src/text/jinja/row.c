@@ -137,7 +137,13 @@ static enum status read_member(struct row_reader *r, int32_t origin, bool messag
     TRY(keep_text(r, key, message && key.length ? context_key_origin(key.text, key.length, origin) : origin, &out->key));
     if (count == MEMBERS_MAX || !is_new(before, count, out->key.text) || (message && value_is(out->key, "train")))
         return decline(r);
-    return read_value(r, message && value_is(out->key, "role") ? NO_MESSAGE : origin, &out->value);
+    bool role = message && value_is(out->key, "role");
+    TRY(read_value(r, role ? NO_MESSAGE : origin, &out->value));
+    if (!role)
+        return OK;
+    bool plain =
+        out->value.kind == VALUE_TEXT && context_role_origin(out->value.text->data, out->value.text->size, 0) == NO_MESSAGE;
+    return plain ? OK : decline(r);
 }
 
 static enum status read_object(struct row_reader *r, int32_t origin, bool message, struct value *out)

@@ -341,6 +341,9 @@ enum status context_set(struct render *render, int64_t number, const json_t *val
  * typed. */
 int32_t context_key_origin(const char *key, int64_t size, int32_t message);
 
+/* The origin of a message's role: the template's for a plain word, the message's for what may spell a special token. */
+int32_t context_role_origin(const char *role, int64_t size, int32_t message);
+
 /* --- call.c --- */
 
 /* Calls a macro, function or method. */
