@@ -41,15 +41,22 @@ def wait_until(true):
     return True
 
 
+def stop_runs(session, hone):
+    """Those that are stopped: one that has just ended is none."""
+    for pid in alive(session, hone):
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            pass
+    return alive(session, hone)
+
+
 def check(campaign, *args):
-    hone = str(pathlib.Path(args[0]).resolve())
+    hone, runs = str(pathlib.Path(args[0]).resolve()), []
     with tempfile.TemporaryDirectory() as work:
         process = subprocess.Popen([sys.executable, HERE / f"{campaign}.py", *args], stdout=subprocess.DEVNULL, start_new_session=True,
                                    env=dict(os.environ, TMPDIR=work))
-        wait_until(lambda: process.poll() is not None or alive(process.pid, hone))
-        runs = alive(process.pid, hone)
-        for pid in runs:
-            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: process.poll() is not None or runs.extend(stop_runs(process.pid, hone)) or runs)
         process.kill()
         process.wait()
         ended = wait_until(lambda: not alive(process.pid))
