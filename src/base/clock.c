@@ -76,7 +76,7 @@ int64_t clock_moment(void)
 int64_t clock_text(int64_t moment, char *text, size_t size, const char *pattern)
 {
     struct tm date;
-    time_t seconds = (time_t)moment;
+    time_t seconds = (time_t)(moment ? moment : clock_moment());
     if (!gmtime_r(&seconds, &date))
         return 0;
     date.tm_zone = ""; /* as Python has it for a date without a zone */

@@ -15,7 +15,7 @@ void clock_wait(double seconds); /* less if a signal comes */
  * SOURCE_DATE_EPOCH, seconds since 1970, it is that moment in UTC instead, so that output with a date in it can be reproduced. */
 int64_t clock_date(char *text, size_t size, const char *pattern);
 
-/* The same moment as a number that can be kept, and as text: its text is the same in every time zone. Not 0. */
+/* The same moment as a number that can be kept, and is not 0; and as text, which is the same in every time zone. 0: now. */
 int64_t clock_moment(void);
 int64_t clock_text(int64_t moment, char *text, size_t size, const char *pattern);
 

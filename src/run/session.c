@@ -290,10 +290,16 @@ void session_costs(const struct session *s, struct device_costs *costs)
     device_costs(s->device, count_kernels(s), commands, costs);
 }
 
+/* Of the memory that blocks are in. */
+static int64_t owners_part(const struct session *s)
+{
+    return s->room.allocate ? s->owner_bytes : 0;
+}
+
 int64_t session_room(const struct session *s, int64_t bytes, const struct device_costs *costs)
 {
     const struct device_info *i = &s->info;
-    int64_t to_come = bytes + costs->modules + costs->graphs + (s->room.allocate ? s->owner_bytes : 0);
+    int64_t to_come = bytes + costs->modules + costs->graphs + owners_part(s);
     if (s->room.limit[0] && s->room.addresses != INT64_MAX && !s->model.weights.listed)
         return min(i->memory_free, s->room.addresses - s->model.weights_mapped.bytes) - to_come;
     if (i->memory_free)
@@ -355,14 +361,14 @@ enum status session_prepare(struct session *s)
         look_at_device(s);
     session_costs(s, &costs);
     int64_t room = session_room(s, total, &costs), beside = costs.modules + costs.graphs;
+    int64_t needed = total + beside + owners_part(s);
     if (room < 0)
         return fail(ERR_MEMORY,
                     "out of memory: %.2f GB are needed%s, %.2f GB are %s on %s%s%s%s; `hone plan` shows for what. Try %s",
-                    (double)(total + beside + s->owner_bytes) * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
-                    (double)(total + beside + s->owner_bytes + room) * 1e-9, s->info.memory_free ? "free" : "there",
-                    s->device->class->name, s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "",
-                    s->room.limit[0] ? " by " : "", s->room.limit,
-                    s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
+                    (double)needed * 1e-9, beside ? ", kernels and graphs among them by estimate" : "",
+                    (double)(needed + room) * 1e-9, s->info.memory_free ? "free" : "there", s->device->class->name,
+                    s->neighbours > 1 && s->room.allocate ? " for each rank of this machine" : "", s->room.limit[0] ? " by " : "",
+                    s->room.limit, s->run == RUN_FLOAT32 ? "--dtype bfloat16" : "fewer tokens at once, or a smaller model");
     TRY(check_host(s));
     int64_t cache = session_cache(s, total, &costs);
     if (mapped > cache)

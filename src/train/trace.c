@@ -37,14 +37,14 @@ enum status trace_step(struct trainer *t, int64_t step, const struct sequence *s
 
 /* --- weights -------------------------------------------------------------------------------------------------------------- */
 
-static enum status look_at_trained(const struct trainer *t)
+static enum status look_at_trained(struct trainer *t)
 {
     const struct tensor *master = t->optimizer.master;
     int64_t bytes = tensor_bytes(master);
     float piece[PIECE];
     for (int64_t at = 0; at < bytes; at += (int64_t)sizeof piece) {
         int64_t size = min(bytes - at, (int64_t)sizeof piece);
-        TRY(engine_download((struct engine *)&t->session.engine, master, at, piece, size));
+        TRY(engine_download(&t->session.engine, master, at, piece, size));
         for (int64_t i = 0; i < size / (int64_t)sizeof *piece; i++)
             if (!isfinite(piece[i]))
                 return fail(ERR_DATA,
@@ -57,7 +57,7 @@ static enum status look_at_trained(const struct trainer *t)
 }
 
 /* Of ranks that step together each may keep another part. */
-enum status trace_weights(const struct trainer *t, bool *base_is_finite)
+enum status trace_weights(struct trainer *t, bool *base_is_finite)
 {
     enum status status = look_at_trained(t);
     TRY(t->sync.on ? status : group_agree(t->group, status));

@@ -14,6 +14,6 @@ enum status trace_step(struct trainer *t, int64_t step, const struct sequence *s
 /* ERR_DATA if a trained weight is not finite: no later step can mend it, and checkpoints of it would take the place of good ones.
  * ERR_FORMAT if one in the model's files is, which are read once: *base_is_finite starts as false. All ranks of the step call it.
  */
-enum status trace_weights(const struct trainer *t, bool *base_is_finite);
+enum status trace_weights(struct trainer *t, bool *base_is_finite);
 
 #endif

@@ -446,7 +446,7 @@ static enum status open_all(struct trainer *t, unsigned ready_for, enum loss_id 
         TRY(check_options(t));
     if (writes && o->output_dir && !group_rank(t->group))
         TRY(o->dry_run ? output_look(o->output_dir, &t->arena) : output_take(&t->output, o->output_dir, &t->arena));
-    if (!planning && !t->session.tuning.lora)
+    if (writes && !t->session.tuning.lora)
         TRY(model_copy_digest(o->model_name_or_path, &t->beside));
     TRY(identity_draw(&t->identity));
     t->place.moment = clock_moment();

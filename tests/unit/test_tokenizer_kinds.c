@@ -287,22 +287,30 @@ static void a_table_replaces_text(void **state)
 static const struct tokenizer_text PIECES[] = {{"<unk>", 5}, {"<s>", 3}, {SP, 3},      {"a", 1},
                                                {"b", 1},     {"ab", 2},  {SP "ab", 5}, {"ba", 2}};
 
+static const float SCORES[] = {0, 0, -9, -9, -9, -2, -3, -1};
+
+/* What a file says nothing of is -1. */
+static struct tokenizer_lists scored(const struct tokenizer_text *tokens, const float *scores, int64_t count)
+{
+    return (struct tokenizer_lists){.model = "llama",
+                                    .tokens = tokens,
+                                    .scores = scores,
+                                    .count = count,
+                                    .unknown = 0,
+                                    .bos = -1,
+                                    .eos = -1,
+                                    .add_bos = -1,
+                                    .add_eos = -1,
+                                    .space_prefix = -1};
+}
+
 static void lists_make_a_tokenizer(void **state)
 {
     (void)state;
     static const int32_t types[] = {WORD_UNKNOWN, WORD_CONTROL, 1, 1, 1, 1, 1, 1};
-    static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    struct tokenizer_lists w = {.model = "llama",
-                                .tokens = PIECES,
-                                .types = types,
-                                .scores = scores,
-                                .count = 8,
-                                .unknown = 0,
-                                .bos = 1,
-                                .eos = -1,
-                                .add_bos = -1,
-                                .add_eos = -1,
-                                .space_prefix = -1};
+    struct tokenizer_lists w = scored(PIECES, SCORES, 8);
+    w.types = types;
+    w.bos = 1;
     struct tokenizer *t;
     assert_ok(tokenizer_open_lists(&t, &w, "lists"));
     check(t, "ab", "6:0-2");
@@ -344,16 +352,7 @@ static void pairs_of_tokens_are_limited(void **state)
         memset(texts[i / LENGTH], 'a' + i / LENGTH, LENGTH);
         tokens[i] = (struct tokenizer_text){texts[i / LENGTH], i % LENGTH + 1};
     }
-    struct tokenizer_lists w = {.model = "llama",
-                                .tokens = tokens,
-                                .scores = scores,
-                                .count = 512,
-                                .unknown = 0,
-                                .bos = -1,
-                                .eos = -1,
-                                .add_bos = -1,
-                                .add_eos = -1,
-                                .space_prefix = -1};
+    struct tokenizer_lists w = scored(tokens, scores, 512);
     struct tokenizer *t;
     assert_ok(tokenizer_open_lists(&t, &w, "lists"));
     tokenizer_close(t);
@@ -364,17 +363,8 @@ static void pairs_of_tokens_are_limited(void **state)
 static void memory_may_run_out_anywhere(void **state)
 {
     (void)state;
-    static const float scores[] = {0, 0, -9, -9, -9, -2, -3, -1};
-    const struct tokenizer_lists w = {.model = "llama",
-                                      .tokens = PIECES,
-                                      .scores = scores,
-                                      .count = 8,
-                                      .unknown = 0,
-                                      .bos = -1,
-                                      .eos = -1,
-                                      .add_bos = -1,
-                                      .add_eos = -1,
-                                      .space_prefix = 1};
+    struct tokenizer_lists w = scored(PIECES, SCORES, 8);
+    w.space_prefix = 1;
     struct tokenizer *t = NULL;
     for (int kind = 0; kind < 3; kind++) {
         if (kind)

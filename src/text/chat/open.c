@@ -304,7 +304,7 @@ enum status chat_fingerprint(const char *model_dir, int64_t moment, struct hash 
     hash_add(hash, files, (int64_t)sizeof *files);
     if (dated) {
         char date[16];
-        hash_add(hash, date, clock_text(moment ? moment : clock_moment(), date, sizeof date, "%Y-%m-%d"));
+        hash_add(hash, date, clock_text(moment, date, sizeof date, "%Y-%m-%d"));
     }
     return OK;
 }

@@ -175,8 +175,7 @@ static enum status global_strftime(struct render *render, struct value self, con
         return render_fail(render, ERR_DATA, "strftime_now needs a short string");
     memcpy(pattern, format.text->data, (size_t)format.text->size);
     pattern[format.text->size] = 0;
-    int64_t moment = render->jinja->moment ? render->jinja->moment : clock_moment();
-    int64_t n = clock_text(moment, text, sizeof text, pattern);
+    int64_t n = clock_text(render->jinja->moment, text, sizeof text, pattern);
     char *copy;
     TRY(render_alloc(render, n + 1, 1, &copy));
     memcpy(copy, text, (size_t)n);

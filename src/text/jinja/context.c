@@ -71,7 +71,7 @@ int32_t context_key_origin(const char *key, int64_t size, int32_t message)
 {
     static const char *const names[] = {"role",      "content",           "name",         "tool_calls", "thinking",
                                         "reasoning", "reasoning_content", "tool_call_id", "refusal"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    for (size_t i = 0; size && i < sizeof names / sizeof *names; i++)
         if (names[i][0] == key[0] && (int64_t)strlen(names[i]) == size && memcmp(names[i], key, (size_t)size) == 0)
             return NO_MESSAGE;
     return message;

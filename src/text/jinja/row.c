@@ -134,7 +134,7 @@ static enum status read_member(struct row_reader *r, int32_t origin, bool messag
 {
     struct json_span key;
     TRY(json_reader_key(&r->json, &key));
-    TRY(keep_text(r, key, message && key.length ? context_key_origin(key.text, key.length, origin) : origin, &out->key));
+    TRY(keep_text(r, key, message ? context_key_origin(key.text, key.length, origin) : origin, &out->key));
     if (count == MEMBERS_MAX || !is_new(before, count, out->key.text) || (message && value_is(out->key, "train")))
         return decline(r);
     bool role = message && value_is(out->key, "role");
