@@ -133,6 +133,9 @@ static const struct {
     {"{{ range(5)|list }} {{ range(1,10,3)|list }} {{ range(3) }} {{ range(5,0,-2)|list }} {{ range(0)|list }} {{ range(3)[1] }} "
      "{{ range(3)|length }}",
      "[0, 1, 2, 3, 4] [1, 4, 7] range(0, 3) [5, 3, 1] [] 1 3"},
+    {"{{ range(9223372036854775806, 9223372036854775807, 5)|list }} {{ range(-9223372036854775807-1, 9223372036854775807, "
+     "4611686018427387904)|list }} {{ true|round(0,'ceil') }} {{ ('%.98f' % 1e308)|length }}",
+     "[9223372036854775806] [-9223372036854775808, -4611686018427387904, 0, 4611686018427387904] 1.0 408"},
     {"{% with a=1, b=2 %}{{ a+b }}{% endwith %}{% filter upper %}abc {{ 'd' }}{% endfilter %}{% generation %}gen{% endgeneration "
      "%}",
      "3ABC Dgen"},
@@ -344,8 +347,9 @@ static void long_strings_cost_steps(void **state)
     (void)state;
     enum { LONG = 100000 };
     static const char *const work[] = {
-        "1",     "a == b",           "a < b",       "a in d",  "d[a]",        "a.startswith(b)", "a|length",
-        "a[1:]", "[a, 1] == [b, 1]", "a.find('y')", "a|upper", "a|trim('x')", "a[-1]",           "a|trim('\u00e9x')"};
+        "1",           "a == b",           "a < b",       "a in d",      "d[a]",        "a.startswith(b)", "a|length",
+        "a[1:]",       "[a, 1] == [b, 1]", "a.find('y')", "a|upper",     "a|trim('x')", "a[-1]",           "a|trim('\u00e9x')",
+        "a.count('')", "a % ()",           "a.format()",  "a.isalpha()", "l == m",      "[l] < [m]"};
     const struct jinja_budget small = {.steps = 10000, .depth = 100, .output = 1000, .memory = 64 << 20};
     struct jinja_output out = {0};
     struct buffer context = {0};
@@ -358,7 +362,10 @@ static void long_strings_cost_steps(void **state)
     assert_ok(buffer_append(&context, "}", 1));
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
         char text[256];
-        snprintf(text, sizeof text, "{%% set d = {b: 1} %%}{%% for i in range(100) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+        snprintf(text, sizeof text,
+                 "{%% set d = {b: 1} %%}{%% set l = range(90000)|list %%}{%% set m = range(90000)|list %%}{%% for i in "
+                 "range(100) %%}{%% if %s %%}{%% endif %%}{%% "
+                 "endfor %%}",
                  work[i]);
         enum status status = render(text, context.data, &small, &out);
         if (status != (i ? ERR_LIMIT : OK))

@@ -96,15 +96,19 @@ static enum status global_range(struct render *render, struct value self, const 
     }
     if (number[2] == 0)
         return render_fail(render, ERR_DATA, "range: the step must not be zero");
-    for (int64_t at = number[0]; number[2] > 0 ? at < number[1] : at > number[1]; count++)
-        if (__builtin_add_overflow(at, number[2], &at) || count >= RANGE_MAX)
+    if (number[2] > 0 ? number[0] < number[1] : number[0] > number[1]) {
+        uint64_t first = (uint64_t)number[0], last = (uint64_t)number[1], step = (uint64_t)number[2];
+        uint64_t between = number[2] > 0 ? (last - first - 1) / step : (first - last - 1) / (0 - step);
+        if (between >= RANGE_MAX)
             return render_fail(render, ERR_LIMIT, "range: more than %d numbers", RANGE_MAX);
+        count = (int64_t)between + 1;
+    }
     TRY(value_list(render, VALUE_RANGE, count, out));
     out->list->start = number[0];
     out->list->stop = number[1];
     out->list->step = number[2];
     for (int64_t i = 0; i < count; i++)
-        out->list->item[i] = value_int(number[0] + i * number[2]);
+        out->list->item[i] = value_int((int64_t)((uint64_t)number[0] + (uint64_t)i * (uint64_t)number[2]));
     return OK;
 }
 

@@ -178,11 +178,14 @@ static enum status items(struct render *render, struct value self, const struct 
     return OK;
 }
 
-/* The text as a number if Python's float() would take it. */
+/* The text as a number if Python's float() would take it. None is longer than TEXT_MAX. */
 static bool read_real(const struct text *text, double *out)
 {
+    enum { TEXT_MAX = 256 };
     char copy[64], *end;
     int64_t n = 0;
+    if (text->size > TEXT_MAX)
+        return false;
     for (int64_t at = 0; at < text->size && n < (int64_t)sizeof copy - 1; at++)
         if (text->data[at] != '_')
             copy[n++] = text->data[at];
@@ -191,7 +194,7 @@ static bool read_real(const struct text *text, double *out)
         return false;
     *out = strtod(copy, &end);
     end += strspn(end, " \t\n\r\f\v");
-    return end > copy && *end == 0 && n > (int64_t)strspn(copy, " \t\n\r\f\v");
+    return end > copy && end == copy + n && n > (int64_t)strspn(copy, " \t\n\r\f\v");
 }
 
 static enum status to_float(struct render *render, struct value self, const struct args *args, struct value *out)
@@ -232,7 +235,7 @@ static enum status to_int(struct render *render, struct value self, const struct
         end += strspn(end, " \t\n\r\f\v");
         if (errno)
             return render_fail(render, ERR_UNSUPPORTED, "whole numbers of more than 64 bits");
-        if (read && *end == 0)
+        if (read && end == copy + n)
             *out = value_int(number);
         else
             has_real = read_real(self.text, &real);
@@ -269,7 +272,8 @@ static enum status round_to(struct render *render, struct value self, const stru
         *out = value_int(self.kind == VALUE_BOOL ? self.boolean : self.integer);
         return OK;
     }
-    double real = self.kind == VALUE_FLOAT ? self.real : (double)self.integer, scale = pow(10, (double)digits);
+    double real = self.kind == VALUE_FLOAT ? self.real : self.kind == VALUE_BOOL ? (double)self.boolean : (double)self.integer;
+    double scale = pow(10, (double)digits);
     if (up || down) {
         *out = value_float((up ? ceil(real * scale) : floor(real * scale)) / scale);
         return OK;

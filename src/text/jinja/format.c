@@ -45,7 +45,7 @@ static enum status convert(struct builder *builder, const struct layout *layout,
     struct render *render = builder->render;
     struct builder *own;
     struct value made;
-    char text[400];
+    char text[512]; /* a real number has up to 309 digits before its point, and 98 after it */
     TRY(builder_new(render, &own));
     if (type == 's') {
         TRY(print_value(own, value));
@@ -91,6 +91,7 @@ enum status format_percent(struct render *render, const struct text *format, str
     struct builder *builder;
     if (values.kind == VALUE_TUPLE)
         list = *values.list;
+    TRY(render_step(render, format->size / CHARS_A_STEP));
     TRY(builder_new(render, &builder));
     for (int64_t at = 0; at < format->size;) {
         int64_t begin = at;
@@ -160,6 +161,7 @@ static enum status field(struct render *render, const struct text *format, int64
         *out = args->item[number];
         return OK;
     }
+    TRY(render_step(render, args->keyword_count / ITEMS_A_STEP));
     for (int64_t k = 0; k < args->keyword_count; k++) {
         const char *name = args->keyword[k].name;
         if ((int64_t)strlen(name) == end - begin && memcmp(name, format->data + begin, (size_t)(end - begin)) == 0) {
@@ -175,6 +177,7 @@ enum status format_braces(struct render *render, struct value self, const struct
     const struct text *format = self.text;
     struct builder *builder;
     int64_t next = 0;
+    TRY(render_step(render, format->size / CHARS_A_STEP));
     TRY(builder_new(render, &builder));
     for (int64_t at = 0; at < format->size;) {
         int64_t begin = at;

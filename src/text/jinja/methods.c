@@ -67,7 +67,7 @@ static enum status find_index(struct render *render, struct value self, const st
     if (at < 0 && must)
         return render_fail(render, ERR_DATA, "%s: substring not found", what);
     *out = value_int(at < 0 ? -1 : char_count(self.text->data, at));
-    return render_step(render, at / 256);
+    return render_step(render, at / CHARS_A_STEP);
 }
 
 static enum status str_find(struct render *render, struct value self, const struct args *args, struct value *out)
@@ -91,6 +91,7 @@ static enum status str_count(struct render *render, struct value self, const str
     TRY(bind_text(render, args, "count", &part));
     int64_t count = 0;
     if (part.text->size == 0) {
+        TRY(render_step(render, self.text->size / CHARS_A_STEP));
         *out = value_int(char_count(self.text->data, self.text->size) + 1);
         return OK;
     }
@@ -178,7 +179,7 @@ static enum status all_of(struct render *render, struct value self, const struct
 {
     TRY(args_bind(render, args, "a test of characters", "", 0, NULL));
     bool all = self.text->size > 0;
-    TRY(render_step(render, self.text->size / 256));
+    TRY(render_step(render, self.text->size / CHARS_A_STEP));
     for (int64_t at = 0; all && at < self.text->size;) {
         int32_t code;
         at = char_next(self.text->data, self.text->size, at, &code);

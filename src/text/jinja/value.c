@@ -258,10 +258,11 @@ enum status text_equal(struct render *render, const struct text *a, const struct
 
 static enum status list_equal(struct render *render, const struct list *a, const struct list *b, bool *out)
 {
+    int64_t i = 0;
     *out = a->count == b->count;
-    for (int64_t i = 0; *out && i < a->count; i++)
+    for (; *out && i < a->count; i++)
         TRY(value_equal(render, a->item[i], b->item[i], out));
-    return OK;
+    return render_step(render, i / ITEMS_A_STEP);
 }
 
 static enum status dict_equal(struct render *render, const struct dict *a, const struct dict *b, bool *out)
@@ -326,6 +327,7 @@ enum status value_compare(struct render *render, struct value a, struct value b,
             if (!equal)
                 break;
         }
+        TRY(render_step(render, i / ITEMS_A_STEP));
         if (i < n)
             TRY(value_compare(render, a.list->item[i], b.list->item[i], out));
         else

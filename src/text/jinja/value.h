@@ -153,7 +153,7 @@ enum status render_too_long(struct render *render);
 enum status render_too_deep(struct render *render);
 
 /* How many bytes are looked at character by character in the time of a step. */
-enum { CHARS_A_STEP = 16 };
+enum { CHARS_A_STEP = 16, ITEMS_A_STEP = 16 };
 
 /* ERR_LIMIT when the budget is used up. */
 static inline enum status render_step(struct render *render, int64_t steps)
