@@ -63,7 +63,8 @@ static void put_tokenizer(void)
         assert_ok(buffer_format(&b, "\"%s\": %d, ", added[i], i));
     for (int c = '!'; c <= '~'; c++)
         assert_ok(buffer_format(&b, c == '"' || c == '\\' ? "\"\\%c\": %d, " : "\"%c\": %d, ", c, id++));
-    assert_ok(buffer_format(&b, "\"\xc4\xa0\": %d, \"\xc4\x8a\": %d}, \"merges\": []}}", id, id + 1));
+    assert_ok(buffer_format(&b, "\"\xc4\xa0\": %d, \"\xc4\x8a\": %d, \"\u00c3\": %d, \"\u00a8\": %d}, \"merges\": []}}", id,
+                            id + 1, id + 2, id + 3)); /* blank, line end, and the two bytes of an e with a grave accent */
     put_file("tokenizer.json", b.data);
     buffer_free(&b);
 }
@@ -185,6 +186,11 @@ static void the_mask_covers_what_the_model_has_to_say(void **state)
            "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{\"name\": \"f\"}]}, "
            "{\"role\": \"tool\", \"content\": \"r\"}]}",
            "<|im_start|>[a<|im_end|>]<|im_start|>f:r<|im_end|>");
+    /* What begins an answer differs from the prompt inside a character: all of that character is the answer's. */
+    expect("{% for m in messages %}{{ bos_token ~ (m.role[0] if m.role == 'user' else '\u00e8') ~ m.content ~ eos_token }}"
+           "{% endfor %}{% if add_generation_prompt %}{{ bos_token }}\u00e9{% endif %}",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}]}",
+           "<|im_start|>ua<|im_end|><|im_start|>[\u00e8b<|im_end|>]");
     /* Messages by number, a turn that the next header ends, and one that another message's text interrupts. */
     expect("{% for i in range(messages|length) %}{% set m = messages[i] %}{{ bos_token ~ m.role ~ m.content ~ eos_token "
            "}}{% endfor %}",

@@ -35,15 +35,21 @@ static enum status keep(struct chat *chat, const char *text, int64_t size, struc
     return out->text ? OK : ERR_MEMORY;
 }
 
-/* Two texts often begin to differ inside a marker, as in <think> and <tool_call>; the marker belongs to what follows. */
+static bool is_inside_character(char next)
+{
+    return ((unsigned char)next & 0xc0) == 0x80;
+}
+
+/* Two texts often begin to differ, at text[size], inside a marker, as in <think> and <tool_call>; the marker belongs to what
+ * follows. So does a character that they differ in. */
 static int64_t whole_markers(const char *text, int64_t size)
 {
     int64_t cut = size;
     for (int64_t at = size - 1; at >= 0 && text[at] != '>' && text[at] != ']' && text[at] != '\n'; at--)
         if (text[at] == '<' || text[at] == '[')
             cut = at;
-    while (cut > 0 && cut == size && ((unsigned char)text[cut - 1] & 0xc0) == 0x80)
-        cut--, size--; /* not inside a character */
+    while (cut > 0 && is_inside_character(text[cut]))
+        cut--;
     return cut;
 }
 
@@ -171,8 +177,7 @@ static void shape_of(const struct piece *prompt, struct shape *out)
         out->same[at] = begins(prompt->text, at, prompt->size, prompt, out->same, &first, &last);
     for (int64_t n = 0; n < prompt->size; n++) { /* as whole_markers */
         char c = prompt->text[n];
-        if (n == 0 || ((unsigned char)prompt->text[n - 1] & 0xc0) != 0x80)
-            edge = n;
+        edge = is_inside_character(c) ? edge : n;
         out->whole[n] = open >= 0 ? open : edge;
         open = c == '>' || c == ']' || c == '\n' ? -1 : (c == '<' || c == '[') && open < 0 ? n : open;
     }
