@@ -100,7 +100,8 @@ bool utf8_is_space(uint32_t code)
 bool utf8_is_hidden(uint32_t code)
 {
     return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff ||
+           (code & 0xfffe) == 0xfffe;
 }
 
 void utf8_clean(char *text)

@@ -21,7 +21,7 @@ int utf8_encode(uint32_t code, char bytes[4]);
 /* Where the character before `end` starts; end > 0. */
 int64_t utf8_before(const char *text, int64_t end);
 
-/* Control characters, and those that change the direction of text or have no width. */
+/* Control characters, those that change the direction of text or have no width, and codes that are no characters. */
 bool utf8_is_hidden(uint32_t code);
 
 /* Replaces by question marks what would control a terminal, hide or mislead in it, and what is not UTF-8; newlines and tabs

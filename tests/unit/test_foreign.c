@@ -462,7 +462,7 @@ static void options_are_written_as_yaml_that_is_read_as_the_same(void **state)
         {"output", "null"},
         {"sample_prompt", ""},
         {"cache_dir", "-x"},
-        {"init_adapter", "\xc3\xa4 \xe2\x80\xae\x01\x7f"},
+        {"init_adapter", "\xc3\xa4 \xe2\x80\xae\x01\x7f\uffff"},
         {"rank_pattern", "q_proj=4,v=2"},
         {"learning_rate", "0.1"},
         {"seed", "3"},
@@ -473,7 +473,7 @@ static void options_are_written_as_yaml_that_is_read_as_the_same(void **state)
     struct buffer text = {0}, again = {0};
     fresh();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_ok(options_set(&options, COMMAND_TRAIN, cases[i].key, cases[i].value, "a\nsource: 1\r2"));
+        assert_ok(options_set(&options, COMMAND_TRAIN, cases[i].key, cases[i].value, "a\nsource: 1\r2\uffff"));
     assert_ok(options_write(&options, &text));
     assert_ok(load(text.data));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
