@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "base/utf8.h"
 #include "models/gguf_base.h"
 
 static const struct {
@@ -101,7 +102,7 @@ static json_t *numbers_of(const struct gguf_base *base, const char *tensor)
     for (int64_t i = 0; list && i < min(t->shape[0], ROPE_PAIRS_MAX + 1); i++) {
         float number;
         memcpy(&number, t->data + 4 * i, sizeof number);
-        json_array_append_new(list, json_real((double)number));
+        json_array_append_new(list, json_real(isfinite(number) ? (double)number : 0)); /* which is refused too */
     }
     return list;
 }
@@ -119,7 +120,14 @@ static enum status put_attention_factor(const struct gguf_base *base, json_t *ro
         return OK;
     if (own == 0 || strcmp(base->arch->name, "olmo2") != 0)
         own = (own != 0 ? own : 1) * (1 + length) / (1 + multiplier * length);
+    if (!isfinite(own))
+        return fail(ERR_FORMAT, "%s: its keys of rope.scaling give no finite attention factor", base->path);
     return put(rope, "attention_factor", json_real(own));
+}
+
+static bool is_word(struct gguf_text text, const char *word)
+{
+    return text.length == (int64_t)strlen(word) && memcmp(text.text, word, (size_t)text.length) == 0;
 }
 
 /* Factors of long and short texts are tensors, other kinds of scaling are keys. Llama 3's is applied to the frequencies
@@ -130,17 +138,19 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
                                            {"rope.scaling.yarn_beta_fast", "beta_fast"},
                                            {"rope.scaling.yarn_beta_slow", "beta_slow"},
                                            {"attention.temperature_scale", "llama_4_scaling_beta"}};
-    char key[64], type[32] = "default";
-    struct gguf_text text = {0};
+    char key[64];
+    struct gguf_text type = {0};
     int64_t original = 0;
     json_t *rope = NULL, *factors;
     snprintf(key, sizeof key, "%s.rope.scaling.type", base->arch->name);
-    TRY(gguf_get_text(base->file[0], key, &text));
-    if (text.text && !(text.length == 4 && !memcmp(text.text, "none", 4)))
-        snprintf(type, sizeof type, "%.*s", (int)(text.length < 31 ? text.length : 31), text.text);
+    TRY(gguf_get_text(base->file[0], key, &type));
+    if (!type.text || is_word(type, "none"))
+        type = (struct gguf_text){"default", strlen("default")};
+    if (utf8_invalid(type.text, type.length) >= 0)
+        return fail(ERR_FORMAT, "%s: %s is not UTF-8", base->path, key);
     factors = numbers_of(base, "rope_factors_long.weight");
     rope = factors ? json_pack("{s:s, s:o}", "rope_type", "longrope", "long_factor", factors)
-                   : json_pack("{s:s}", "rope_type", type);
+                   : json_pack("{s:s%}", "rope_type", type.text, (size_t)type.length);
     TRY(put(tree, "rope_scaling", rope));
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         double real = 0;
@@ -148,7 +158,7 @@ static enum status put_scaling(const struct gguf_base *base, json_t *tree)
         if (real != 0)
             TRY(put(rope, reals[i][1], json_real(real)));
     }
-    TRY(put_attention_factor(base, rope, !factors && !strcmp(type, "yarn")));
+    TRY(put_attention_factor(base, rope, !factors && is_word(type, "yarn")));
     TRY(get_int(base, "rope.scaling.original_context_length", &original));
     if (original)
         TRY(put(rope, "original_max_position_embeddings", json_integer(original)));

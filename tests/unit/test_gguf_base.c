@@ -51,7 +51,7 @@ static void put_key_real(struct buffer *b, const char *key, float number)
 }
 
 /* What a file has that none should have. */
-enum fault { NO_FAULT, TWO_NORMS, Q_WITHOUT_ROWS, EPS_NAN, IS_ADAPTER, IS_SPLIT };
+enum fault { NO_FAULT, TWO_NORMS, Q_WITHOUT_ROWS, EPS_NAN, SCALING_NOT_UTF8, IS_ADAPTER, IS_SPLIT };
 
 /* Tensors of one layer; matrices of `type`. Returns their bytes. */
 static uint64_t put_tensors(struct buffer *b, uint32_t type, enum fault fault)
@@ -89,7 +89,7 @@ static uint64_t put_tensors(struct buffer *b, uint32_t type, enum fault fault)
 
 static void write_faulty(const char *arch, uint32_t type, enum fault fault)
 {
-    struct buffer b = start_gguf(12, fault == IS_ADAPTER || fault == IS_SPLIT ? 11 : 10);
+    struct buffer b = start_gguf(12, fault >= SCALING_NOT_UTF8 ? 11 : 10);
     put_key_text(&b, "general.architecture", arch);
     put_key_int(&b, "llama.block_count", 1);
     put_key_int(&b, "llama.context_length", 64);
@@ -100,6 +100,8 @@ static void write_faulty(const char *arch, uint32_t type, enum fault fault)
     put_key_int(&b, "llama.rope.dimension_count", 16);
     put_key_real(&b, "llama.rope.freq_base", 500000);
     put_key_real(&b, "llama.attention.layer_norm_rms_epsilon", fault == EPS_NAN ? NAN : 1e-5f);
+    if (fault == SCALING_NOT_UTF8)
+        put_key_text(&b, "llama.rope.scaling.type", "yarn\xff");
     if (fault == IS_ADAPTER)
         put_key_text(&b, "general.type", "adapter");
     if (fault == IS_SPLIT)
@@ -181,6 +183,8 @@ static void a_broken_file_is_refused(void **state)
     assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "two tensors for model.layers.0.input_layernorm.weight");
     write_faulty("llama", ROWS_F32, EPS_NAN);
     assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "must be a finite number");
+    write_faulty("llama", ROWS_F32, SCALING_NOT_UTF8);
+    assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "rope.scaling.type is not UTF-8");
     write_faulty("llama", ROWS_F32, IS_ADAPTER);
     assert_fails(model_open(&m, path, NULL, true), ERR_FORMAT, "is an adapter, not a model");
     write_faulty("llama", ROWS_F32, Q_WITHOUT_ROWS);
