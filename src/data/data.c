@@ -89,7 +89,7 @@ static enum status name_skipped(struct data *data, const struct buffer *list)
     for (int i = 0; i < SKIPPED_NAMED && *line && status == OK; i++) {
         const char *end = strchr(line, '\n'), *colon = strchr(line, ':');
         int64_t file = 0;
-        for (const char *digit = line; colon && digit < colon && file < data->file_count; digit++)
+        for (const char *digit = line; colon && digit < colon && file >= 0 && file < data->file_count; digit++)
             file = 10 * file + (*digit - '0');
         if (!end || !colon || colon > end || file < 0 || file >= data->file_count)
             break;

@@ -293,7 +293,7 @@ static enum status pass_up_to(struct source *s, int64_t offset)
 
 enum status source_seek(struct source *s, const struct source_position *position, bool *same)
 {
-    *same = position->file >= 0 && position->file <= s->count && position->offset >= 0;
+    *same = position->file >= 0 && position->file <= s->count && position->offset >= 0 && position->line <= INT64_MAX / 2;
     if (!*same)
         return OK;
     TRY(open_file(s, position->file));

@@ -505,6 +505,10 @@ static enum status open_state(const struct state *s, const char *path, struct sa
         const struct safetensors_tensor *f = safetensors_find(*files, s->file[i].name);
         if (!f || f->bytes != s->file[i].bytes || f->dtype != s->file[i].dtype)
             return fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s->file[i].name);
+        int32_t count = 0; /* of steps: a run adds to it */
+        for (int64_t at = 0; f->dtype == SAFETENSORS_I32 && at < f->bytes; at += (int64_t)sizeof count)
+            if (memcpy(&count, f->data + at, sizeof count), count < 0 || count > INT32_MAX / 2)
+                return fail(ERR_FORMAT, "%s: a count of steps, %d, is out of range", path, count);
     }
     return OK;
 }
