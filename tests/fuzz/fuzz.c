@@ -75,6 +75,20 @@ const char *fuzz_put_safetensors(const char *name, struct fuzz_part input)
     return path;
 }
 
+static int accepted;
+
+void fuzz_accept(void)
+{
+    accepted = 1;
+}
+
+int fuzz_accepted(void)
+{
+    int was = accepted;
+    accepted = 0;
+    return was;
+}
+
 void fuzz_promise(int holds, const char *condition, const char *file, int line)
 {
     if (holds)

@@ -34,6 +34,11 @@ struct fuzz_part fuzz_next(struct fuzz_part *input);
  * mutation of the header need not guess the length before it. */
 const char *fuzz_put_safetensors(const char *name, struct fuzz_part input);
 
+/* Says that the parser took the input. replay.c expects it of every file of a corpus whose name begins with "good": else a
+ * corpus of an older version of a format would test nothing but the check of the version. */
+void fuzz_accept(void);
+int fuzz_accepted(void); /* since it was asked before */
+
 /* What a parser promised; aborts if not. */
 #define PROMISE(condition) fuzz_promise((condition), #condition, __FILE__, __LINE__)
 void fuzz_promise(int holds, const char *condition, const char *file, int line);

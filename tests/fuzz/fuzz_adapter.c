@@ -23,6 +23,9 @@ static void check_option(const uint8_t *data, size_t size)
             PROMISE(*patterns[i].module && isfinite(patterns[i].value));
     if (adapter_parse_targets(&c, text, "--x") == OK)
         PROMISE(c.all_linear || c.target_count > 0);
+    if (adapter_parse_parameters(&c, text, "--x") == OK)
+        for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++)
+            adapter_targets_parameter(&c, MODULES[i]);
     adapter_config_free(&c);
 }
 
@@ -35,7 +38,8 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct adapter_config config, again;
     if (adapter_config_open(&config, fuzz_dir()) != OK)
         return;
-    PROMISE(config.all_linear || config.target_count > 0);
+    fuzz_accept();
+    PROMISE(config.all_linear || config.target_count > 0 || config.parameter_count > 0);
     PROMISE(adapter_config_write(&config, fuzz_dir()) == OK);
     PROMISE(adapter_config_open(&again, fuzz_dir()) == OK);
     for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++) {

@@ -41,7 +41,9 @@ void fuzz_input(const uint8_t *data, size_t size)
         .dir = fuzz_model(), .device = "cpu", .run = RUN_AUTO, .adapter = adapter, .weights = true};
     if (session_open(&s, &options) != OK)
         return;
-    if (load(&s) == OK)
+    if (load(&s) == OK) {
+        fuzz_accept();
         check(&s);
+    }
     session_close(&s);
 }

@@ -12,6 +12,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct hf_config config;
     if (hf_config_open(&config, fuzz_dir()) != OK)
         return;
+    fuzz_accept();
     PROMISE(config.model_type && config.eos_count >= 0 && config.eos_count <= HF_CONFIG_EOS_MAX);
     for (int i = 0; i < config.eos_count; i++)
         PROMISE(config.eos[i] >= 0 && config.eos[i] <= INT32_MAX);

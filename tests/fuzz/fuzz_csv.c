@@ -10,6 +10,8 @@
 #include "data/source.h"
 #include "fuzz.h"
 
+enum { SEEKS = 50 }; /* a seek in a packed file reads from its beginning, and few bytes can be many rows */
+
 static void check_row(const struct source_row *row)
 {
     PROMISE(row->length > 0 && row->line > 1);
@@ -18,7 +20,7 @@ static void check_row(const struct source_row *row)
     json_decref(tree);
 }
 
-static enum status walk(const char *path, const char *mapping, int64_t bytes, bool seek, struct hash *hash)
+static enum status walk(const char *path, const char *mapping, int64_t bytes, int seeks, struct hash *hash)
 {
     struct source *source;
     struct source_block block = {0};
@@ -33,7 +35,8 @@ static enum status walk(const char *path, const char *mapping, int64_t bytes, bo
             hash_add(hash, row->text, row->length);
             check_row(row);
         }
-        PROMISE(!seek || (source_seek(source, &block.next, &same) == OK && same));
+        if (seeks-- > 0)
+            PROMISE(source_seek(source, &block.next, &same) == OK && same);
     }
     source_block_free(&block);
     source_close(source);
@@ -49,7 +52,10 @@ static void check_rename(const char *mapping, const char *text, int64_t length)
     json_t *before = parse_quickly(text, length);
     PROMISE(columns_rename(columns, text, length, &out) == OK);
     json_t *after = parse_quickly(out.data ? out.data : "", out.size);
-    PROMISE(!json_is_object(before) || json_is_object(after));
+    json_error_t error; /* an integer beyond 64 bits may stand only where nothing asks for it */
+    json_t *judge = json_loadb(text, (size_t)length, JSON_ALLOW_NUL, &error);
+    PROMISE(!judge || !json_is_object(before) || json_is_object(after));
+    json_decref(judge);
     json_decref(before);
     json_decref(after);
     buffer_free(&out);
@@ -67,9 +73,9 @@ void fuzz_input(const uint8_t *data, size_t size)
     mapping[first.size] = 0;
     const char *given = first.size ? mapping : NULL;
     const char *path = fuzz_put(rest.size && rest.data[0] == '\t' ? "rows.tsv" : "rows.csv", rest.data, rest.size);
-    enum status status = walk(path, given, 1 << 20, false, &whole);
-    PROMISE(walk(path, given, 7, false, &small) == status);
-    PROMISE(walk(path, given, 100, true, &sought) == status);
+    enum status status = walk(path, given, 1 << 20, 0, &whole);
+    PROMISE(walk(path, given, 7, 0, &small) == status);
+    PROMISE(walk(path, given, 100, SEEKS, &sought) == status);
     if (status == OK) {
         PROMISE(digest_equal(hash_end(&whole), hash_end(&small)));
         PROMISE(digest_equal(hash_end(&whole), hash_end(&sought)));

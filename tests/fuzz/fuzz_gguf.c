@@ -48,6 +48,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct gguf *file;
     if (gguf_open(&file, path) != OK)
         return;
+    fuzz_accept();
     look(file);
     struct tokenizer *tokenizer;
     if (gguf_tokenizer_open(&tokenizer, file, path) == OK) {

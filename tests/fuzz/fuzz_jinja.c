@@ -1,4 +1,6 @@
-/* The input is a chat template and, after a zero byte, the JSON of its context. */
+/* The input is a chat template and, after a zero byte, the JSON of its context.
+ *
+ * What can be rendered is rendered again with budgets that end somewhere on the way: it fails, or is the same text. */
 #include <string.h>
 
 #include "fuzz.h"
@@ -23,6 +25,26 @@ static void check(const struct jinja_output *out)
     PROMISE(at == out->text.size);
 }
 
+/* A number below `limit` that follows from the input, so that the same input always takes the same way. */
+static int64_t draw(const uint8_t *data, size_t size, uint64_t which, int64_t limit)
+{
+    uint64_t sum = 0xcbf29ce484222325 + which;
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ data[i]) * 0x100000001b3;
+    return (int64_t)((sum >> 20) % (uint64_t)limit);
+}
+
+static void render_again(const struct jinja *jinja, const json_t *context, const struct jinja_budget *budget,
+                         const struct jinja_output *first)
+{
+    struct jinja_output out = {0};
+    if (jinja_render(jinja, context, budget, &out) == OK) {
+        PROMISE(out.text.size == first->text.size && out.span_count == first->span_count);
+        PROMISE(!out.text.size || memcmp(out.text.data, first->text.data, (size_t)out.text.size) == 0);
+    }
+    jinja_output_free(&out);
+}
+
 void fuzz_input(const uint8_t *data, size_t size)
 {
     static const struct jinja_budget budget = {.steps = 20000, .depth = 100, .output = 1 << 16, .memory = 1 << 22};
@@ -36,8 +58,16 @@ void fuzz_input(const uint8_t *data, size_t size)
     if (status == OK) {
         struct jinja_output out = {0};
         if (json_is_object(context) && jinja_render(jinja, context, &budget, &out) == OK) {
+            fuzz_accept();
             PROMISE(out.text.size <= budget.output);
             check(&out);
+            struct jinja_budget less[] = {budget, budget, budget, budget};
+            less[0].steps = draw(data, size, 0, 256);
+            less[1].memory = draw(data, size, 1, 1 << 14);
+            less[2].memory = draw(data, size, 2, 1 << 17);
+            less[3].depth = draw(data, size, 3, 12);
+            for (size_t i = 0; i < sizeof less / sizeof *less; i++)
+                render_again(jinja, context, &less[i], &out);
         }
         jinja_output_free(&out);
         json_decref(context);

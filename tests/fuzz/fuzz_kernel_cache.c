@@ -24,6 +24,8 @@ static void check_file(struct fuzz_part entry)
     fuzz_put(path, entry.data, entry.size);
     PROMISE(kernel_cache_open(&cache, fuzz_dir()) == OK);
     PROMISE(kernel_cache_read(&cache, key, &bytes, &found) == OK);
+    if (found)
+        fuzz_accept();
     PROMISE(!found || bytes.size + 48 == (int64_t)entry.size);
     buffer_free(&bytes);
     kernel_cache_close(&cache);
@@ -43,6 +45,7 @@ static void check_code(const struct fuzz_part content)
     enum status status = cuda_code_get(&code, &kernel, "", &got, &found);
     PROMISE((status == OK) == found);
     if (found) {
+        fuzz_accept();
         const char *cubin = cuda_code_module(&got, false), *ptx = cuda_code_module(&got, true);
         PROMISE(got.size == (int64_t)content.size && cubin >= got.data && cubin <= ptx && ptx <= got.data + got.size);
         PROMISE(cuda_check_target("gemm", ptx, got.data + got.size - ptx, TARGET) == OK);

@@ -35,7 +35,9 @@ void fuzz_input(const uint8_t *data, size_t size)
     const struct session_options options = {.dir = fuzz_dir(), .device = "cpu", .run = RUN_AUTO, .weights = true};
     if (session_open(&s, &options) != OK)
         return;
-    if (load(&s) != OK)
+    if (load(&s) == OK)
+        fuzz_accept();
+    else
         PROMISE(*status_message());
     session_close(&s);
 }

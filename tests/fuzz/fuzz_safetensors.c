@@ -8,6 +8,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct safetensors *file;
     if (safetensors_open(&file, fuzz_dir()) != OK)
         return;
+    fuzz_accept();
     int64_t sum = 0;
     for (int64_t i = 0; i < safetensors_count(file); i++) {
         const struct safetensors_tensor *t = safetensors_at(file, i);

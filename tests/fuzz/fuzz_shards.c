@@ -27,6 +27,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     struct safetensors *file;
     if (safetensors_open(&file, fuzz_dir()) != OK)
         return;
+    fuzz_accept();
     PROMISE(safetensors_count(file) >= 1 && safetensors_count(file) <= 3);
     for (int64_t i = 0; i < safetensors_count(file); i++)
         PROMISE(safetensors_at(file, i)->data[0] == 0 && strlen(safetensors_at(file, i)->name) == 1);

@@ -5,6 +5,8 @@
  * Whatever a cache holds, the data has the rows of its text or those of a cache without contradictions. */
 #include "model.h"
 
+#include <sys/stat.h>
+
 #include "data/data.h"
 #include "data/token_log.h"
 
@@ -77,7 +79,17 @@ static void mend_rows(uint8_t *rows, size_t size, const struct fuzz_part *tokens
     }
 }
 
-static void put_files(int flags, struct fuzz_part file[FILES])
+static ino_t tokens_file(const char *folder)
+{
+    struct stat entry;
+    char path[512];
+    snprintf(path, sizeof path, "%s/tokens", folder);
+    PROMISE(stat(path, &entry) == 0);
+    return entry.st_ino;
+}
+
+/* Returns its file of tokens: if the cache has it afterwards too, this one was taken. */
+static ino_t put_files(int flags, struct fuzz_part file[FILES])
 {
     static const char *const names[FILES] = {"log", "rows", "tokens", "skipped"};
     static uint8_t log[1 << 16], rows[1 << 16];
@@ -100,6 +112,7 @@ static void put_files(int flags, struct fuzz_part file[FILES])
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         PROMISE(file_replace(path, file[i].data, (int64_t)file[i].size) == OK);
     }
+    return tokens_file(folder);
 }
 
 static void check(struct data *data)
@@ -126,11 +139,13 @@ void fuzz_input(const uint8_t *data, size_t size)
         file[i] = (struct fuzz_part){rest.data, want < rest.size ? want : rest.size};
         rest = (struct fuzz_part){rest.data + file[i].size, rest.size - file[i].size};
     }
-    put_files(size ? data[0] : 0, file);
+    ino_t put = put_files(size ? data[0] : 0, file);
     struct data open;
     enum status status = data_open(&open, chats, &chat, &limits);
     PROMISE(status == OK || status == ERR_DATA);
     if (status == OK) {
+        if (tokens_file(dir) == put)
+            fuzz_accept();
         check(&open);
         data_close(&open);
     }

@@ -9,11 +9,14 @@ static void encode(const struct tokenizer *tokenizer, const char *text, int64_t 
     struct tokens tokens = {0};
     struct buffer back = {0};
     if (tokenizer_encode(tokenizer, text, length, &tokens) == OK) {
+        fuzz_accept();
         for (int64_t i = 0; i < tokens.count; i++) {
             PROMISE(tokens.id[i] >= 0 && tokens.id[i] < tokenizer_vocabulary(tokenizer));
             PROMISE(tokens.begin[i] >= 0 && tokens.begin[i] <= tokens.end[i] && tokens.end[i] <= length);
         }
         tokenizer_decode(tokenizer, tokens.id, tokens.count, true, &back);
+        int64_t inside = tokens.count;
+        PROMISE(tokenizer_encode_surrounded(tokenizer, text, length, &tokens) == OK && tokens.count >= inside);
     }
     buffer_free(&back);
     tokens_free(&tokens);

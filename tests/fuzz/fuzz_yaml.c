@@ -56,6 +56,7 @@ void fuzz_input(const uint8_t *data, size_t size)
         options.config_format = format;
         const char *path = fuzz_path("options.yaml");
         if (options_load_yaml(&options, COMMAND_TRAIN, path) == OK) {
+            fuzz_accept();
             check(&options);
             check_file(&options);
         } else
