@@ -1,7 +1,11 @@
-/* The input is a file of options, hone's or another tool's. What it sets can be written as text, and set again from that; written
- * as a file, it is read as the same. */
+/* The input is a file of options, hone's or another tool's, and after zero bytes the data/dataset_info.json, m/config.json and
+ * data/train.jsonl that it may name. What it sets can be written as text, and set again from that; written as a file, it is read
+ * as the same. */
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/directory.h"
 #include "base/memory.h"
 #include "config/options.h"
 #include "fuzz.h"
@@ -46,9 +50,29 @@ static void check_file(const struct options *options)
     arena_free(&arena);
 }
 
+static void put_files(struct fuzz_part input)
+{
+    static const char *const names[] = {"options.yaml", "data/dataset_info.json", "m/config.json", "data/train.jsonl"};
+    static bool ready;
+    if (!ready) {
+        PROMISE(directory_make(fuzz_path("data")) == OK && directory_make(fuzz_path("m")) == OK);
+        ready = true;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct fuzz_part part = fuzz_next(&input);
+        if (part.size || i == 0)
+            fuzz_put(names[i], part.data, part.size);
+        else
+            unlink(fuzz_path(names[i]));
+    }
+}
+
 void fuzz_input(const uint8_t *data, size_t size)
 {
-    fuzz_put("options.yaml", data, size);
+    static int home = -1; /* the corpus may be named from there */
+    PROMISE(home >= 0 || (home = open(".", O_DIRECTORY | O_CLOEXEC)) >= 0);
+    put_files((struct fuzz_part){data, size});
+    PROMISE(chdir(fuzz_dir()) == 0);
     for (enum choice_config_format format = CHOICE_config_format_auto; format <= CHOICE_config_format_mlx; format++) {
         struct arena arena = {0};
         struct options options;
@@ -63,4 +87,5 @@ void fuzz_input(const uint8_t *data, size_t size)
             PROMISE(!strncmp(status_message(), path, strlen(path)));
         arena_free(&arena);
     }
+    PROMISE(fchdir(home) == 0);
 }
