@@ -152,8 +152,8 @@ enum status render_fail(struct render *render, enum status code, const char *for
 enum status render_too_long(struct render *render);
 enum status render_too_deep(struct render *render);
 
-/* How many bytes are looked at character by character in the time of a step. */
-enum { CHARS_A_STEP = 16, ITEMS_A_STEP = 16 };
+/* How many bytes are looked at character by character, or items compared, in the time of a step. */
+enum { CHARS_A_STEP = 8, ITEMS_A_STEP = 4 };
 
 /* ERR_LIMIT when the budget is used up. */
 static inline enum status render_step(struct render *render, int64_t steps)
