@@ -1,6 +1,7 @@
 /* hone train: what will be done, then every step as the library's events report it, then the result and how to try it.
  * All progress goes to standard error; standard output has the result alone. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -420,6 +421,16 @@ static hone_status train(struct run *run, hone_options *options, hone_trainer_in
     return status;
 }
 
+/* The result is in files, and what was printed is in run.json: a reader that left, or a full disk under a log, is no reason to
+ * give the command again. */
+static void forgive_standard_output(void)
+{
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || !freopen("/dev/null", "w", stdout))
+        return;
+    progress_say(
+        "hone: warning: the summary cannot be written to standard output; the run has ended well, and its result is saved");
+}
+
 static hone_status rehearse(struct run *run, hone_options *options, hone_train_result *result)
 {
     hone_status status = hone_train(run->trainer, NULL, NULL, result);
@@ -453,5 +464,7 @@ hone_status cli_train(hone_options *options)
         status = dry ? rehearse(&run, options, &result) : train(&run, options, &info, &result);
     json_decref(run.data);
     hone_trainer_close(run.trainer);
+    if (status == HONE_OK && !dry)
+        forgive_standard_output();
     return dry || !shows ? status : cli_finish(options, status, &result);
 }

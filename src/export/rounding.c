@@ -121,7 +121,7 @@ enum status round_check(const struct sum *w, const struct layout *layout, const 
     struct change sum = {0};
     TRY(run(&work, check_chunks, &sum));
     if (!isfinite(sum.squares))
-        return fail(ERR_DATA, "tensor %s has values that are not finite: the model or the adapter is broken", w->name);
+        return fail(ERR_FORMAT, "tensor %s has values that are not finite: the model or the adapter is broken", w->name);
     if (!isfinite(sum.lost))
         return fail(ERR_DATA, "tensor %s has values that are too large for %s: choose another --type, such as bf16", w->name,
                     out_types[layout->type].name);

@@ -45,15 +45,16 @@ enum status adapter_lost(struct arena *arena, const char *path)
     if (!file_is_directory(path))
         return fail(ERR_IO, "%s: no adapter there but a file; %s, as the folder that this file is in may be", path, wanted);
     const char *checkpoint = newest_checkpoint(arena, path, &run);
-    if (checkpoint)
+    bool model = has(arena, path, "config.json");
+    if (checkpoint && !model)
         return fail(
             ERR_IO,
             "%s: no adapter there: its run has not ended. Give the command of the run again to finish it, or name its newest "
             "checkpoint: --adapter %s",
             path, checkpoint);
-    if (run || has(arena, path, "metrics.jsonl"))
+    if (!model && (run || has(arena, path, "metrics.jsonl")))
         return fail(ERR_IO, "%s: no adapter there: its run has not ended. Give the command of the run again to finish it", path);
-    if (has(arena, path, "config.json"))
+    if (model)
         return fail(
             ERR_ARGUMENT,
             "%s: no adapter there but a model: name it with --model, and leave out --adapter; hone inspect model describes it",

@@ -90,7 +90,7 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
     static const struct record_field fields[] = {
         RECORD_MADE("version", version_json),
         RECORD_AS(CHECKPOINT_BEGAN, struct trainer_place, moment),
-        RECORD(struct trainer_place, step),
+        RECORD_AS(CHECKPOINT_STEP, struct trainer_place, step),
         RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
         RECORD(struct trainer_place, tokens),
         RECORD_AS("skipped_steps", struct trainer_place, skipped),
@@ -293,7 +293,7 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
         return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version %d", path, (long long)version,
                     VERSION);
     TRY(json_get_int(tree, CHECKPOINT_BEGAN, &p->moment, path)); /* which the checkpoint of an older hone lacks */
-    TRY(json_need_int(tree, "step", &p->step, path));
+    TRY(json_need_int(tree, CHECKPOINT_STEP, &p->step, path));
     TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
     TRY(json_get_int(tree, "tokens", &p->tokens, path));
     TRY(json_get_int(tree, "skipped_steps", &p->skipped, path));
@@ -405,8 +405,8 @@ static enum status check_settings(struct trainer *t, const json_t *tree, const c
         if (was && json_integer_value(was) != data_number(t, i))
             return fail(
                 ERR_ARGUMENT,
-                "%s is of a run on other data (%s was %lld and is %lld): use the same data to resume, --resume none to start "
-                "over, or another --output",
+                "%s is of a run on other data (%s was %lld and is %lld): use the same data, tokenizer and chat template to "
+                "resume, --resume none to start over, or another --output",
                 dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
     }
     return check_nature(&nature, tree, dir);

@@ -40,6 +40,7 @@ enum status checkpoint_load(struct trainer *t, const char *dir);
 
 /* Its trainer_state.json as it is: nothing in it is checked. CHECKPOINT_BEGAN is when its run began (clock_moment). */
 #define CHECKPOINT_BEGAN "began"
+#define CHECKPOINT_STEP "step"
 enum status checkpoint_read(const char *dir, json_t **state);
 
 /* What a directory is, at a glance: its files are not compared with their checksums. FOREIGN: nothing of hone's. */
@@ -67,7 +68,8 @@ enum status checkpoint_count(const struct trainer *t, const char *output, int64_
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 
 /* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0,
- * or if run.json is of another run, what else was left under these names (NULL after the last), and a result. */
+ * or if run.json is of another run, what else was left under these names (NULL after the last), and results: an adapter or a
+ * model, whoever made them. */
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others);
 
 #endif

@@ -50,6 +50,19 @@ static int last_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* The step that a checkpoint was made after, whatever it was renamed to. A damaged one has that of its name. */
+static enum status read_step(struct entry *e)
+{
+    json_t *tree;
+    enum status status = checkpoint_read(e->path, &tree);
+    const json_t *step = json_object_get(tree, CHECKPOINT_STEP);
+    int64_t is = json_is_integer(step) ? json_integer_value(step) : e->step;
+    if (is >= 0 && is != e->step && (status = checksums_check(e->path)) == OK)
+        e->step = is;
+    json_decref(tree);
+    return status == ERR_MEMORY ? status : OK;
+}
+
 static enum status list_entries(struct entries *list, const char *output)
 {
     TRY(directory_list(&list->arena, output, &list->names, &list->name_count));
@@ -63,6 +76,7 @@ static enum status list_entries(struct entries *list, const char *output)
         struct entry e = {name, file_join(&list->arena, output, name), step_of(name)};
         if (!e.path)
             return ERR_MEMORY;
+        TRY(read_step(&e));
         list->entry[list->count++] = e;
     }
     qsort(list->entry, (size_t)list->count, sizeof *list->entry, last_first);
@@ -256,7 +270,7 @@ static const char *why_aside(const struct trainer *t, const struct entry *e)
     case CHECKPOINT_OF_RUN: break;
     }
     if (strcmp(run, t->identity.run) != 0)
-        return OUTPUT_ANOTHER;
+        return OUTPUT_EARLIER;
     return e->step > t->place.step ? "of a later step than the run goes on from" : NULL;
 }
 
@@ -318,19 +332,11 @@ static enum status look_for_another(const struct trainer *t, struct arena *arena
     return status == ERR_MEMORY ? status : OK;
 }
 
-/* Whether the run reads its model or adapter there: they are no run's result. */
-static bool is_input(const struct options *o, const char *output)
-{
-    return (o->model_name_or_path && file_same(o->model_name_or_path, output)) ||
-           (o->init_adapter && file_same(o->init_adapter, output));
-}
-
 /* Lists what is in the way of the run. */
 static enum status list_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others,
                               struct output_aside *aside, int64_t *count)
 {
     bool another = false, begins = t->place.step == 0;
-    int64_t more = 0;
     for (int64_t i = 0; i < list->count; i++) {
         const char *why = why_aside(t, &list->entry[i]);
         if (why)
@@ -341,15 +347,9 @@ static enum status list_aside(const struct trainer *t, struct entries *list, con
         const char *path = file_join(&list->arena, output, list->names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (is_listed(list->names[i], others) && file_size(path) > 0) {
-            aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_ANOTHER};
-            more++;
-        }
+        if ((is_listed(list->names[i], others) && file_size(path) > 0) || output_is_result(list->names[i]))
+            aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_EARLIER};
     }
-    bool results = another || (begins && (more || !strcmp(t->options->resume, "none")));
-    for (int64_t i = 0; results && !is_input(t->options, output) && i < list->name_count; i++)
-        if (output_is_result(list->names[i]))
-            aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_ANOTHER};
     return OK;
 }
 

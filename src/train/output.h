@@ -43,7 +43,7 @@ bool output_is_result(const char *name);
 struct output_aside {
     const char *name, *why;
 };
-#define OUTPUT_ANOTHER "of another run"
+#define OUTPUT_EARLIER "of an earlier run"
 
 /* Moves these entries of the directory into a new output/earlier-K, and says so; with `dry` says only that it would. */
 enum status output_set_aside(const char *dir, const struct output_aside *list, int64_t count, bool dry);

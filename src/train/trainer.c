@@ -244,6 +244,11 @@ static enum status check_options(struct trainer *t)
     int64_t rows;
     if (o->output_dir && file_same(o->output_dir, o->model_name_or_path))
         return fail(ERR_ARGUMENT, "--output %s is the model's own directory: name another one", o->output_dir);
+    if (o->output_dir && o->init_adapter && file_same(o->output_dir, o->init_adapter))
+        return fail(ERR_ARGUMENT,
+                    "--output %s is the directory of --init-adapter, and the result would take that adapter's place: name "
+                    "another one",
+                    o->output_dir);
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
     if (o->val_set_size > 0)

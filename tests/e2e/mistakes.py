@@ -351,6 +351,7 @@ TABLE = [
     (9, TRAIN + " --max-length 10", "the limit is 10", "--excess-length"),
     (9, TRAIN + " --max-length 10 --excess-length drop", "left none of them", "raise it"),
     (2, "train --model {tiny} --data {d}/chats.jsonl --output {tiny}", "the model's own directory", "name another"),
+    (2, "train --model {tiny} --data {d}/chats.jsonl --init-adapter {d}/out --output {d}/out", "the directory of --init-adapter", "name another"),
     (2, TRAIN + ".safetensors", "several files", "a directory"),
     (3, TRAIN + " --init-adapter {d}/nune", "no adapter there", "name a folder"),
     (2, TRAIN + " --eval-data {d}/chats.jsonl --val-set-size 1", "give only one of them"),

@@ -145,7 +145,7 @@ static void a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warni
     close_rig(&r);
 }
 
-/* Fails if the result of another run stays beside that of a run that starts over, or the base of a run is moved away. */
+/* Fails if the result of another run stays beside that of a run that starts over, or is replaced by it. */
 static void a_run_that_starts_over_moves_the_results_of_others(void **state)
 {
     (void)state;
@@ -158,20 +158,14 @@ static void a_run_that_starts_over_moves_the_results_of_others(void **state)
     put("notes.txt", "theirs");
     assert_int_equal(symlink("nowhere", at("earlier-1")), 0); /* which is no free name */
     open_rig(&r, &tied, 0, none);
-    r.options.init_adapter = output_dir; /* it begins with that adapter */
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_true(file_exists(at("adapter_model.safetensors")));
-    r.options.init_adapter = NULL;
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2", "earlier-3", "notes.txt", "run.lock"));
-    assert_entries(at("earlier-3"), ENTRIES("adapter_model.safetensors", "config.json"));
-    put("model.safetensors", "x"); /* a run that was not resumed, and left nothing else, is not known to be one */
+    assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2", "notes.txt", "run.lock"));
+    assert_entries(at("earlier-2"),
+                   ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3", "config.json"));
+    put("model.safetensors", "x"); /* a model that was tidied up, or downloaded: it would be replaced */
     r.options.resume = "auto";
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_true(file_exists(at("model.safetensors")));
-    put("metrics.jsonl", "{}\n");
-    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_entries(at("earlier-4"), ENTRIES("metrics.jsonl", "model.safetensors"));
+    assert_entries(at("earlier-3"), ENTRIES("model.safetensors"));
     close_rig(&r);
 }
 
@@ -211,11 +205,31 @@ static void what_is_moved_is_called_what_it_is(void **state)
     assert_said("checkpoint-7 is not a checkpoint of hone's: moved to ");
     assert_said("checkpoint-3 is of a later step than the run goes on from: moved to ");
     assert_said("checkpoint-2 is damaged: moved to ");
-    assert_null(strstr(said.data, "of another run"));
+    assert_null(strstr(said.data, "of an earlier run"));
     assert_ok(identity_draw(&r.t.identity));
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_said("checkpoint-1 is of another run: moved to ");
+    assert_said("checkpoint-1 is of an earlier run: moved to ");
     close_rig(&r);
+}
+
+/* Fails if the newest checkpoint is found by its name, or the one that the run resumes from is moved away. */
+static void a_renamed_checkpoint_is_of_the_step_that_it_was(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    close_rig(&r);
+    assert_ok(file_rename(at("checkpoint-2"), at("checkpoint-99")));
+    open_output(&next);
+    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    close_rig(&next);
+    assert_ok(directory_remove(at("checkpoint-3")));
+    open_output(&next);
+    assert_string_equal(next.t.resume, at("checkpoint-99"));
+    assert_int_equal(next.t.place.step, 2);
+    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_false(file_exists(at("earlier-1")));
+    close_rig(&next);
 }
 
 /* Fails if a checkpoint that lacks a file, or cannot be read, ends the run that has one before it. */
@@ -297,6 +311,7 @@ int main(void)
         cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),
         cmocka_unit_test(metrics_of_another_run_are_moved_when_a_run_is_resumed_there),
         cmocka_unit_test(what_is_moved_is_called_what_it_is),
+        cmocka_unit_test(a_renamed_checkpoint_is_of_the_step_that_it_was),
         cmocka_unit_test(a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before),
         cmocka_unit_test(a_checkpoint_that_may_not_be_read_is_an_error),
         cmocka_unit_test(a_look_at_the_lock_does_not_refuse_a_run),

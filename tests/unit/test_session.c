@@ -199,7 +199,7 @@ static void a_loss_that_is_not_finite_is_an_error(void **state)
         enum status status;
         const char *message;
     } cases[] = {{3e38f, ERR_DATA, "chats.jsonl:2: the loss of token"},
-                 {NAN, ERR_FORMAT, "tensor model.norm.weight of the base has NaN at element 0"},
+                 {NAN, ERR_FORMAT, "model.safetensors: tensor model.norm.weight of the base has NaN at element 0"},
                  {-INFINITY, ERR_FORMAT, "tensor model.norm.weight of the base has an infinite number at element 0"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_loss_fails(cases[i].weight, cases[i].status, cases[i].message);
