@@ -8,6 +8,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/lost.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 
@@ -214,6 +215,9 @@ enum status checkpoint_find(struct trainer *t)
     if (!strcmp(resume, "none"))
         return OK;
     if (strcmp(resume, "auto") != 0) {
+        if (!file_exists(resume))
+            return fail(ERR_IO, "%s: %s; --resume takes auto, none, or a folder checkpoint-N", resume,
+                        lost_path(&t->arena, resume, "checkpoint"));
         TRY(directory_may_read(&t->arena, resume));
         return resume_from(t, resume);
     }

@@ -354,6 +354,7 @@ TABLE = [
     (2, "train --model {tiny} --data {d}/chats.jsonl --init-adapter {d}/out --output {d}/out", "the directory of --init-adapter", "name another"),
     (2, TRAIN + ".safetensors", "several files", "a directory"),
     (3, TRAIN + " --init-adapter {d}/nune", "no adapter there", "name a folder"),
+    (3, TRAIN + " --resume {d}/out/checkpoint-77", "no such checkpoint", "auto, none, or a folder checkpoint-N"),
     (2, TRAIN + " --eval-data {d}/chats.jsonl --val-set-size 1", "give only one of them"),
     (2, TRAIN + " --finetuning-type full --load-in-4bit", "--load-in-4bit is for LoRA"),
     (2, TRAIN + " --finetuning-type full --load-in-fp8", "--load-in-fp8 is for LoRA"),
