@@ -44,21 +44,20 @@ enum status adapter_lost(struct arena *arena, const char *path)
         return fail(ERR_IO, "%s: no adapter there: %s; %s", path, lost_path(arena, path, "directory"), wanted);
     if (!file_is_directory(path))
         return fail(ERR_IO, "%s: no adapter there but a file; %s, as the folder that this file is in may be", path, wanted);
+    if (has(arena, path, "config.json"))
+        return fail(
+            ERR_ARGUMENT,
+            "%s: no adapter there but a model: name it with --model, and leave out --adapter; hone inspect model describes it",
+            path);
     const char *checkpoint = newest_checkpoint(arena, path, &run);
-    bool model = has(arena, path, "config.json");
-    if (checkpoint && !model)
+    if (checkpoint)
         return fail(
             ERR_IO,
             "%s: no adapter there: its run has not ended. Give the command of the run again to finish it, or name its newest "
             "checkpoint: --adapter %s",
             path, checkpoint);
-    if (!model && (run || has(arena, path, "metrics.jsonl")))
+    if (run || has(arena, path, "metrics.jsonl"))
         return fail(ERR_IO, "%s: no adapter there: its run has not ended. Give the command of the run again to finish it", path);
-    if (model)
-        return fail(
-            ERR_ARGUMENT,
-            "%s: no adapter there but a model: name it with --model, and leave out --adapter; hone inspect model describes it",
-            path);
     return fail(ERR_IO, "%s: no adapter there; %s", path, wanted);
 }
 

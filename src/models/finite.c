@@ -74,15 +74,16 @@ enum status model_check_finite(const struct model *m)
             continue;
         TRY(f->type == WEIGHT_DENSE ? find_dense(f, &at, &number) : find_parted(f, &at, &number));
         weights_drop(f);
+        if (at < 0)
+            continue;
         char path[1024];
-        if (at >= 0 && !mapped_name(f->part[0].data, path, sizeof path))
+        if (!mapped_name(f->part[0].data, path, sizeof path))
             snprintf(path, sizeof path, "%s", f->adapter ? m->adapter_path : m->hf.path);
-        if (at >= 0)
-            return fail(ERR_FORMAT,
-                        "%s: tensor %s%s of the %s has %s at element %lld: the file is damaged, or its maker's run went wrong. "
-                        "No setting mends that: get the file again, or take another",
-                        path, f->adapter ? ADAPTER_PREFIX : "", f->file_name, f->adapter ? "adapter" : "base",
-                        isnan(number) ? "NaN" : "an infinite number", (long long)at);
+        return fail(ERR_FORMAT,
+                    "%s: tensor %s%s of the %s has %s at element %lld: the file is damaged, or its maker's run went wrong. No "
+                    "setting mends that: get the file again, or take another",
+                    path, f->adapter ? ADAPTER_PREFIX : "", f->file_name, f->adapter ? "adapter" : "base",
+                    isnan(number) ? "NaN" : "an infinite number", (long long)at);
     }
     return OK;
 }

@@ -11,6 +11,9 @@
 
 void fuzz_input(const uint8_t *data, size_t size);
 
+/* So many seeks in an input are enough: one in a packed file reads from its beginning, and few bytes can be many rows. */
+enum { FUZZ_SEEKS = 50 };
+
 /* A directory of this process in memory, removed when it ends. */
 const char *fuzz_dir(void);
 

@@ -10,8 +10,6 @@
 #include "data/source.h"
 #include "fuzz.h"
 
-enum { SEEKS = 50 }; /* a seek in a packed file reads from its beginning, and few bytes can be many rows */
-
 static void check_row(const struct source_row *row)
 {
     PROMISE(row->length > 0 && row->line > 1);
@@ -75,7 +73,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     const char *path = fuzz_put(rest.size && rest.data[0] == '\t' ? "rows.tsv" : "rows.csv", rest.data, rest.size);
     enum status status = walk(path, given, 1 << 20, 0, &whole);
     PROMISE(walk(path, given, 7, 0, &small) == status);
-    PROMISE(walk(path, given, 100, SEEKS, &sought) == status);
+    PROMISE(walk(path, given, 100, FUZZ_SEEKS, &sought) == status);
     if (status == OK) {
         PROMISE(digest_equal(hash_end(&whole), hash_end(&small)));
         PROMISE(digest_equal(hash_end(&whole), hash_end(&sought)));

@@ -12,8 +12,6 @@
 #include "data/source.h"
 #include "fuzz.h"
 
-enum { SEEKS = 50 }; /* a seek in a packed file reads from its beginning, and few bytes can be many rows */
-
 static const char TEMPLATE[] = "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}</s>\n{% endfor %}";
 
 static struct chat *chat;
@@ -128,7 +126,7 @@ void fuzz_input(const uint8_t *data, size_t size)
     const char *path = fuzz_put("rows", data, size);
     enum status status = walk(path, 1 << 20, 0, &whole, true);
     PROMISE(walk(path, 7, 0, &small, false) == status);
-    PROMISE(walk(path, 100, SEEKS, &sought, false) == status);
+    PROMISE(walk(path, 100, FUZZ_SEEKS, &sought, false) == status);
     if (status == OK) {
         PROMISE(digest_equal(hash_end(&whole), hash_end(&small)));
         PROMISE(digest_equal(hash_end(&whole), hash_end(&sought)));

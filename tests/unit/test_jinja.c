@@ -363,9 +363,8 @@ static void long_strings_cost_steps(void **state)
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
         char text[256];
         snprintf(text, sizeof text,
-                 "{%% set d = {b: 1} %%}{%% set l = range(90000)|list %%}{%% set m = range(90000)|list %%}{%% for i in "
-                 "range(100) %%}{%% if %s %%}{%% endif %%}{%% "
-                 "endfor %%}",
+                 "{%% set d = {b: 1} %%}{%% set l = range(90000)|list %%}{%% set m = range(90000)|list %%}"
+                 "{%% for i in range(100) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
                  work[i]);
         enum status status = render(text, context.data, &small, &out);
         if (status != (i ? ERR_LIMIT : OK))

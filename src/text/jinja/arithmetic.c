@@ -80,11 +80,6 @@ static enum status reals(struct render *render, enum operator op, double a, doub
     return OK;
 }
 
-static double as_real(struct value v)
-{
-    return v.kind == VALUE_FLOAT ? v.real : v.kind == VALUE_BOOL ? (double)v.boolean : (double)v.integer;
-}
-
 static int64_t as_integer(struct value v)
 {
     return v.kind == VALUE_BOOL ? v.boolean : v.integer;
@@ -139,7 +134,7 @@ enum status eval_binary(struct render *render, enum operator op, struct value a,
     }
     if (value_is_number(a) && value_is_number(b)) {
         if (a.kind == VALUE_FLOAT || b.kind == VALUE_FLOAT)
-            return reals(render, op, as_real(a), as_real(b), out);
+            return reals(render, op, value_real(a), value_real(b), out);
         return integers(render, op, as_integer(a), as_integer(b), out);
     }
     if (op == OP_ADD && a.kind == VALUE_TEXT && b.kind == VALUE_TEXT)

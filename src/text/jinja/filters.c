@@ -206,7 +206,7 @@ static enum status to_float(struct render *render, struct value self, const stru
     if (self.kind == VALUE_FLOAT)
         *out = self;
     else if (value_is_number(self))
-        *out = value_float(self.kind == VALUE_BOOL ? (double)self.boolean : (double)self.integer);
+        *out = value_float(value_real(self));
     else if (self.kind == VALUE_TEXT && read_real(self.text, &real))
         *out = value_float(real);
     return OK;
@@ -272,8 +272,7 @@ static enum status round_to(struct render *render, struct value self, const stru
         *out = value_int(self.kind == VALUE_BOOL ? self.boolean : self.integer);
         return OK;
     }
-    double real = self.kind == VALUE_FLOAT ? self.real : self.kind == VALUE_BOOL ? (double)self.boolean : (double)self.integer;
-    double scale = pow(10, (double)digits);
+    double real = value_real(self), scale = pow(10, (double)digits);
     if (up || down) {
         *out = value_float((up ? ceil(real * scale) : floor(real * scale)) / scale);
         return OK;

@@ -54,9 +54,7 @@ static enum status convert(struct builder *builder, const struct layout *layout,
     } else {
         if (!value_is_number(value))
             return render_fail(render, ERR_DATA, "%%%c format: a real number is required, not %s", type, value_type(value));
-        double real = value.kind == VALUE_FLOAT  ? value.real
-                      : value.kind == VALUE_BOOL ? (double)value.boolean
-                                                 : (double)value.integer;
+        double real = value_real(value);
         int64_t whole = value.kind == VALUE_FLOAT ? 0 : value.kind == VALUE_BOOL ? value.boolean : value.integer;
         if (value.kind == VALUE_FLOAT && type != 'f') {
             if (!(real > -9e18 && real < 9e18))

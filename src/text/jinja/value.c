@@ -225,7 +225,7 @@ const char *value_type(struct value value)
     return "object";
 }
 
-static double number(struct value v)
+double value_real(struct value v)
 {
     return v.kind == VALUE_FLOAT ? v.real : v.kind == VALUE_BOOL ? (double)v.boolean : (double)v.integer;
 }
@@ -237,7 +237,7 @@ static int number_order(struct value a, struct value b)
         int64_t y = b.kind == VALUE_BOOL ? b.boolean : b.integer;
         return (x > y) - (x < y);
     }
-    double x = number(a), y = number(b);
+    double x = value_real(a), y = value_real(b);
     return (x > y) - (x < y);
 }
 

@@ -224,6 +224,7 @@ enum status text_equal(struct render *render, const struct text *a, const struct
 
 bool value_true(struct value value);
 bool value_is_number(struct value value);            /* bool, int, float */
+double value_real(struct value v);                   /* of a number */
 bool value_is(struct value value, const char *name); /* a text with exactly these bytes */
 const char *value_type(struct value value);          /* Python's name of the type */
 enum status value_equal(struct render *render, struct value a, struct value b, bool *out);
