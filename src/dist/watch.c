@@ -62,19 +62,18 @@ static int first_peer(const struct watch *w)
     return w->group->rank ? 0 : 1;
 }
 
-/* The first verdict counts. */
+/* The first verdict counts. Rank 0 passes it on before its own run learns of it: that may end the process. */
 static void decide(struct watch *w, const struct note *note)
 {
+    if (w->broken)
+        return;
+    for (int i = 1; i < w->peers && w->group->rank == 0; i++)
+        if (w->star.line[i] >= 0)
+            star_send(w->star.line[i], note, sizeof *note, SEND); /* to that rank too: it may be there, and hang */
     pthread_mutex_lock(&w->mutex);
-    bool first = !w->broken;
-    if (first)
-        w->verdict = *note;
+    w->verdict = *note;
     w->broken = true;
     pthread_mutex_unlock(&w->mutex);
-    if (first && w->group->rank == 0)
-        for (int i = 1; i < w->peers; i++)
-            if (w->star.line[i] >= 0)
-                star_send(w->star.line[i], note, sizeof *note, SEND); /* to that rank too: it may be there, and hang */
 }
 
 /* A rank is gone. silent: for so many seconds; 0: its line has ended. */
