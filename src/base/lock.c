@@ -47,10 +47,13 @@ static enum status check_opened(int *fd, const char *path)
         return fail(ERR_IO, "%s: is a symbolic link, and a lock must be a file of its own: remove the link", path);
     if (*fd < 0)
         return errno == ENOENT ? OK : file_fail(path, "open");
-    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
+    bool regular = fstat(*fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (regular && st.st_nlink <= 1)
         return OK;
     close(*fd);
     *fd = -1;
+    if (regular)
+        return fail(ERR_IO, "%s: is a file that has other names too, and a lock must be a file of its own: remove it", path);
     return fail(ERR_IO, "%s: is not a regular file, and a lock must be one: remove it", path);
 }
 

@@ -240,7 +240,7 @@ int main(int argc, char **argv)
         return argc > 2 ? print_command_help(argv[2]) : print_help(options_overview);
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
         printf("hone %s\n", hone_version());
-        return 0;
+        return finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion") && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
         puts("Usage: hone completion bash\n\nPrints a script that completes hone's commands and options in bash. To have it in "

@@ -8,8 +8,6 @@
 #include "export/target.h"
 #include "export/verify.h"
 
-#define CONFIG_NAME "adapter_config.json"
-
 static const struct {
     enum out_id stored;
     enum safetensors_dtype dtype;
@@ -45,8 +43,8 @@ static enum status write_tensors(struct arena *arena, const struct sums *w, cons
                                  enum file_type type)
 {
     static const char *const metadata[] = {"format", "pt", NULL};
-    const char *path = file_join(arena, t->part, "adapter_model.safetensors"), *old = file_join(arena, from, CONFIG_NAME);
-    const char *config = file_join(arena, t->part, CONFIG_NAME);
+    const char *path = file_join(arena, t->part, ADAPTER_WEIGHTS), *old = file_join(arena, from, ADAPTER_CONFIG);
+    const char *config = file_join(arena, t->part, ADAPTER_CONFIG);
     const struct weights *weights = &w->model.weights;
     struct safetensors_tensor *tensors = arena_array(arena, weights->count + 1, sizeof *tensors);
     int64_t count = 0, bytes;
@@ -56,8 +54,8 @@ static enum status write_tensors(struct arena *arena, const struct sums *w, cons
         if (weights->list[i].adapter)
             TRY(convert_tensor(arena, weights, &weights->list[i], type, &tensors[count++]));
     TRY(safetensors_write_bytes(path, tensors, count, metadata, &bytes));
-    TRY(target_file(t, "adapter_model.safetensors", bytes));
-    TRY(target_file(t, CONFIG_NAME, file_size(old)));
+    TRY(target_file(t, ADAPTER_WEIGHTS, bytes));
+    TRY(target_file(t, ADAPTER_CONFIG, file_size(old)));
     TRY(target_start(t));
     if (t->dry)
         return OK;
@@ -113,7 +111,7 @@ enum status export_adapter(const struct export_options *o, json_t **report)
     *report = NULL;
     if (type > FILE_BF16)
         return fail(ERR_ARGUMENT, "--type %s: an adapter is written in f32, f16 or bf16", file_kinds[type].name);
-    TRY(target_open(&t, o, CONFIG_NAME, false));
+    TRY(target_open(&t, o, ADAPTER_CONFIG, false));
     enum status status = target_close(&t, write_adapter(o, &t, type, report));
     if (status != OK) {
         json_decref(*report);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/lost.h"
 #include "base/name.h"
+#include "models/model_copy.h"
 
 static const char *parent(struct arena *arena, const char *path)
 {
@@ -24,20 +25,19 @@ static enum status refuse_other(const char *path)
     return fail(ERR_ARGUMENT, "%s: exists and is not what this export writes; remove it, or name another --output", path);
 }
 
-static bool is_written(const char *name)
+/* By an export of a model, or of an adapter. */
+static bool is_written(const struct target *t, const char *name)
 {
-    static const char *const ends[] = {".json", ".safetensors", ".jinja", "tokenizer.model", "merges.txt"};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (name_ends_with(name, ends[i]))
-            return true;
-    return false;
+    if (strcmp(t->known, ADAPTER_CONFIG) != 0)
+        return model_is_file(name);
+    return !strcmp(name, ADAPTER_CONFIG) || !strcmp(name, ADAPTER_WEIGHTS);
 }
 
 /* Only what such an export has written may be replaced: a directory has the file `known`, and nothing of another kind, such as
  * checkpoints, or the adapter that is read. */
-static enum status check_directory(struct target *t, const char *known)
+static enum status check_directory(struct target *t)
 {
-    const char *inside = file_join(&t->arena, t->output, known), **names;
+    const char *inside = file_join(&t->arena, t->output, t->known), **names;
     int64_t count;
     if (!inside)
         return ERR_MEMORY;
@@ -48,14 +48,14 @@ static enum status check_directory(struct target *t, const char *known)
         const char *path = file_join(&t->arena, t->output, names[i]);
         if (!path)
             return ERR_MEMORY;
-        if (!is_written(names[i]) || file_is_directory(path))
+        if (!is_written(t, names[i]) || file_is_directory(path))
             return fail(ERR_ARGUMENT,
                         "%s: is not what this export writes, and --overwrite would remove it: name another --output", path);
     }
     return OK;
 }
 
-static enum status check_output(struct target *t, const struct export_options *o, const char *known)
+static enum status check_output(struct target *t, const struct export_options *o)
 {
     if (file_same(t->output, o->model) || (o->adapter && file_same(t->output, o->adapter)))
         return fail(ERR_ARGUMENT, "%s: --output must not be what is read", t->output);
@@ -69,10 +69,10 @@ static enum status check_output(struct target *t, const struct export_options *o
         return OK;
     if (file_is_directory(t->output) == t->gguf)
         return refuse_other(t->output);
-    return t->gguf ? OK : check_directory(t, known);
+    return t->gguf ? OK : check_directory(t);
 }
 
-static enum status begin(struct target *t, const struct export_options *o, const char *known, bool modelfile)
+static enum status begin(struct target *t, const struct export_options *o, bool modelfile)
 {
     size_t n = strlen(o->output);
     while (n > 1 && o->output[n - 1] == '/')
@@ -93,7 +93,7 @@ static enum status begin(struct target *t, const struct export_options *o, const
     }
     if (!t->part || !t->parent || !t->files || (t->gguf && modelfile && (!t->modelfile || !t->modelfile_part)))
         return ERR_MEMORY;
-    TRY(check_output(t, o, known));
+    TRY(check_output(t, o));
     TRY(directory_may_make(&t->arena, t->parent, &t->there));
     t->room = directory_room(t->there);
     return OK;
@@ -107,8 +107,8 @@ static void release(struct target *t)
 
 enum status target_open(struct target *t, const struct export_options *o, const char *known, bool modelfile)
 {
-    *t = (struct target){0};
-    enum status status = begin(t, o, known, modelfile);
+    *t = (struct target){.known = known};
+    enum status status = begin(t, o, modelfile);
     if (status != OK)
         release(t);
     return status;
@@ -154,9 +154,11 @@ enum status target_compared(json_t *report, double tensor_error, double logits_d
 }
 
 /* Of two exports to one name the first to end has it, and writes the Modelfile beside it too. */
-static enum status publish(const struct target *t)
+static enum status publish(struct target *t)
 {
     bool taken = false;
+    if (t->overwrite && !t->gguf && file_exists(t->output))
+        TRY(check_directory(t)); /* a run may have begun there meanwhile */
     if (!t->overwrite)
         TRY(file_publish(t->part, t->output, &taken));
     else

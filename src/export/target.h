@@ -14,9 +14,13 @@
 #include "base/memory.h"
 #include "export/export.h"
 
+#define ADAPTER_CONFIG "adapter_config.json"
+#define ADAPTER_WEIGHTS "adapter_model.safetensors"
+
 struct target {
     struct arena arena;
     const char *output, *part;
+    const char *known;          /* the file that tells what it is of a directory of this export */
     const char *parent, *there; /* where part goes, and the nearest directory to it that exists */
     bool gguf, dry, overwrite;
     const char *modelfile, *modelfile_part; /* of a GGUF model, beside it; else NULL */

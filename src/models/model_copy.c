@@ -1,6 +1,7 @@
 /* Copying a model directory without its weights. */
 #include "models/model_copy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checksums.h"
@@ -13,18 +14,30 @@
 #define MORE_TEMPLATES "additional_chat_templates"
 
 /* What is copied as it is, then the one file that is not. */
-const char *const model_copy_names[] = {"generation_config.json",
-                                        "tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "tokenizer.model",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        CONFIG_FILE,
-                                        NULL};
+static const char *const model_copy_names[] = {"generation_config.json",
+                                               "tokenizer.json",
+                                               "tokenizer_config.json",
+                                               "tokenizer.model",
+                                               "special_tokens_map.json",
+                                               "added_tokens.json",
+                                               "chat_template.jinja",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               CONFIG_FILE,
+                                               NULL};
 enum { BESIDE = sizeof model_copy_names / sizeof model_copy_names[0] - 2 };
+
+bool model_is_file(const char *name)
+{
+    int length = 0; /* of a shard's name */
+    sscanf(name, "model-%*[0-9]-of-%*[0-9].safetensors%n", &length);
+    if (length && !name[length])
+        return true;
+    for (const char *const *of = model_copy_names; *of; of++)
+        if (!strcmp(name, *of))
+            return true;
+    return !strcmp(name, "model.safetensors") || !strcmp(name, "model.safetensors.index.json");
+}
 
 static enum status read_config(const char *from, const char *dtype, json_t **out)
 {

@@ -2,6 +2,7 @@
 #ifndef MODELS_MODEL_COPY_H
 #define MODELS_MODEL_COPY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/hash.h"
@@ -11,8 +12,8 @@
  * other programs would round them on loading. */
 enum status model_copy(const char *from, const char *to, const char *dtype);
 
-/* The names that it may write; NULL after the last. */
-extern const char *const model_copy_names[];
+/* Whether a model's directory may have a file of this name: its weights, or what is copied. */
+bool model_is_file(const char *name);
 
 /* The files that it writes: calls `each` with the name and the size of every one. ERR_FORMAT if one is empty or its JSON is
  * broken. */

@@ -13,45 +13,16 @@
 #include "base/record.h"
 #include "tensor/shard.h"
 #include "train/micro.h"
+#include "train/nature.h"
 #include "train/sync.h"
 
-enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20, DIFFERENT_SHOWN = 5 };
+enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20 };
 #define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
 
 #define STATE_FILE "state.safetensors"
 #define PLACE_FILE "trainer_state.json"
-#define RUN_KEY "run"
-#define LOSS_KEY "loss"
-
-static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
-enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
-
-static int64_t data_number(const struct trainer *t, int key)
-{
-    return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : key == 2 ? t->data.trained : t->sampler.units;
-}
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
-
-/* NULL: out of memory, or a setting that is not UTF-8. */
-static json_t *describe_settings(const struct trainer *t)
-{
-    json_t *chosen = json_object();
-    bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_of(t->session.tuning.loss)->name)) == 0;
-    for (enum option o = 0; o < OPTIONS && whole; o++) {
-        struct buffer text = {0};
-        if (options_decides(o))
-            whole = options_get(t->options, o, &text) == OK &&
-                    json_object_set_new(chosen, options_name(o), json_string(text.data ? text.data : "")) == 0;
-        buffer_free(&text);
-    }
-    for (int i = 0; i < DATA_KEYS && whole; i++)
-        whole = json_object_set_new(chosen, data_keys[i], json_integer((json_int_t)data_number(t, i))) == 0;
-    if (whole)
-        return chosen;
-    json_decref(chosen);
-    return NULL;
-}
 
 static json_t *version_json(const void *place)
 {
@@ -59,33 +30,8 @@ static json_t *version_json(const void *place)
     return json_integer(VERSION);
 }
 
-/* What the run computes with, beside its settings. */
-struct nature {
-    const char *run, *base, *config, *adapter, *data, *eval_data, *dtype, *device;
-};
-
-static const struct record_field nature_fields[] = {
-    RECORD_AS(RUN_KEY, struct nature, run), RECORD(struct nature, base),   RECORD(struct nature, config),
-    RECORD(struct nature, adapter),         RECORD(struct nature, data),   RECORD(struct nature, eval_data),
-    RECORD(struct nature, dtype),           RECORD(struct nature, device), {0},
-};
-
-static enum status find_nature(struct trainer *t, struct nature *n)
-{
-    struct identity *i = &t->identity;
-    TRY(identity_hash(i, &t->session.model, t->session.tuning.lora, &t->data, &t->eval_data));
-    *n = (struct nature){i->run,
-                         i->base,
-                         i->config,
-                         i->adapter,
-                         i->data,
-                         i->eval_data,
-                         session_dtype(&t->session),
-                         t->session.device->class->name};
-    return OK;
-}
-
-static json_t *describe(const struct trainer *t, const struct nature *nature)
+/* Where the run is. NULL: out of memory. */
+static json_t *describe(const struct trainer *t)
 {
     static const struct record_field fields[] = {
         RECORD_MADE("version", version_json),
@@ -111,22 +57,15 @@ static json_t *describe(const struct trainer *t, const struct nature *nature)
         RECORD(struct trainer_place, eval_due),
         {0},
     };
-    json_t *tree = record_json(fields, &t->place), *identity = record_json(nature_fields, nature);
-    bool whole = tree && identity && json_object_update(tree, identity) == 0 &&
-                 json_object_set_new(tree, "settings", describe_settings(t)) == 0;
-    json_decref(identity);
-    if (whole)
-        return tree;
-    json_decref(tree);
-    return NULL;
+    return record_json(fields, &t->place);
 }
 
 static enum status write_place(struct trainer *t, const char *path)
 {
-    struct nature nature;
-    TRY(find_nature(t, &nature));
-    json_t *tree = describe(t, &nature);
-    enum status status = json_replace_file(path, tree);
+    json_t *tree = describe(t);
+    enum status status = tree ? nature_add(t, tree) : fail(ERR_MEMORY, "out of memory: the state of a run");
+    if (status == OK)
+        status = json_replace_file(path, tree);
     json_decref(tree);
     return status;
 }
@@ -316,102 +255,6 @@ static enum status read_place(struct trainer_place *p, const json_t *tree, const
     return OK;
 }
 
-static enum status differs(const char *dir, const char *what, const char *was, const char *is)
-{
-    return fail(
-        ERR_ARGUMENT,
-        "%s is of a run with %s %s, this one has %s: use the same settings to resume, --resume none to start over, or another "
-        "--output",
-        dir, what, *was ? was : "(none)", *is ? is : "(none)");
-}
-
-static enum status check_same(const json_t *tree, const char *dir, const char *key, const char *is, const char *what)
-{
-    const char *was = json_string_value(json_object_get(tree, key));
-    if (was && strcmp(was, is) == 0)
-        return OK;
-    return fail(ERR_ARGUMENT, "%s is of a run on %s: use the same to resume, --resume none to start over, or another --output",
-                dir, what);
-}
-
-/* What computes, and the rows themselves, whatever their files are called. The checkpoint of an older hone has not all of it. */
-static enum status check_nature(const struct nature *nature, const json_t *tree, const char *dir)
-{
-    const struct nature n = *nature;
-    if (json_object_get(tree, "config"))
-        TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
-    if (json_object_get(tree, "adapter"))
-        TRY(check_same(tree, dir, "adapter", n.adapter,
-                       "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
-    TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
-    TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
-    const char *dtype = json_string_value(json_object_get(tree, "dtype")),
-               *device = json_string_value(json_object_get(tree, "device"));
-    if (dtype && strcmp(dtype, n.dtype) != 0)
-        return differs(dir, "dtype", dtype, n.dtype);
-    if (device && strcmp(device, n.device) != 0)
-        log_message(LOG_WARNING, "%s is of a run on device %s, this one is on %s: it goes on, but not to the same bytes", dir,
-                    device, n.device);
-    return OK;
-}
-
-/* Adds an option to the list of those that differ. */
-static enum status compare_option(const struct trainer *t, enum option o, const json_t *chosen, struct buffer *list, int *count)
-{
-    const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
-    struct buffer text = {0};
-    enum status status = options_get(t->options, o, &text);
-    const char *is = text.data ? text.data : "";
-    if (status == OK && options_decides(o) && was && !options_same(o, was, is) && ++*count <= DIFFERENT_SHOWN)
-        status = buffer_format(list, "%s%s %s, this one has %s", *count > 1 ? "; " : "", name, *was ? was : "(none)",
-                               *is ? is : "(none)");
-    buffer_free(&text);
-    return status;
-}
-
-/* What the checkpoint of an older hone lacks is not compared. */
-static enum status compare_options(const struct trainer *t, const json_t *chosen, const char *dir)
-{
-    struct buffer list = {0};
-    int count = 0;
-    enum status status = OK;
-    for (enum option o = 0; o < OPTIONS && status == OK; o++)
-        status = compare_option(t, o, chosen, &list, &count);
-    if (status == OK && count)
-        status =
-            fail(ERR_ARGUMENT,
-                 "%s is of a run with %s%s: use the same settings to resume, --resume none to start over, or another --output",
-                 dir, list.data, count > DIFFERENT_SHOWN ? "; and others" : "");
-    buffer_free(&list);
-    return status;
-}
-
-static enum status check_settings(struct trainer *t, const json_t *tree, const char *dir)
-{
-    struct nature nature;
-    const json_t *chosen = json_object_get(tree, "settings");
-    if (!json_is_object(chosen))
-        return fail(ERR_FORMAT, "%s/" PLACE_FILE ": \"settings\" is missing", dir);
-    TRY(find_nature(t, &nature)); /* another model first: its defaults may be others too */
-    TRY(check_same(tree, dir, "base", nature.base, "another base model: its weights are not those of --model"));
-    TRY(compare_options(t, chosen, dir));
-    const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_of(t->session.tuning.loss)->name;
-    if (!was_loss)
-        was_loss = loss_of(LOSS_cross_entropy)->name; /* an older hone had no other */
-    if (strcmp(was_loss, loss) != 0)
-        return differs(dir, LOSS_KEY, was_loss, loss);
-    for (int i = 0; i < DATA_KEYS; i++) {
-        const json_t *was = json_object_get(chosen, data_keys[i]);
-        if (was && json_integer_value(was) != data_number(t, i))
-            return fail(
-                ERR_ARGUMENT,
-                "%s is of a run on other data (%s was %lld and is %lld): use the same data, tokenizer and chat template to "
-                "resume, --resume none to start over, or another --output",
-                dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
-    }
-    return check_nature(&nature, tree, dir);
-}
-
 static enum status find_place(struct arena *arena, const char *dir, const char **path)
 {
     *path = file_join(arena, dir, PLACE_FILE);
@@ -439,7 +282,7 @@ static enum status check_files(const char *dir)
 /* The id of the run in a place file, or NULL. */
 static const char *run_in(const json_t *tree)
 {
-    const char *id = json_string_value(json_object_get(tree, RUN_KEY));
+    const char *id = json_string_value(json_object_get(tree, NATURE_RUN));
     return id && strlen(id) == RUN_ID_SIZE - 1 ? id : NULL;
 }
 
@@ -457,9 +300,9 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
     if (status == OK)
         status = read_place(&place, tree, path);
     if (status == OK && !run_in(tree))
-        status = fail(ERR_FORMAT, "%s: \"" RUN_KEY "\" is missing, or not the id of a run", path);
+        status = fail(ERR_FORMAT, "%s: \"" NATURE_RUN "\" is missing, or not the id of a run", path);
     if (status == OK)
-        status = check_settings(t, tree, dir);
+        status = nature_check(t, tree, dir);
     if (status == OK) {
         t->place = place;
         snprintf(t->identity.run, sizeof t->identity.run, "%s", run_in(tree));
@@ -506,9 +349,11 @@ static enum status open_state(const struct state *s, const char *path, struct sa
         if (!f || f->bytes != s->file[i].bytes || f->dtype != s->file[i].dtype)
             return fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s->file[i].name);
         int32_t count = 0; /* of steps: a run adds to it */
-        for (int64_t at = 0; f->dtype == SAFETENSORS_I32 && at < f->bytes; at += (int64_t)sizeof count)
-            if (memcpy(&count, f->data + at, sizeof count), count < 0 || count > INT32_MAX / 2)
+        for (int64_t at = 0; f->dtype == SAFETENSORS_I32 && at < f->bytes; at += (int64_t)sizeof count) {
+            memcpy(&count, f->data + at, sizeof count);
+            if (count < 0 || count > INT32_MAX / 2)
                 return fail(ERR_FORMAT, "%s: a count of steps, %d, is out of range", path, count);
+        }
     }
     return OK;
 }

@@ -50,9 +50,12 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE]);
 /* --- those of an output directory: checkpoints.c ------------------------------------------------------------------------------
  */
 
+/* Of what a run that was killed left in the output, if it is taken: puts a whole checkpoint without its name under it, and
+ * removes parts of checkpoints and files. */
+enum status checkpoint_recover(const struct output *output);
+
 /* Sets t->resume and opens it: the checkpoint that the option resume selects, of the newest ones the first that can be read and
- * is not damaged. Without one they are left. One that may not be read is an error. If the output is taken, what a killed run left
- * there is put back or removed before. */
+ * is not damaged. Without one they are left. One that may not be read is an error. */
 enum status checkpoint_find(struct trainer *t);
 
 /* When the run began that checkpoint_find would resume, if there is one that says so: rows are encoded before. */
@@ -61,6 +64,12 @@ enum status checkpoint_find_moment(const struct trainer *t, int64_t *moment);
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 
+/* That of the run's own which was made after this step, whatever it is called; *path is in t's arena, NULL: there is none. */
+enum status checkpoint_of_step(struct trainer *t, const char *output, int64_t step, const char **path);
+
+/* Before one is written there: moves aside what got its name while the run went on, unless it is the run's own. */
+enum status checkpoint_clear(const struct trainer *t, const char *output, const char *path);
+
 /* How many of the run's own there are, up to the step that it is at. */
 enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count);
 
@@ -68,7 +77,7 @@ enum status checkpoint_count(const struct trainer *t, const char *output, int64_
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 
 /* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0,
- * or if run.json is of another run, what else was left under these names (NULL after the last), and results: an adapter or a
+ * or if run.json is not of this run, what else was left under these names (NULL after the last), and results: an adapter or a
  * model, whoever made them. */
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others);
 

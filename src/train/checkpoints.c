@@ -159,9 +159,7 @@ static enum status recover(struct arena *arena, const struct output *o)
     return OK;
 }
 
-/* Of what a run that was killed left in the output that is taken: puts a whole checkpoint without its name under it, and removes
- * parts of checkpoints and files. */
-static enum status recover_output(const struct output *o)
+enum status checkpoint_recover(const struct output *o)
 {
     struct arena arena = {0};
     enum status status = o->dir ? recover(&arena, o) : OK;
@@ -211,7 +209,6 @@ static enum status resume_newest(struct trainer *t, const struct entries *list)
 enum status checkpoint_find(struct trainer *t)
 {
     const char *resume = t->options->resume, *output = t->options->output_dir;
-    TRY(recover_output(&t->output));
     if (!strcmp(resume, "none"))
         return OK;
     if (strcmp(resume, "auto") != 0) {
@@ -278,6 +275,27 @@ static const char *why_aside(const struct trainer *t, const struct entry *e)
     return e->step > t->place.step ? "of a later step than the run goes on from" : NULL;
 }
 
+enum status checkpoint_of_step(struct trainer *t, const char *output, int64_t step, const char **path)
+{
+    struct entries list = {0};
+    enum status status = list_entries(&list, output);
+    *path = NULL;
+    for (int64_t i = 0; status == OK && i < list.count && !*path; i++) {
+        const struct entry *e = &list.entry[i];
+        if (e->step == step && is_own(t, e) && !(*path = arena_text(&t->arena, e->path, (int64_t)strlen(e->path))))
+            status = ERR_MEMORY;
+    }
+    arena_free(&list.arena);
+    return status;
+}
+
+enum status checkpoint_clear(const struct trainer *t, const char *output, const char *path)
+{
+    const struct entry e = {.name = strrchr(path, '/') + 1, .path = path};
+    const struct output_aside aside = {e.name, "not of this run, but came while it went on"};
+    return directory_is_free(path) || is_own(t, &e) ? OK : output_set_aside(output, &aside, 1, false);
+}
+
 enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count)
 {
     struct entries list = {0};
@@ -324,36 +342,47 @@ enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t
     return status;
 }
 
-/* Whether run.json there is of another run; it is not if that cannot be told. */
-static enum status look_for_another(const struct trainer *t, struct arena *arena, const char *output, bool *another)
+/* Whose run.json is. */
+enum run_file { RUN_OWN, RUN_OF_ANOTHER, RUN_NOT_SAID };
+
+static enum status read_run_file(const struct trainer *t, struct arena *arena, const char *output, enum run_file *whose)
 {
     json_t *tree = NULL;
     const char *path = file_join(arena, output, RUN_FILE);
     enum status status = !path ? ERR_MEMORY : file_exists(path) ? json_parse_file(&tree, path, RUN_FILE_BYTES_MAX) : OK;
     const char *run = json_string_value(json_object_get(tree, "run"));
-    *another = run && strcmp(run, t->identity.run) != 0;
+    *whose = !run ? RUN_NOT_SAID : strcmp(run, t->identity.run) != 0 ? RUN_OF_ANOTHER : RUN_OWN;
     json_decref(tree);
     return status == ERR_MEMORY ? status : OK;
 }
 
-/* Lists what is in the way of the run. */
+/* Lists what is in the way of the run. Where nothing says whose they are, a result is an earlier run's, and the lines of metrics
+ * are of the run whose checkpoints are beside them. */
 static enum status list_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others,
                               struct output_aside *aside, int64_t *count)
 {
-    bool another = false, begins = t->place.step == 0;
+    enum run_file whose;
+    bool begins = t->place.step == 0, own = false;
     for (int64_t i = 0; i < list->count; i++) {
         const char *why = why_aside(t, &list->entry[i]);
+        own |= !why;
         if (why)
             aside[(*count)++] = (struct output_aside){list->entry[i].name, why};
     }
-    TRY(look_for_another(t, &list->arena, output, &another));
-    for (int64_t i = 0; (begins || another) && i < list->name_count; i++) {
+    TRY(read_run_file(t, &list->arena, output, &whose));
+    bool results = begins || whose != RUN_OWN, lines = begins || whose == RUN_OF_ANOTHER || (whose == RUN_NOT_SAID && !own);
+    for (int64_t i = 0; i < list->name_count; i++) {
         const char *path = file_join(&list->arena, output, list->names[i]);
         if (!path)
             return ERR_MEMORY;
-        if ((is_listed(list->names[i], others) && file_size(path) > 0) || output_is_result(list->names[i]))
+        if ((lines && is_listed(list->names[i], others) && file_size(path) > 0) || (results && output_is_result(list->names[i])))
             aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_EARLIER};
     }
+    for (int64_t i = 0; i + 1 < *count; i++)
+        if (!strcmp(aside[i].name, RUN_FILE)) { /* the last: a kill on the way must leave it beside what it is about */
+            aside[i] = aside[*count - 1];
+            aside[*count - 1] = (struct output_aside){RUN_FILE, OUTPUT_EARLIER};
+        }
     return OK;
 }
 

@@ -64,8 +64,9 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct weight_digest *)a)->weight->name, ((const struct weight_digest *)b)->weight->name);
 }
 
-/* In the order of their names, so that how they are dealt to files does not matter. */
-static enum status hash_base(const struct weights *weights, char text[HASH_TEXT])
+/* Those of the base, or those that came with an adapter; empty if there are none. In the order of their names, so that how they
+ * are dealt to files does not matter. */
+static enum status hash_files(const struct weights *weights, bool adapter, char text[HASH_TEXT])
 {
     struct weight_digest *list = memory_alloc((weights->count + 1) * (int64_t)sizeof *list);
     int64_t count = 0;
@@ -73,14 +74,16 @@ static enum status hash_base(const struct weights *weights, char text[HASH_TEXT]
     if (!list)
         return ERR_MEMORY;
     for (int64_t i = 0; i < weights->count; i++)
-        if (!weights->list[i].adapter)
+        if (weights->list[i].adapter == adapter)
             list[count++].weight = &weights->list[i];
     qsort(list, (size_t)count, sizeof *list, by_name);
     parallel_for(count, 1, hash_weights, list);
     hash_init(&hash);
     for (int64_t i = 0; i < count; i++)
         hash_add(&hash, &list[i].digest, sizeof list[i].digest);
-    digest_text(hash_end(&hash), text);
+    *text = 0;
+    if (count)
+        digest_text(hash_end(&hash), text);
     weights_drop_files(weights);
     memory_free(list);
     return OK;
@@ -172,7 +175,8 @@ enum status identity_hash(struct identity *identity, const struct model *model, 
 {
     if (identity->hashed)
         return OK;
-    TRY(hash_base(&model->weights, identity->base));
+    TRY(hash_files(&model->weights, false, identity->base));
+    TRY(hash_files(&model->weights, true, identity->init_adapter));
     digest_text(hash_config(model), identity->config);
     hash_adapter(adapter, identity->adapter);
     identity_of_data(data, identity->data);

@@ -1,4 +1,4 @@
-/* What a run is: its id, and the digests of the base model, the shape of its adapter and the data that it trains on. A checkpoint
+/* What a run is: its id, and the digests of the base model, of its adapter and of the data that it trains on. A checkpoint
  * has them, so that a run goes on with nothing else than it began with.
  *
  * The id is drawn when a run begins, and kept when it is resumed. The digests are of what is computed with: of the weights'
@@ -20,7 +20,8 @@ struct identity {
     char run[RUN_ID_SIZE];
     bool hashed; /* the digests are there: */
     char base[HASH_TEXT], config[HASH_TEXT], data[HASH_TEXT], eval_data[HASH_TEXT];
-    char adapter[HASH_TEXT]; /* of ranks, scales and modules, not of weights; empty: there is none */
+    char adapter[HASH_TEXT];      /* of ranks, scales and modules, not of weights; empty: there is none */
+    char init_adapter[HASH_TEXT]; /* of the weights that an adapter came with; empty: they are drawn */
 };
 
 /* A new run's. */

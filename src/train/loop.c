@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checksums.h"
 #include "base/clock.h"
 #include "base/directory.h"
 #include "base/file.h"
@@ -17,6 +18,8 @@
 
 /* A step of AdamW or Lion moves every weight by about the learning rate, and few weights are larger than this. */
 static const double RATE_USUAL_MAX = 0.1;
+
+#define WITHOUT_BEST ": without --load-best-model-at-end the same command makes the last step the result"
 
 enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10 };
 
@@ -79,10 +82,14 @@ static void tell(struct run *r, struct run_event event)
     r->stopped |= r->asked && !r->t->group;
 }
 
-/* Before anything is saved: whether the output is still this run's. */
-static enum status check_output(const struct run *r)
+/* Before anything is saved: whether the output is still this run's, and the name of a checkpoint (or NULL) is free. */
+static enum status check_output(const struct run *r, const char *checkpoint)
 {
-    return group_agree(r->t->group, output_check(&r->t->output));
+    const struct trainer *t = r->t;
+    enum status status = output_check(&t->output);
+    if (status == OK && checkpoint && writes(r))
+        status = checkpoint_clear(t, t->options->output_dir, checkpoint);
+    return group_agree(t->group, status);
 }
 
 static enum status save(struct run *r)
@@ -92,7 +99,7 @@ static enum status save(struct run *r)
     if (!path)
         return ERR_MEMORY;
     tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
-    TRY(check_output(r));
+    TRY(check_output(r, path));
     TRY(checkpoint_save(t, path));
     r->result->checkpoint = path;
     if (!writes(r))
@@ -427,22 +434,23 @@ static enum status all_steps(struct run *r)
 
 /* --- the whole run -------------------------------------------------------------------------------------------------------- */
 
-static enum status find_best(struct run *r, const char **path, bool *there)
+/* *path is NULL if it is not there. One that is damaged is an error. */
+static enum status find_best(struct run *r, const char **path)
 {
     struct trainer *t = r->t;
-    *path = checkpoint_path(&t->arena, t->options->output_dir, t->place.best_step);
-    if (!*path)
-        return ERR_MEMORY;
-    *there = file_is_directory(*path);
-    return OK;
+    TRY(checkpoint_of_step(t, t->options->output_dir, t->place.best_step, path));
+    enum status status = *path ? checksums_check(*path) : OK;
+    if (status != ERR_FORMAT)
+        return status;
+    char cause[512];
+    snprintf(cause, sizeof cause, "%s", status_message());
+    return fail(status, "%s. It has the lowest validation loss" WITHOUT_BEST, cause);
 }
 
-static enum status lost_best(const char *path)
+static enum status lost_best(const struct trainer *t)
 {
-    return fail(ERR_IO,
-                "%s, which has the lowest validation loss, is gone: without --load-best-model-at-end the same command makes "
-                "the last step the result",
-                path);
+    return fail(ERR_IO, "%s/checkpoint-%lld, which has the lowest validation loss, is gone" WITHOUT_BEST, t->options->output_dir,
+                (long long)t->place.best_step);
 }
 
 /* Before the first step of a run that resumes: a result that cannot be made is told now. A checkpoint that was resumed from
@@ -450,15 +458,15 @@ static enum status lost_best(const char *path)
 static enum status keep_best(struct run *r)
 {
     struct trainer *t = r->t;
-    const char *path = "";
-    bool there = true;
+    const char *path = NULL;
     if (!t->options->load_best_model_at_end || !t->place.best_step)
         return OK;
-    TRY(group_agree(t->group, writes(r) ? find_best(r, &path, &there) : OK));
+    TRY(group_agree(t->group, writes(r) ? find_best(r, &path) : OK));
+    bool there = path != NULL;
     TRY(group_tell(t->group, &there, (int64_t)sizeof there));
     if (there)
         return OK;
-    return t->place.best_step == t->place.step ? save(r) : lost_best(path);
+    return t->place.best_step == t->place.step ? save(r) : lost_best(t);
 }
 
 /* The weights of the last step, or those of the best checkpoint, byte by byte. */
@@ -475,15 +483,14 @@ static enum status save_result(struct run *r)
             "--load-best-model-at-end: no validation loss was below %.4f, that of the model as it was: the result is that "
             "of the last step. Lower --learning-rate, or look at the data",
             p->best_loss);
-    TRY(check_output(r));
+    TRY(check_output(r, NULL));
     if (!other)
         return checkpoint_save_result(t, output);
     if (!writes(r))
         return OK;
     const char *path;
-    bool there;
-    TRY(find_best(r, &path, &there));
-    return there ? checkpoint_copy_result(path, output) : lost_best(path);
+    TRY(find_best(r, &path));
+    return path ? checkpoint_copy_result(path, output) : lost_best(t);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */

@@ -13,20 +13,40 @@
 enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100, LOOKS = 5 };
 static const double LOOK = 0.05; /* seconds */
 
+/* What a run wrote into its lock. */
+struct owner {
+    long pid;
+    char host[256];
+};
+
+static bool read_owner(const struct output *o, struct owner *owner)
+{
+    struct buffer text = {0};
+    bool known = file_read(&text, o->lock_path, OWNER_BYTES_MAX) == OK && text.data &&
+                 sscanf(text.data, "%ld %255s", &owner->pid, owner->host) == 2;
+    buffer_free(&text);
+    return known;
+}
+
 static enum status refuse(const struct output *o)
 {
-    struct buffer owner = {0};
-    long pid = 0;
-    char host[256] = "";
-    enum status read = file_read(&owner, o->lock_path, OWNER_BYTES_MAX);
-    bool known = read == OK && sscanf(owner.data, "%ld %255s", &pid, host) == 2;
-    enum status status =
-        known ? fail(ERR_ARGUMENT,
-                     "%s: another run is writing there: process %ld on %s. Wait for it, stop it, or choose another --output",
-                     o->dir, pid, host)
-              : fail(ERR_ARGUMENT, "%s: another run is writing there. Wait for it, stop it, or choose another --output", o->dir);
-    buffer_free(&owner);
-    return status;
+    struct owner owner;
+    if (!read_owner(o, &owner))
+        return fail(ERR_ARGUMENT, "%s: another run is writing there. Wait for it, stop it, or choose another --output", o->dir);
+    return fail(ERR_ARGUMENT,
+                "%s: another run is writing there: process %ld on %s. Wait for it, stop it, or choose another --output", o->dir,
+                owner.pid, owner.host);
+}
+
+/* A lock is written to and removed: somebody's file of this name must not be. */
+static enum status sign(struct output *o)
+{
+    struct owner owner;
+    if (file_size(o->lock_path) <= 0 || read_owner(o, &owner))
+        return lock_sign(&o->lock, o->lock_path);
+    lock_release(&o->lock);
+    return fail(ERR_ARGUMENT, "%s: is not the lock of a run, which has this name: rename it, or choose another --output",
+                o->lock_path);
 }
 
 /* A lock that is not taken and not there was released just now, and with it the folder may have gone; but not again and again.
@@ -50,7 +70,7 @@ static enum status take(struct output *o)
     TRY(status);
     if (!taken && gone)
         return fail(ERR_IO, "%s: cannot be made there, or is removed at once: choose another --output", o->lock_path);
-    return taken ? lock_sign(&o->lock, o->lock_path) : refuse(o);
+    return taken ? sign(o) : refuse(o);
 }
 
 enum status output_take(struct output *o, const char *dir, struct arena *arena)
@@ -105,13 +125,7 @@ void output_release(struct output *o)
 
 bool output_is_result(const char *name)
 {
-    static const char *const names[] = {ADAPTER_FILE, "adapter_config.json", MODEL_FILE, NULL};
-    const char *const *const lists[] = {names, model_copy_names};
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        for (const char *const *of = lists[i]; *of; of++)
-            if (!strcmp(name, *of))
-                return true;
-    return false;
+    return !strcmp(name, ADAPTER_FILE) || !strcmp(name, "adapter_config.json") || model_is_file(name);
 }
 
 /* A line for all that are the same. */
@@ -143,7 +157,13 @@ static enum status move(struct arena *arena, const char *dir, const struct outpu
         const char *from = file_join(arena, dir, list[i].name), *there = file_join(arena, to, list[i].name);
         if (!from || !there)
             return ERR_MEMORY;
-        TRY(file_rename(from, there));
+        enum status status = file_rename(from, there);
+        if (status != OK) {
+            char cause[512];
+            snprintf(cause, sizeof cause, "%s", status_message());
+            directory_remove_empty(to);
+            return fail(status, "%s is in the way of the run, and cannot be moved: %s", from, cause);
+        }
     }
     tell(list, count, to, dry);
     return OK;

@@ -36,7 +36,7 @@ enum status output_check(const struct output *output);
 /* Releases what is still there; one that was made and is still empty is removed. */
 void output_release(struct output *output);
 
-/* Whether trainer_save writes a file of this name. */
+/* Whether it is of an adapter or of a model, as trainer_save and other tools write them. */
 bool output_is_result(const char *name);
 
 /* An entry of the directory that is in the way, and what it is: "NAME is WHY". */

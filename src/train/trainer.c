@@ -235,6 +235,42 @@ static enum status check_ranks(const struct trainer *t, bool runs)
     return OK;
 }
 
+/* What a run reads may not be in its way: it would be moved aside, thinned or replaced. */
+static enum status check_input(struct trainer *t, const char *option, const char *input)
+{
+    const char *output = t->options->output_dir, *above = file_join(&t->arena, input, "..");
+    char run[RUN_ID_SIZE];
+    if (!above)
+        return ERR_MEMORY;
+    if (file_same(above, output) && checkpoint_kind(input, run) != CHECKPOINT_FOREIGN)
+        return fail(ERR_ARGUMENT, "%s %s is a checkpoint in --output, which belongs to the new run: name another --output",
+                    option, input);
+    return OK;
+}
+
+static enum status check_places(struct trainer *t)
+{
+    const struct options *o = t->options;
+    char run[RUN_ID_SIZE];
+    if (!o->output_dir)
+        return OK;
+    if (file_same(o->output_dir, o->model_name_or_path))
+        return fail(ERR_ARGUMENT, "--output %s is the model's own directory: name another one", o->output_dir);
+    if (o->init_adapter && file_same(o->output_dir, o->init_adapter))
+        return fail(ERR_ARGUMENT,
+                    "--output %s is the directory of --init-adapter, and the result would take that adapter's place: name "
+                    "another one",
+                    o->output_dir);
+    if (checkpoint_kind(o->output_dir, run) != CHECKPOINT_FOREIGN)
+        return fail(ERR_ARGUMENT,
+                    "--output %s is a checkpoint, which the files of a run would spoil: name another one, and with --resume a "
+                    "checkpoint to go on from",
+                    o->output_dir);
+    if (o->init_adapter)
+        TRY(check_input(t, "--init-adapter", o->init_adapter));
+    return check_input(t, "--model", o->model_name_or_path);
+}
+
 /* What is wrong with the options is told before the data is read, which may take minutes. */
 static enum status check_options(struct trainer *t)
 {
@@ -242,13 +278,7 @@ static enum status check_options(struct trainer *t)
     struct schedule schedule;
     bool own = false;
     int64_t rows;
-    if (o->output_dir && file_same(o->output_dir, o->model_name_or_path))
-        return fail(ERR_ARGUMENT, "--output %s is the model's own directory: name another one", o->output_dir);
-    if (o->output_dir && o->init_adapter && file_same(o->output_dir, o->init_adapter))
-        return fail(ERR_ARGUMENT,
-                    "--output %s is the directory of --init-adapter, and the result would take that adapter's place: name "
-                    "another one",
-                    o->output_dir);
+    TRY(check_places(t));
     if (o->eval_dataset_path && o->val_set_size > 0)
         return fail(ERR_ARGUMENT, "--eval-data and --val-set-size both say what to validate on: give only one of them");
     if (o->val_set_size > 0)
@@ -350,9 +380,15 @@ static enum status find_resume(struct trainer *t)
 }
 
 /* Of a run that is resumed on another day, the rows are those of its first one. */
+static enum status look_back(struct trainer *t)
+{
+    TRY(checkpoint_recover(&t->output));
+    return checkpoint_find_moment(t, &t->place.moment);
+}
+
 static enum status find_moment(struct trainer *t)
 {
-    TRY(group_agree(t->group, group_rank(t->group) ? OK : checkpoint_find_moment(t, &t->place.moment)));
+    TRY(group_agree(t->group, group_rank(t->group) ? OK : look_back(t)));
     return group_tell(t->group, &t->place.moment, (int64_t)sizeof t->place.moment);
 }
 

@@ -114,6 +114,34 @@ class Results(TrainCase):
             self.overfit("nowhere", *resume, self.dir / f"best/checkpoint-{later}")
         self.assertEqual(lines(self.dir / "nowhere")[-1]["how"], "failed")
 
+    def test_the_best_checkpoint_is_known_by_what_it_says(self):
+        """Seen to fail: the checkpoint that had its name became the result; a damaged one was told after the last step."""
+        args = ("--load-best-model-at-end", "--save-steps", 4)
+        best, whole = self.overfit("best", *args)["best_step"], self.result("best")
+        names = [self.dir / f"best/checkpoint-{step}" for step in (best, 40)]
+        for _ in range(2):                          # exchanged, and as they were
+            for a, b in ((names[0], self.dir / "x"), (names[1], names[0]), (self.dir / "x", names[1])):
+                a.rename(b)
+            self.assertEqual(self.overfit("best", *args)["saved_step"], best)
+            self.assertEqual(self.result("best"), whole)
+        path = names[0] / "adapter_model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        with self.assertRaisesRegex(AssertionError, "damaged.* It has the lowest validation loss: without --load-best-model-at-end"):
+            self.overfit("best", *args)
+
+    def test_a_run_that_begins_with_another_adapter_is_another_run(self):
+        """Seen to fail: it went on from the checkpoints of the first, and said that it had begun with the second."""
+        for seed in (1, 2):
+            self.train(f"start-{seed}", "--max-steps", 2, "--seed", seed)
+        begin = ("--max-steps", 4, "--save-steps", 2)
+        self.train("on", *begin, "--init-adapter", self.dir / "start-1")
+        whole = self.result("on")
+        self.fails(2, *self.command("on", *begin, "--init-adapter", self.dir / "start-2"), says=["with other weights than those of --init-adapter"])
+        shutil.rmtree(self.dir / "on/checkpoint-4")
+        (self.dir / "start-1").rename(self.dir / "elsewhere")
+        self.train("on", *begin, "--init-adapter", self.dir / "elsewhere")
+        self.assertEqual(self.result("on"), whole)
+
     def test_a_killed_run_goes_on_to_the_same_best_result(self):
         self.data = self.write("long.jsonl", *(chat(i, 24) for i in range(64)))
         args = ("--max-steps", 30, "--save-steps", 5, "--per-device-train-batch-size", 24, "--learning-rate", 0.02, "--eval-data", self.against,

@@ -442,6 +442,9 @@ class Tiny(TrainCase):
         self.assertNotEqual(whole, other)                   # the date is in the rows
         shutil.rmtree(self.dir / "whole/checkpoint-6")
         self.assertEqual(train("whole", 2), whole)
+        shutil.rmtree(self.dir / "whole/checkpoint-6")      # seen to fail: the one that is left lost its name to a kill
+        (self.dir / "whole/checkpoint-3").rename(self.dir / "whole/checkpoint-3.part")
+        self.assertEqual(train("whole", 2), whole)
 
     def test_a_run_goes_on_with_its_own_kind_of_adapter_alone(self):
         """Seen to fail: matrices of one module went on as those of another of the same size, or with another scale."""

@@ -1,7 +1,6 @@
-/* export: what is written holds the sum of model and adapter, is read back, and appears under its name only when complete. */
+/* export: what is written holds the sum of model and adapter, and is read back. */
 #include "test.h"
 
-#include <errno.h>
 #include <math.h>
 #include <sys/syscall.h>
 
@@ -9,96 +8,11 @@
 #include "export/export.h"
 #include "export/gguf_keys.h"
 #include "export/modelfile.h"
-#include "export/target.h"
+#include "export_rig.h"
 #include "failing.h"
-#include "format/adapter.h"
 #include "format/gguf.h"
-#include "host_json.h"
 #include "models/gguf_names.h"
 #include "models/model_copy.h"
-#include "tiny_model.h"
-
-enum { RANK_OF_PAIR = 2 };
-
-static struct tiny_model model;
-static char adapter[96], output[96];
-
-static float entry(int64_t i, int stream)
-{
-    return (float)((i * 37 + stream * 11) % 23 - 11) / 40;
-}
-
-/* A pair beside q_proj and down_proj of the first layer, scaled by 3; with `norms` also a norm that was trained whole. */
-static void make_adapter(bool norms)
-{
-    static const struct {
-        const char *name;
-        int64_t rows, columns;
-    } parts[] = {
-        {"self_attn.q_proj.lora_A", RANK_OF_PAIR, TINY_CHANNELS},
-        {"self_attn.q_proj.lora_B", 32, RANK_OF_PAIR},
-        {"mlp.down_proj.lora_A", RANK_OF_PAIR, TINY_FEED_FORWARD},
-        {"mlp.down_proj.lora_B", TINY_CHANNELS, RANK_OF_PAIR},
-        {"input_layernorm", TINY_CHANNELS, 0},
-    };
-    struct safetensors_tensor list[5];
-    char names[5][96], path[128];
-    float *data[5];
-    int count = norms ? 5 : 4;
-    for (int p = 0; p < count; p++) {
-        int64_t n = parts[p].rows * (parts[p].columns ? parts[p].columns : 1);
-        data[p] = malloc((size_t)n * sizeof(float));
-        for (int64_t i = 0; i < n; i++)
-            data[p][i] = entry(i, p);
-        snprintf(names[p], sizeof names[p], ADAPTER_PREFIX "model.layers.0.%s.weight", parts[p].name);
-        list[p] = (struct safetensors_tensor){.name = names[p],
-                                              .dtype = SAFETENSORS_F32,
-                                              .rank = parts[p].columns ? 2 : 1,
-                                              .shape = {parts[p].rows, parts[p].columns},
-                                              .data = (const uint8_t *)data[p],
-                                              .bytes = n * 4};
-    }
-    assert_ok(directory_make(adapter));
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
-    assert_ok(safetensors_write(path, list, count, NULL));
-    for (int p = 0; p < count; p++)
-        free(data[p]);
-    const char *targets[] = {"layers.0.self_attn.q_proj", "layers.0.mlp.down_proj"}, *saved[] = {"layers.0.input_layernorm"};
-    struct adapter_config config = {
-        .rank = RANK_OF_PAIR, .alpha = 6, .targets = targets, .target_count = 2, .saved = saved, .saved_count = norms};
-    assert_ok(adapter_config_write(&config, adapter));
-}
-
-static int make(void **state)
-{
-    (void)state;
-    host_json(); /* a text of Jansson that goes to free() ends the program */
-    tiny_model_make(&model, false);
-    snprintf(adapter, sizeof adapter, "%s/adapter", model.dir);
-    make_adapter(false);
-    return 0;
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    tiny_model_remove(&model);
-    return 0;
-}
-
-static struct export_options options_of(const char *name, int type)
-{
-    snprintf(output, sizeof output, "%s/%s", model.dir, name);
-    return (struct export_options){.model = model.dir, .adapter = adapter, .output = output, .type = type};
-}
-
-static enum status merge(const struct export_options *o)
-{
-    json_t *report = NULL;
-    enum status status = export_model(o, &report);
-    json_decref(report);
-    return status;
-}
 
 static enum status take_adapter(const struct export_options *o)
 {
@@ -352,100 +266,6 @@ static void test_a_modelfile_writes_the_model_s_own_prompts(void **state)
     buffer_free(&own);
 }
 
-/* Fails if an export replaces what is there, or writes over its input. */
-static void test_existing_output_is_refused_unless_asked(void **state)
-{
-    (void)state;
-    struct export_options o = options_of("twice.gguf", FILE_F16);
-    assert_ok(merge(&o));
-    assert_fails(merge(&o), ERR_ARGUMENT, "--overwrite");
-    o.overwrite = true;
-    assert_ok(merge(&o));
-    o.output = model.dir;
-    assert_fails(merge(&o), ERR_ARGUMENT, "must not be what is read");
-}
-
-/* A system, or a file system, that has no rename which replaces nothing. */
-static bool system_is_old;
-
-int renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags)
-{
-    errno = EINVAL;
-    return system_is_old ? -1 : (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
-}
-
-/* An export to `name` while another one, which began later, ends first. */
-static void lose_a_race(const char *name)
-{
-    struct export_options o = options_of(name, FILE_F32);
-    struct target t;
-    assert_ok(target_open(&t, &o, "config.json", true));
-    assert_ok(target_start(&t));
-    if (t.gguf) {
-        assert_ok(file_replace(t.part, "mine", 4));
-        assert_ok(file_replace(t.modelfile_part, "mine", 4));
-    }
-    char part[160], modelfile[160];
-    snprintf(part, sizeof part, "%s", t.part);
-    snprintf(modelfile, sizeof modelfile, "%s", t.gguf ? t.modelfile_part : t.part);
-    assert_ok(merge(&o));
-    assert_fails(target_close(&t, OK), ERR_ARGUMENT, "exists; name another --output, or replace it with --overwrite");
-    assert_false(file_exists(part) || file_exists(modelfile));
-}
-
-/* Fails if what was not there at the beginning is replaced at the end, or if the loser leaves its files or Modelfile. */
-static void test_of_two_exports_to_one_name_the_first_is_kept(void **state)
-{
-    (void)state;
-    struct gguf *file;
-    struct safetensors *files;
-    struct buffer text = {0};
-    for (int old = 1; old >= 0; old--) {
-        system_is_old = old;
-        lose_a_race(old ? "old-race" : "race");
-        assert_ok(safetensors_open(&files, output));
-        safetensors_close(files);
-        lose_a_race(old ? "old-race.gguf" : "race.gguf");
-        assert_ok(gguf_open(&file, output));
-        gguf_close(file);
-        snprintf(strrchr(output, '.'), 16, ".Modelfile");
-        assert_ok(file_read(&text, output, 4096));
-        assert_memory_equal(text.data, "FROM ./", 7);
-        buffer_free(&text);
-    }
-}
-
-static void put_file(const char *name, const char *text)
-{
-    char path[192];
-    snprintf(path, sizeof path, "%s/%s", output, name);
-    assert_ok(file_replace(path, text, (int64_t)strlen(text)));
-}
-
-/* Fails if --overwrite removes checkpoints or the adapter that is read, or if a directory of someone else's is taken for what an
- * earlier export left. */
-static void test_only_exports_are_replaced(void **state)
-{
-    (void)state;
-    char theirs[160];
-    struct export_options o = options_of("kept.part", FILE_F16);
-    assert_ok(directory_make(output));
-    put_file("mine.txt", "");
-    snprintf(theirs, sizeof theirs, "%s/mine.txt", output);
-    o = options_of("kept", FILE_F16);
-    assert_ok(merge(&o));
-    assert_true(file_exists(theirs));
-    o.overwrite = true;
-    assert_ok(merge(&o));
-    put_file("metrics.jsonl", "");
-    assert_fails(merge(&o), ERR_ARGUMENT, "metrics.jsonl: is not what this export writes");
-    snprintf(theirs, sizeof theirs, "%s/metrics.jsonl", output);
-    assert_int_equal(unlink(theirs), 0);
-    snprintf(theirs, sizeof theirs, "%s/checkpoint.json", output);
-    assert_ok(directory_make(theirs));
-    assert_fails(merge(&o), ERR_ARGUMENT, "checkpoint.json: is not what this export writes");
-}
-
 /* Fails if a program that reads the merged weights would take them for codes. */
 static void test_a_copy_is_not_called_quantised(void **state)
 {
@@ -520,19 +340,6 @@ static void test_types_are_mixed_as_llama_cpp_mixes_them(void **state)
     }
 }
 
-/* Fails if room is not asked for, or asked for after something was made. */
-static void test_a_full_disk_is_told_before_anything_is_written(void **state)
-{
-    (void)state;
-    struct export_options o = options_of("huge", FILE_F16);
-    struct target t;
-    assert_ok(target_open(&t, &o, "config.json", true));
-    assert_ok(target_file(&t, "model.safetensors", INT64_C(1) << 60));
-    assert_fails(target_start(&t), ERR_IO, "1152921504.607 GB will be written, and");
-    assert_false(file_exists(t.part));
-    assert_int_equal(target_close(&t, ERR_IO), ERR_IO);
-}
-
 static bool touches; /* the model, whenever a file is written out */
 
 int fsync(int fd) /* in place of the C library's */
@@ -584,14 +391,10 @@ int main(void)
         cmocka_unit_test(test_factors_of_a_granite_are_written_out),
         cmocka_unit_test(test_caps_that_a_gguf_file_cannot_say_are_refused),
         cmocka_unit_test(test_a_modelfile_writes_the_model_s_own_prompts),
-        cmocka_unit_test(test_existing_output_is_refused_unless_asked),
-        cmocka_unit_test(test_of_two_exports_to_one_name_the_first_is_kept),
-        cmocka_unit_test(test_only_exports_are_replaced),
         cmocka_unit_test(test_a_copy_is_not_called_quantised),
         cmocka_unit_test(test_gguf_adapter_refuses_what_it_cannot_carry),
         cmocka_unit_test(test_an_adapter_has_pairs),
         cmocka_unit_test(test_types_are_mixed_as_llama_cpp_mixes_them),
-        cmocka_unit_test(test_a_full_disk_is_told_before_anything_is_written),
         cmocka_unit_test(test_what_a_changed_model_gave_is_not_kept),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_experts_by_input_are_merged_so), /* the last: it makes another model of this one */

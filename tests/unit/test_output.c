@@ -43,6 +43,14 @@ int access(const char *path, int mode)
     return below && (mode != F_OK || path[strlen(forbidden)]) ? -1 : faccessat(AT_FDCWD, path, mode, 0);
 }
 
+static int64_t renames = INT64_MAX; /* that are allowed */
+
+int rename(const char *from, const char *to)
+{
+    errno = EACCES;
+    return renames-- > 0 ? renameat(AT_FDCWD, from, AT_FDCWD, to) : -1;
+}
+
 /* --- an output -------------------------------------------------------------------------------------------------------------- */
 
 static const char *at(const char *name)
@@ -155,13 +163,15 @@ static void a_run_that_starts_over_moves_the_results_of_others(void **state)
     close_rig(&r);
     put("adapter_model.safetensors", "x");
     put("config.json", "{}");
+    put("model-00001-of-00002.safetensors", "x"); /* a model of several files stays together */
+    put("model.safetensors.index.json", "{}");
     put("notes.txt", "theirs");
     assert_int_equal(symlink("nowhere", at("earlier-1")), 0); /* which is no free name */
     open_rig(&r, &tied, 0, none);
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
     assert_entries(output_dir, ENTRIES("earlier-1", "earlier-2", "notes.txt", "run.lock"));
-    assert_entries(at("earlier-2"),
-                   ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3", "config.json"));
+    assert_entries(at("earlier-2"), ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3",
+                                            "config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json"));
     put("model.safetensors", "x"); /* a model that was tidied up, or downloaded: it would be replaced */
     r.options.resume = "auto";
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
@@ -186,9 +196,96 @@ static void metrics_of_another_run_are_moved_when_a_run_is_resumed_there(void **
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
     assert_entries(at("earlier-1"), ENTRIES("metrics.jsonl", "model.safetensors", "run.json"));
     put("metrics.jsonl", "{}\n");
-    put("run.json", "not JSON"); /* which says nothing */
+    put("adapter_config.json", "{}");
+    put("run.json", "not JSON"); /* which says nothing: the lines may be of the checkpoints beside them, a result is no one's */
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
-    assert_false(file_exists(at("earlier-2")));
+    assert_entries(at("earlier-2"), ENTRIES("adapter_config.json"));
+    for (int64_t step = 1; step <= 3; step++)
+        assert_ok(directory_remove(checkpoint_path(&arena, output_dir, step)));
+    assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
+    assert_entries(at("earlier-3"), ENTRIES("metrics.jsonl", "run.json"));
+    close_rig(&r);
+}
+
+/* Fails if a kill while files are moved leaves those of another run without what says so. */
+static void what_says_whose_files_are_is_moved_last(void **state)
+{
+    (void)state;
+    struct rig r;
+    save_three(&r);
+    put("run.json", "{\"run\": \"" NUMBER "\"}");
+    put("metrics.jsonl", "{}\n");
+    put("tokenizer.json", "{}");
+    for (int64_t allowed = 0; allowed < 3; allowed++) {
+        renames = allowed;
+        enum status status = checkpoint_make_room(&r.t, output_dir, metrics_names);
+        renames = INT64_MAX;
+        assert_fails(status, ERR_IO, allowed == 2 ? "run.json is in the way of the run, and cannot be moved: " : "is in the way");
+        assert_true(file_exists(at("run.json")));
+        put("metrics.jsonl", "{}\n");
+        put("tokenizer.json", "{}");
+    }
+    assert_entries(output_dir, ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "earlier-1", "earlier-2", "metrics.jsonl",
+                                       "run.json", "tokenizer.json")); /* where nothing was moved, no folder is left */
+    close_rig(&r);
+}
+
+/* Fails if what came into the output while the run went on is removed by its save, or its own checkpoint is moved. */
+static void what_came_meanwhile_is_moved_aside_before_a_save(void **state)
+{
+    (void)state;
+    struct rig r;
+    save_three(&r);
+    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-3")));
+    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-4")));
+    assert_false(file_exists(at("earlier-1")));
+    make("checkpoint-4");
+    put("checkpoint-4/notes.txt", "theirs");
+    assert_ok(checkpoint_clear(&r.t, output_dir, at("checkpoint-4")));
+    assert_entries(at("earlier-1/checkpoint-4"), ENTRIES("notes.txt"));
+    assert_said("checkpoint-4 is not of this run, but came while it went on: moved to ");
+    close_rig(&r);
+}
+
+/* Fails if the best checkpoint is found by its name: that of another step may have it. */
+static void the_checkpoint_of_a_step_is_found_by_what_it_says(void **state)
+{
+    (void)state;
+    struct rig r;
+    const char *path;
+    save_three(&r);
+    assert_ok(file_rename(at("checkpoint-2"), at("checkpoint-9")));
+    assert_ok(file_rename(at("checkpoint-3"), at("checkpoint-2")));
+    assert_ok(checkpoint_of_step(&r.t, output_dir, 2, &path));
+    assert_string_equal(path, at("checkpoint-9"));
+    assert_ok(directory_remove(at("checkpoint-9")));
+    assert_ok(checkpoint_of_step(&r.t, output_dir, 2, &path));
+    assert_null(path);
+    assert_ok(identity_draw(&r.t.identity)); /* another run's is none either */
+    assert_ok(checkpoint_of_step(&r.t, output_dir, 3, &path));
+    assert_null(path);
+    close_rig(&r);
+}
+
+/* Fails if somebody's file is overwritten or removed because a lock has its name. */
+static void a_file_that_is_no_lock_is_left(void **state)
+{
+    (void)state;
+    struct rig r;
+    assert_ok(directory_remove(output_dir));
+    assert_ok(directory_make(output_dir));
+    set_options(&r, &tied, SETTINGS("data", data_path, "output", output_dir));
+    put("run.lock", "important");
+    assert_fails(trainer_open(&r.t, &r.options, 0), ERR_ARGUMENT, "run.lock: is not the lock of a run");
+    assert_int_equal(file_size(at("run.lock")), 9);
+    assert_ok(file_rename(at("run.lock"), at("notes.txt")));
+    assert_int_equal(link(at("notes.txt"), at("run.lock")), 0);
+    assert_fails(trainer_open(&r.t, &r.options, 0), ERR_IO, "is a file that has other names too");
+    assert_int_equal(file_size(at("notes.txt")), 9);
+    assert_ok(directory_remove(output_dir));
+    assert_ok(directory_make(output_dir));
+    put("run.lock", "4711 host\n"); /* of a run that was killed */
+    assert_ok(trainer_open(&r.t, &r.options, 0));
     close_rig(&r);
 }
 
@@ -310,6 +407,10 @@ int main(void)
         cmocka_unit_test(a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning),
         cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),
         cmocka_unit_test(metrics_of_another_run_are_moved_when_a_run_is_resumed_there),
+        cmocka_unit_test(what_says_whose_files_are_is_moved_last),
+        cmocka_unit_test(what_came_meanwhile_is_moved_aside_before_a_save),
+        cmocka_unit_test(the_checkpoint_of_a_step_is_found_by_what_it_says),
+        cmocka_unit_test(a_file_that_is_no_lock_is_left),
         cmocka_unit_test(what_is_moved_is_called_what_it_is),
         cmocka_unit_test(a_renamed_checkpoint_is_of_the_step_that_it_was),
         cmocka_unit_test(a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before),

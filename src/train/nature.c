@@ -1,0 +1,183 @@
+/* Writing down what a run computes with, and comparing it. */
+#include "train/nature.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "base/record.h"
+
+enum { DIFFERENT_SHOWN = 5 };
+
+#define LOSS_KEY "loss"
+
+/* Beside its settings. */
+struct nature {
+    const char *run, *base, *config, *adapter, *init_adapter, *data, *eval_data, *dtype, *device;
+};
+
+static const struct record_field fields[] = {
+    RECORD_AS(NATURE_RUN, struct nature, run),
+    RECORD(struct nature, base),
+    RECORD(struct nature, config),
+    RECORD(struct nature, adapter),
+    RECORD(struct nature, init_adapter),
+    RECORD(struct nature, data),
+    RECORD(struct nature, eval_data),
+    RECORD(struct nature, dtype),
+    RECORD(struct nature, device),
+    {0},
+};
+
+static enum status find_nature(struct trainer *t, struct nature *n)
+{
+    struct identity *i = &t->identity;
+    TRY(identity_hash(i, &t->session.model, t->session.tuning.lora, &t->data, &t->eval_data));
+    *n = (struct nature){i->run,
+                         i->base,
+                         i->config,
+                         i->adapter,
+                         i->init_adapter,
+                         i->data,
+                         i->eval_data,
+                         session_dtype(&t->session),
+                         t->session.device->class->name};
+    return OK;
+}
+
+static const char *const data_keys[] = {"data_rows", "data_tokens", "data_trained_tokens", "data_units"};
+enum { DATA_KEYS = sizeof data_keys / sizeof data_keys[0] };
+
+static int64_t data_number(const struct trainer *t, int key)
+{
+    return key == 0 ? t->data.row_count : key == 1 ? t->data.tokens : key == 2 ? t->data.trained : t->sampler.units;
+}
+
+/* NULL: out of memory, or a setting that is not UTF-8. */
+static json_t *describe_settings(const struct trainer *t)
+{
+    json_t *chosen = json_object();
+    bool whole = json_object_set_new(chosen, LOSS_KEY, json_string(loss_of(t->session.tuning.loss)->name)) == 0;
+    for (enum option o = 0; o < OPTIONS && whole; o++) {
+        struct buffer text = {0};
+        if (options_decides(o))
+            whole = options_get(t->options, o, &text) == OK &&
+                    json_object_set_new(chosen, options_name(o), json_string(text.data ? text.data : "")) == 0;
+        buffer_free(&text);
+    }
+    for (int i = 0; i < DATA_KEYS && whole; i++)
+        whole = json_object_set_new(chosen, data_keys[i], json_integer((json_int_t)data_number(t, i))) == 0;
+    if (whole)
+        return chosen;
+    json_decref(chosen);
+    return NULL;
+}
+
+enum status nature_add(struct trainer *t, json_t *tree)
+{
+    struct nature nature;
+    TRY(find_nature(t, &nature));
+    json_t *identity = record_json(fields, &nature);
+    bool whole =
+        identity && json_object_update(tree, identity) == 0 && json_object_set_new(tree, "settings", describe_settings(t)) == 0;
+    json_decref(identity);
+    return whole ? OK : fail(ERR_MEMORY, "out of memory, or a setting that is not UTF-8: the state of a run");
+}
+
+static enum status differs(const char *dir, const char *what, const char *was, const char *is)
+{
+    return fail(
+        ERR_ARGUMENT,
+        "%s is of a run with %s %s, this one has %s: use the same settings to resume, --resume none to start over, or another "
+        "--output",
+        dir, what, *was ? was : "(none)", *is ? is : "(none)");
+}
+
+static enum status check_same(const json_t *tree, const char *dir, const char *key, const char *is, const char *what)
+{
+    const char *was = json_string_value(json_object_get(tree, key));
+    if (was && strcmp(was, is) == 0)
+        return OK;
+    return fail(ERR_ARGUMENT, "%s is of a run on %s: use the same to resume, --resume none to start over, or another --output",
+                dir, what);
+}
+
+/* What computes, and the rows themselves, whatever their files are called. The checkpoint of an older hone has not all of it. */
+static enum status check_nature(const struct nature *nature, const json_t *tree, const char *dir)
+{
+    const struct nature n = *nature;
+    if (json_object_get(tree, "config"))
+        TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
+    if (json_object_get(tree, "adapter"))
+        TRY(check_same(tree, dir, "adapter", n.adapter,
+                       "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
+    if (json_object_get(tree, "init_adapter"))
+        TRY(check_same(tree, dir, "init_adapter", n.init_adapter,
+                       "another adapter: it began with other weights than those of --init-adapter"));
+    TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
+    TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
+    const char *dtype = json_string_value(json_object_get(tree, "dtype")),
+               *device = json_string_value(json_object_get(tree, "device"));
+    if (dtype && strcmp(dtype, n.dtype) != 0)
+        return differs(dir, "dtype", dtype, n.dtype);
+    if (device && strcmp(device, n.device) != 0)
+        log_message(LOG_WARNING, "%s is of a run on device %s, this one is on %s: it goes on, but not to the same bytes", dir,
+                    device, n.device);
+    return OK;
+}
+
+/* Adds an option to the list of those that differ. */
+static enum status compare_option(const struct trainer *t, enum option o, const json_t *chosen, struct buffer *list, int *count)
+{
+    const char *name = options_name(o), *was = json_string_value(json_object_get(chosen, name));
+    struct buffer text = {0};
+    enum status status = options_get(t->options, o, &text);
+    const char *is = text.data ? text.data : "";
+    if (status == OK && options_decides(o) && was && !options_same(o, was, is) && ++*count <= DIFFERENT_SHOWN)
+        status = buffer_format(list, "%s%s %s, this one has %s", *count > 1 ? "; " : "", name, *was ? was : "(none)",
+                               *is ? is : "(none)");
+    buffer_free(&text);
+    return status;
+}
+
+/* What the checkpoint of an older hone lacks is not compared. */
+static enum status compare_options(const struct trainer *t, const json_t *chosen, const char *dir)
+{
+    struct buffer list = {0};
+    int count = 0;
+    enum status status = OK;
+    for (enum option o = 0; o < OPTIONS && status == OK; o++)
+        status = compare_option(t, o, chosen, &list, &count);
+    if (status == OK && count)
+        status =
+            fail(ERR_ARGUMENT,
+                 "%s is of a run with %s%s: use the same settings to resume, --resume none to start over, or another --output",
+                 dir, list.data, count > DIFFERENT_SHOWN ? "; and others" : "");
+    buffer_free(&list);
+    return status;
+}
+
+enum status nature_check(struct trainer *t, const json_t *tree, const char *dir)
+{
+    struct nature nature;
+    const json_t *chosen = json_object_get(tree, "settings");
+    if (!json_is_object(chosen))
+        return fail(ERR_FORMAT, "%s/trainer_state.json: \"settings\" is missing", dir);
+    TRY(find_nature(t, &nature)); /* another model first: its defaults may be others too */
+    TRY(check_same(tree, dir, "base", nature.base, "another base model: its weights are not those of --model"));
+    TRY(compare_options(t, chosen, dir));
+    const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_of(t->session.tuning.loss)->name;
+    if (!was_loss)
+        was_loss = loss_of(LOSS_cross_entropy)->name; /* an older hone had no other */
+    if (strcmp(was_loss, loss) != 0)
+        return differs(dir, LOSS_KEY, was_loss, loss);
+    for (int i = 0; i < DATA_KEYS; i++) {
+        const json_t *was = json_object_get(chosen, data_keys[i]);
+        if (was && json_integer_value(was) != data_number(t, i))
+            return fail(
+                ERR_ARGUMENT,
+                "%s is of a run on other data (%s was %lld and is %lld): use the same data, tokenizer and chat template to "
+                "resume, --resume none to start over, or another --output",
+                dir, data_keys[i], (long long)json_integer_value(was), (long long)data_number(t, i));
+    }
+    return check_nature(&nature, tree, dir);
+}

@@ -1,0 +1,18 @@
+/* What a run computes with: its id, digests of its model, adapter and data, and the options that decide numbers. A checkpoint
+ * has all of it, and a run goes on from none that says otherwise. */
+#ifndef TRAIN_NATURE_H
+#define TRAIN_NATURE_H
+
+#include "base/json.h"
+#include "train/trainer.h"
+
+#define NATURE_RUN "run" /* the key of the id */
+
+/* Adds it to what is written into a checkpoint. */
+enum status nature_add(struct trainer *t, json_t *tree);
+
+/* ERR_ARGUMENT if the checkpoint in `dir`, with this tree, is of a run that computes with something else. What the checkpoint of
+ * an older hone lacks is not compared. */
+enum status nature_check(struct trainer *t, const json_t *tree, const char *dir);
+
+#endif
