@@ -13,37 +13,33 @@
 enum { OWNER_BYTES_MAX = 512, EARLIER_MAX = 1 << 20, TRIES_MAX = 100, LOOKS = 5 };
 static const double LOOK = 0.05; /* seconds */
 
-/* What a run wrote into its lock. */
-struct owner {
-    long pid;
-    char host[256];
-};
-
-static bool read_owner(const struct output *o, struct owner *owner)
-{
-    struct buffer text = {0};
-    bool known = file_read(&text, o->lock_path, OWNER_BYTES_MAX) == OK && text.data &&
-                 sscanf(text.data, "%ld %255s", &owner->pid, owner->host) == 2;
-    buffer_free(&text);
-    return known;
-}
-
 static enum status refuse(const struct output *o)
 {
-    struct owner owner;
-    if (!read_owner(o, &owner))
-        return fail(ERR_ARGUMENT, "%s: another run is writing there. Wait for it, stop it, or choose another --output", o->dir);
-    return fail(ERR_ARGUMENT,
-                "%s: another run is writing there: process %ld on %s. Wait for it, stop it, or choose another --output", o->dir,
-                owner.pid, owner.host);
+    struct buffer owner = {0};
+    long pid = 0;
+    char host[256] = "";
+    enum status read = file_read(&owner, o->lock_path, OWNER_BYTES_MAX);
+    bool known = read == OK && sscanf(owner.data, "%ld %255s", &pid, host) == 2;
+    enum status status =
+        known ? fail(ERR_ARGUMENT,
+                     "%s: another run is writing there: process %ld on %s. Wait for it, stop it, or choose another --output",
+                     o->dir, pid, host)
+              : fail(ERR_ARGUMENT, "%s: another run is writing there. Wait for it, stop it, or choose another --output", o->dir);
+    buffer_free(&owner);
+    return status;
 }
 
-/* A lock is written to and removed: somebody's file of this name must not be. */
+/* A lock is written to and removed: somebody's file of this name must not be. One that a crash left may be cut, or zeros. */
 static enum status sign(struct output *o)
 {
-    struct owner owner;
-    if (file_size(o->lock_path) <= 0 || read_owner(o, &owner))
+    struct buffer text = {0};
+    enum status status = file_read(&text, o->lock_path, OWNER_BYTES_MAX);
+    bool ours = status == OK && (!text.size || !text.data[0] || (text.data[0] >= '0' && text.data[0] <= '9'));
+    buffer_free(&text);
+    if (ours)
         return lock_sign(&o->lock, o->lock_path);
+    if (status == ERR_MEMORY)
+        return status;
     lock_release(&o->lock);
     return fail(ERR_ARGUMENT, "%s: is not the lock of a run, which has this name: rename it, or choose another --output",
                 o->lock_path);
