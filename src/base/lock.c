@@ -47,13 +47,10 @@ static enum status check_opened(int *fd, const char *path)
         return fail(ERR_IO, "%s: is a symbolic link, and a lock must be a file of its own: remove the link", path);
     if (*fd < 0)
         return errno == ENOENT ? OK : file_fail(path, "open");
-    bool regular = fstat(*fd, &st) == 0 && S_ISREG(st.st_mode);
-    if (regular && st.st_nlink <= 1)
+    if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode))
         return OK;
     close(*fd);
     *fd = -1;
-    if (regular)
-        return fail(ERR_IO, "%s: is a file that has other names too, and a lock must be a file of its own: remove it", path);
     return fail(ERR_IO, "%s: is not a regular file, and a lock must be one: remove it", path);
 }
 
@@ -93,9 +90,33 @@ enum status lock_is_held(const char *path, bool *held)
     return status;
 }
 
+/* A lock is written to and removed: somebody's file that has its name must not be. What a crash left may be cut off, or zeros.
+ * Only through the lock's own descriptor can it be read on every file system. */
+static enum status check_text(int fd, const char *path)
+{
+    struct stat st;
+    char first = 0;
+    if (fstat(fd, &st) != 0 || pread(fd, &first, 1, 0) < 0)
+        return file_fail(path, "read");
+    if (st.st_nlink <= 1 && (!first || (first >= '0' && first <= '9')))
+        return OK;
+    return fail(ERR_ARGUMENT, "%s: is somebody's file, or another name of one, and a lock must be there: rename it", path);
+}
+
+enum status lock_may_sign(const char *path)
+{
+    int fd = open_lock(path, O_RDONLY);
+    TRY(check_opened(&fd, path));
+    enum status status = fd >= 0 ? check_text(fd, path) : OK;
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
 enum status lock_sign(const struct lock *lock, const char *path)
 {
     char text[LOCK_TEXT], host[PROCESS_HOST];
+    TRY(check_text(lock->fd, path));
     process_host(host);
     int n = snprintf(text, sizeof text, "%lld %s\n", (long long)process_id(), host);
     return ftruncate(lock->fd, 0) == 0 && pwrite(lock->fd, text, (size_t)n, 0) == n ? OK : file_fail(path, "write");

@@ -27,8 +27,11 @@ enum status lock_is_held(const char *path, bool *held);
  * cannot be lost. */
 bool lock_is_lost(const struct lock *lock, const char *path);
 
-/* Writes "PID HOST" into the file: the exclusive holder's. */
+/* Writes "PID HOST" into the file: the exclusive holder's. ERR_ARGUMENT if it is somebody's file that has the name of a lock. */
 enum status lock_sign(const struct lock *lock, const char *path);
+
+/* Whether that would be refused, found out without locking it. */
+enum status lock_may_sign(const char *path);
 
 /* From exclusive to shared. */
 void lock_share(struct lock *lock);

@@ -67,7 +67,8 @@ char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 /* That of the run's own which was made after this step, whatever it is called; *path is in t's arena, NULL: there is none. */
 enum status checkpoint_of_step(struct trainer *t, const char *output, int64_t step, const char **path);
 
-/* Before one is written there: moves aside what got its name while the run went on, unless it is the run's own. */
+/* Before one is written there: moves aside what got its name while the run went on, unless it is the
+ * run's own of this step. */
 enum status checkpoint_clear(const struct trainer *t, const char *output, const char *path);
 
 /* How many of the run's own there are, up to the step that it is at. */
@@ -77,8 +78,9 @@ enum status checkpoint_count(const struct trainer *t, const char *output, int64_
 enum status checkpoint_thin(const struct trainer *t, const char *output, int64_t keep);
 
 /* Before the first step: moves aside the checkpoints that are not of this run, or of a later step than it is at; and at step 0,
- * or if run.json is not of this run, what else was left under these names (NULL after the last), and results: an adapter or a
- * model, whoever made them. */
+ * or if run.json is of another run, what else was left under these names (NULL after the last), and results: an adapter or a
+ * model, whoever made them. Where run.json does not say whose it is, results are moved, and the names if no checkpoint there is
+ * of this run. */
 enum status checkpoint_make_room(const struct trainer *t, const char *output, const char *const *others);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/lost.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/nature.h"
 
 #define NAME_START "checkpoint-"
 #define PART_END ".part"
@@ -275,25 +276,61 @@ static const char *why_aside(const struct trainer *t, const struct entry *e)
     return e->step > t->place.step ? "of a later step than the run goes on from" : NULL;
 }
 
+/* As is_own, where memory that runs out must not be an answer. */
+static enum status look_at(const struct trainer *t, const struct entry *e, bool *own)
+{
+    json_t *tree;
+    enum status status = checkpoint_read(e->path, &tree);
+    const char *run = json_string_value(json_object_get(tree, NATURE_RUN));
+    *own = run && !strcmp(run, t->identity.run) && checksums_there(e->path);
+    json_decref(tree);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+static enum status find_step(struct trainer *t, const struct entries *list, int64_t step, const char **path)
+{
+    for (int64_t i = 0; i < list->count; i++) {
+        const struct entry *e = &list->entry[i];
+        bool own = false;
+        if (e->step == step)
+            TRY(look_at(t, e, &own));
+        if (own) {
+            *path = arena_text(&t->arena, e->path, (int64_t)strlen(e->path));
+            return *path ? OK : ERR_MEMORY;
+        }
+    }
+    return OK;
+}
+
 enum status checkpoint_of_step(struct trainer *t, const char *output, int64_t step, const char **path)
 {
     struct entries list = {0};
-    enum status status = list_entries(&list, output);
     *path = NULL;
-    for (int64_t i = 0; status == OK && i < list.count && !*path; i++) {
-        const struct entry *e = &list.entry[i];
-        if (e->step == step && is_own(t, e) && !(*path = arena_text(&t->arena, e->path, (int64_t)strlen(e->path))))
-            status = ERR_MEMORY;
-    }
+    enum status status = list_entries(&list, output);
+    if (status == OK)
+        status = find_step(t, &list, step, path);
     arena_free(&list.arena);
     return status;
 }
 
 enum status checkpoint_clear(const struct trainer *t, const char *output, const char *path)
 {
-    const struct entry e = {.name = strrchr(path, '/') + 1, .path = path};
+    struct entry e = {.name = strrchr(path, '/') + 1, .path = path, .step = t->place.step};
     const struct output_aside aside = {e.name, "not of this run, but came while it went on"};
-    return directory_is_free(path) || is_own(t, &e) ? OK : output_set_aside(output, &aside, 1, false);
+    struct arena arena = {0};
+    bool own;
+    if (directory_is_free(path))
+        return OK;
+    TRY(read_step(&e));
+    TRY(look_at(t, &e, &own));
+    if (own && e.step == t->place.step)
+        return OK;
+    const char *to = checkpoint_path(&arena, output, e.step); /* one that was renamed gets its name back */
+    enum status status = !to                            ? ERR_MEMORY
+                         : own && directory_is_free(to) ? file_rename(path, to)
+                                                        : output_set_aside(output, &aside, 1, false);
+    arena_free(&arena);
+    return status;
 }
 
 enum status checkpoint_count(const struct trainer *t, const char *output, int64_t *count)

@@ -27,7 +27,7 @@ struct identity {
 /* A new run's. */
 enum status identity_draw(struct identity *identity);
 
-/* Fills in the digests, once: reads all weights of the base, on all cores. */
+/* Fills in the digests, once: reads all weights of the base and of an adapter, on all cores. */
 enum status identity_hash(struct identity *identity, const struct model *model, const struct adapter_config *adapter,
                           const struct data *data, const struct data *eval_data);
 

@@ -29,20 +29,13 @@ static enum status refuse(const struct output *o)
     return status;
 }
 
-/* A lock is written to and removed: somebody's file of this name must not be. One that a crash left may be cut, or zeros. */
+/* What turns out to be somebody's file is not removed with the lock. */
 static enum status sign(struct output *o)
 {
-    struct buffer text = {0};
-    enum status status = file_read(&text, o->lock_path, OWNER_BYTES_MAX);
-    bool ours = status == OK && (!text.size || !text.data[0] || (text.data[0] >= '0' && text.data[0] <= '9'));
-    buffer_free(&text);
-    if (ours)
-        return lock_sign(&o->lock, o->lock_path);
-    if (status == ERR_MEMORY)
-        return status;
-    lock_release(&o->lock);
-    return fail(ERR_ARGUMENT, "%s: is not the lock of a run, which has this name: rename it, or choose another --output",
-                o->lock_path);
+    enum status status = lock_sign(&o->lock, o->lock_path);
+    if (status == ERR_ARGUMENT)
+        lock_release(&o->lock);
+    return status;
 }
 
 /* A lock that is not taken and not there was released just now, and with it the folder may have gone; but not again and again.
@@ -92,7 +85,7 @@ enum status output_look(const char *dir, struct arena *arena)
     if (status == ERR_UNSUPPORTED)
         return OK;
     TRY(status);
-    return held ? refuse(&o) : OK;
+    return held ? refuse(&o) : lock_may_sign(o.lock_path);
 }
 
 enum status output_check(const struct output *o)

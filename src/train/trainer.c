@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cache.h"
+#include "base/checksums.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -239,10 +240,9 @@ static enum status check_ranks(const struct trainer *t, bool runs)
 static enum status check_input(struct trainer *t, const char *option, const char *input)
 {
     const char *output = t->options->output_dir, *above = file_join(&t->arena, input, "..");
-    char run[RUN_ID_SIZE];
     if (!above)
         return ERR_MEMORY;
-    if (file_same(above, output) && checkpoint_kind(input, run) != CHECKPOINT_FOREIGN)
+    if (file_same(above, output) && checksums_there(input))
         return fail(ERR_ARGUMENT, "%s %s is a checkpoint in --output, which belongs to the new run: name another --output",
                     option, input);
     return OK;
@@ -251,7 +251,6 @@ static enum status check_input(struct trainer *t, const char *option, const char
 static enum status check_places(struct trainer *t)
 {
     const struct options *o = t->options;
-    char run[RUN_ID_SIZE];
     if (!o->output_dir)
         return OK;
     if (file_same(o->output_dir, o->model_name_or_path))
@@ -261,7 +260,7 @@ static enum status check_places(struct trainer *t)
                     "--output %s is the directory of --init-adapter, and the result would take that adapter's place: name "
                     "another one",
                     o->output_dir);
-    if (checkpoint_kind(o->output_dir, run) != CHECKPOINT_FOREIGN)
+    if (checksums_there(o->output_dir))
         return fail(ERR_ARGUMENT,
                     "--output %s is a checkpoint, which the files of a run would spoil: name another one, and with --resume a "
                     "checkpoint to go on from",

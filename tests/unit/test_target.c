@@ -104,6 +104,14 @@ static void test_only_exports_are_replaced(void **state)
     put_file("model-00001-of-00002.safetensors", ""); /* of an export in several files */
     put_file("model.safetensors.index.json", "{}");
     assert_ok(merge(&o));
+    o = options_of("pair", FILE_TYPE_AUTO);
+    assert_ok(directory_make(output));
+    put_file("adapter_config.json", "{}");
+    put_file("notes.json", "{}");
+    o.overwrite = true;
+    json_t *report = NULL;
+    assert_fails(export_adapter(&o, &report), ERR_ARGUMENT, "notes.json: is not what this export writes");
+    json_decref(report);
 }
 
 /* Seen to fail: what a run wrote there while a model was merged was removed with what was to be replaced. */
@@ -118,7 +126,9 @@ static void test_what_came_meanwhile_is_not_replaced(void **state)
     assert_ok(target_start(&t));
     put_file("run.lock", "");
     assert_fails(target_close(&t, OK), ERR_ARGUMENT, "run.lock: is not what this export writes");
-    put_file("run.lock", "still there");
+    char lock[160];
+    snprintf(lock, sizeof lock, "%s/run.lock", output);
+    assert_true(file_exists(lock));
 }
 
 /* Fails if room is not asked for, or asked for after something was made. */
