@@ -291,6 +291,7 @@ static void a_file_that_is_no_lock_is_left(void **state)
     assert_int_equal(file_size(at("notes.txt")), 9);
     assert_ok(directory_remove(output_dir));
     assert_ok(directory_make(output_dir));
+    arena_free(&r.arena);
     static const char *const left[] = {"4711 host\n", "47", "", "\0\0\0"}; /* by a run that was killed, or a crash */
     static const int64_t sizes[] = {10, 2, 0, 3};
     for (int i = 0; i < 4; i++) {
