@@ -28,9 +28,7 @@ static enum status refuse_other(const char *path)
 /* By an export of a model, or of an adapter. */
 static bool is_written(const struct target *t, const char *name)
 {
-    if (strcmp(t->known, ADAPTER_CONFIG) != 0)
-        return model_is_file(name);
-    return !strcmp(name, ADAPTER_CONFIG) || !strcmp(name, ADAPTER_WEIGHTS);
+    return adapter_is_file(t->known) ? adapter_is_file(name) : model_is_file(name);
 }
 
 /* Only what such an export has written may be replaced: a directory has the file `known`, and nothing of another kind, such as

@@ -13,9 +13,7 @@
 
 #include "base/memory.h"
 #include "export/export.h"
-
-#define ADAPTER_CONFIG "adapter_config.json"
-#define ADAPTER_WEIGHTS "adapter_model.safetensors"
+#include "format/adapter.h"
 
 struct target {
     struct arena arena;

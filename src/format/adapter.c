@@ -208,7 +208,7 @@ enum status adapter_config_open(struct adapter_config *config, const char *dir)
     *config = (struct adapter_config){.rank = 8, .alpha = 8}; /* PEFT's defaults */
     json_t *tree = NULL;
     enum status status = ERR_MEMORY;
-    const char *path = file_join(&config->arena, dir, "adapter_config.json");
+    const char *path = file_join(&config->arena, dir, ADAPTER_CONFIG);
     if (path && gguf_is_path(dir))
         status = fail(ERR_ARGUMENT,
                       "%s: hone reads no GGUF adapters; name the folder with adapter_config.json that it was made from", dir);
@@ -263,4 +263,9 @@ enum status adapter_config_check(const struct adapter_config *config, enum statu
     if (!config->all_linear && config->target_count < 1 && config->parameter_count < 1)
         return fail(code, "%s: no module is targeted", where);
     return OK;
+}
+
+bool adapter_is_file(const char *name)
+{
+    return !strcmp(name, ADAPTER_CONFIG) || !strcmp(name, ADAPTER_WEIGHTS);
 }

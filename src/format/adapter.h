@@ -20,6 +20,8 @@
 
 #include "base/memory.h"
 
+#define ADAPTER_CONFIG "adapter_config.json"
+#define ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define ADAPTER_PREFIX "base_model.model."
 
 enum { ADAPTER_RANK_MAX = 65536 };
@@ -89,5 +91,8 @@ enum status adapter_parse_targets(struct adapter_config *config, const char *tex
 
 /* Names of parameters separated by commas, or "". */
 enum status adapter_parse_parameters(struct adapter_config *config, const char *text, const char *option);
+
+/* Whether an adapter's directory has a file of this name. */
+bool adapter_is_file(const char *name);
 
 #endif

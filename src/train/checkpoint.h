@@ -67,8 +67,8 @@ char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 /* That of the run's own which was made after this step, whatever it is called; *path is in t's arena, NULL: there is none. */
 enum status checkpoint_of_step(struct trainer *t, const char *output, int64_t step, const char **path);
 
-/* Before one is written there: moves aside what got its name while the run went on, unless it is the
- * run's own of this step. */
+/* Before one is written there: moves aside what got its name while the run went on, unless it is the run's own of
+ * this step. */
 enum status checkpoint_clear(const struct trainer *t, const char *output, const char *path);
 
 /* How many of the run's own there are, up to the step that it is at. */

@@ -85,10 +85,15 @@ static enum status list_entries(struct entries *list, const char *output)
     return OK;
 }
 
-static bool is_own(const struct trainer *t, const struct entry *e)
+/* Memory that runs out is an error, not an answer. */
+static enum status is_own(const struct trainer *t, const struct entry *e, bool *own)
 {
-    char run[RUN_ID_SIZE];
-    return checkpoint_kind(e->path, run) == CHECKPOINT_OF_RUN && !strcmp(run, t->identity.run);
+    json_t *tree;
+    enum status status = checkpoint_read(e->path, &tree);
+    const char *run = json_string_value(json_object_get(tree, NATURE_RUN));
+    *own = run && !strcmp(run, t->identity.run) && checksums_there(e->path);
+    json_decref(tree);
+    return status == ERR_MEMORY ? status : OK;
 }
 
 /* --- what a killed run left --------------------------------------------------------------------------------------------- */
@@ -276,24 +281,13 @@ static const char *why_aside(const struct trainer *t, const struct entry *e)
     return e->step > t->place.step ? "of a later step than the run goes on from" : NULL;
 }
 
-/* As is_own, where memory that runs out must not be an answer. */
-static enum status look_at(const struct trainer *t, const struct entry *e, bool *own)
-{
-    json_t *tree;
-    enum status status = checkpoint_read(e->path, &tree);
-    const char *run = json_string_value(json_object_get(tree, NATURE_RUN));
-    *own = run && !strcmp(run, t->identity.run) && checksums_there(e->path);
-    json_decref(tree);
-    return status == ERR_MEMORY ? status : OK;
-}
-
 static enum status find_step(struct trainer *t, const struct entries *list, int64_t step, const char **path)
 {
     for (int64_t i = 0; i < list->count; i++) {
         const struct entry *e = &list->entry[i];
         bool own = false;
         if (e->step == step)
-            TRY(look_at(t, e, &own));
+            TRY(is_own(t, e, &own));
         if (own) {
             *path = arena_text(&t->arena, e->path, (int64_t)strlen(e->path));
             return *path ? OK : ERR_MEMORY;
@@ -322,7 +316,7 @@ enum status checkpoint_clear(const struct trainer *t, const char *output, const 
     if (directory_is_free(path))
         return OK;
     TRY(read_step(&e));
-    TRY(look_at(t, &e, &own));
+    TRY(is_own(t, &e, &own));
     if (own && e.step == t->place.step)
         return OK;
     const char *to = checkpoint_path(&arena, output, e.step); /* one that was renamed gets its name back */
@@ -358,7 +352,9 @@ static enum status thin(const struct trainer *t, struct entries *list, int64_t k
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < list->count; i++) {
-        if (!is_own(t, &list->entry[i]) || kept++ < keep || list->entry[i].step == t->place.best_step)
+        bool own;
+        TRY(is_own(t, &list->entry[i], &own));
+        if (!own || kept++ < keep || list->entry[i].step == t->place.best_step)
             continue;
         enum status status = remove_whole(&list->arena, list->entry[i].path);
         if (status == ERR_IO)

@@ -130,7 +130,7 @@ static enum status write_adapter(struct list *list, const char *dir)
     }
     if (config.all_linear)
         TRY(name_targets(list, &config));
-    TRY(write_tensors(list, dir, ADAPTER_FILE, true));
+    TRY(write_tensors(list, dir, ADAPTER_WEIGHTS, true));
     return adapter_config_write(&config, dir);
 }
 

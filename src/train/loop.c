@@ -434,17 +434,26 @@ static enum status all_steps(struct run *r)
 
 /* --- the whole run -------------------------------------------------------------------------------------------------------- */
 
-/* *path is NULL if it is not there. One that is damaged is an error. */
-static enum status find_best(struct run *r, const char **path)
+/* Where the best checkpoint is damaged, what can be done. */
+static enum status advise_best(enum status status)
 {
-    struct trainer *t = r->t;
-    TRY(checkpoint_of_step(t, t->options->output_dir, t->place.best_step, path));
-    enum status status = *path ? checksums_check(*path) : OK;
+    char cause[512];
     if (status != ERR_FORMAT)
         return status;
-    char cause[512];
     snprintf(cause, sizeof cause, "%s", status_message());
     return fail(status, "%s. It has the lowest validation loss" WITHOUT_BEST, cause);
+}
+
+/* *path is NULL if it is not there. */
+static enum status find_best(struct trainer *t, const char **path)
+{
+    return checkpoint_of_step(t, t->options->output_dir, t->place.best_step, path);
+}
+
+static enum status check_best(struct trainer *t, const char **path)
+{
+    TRY(find_best(t, path));
+    return *path ? advise_best(checksums_check(*path)) : OK;
 }
 
 static enum status lost_best(const struct trainer *t)
@@ -461,7 +470,7 @@ static enum status keep_best(struct run *r)
     const char *path = NULL;
     if (!t->options->load_best_model_at_end || !t->place.best_step)
         return OK;
-    TRY(group_agree(t->group, writes(r) ? find_best(r, &path) : OK));
+    TRY(group_agree(t->group, writes(r) ? check_best(t, &path) : OK));
     bool there = path != NULL;
     TRY(group_tell(t->group, &there, (int64_t)sizeof there));
     if (there)
@@ -489,8 +498,8 @@ static enum status save_result(struct run *r)
     if (!writes(r))
         return OK;
     const char *path;
-    TRY(find_best(r, &path));
-    return path ? checkpoint_copy_result(path, output) : lost_best(t);
+    TRY(find_best(t, &path));
+    return path ? advise_best(checkpoint_copy_result(path, output)) : lost_best(t);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */

@@ -14,7 +14,6 @@
 #include "base/memory.h"
 
 #define RUN_FILE "run.json"
-#define ADAPTER_FILE "adapter_model.safetensors"
 #define MODEL_FILE "model.safetensors"
 
 struct output {
