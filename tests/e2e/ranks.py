@@ -242,9 +242,12 @@ class Tiny(Ranks):
         self.assertIn("rank 0 has waited for the other 2 ranks to start MPI for 20 seconds", said)
 
     def test_a_rank_that_never_starts_ends_the_others(self):
-        """Seen to fail: the launcher waits for ever, as the rank has ended well."""
-        script = self.dir / "start"
-        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exit 0\nexec {HONE} "$@"\n')
+        """Seen to fail: the launcher waits for ever, as the rank has ended well. It has before the others ask for MPI: if one has,
+        Open MPI's launcher itself ends them."""
+        script, gone = self.dir / "start", self.dir / "gone"
+        script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo $$ >{gone}.part && mv {gone}.part {gone} && exit 0\n'
+                          f'until [ -e {gone} ]; do sleep 0.1; done\nwhile kill -0 $(cat {gone}); do sleep 0.1; done 2>{gone}.end\n'
+                          f'exec {HONE} "$@"\n')
         script.chmod(0o755)
         r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--ddp-timeout", 3))], stderr=subprocess.PIPE,
                            text=True, timeout=60, env={**os.environ, **MPI})
