@@ -28,7 +28,7 @@ static const char *newest_checkpoint(struct arena *arena, const char *dir, bool 
         const char *path = file_join(arena, dir, names[i]);
         long n = atol(names[i] + strlen(begins));
         *found = true;
-        if (path && n > step && has(arena, path, "adapter_config.json")) {
+        if (path && n > step && has(arena, path, ADAPTER_CONFIG)) {
             best = path;
             step = n;
         }

@@ -139,7 +139,7 @@ enum status adapter_config_write(const struct adapter_config *config, const char
 {
     struct arena arena = {0};
     struct buffer out = {0};
-    const char *path = file_join(&arena, dir, "adapter_config.json");
+    const char *path = file_join(&arena, dir, ADAPTER_CONFIG);
     enum status status = path ? write_config(config, path, &out) : ERR_MEMORY;
     buffer_free(&out);
     arena_free(&arena);

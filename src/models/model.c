@@ -41,7 +41,7 @@ static enum status open_adapter(struct model *m, const char *dir, bool weights)
     TRY(adapter_config_open(&m->adapter, dir));
     m->adapter.nested = m->weights.nested;
     m->adapted = true;
-    m->adapter_path = file_join(&m->adapter.arena, dir, "adapter_model.safetensors");
+    m->adapter_path = file_join(&m->adapter.arena, dir, ADAPTER_WEIGHTS);
     if (!m->adapter_path || !weights)
         return m->adapter_path ? OK : ERR_MEMORY;
     if (!file_exists(m->adapter_path))

@@ -246,7 +246,7 @@ class Tiny(Ranks):
         Open MPI's launcher itself ends them."""
         script, gone = self.dir / "start", self.dir / "gone"
         script.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && echo $$ >{gone}.part && mv {gone}.part {gone} && exit 0\n'
-                          f'until [ -e {gone} ]; do sleep 0.1; done\nwhile kill -0 $(cat {gone}); do sleep 0.1; done 2>{gone}.end\n'
+                          f'until [ -e {gone} ]; do sleep 0.1; done\nwhile kill -0 $(cat {gone}); do sleep 0.1; done 2>/dev/null\n'
                           f'exec {HONE} "$@"\n')
         script.chmod(0o755)
         r = subprocess.run(["mpirun", "-n", "3", script, *map(str, self.command("out", "--ddp-timeout", 3))], stderr=subprocess.PIPE,
