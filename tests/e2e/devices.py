@@ -10,9 +10,8 @@ import os
 import re
 import signal
 import subprocess
-import time
 
-from case import HONE, SMOL, TINY, Case, main
+from case import HONE, SMOL, TINY, Case, main, stop_when
 from train import chat, losses, metrics
 
 DEVICE = "opencl"
@@ -87,9 +86,9 @@ class Tiny(DeviceCase):
         subprocess.run(command("whole"), check=True, capture_output=True)
         process = subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path = self.dir / "cut/metrics.jsonl"
-        while process.poll() is None and not (path.exists() and '"step": 3' in path.read_text()):
-            time.sleep(0.001)
+        stop_when(process, lambda: path.exists() and '"step": 3' in path.read_text())
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
         _, err = process.communicate(timeout=600)
         self.assertEqual(process.returncode, 10, err)
         step = int(re.search(r"(?m)^stopping after step (\d+) and saving the state$", err)[1])

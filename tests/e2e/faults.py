@@ -16,7 +16,7 @@ import subprocess
 import time
 import unittest
 
-from case import HONE, SANITIZED, TINY, main, run
+from case import HONE, SANITIZED, TINY, main, run, stop_when
 from train import TrainCase, chat, checkpoints, metrics
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
@@ -41,9 +41,8 @@ class Faults(TrainCase):
 
     def wait_for_step(self, process, out, step):
         path = self.dir / out / "metrics.jsonl"
-        while process.poll() is None and not (path.exists() and f'"step": {step},' in path.read_text()):
-            time.sleep(0.002)
-        self.assertIsNone(process.poll(), "the run ended too soon")
+        stop_when(process, lambda: path.exists() and f'"step": {step},' in path.read_text())
+        process.send_signal(signal.SIGCONT)
 
     def finish(self, process, code):
         out, err = process.communicate(timeout=600)

@@ -322,9 +322,11 @@ class Screens(TrainCase):
             self.assertIn("the run goes on", terminal.text())
             self.assertLess(max(len(line) for d in draws for line in d), columns)
         log = subprocess.Popen([HONE, "watch", str(self.dir / "out")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        time.sleep(0.5)
+        out = ""
+        while "\nstep " not in out and log.poll() is None:
+            out += log.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        out = log.communicate(timeout=60)[0]
+        out += log.communicate(timeout=60)[0]
         self.assertEqual(log.returncode, 10, out)
         self.assertRegex(out, r"(?m)^step \d+/100000, epoch ")
         self.assertRegex(out, r"(?m)^stopped +step \d+ of 100000$")

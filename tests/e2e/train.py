@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import time
 
-from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run, tensors
+from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run, stop_when, tensors
 from train_chats import chat
 
 STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds", "engine_share"}
@@ -65,9 +65,9 @@ class TrainCase(Case):
         """Sends the signal once step 7 is in the metrics."""
         process = subprocess.Popen([HONE, *map(str, self.command(out, *args))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         path = self.dir / out / "metrics.jsonl"
-        while process.poll() is None and not (path.exists() and re.search(r'"step": ?7\b', path.read_text())):
-            time.sleep(0.001)
+        stop_when(process, lambda: path.exists() and re.search(r'"step": ?7\b', path.read_text()))
         process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
         _, err = process.communicate(timeout=600)
         return process.returncode, err
 
