@@ -347,9 +347,33 @@ static void long_strings_cost_steps(void **state)
     (void)state;
     enum { LONG = 100000 };
     static const char *const work[] = {
-        "1",           "a == b",           "a < b",       "a in d",      "d[a]",        "a.startswith(b)", "a|length",
-        "a[1:]",       "[a, 1] == [b, 1]", "a.find('y')", "a|upper",     "a|trim('x')", "a[-1]",           "a|trim('\u00e9x')",
-        "a.count('')", "a % ()",           "a.format()",  "a.isalpha()", "l == m",      "[l] < [m]"};
+        "1",
+        "a == b",
+        "a < b",
+        "a in d",
+        "d[a]",
+        "a.startswith(b)",
+        "a|length",
+        "a[1:]",
+        "[a, 1] == [b, 1]",
+        "a.find('y')",
+        "a|upper",
+        "a|trim('x')",
+        "a[-1]",
+        "a|trim('\u00e9x')",
+        "a.count('')",
+        "a % ()",
+        "a.format()",
+        "a.isalpha()",
+        "l == m",
+        "[l] < [m]",
+        "a in b",
+        "a.rsplit()",
+        "[a]|string",
+        "('\\n' * 1000)|tojson",
+        "['\\n' * 1000]|string",
+        "(',' * 1000).split(',')",
+    };
     const struct jinja_budget small = {.steps = 10000, .depth = 100, .output = 1000, .memory = 64 << 20};
     struct jinja_output out = {0};
     struct buffer context = {0};

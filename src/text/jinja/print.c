@@ -74,12 +74,14 @@ static enum status put_escaped(struct builder *builder, const struct text *text,
                                bool (*escape)(int32_t code, char quote, char out[24]), char quote)
 {
     int64_t begin = 0;
+    TRY(render_step(builder->render, text->size / 64));
     for (int64_t at = 0, next, end; at < text->size; at = next) {
         int32_t code;
         char out[24];
         next = char_next(text->data, text->size, at, &code);
         if (!escape(code, quote, out))
             continue;
+        TRY(render_step(builder->render, 1));
         TRY(builder_slice(builder, text, begin, at));
         TRY(put(builder, out, text_run(text, at, &end)));
         begin = next;

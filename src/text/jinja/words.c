@@ -23,7 +23,7 @@ enum status text_find(struct render *render, const struct text *text, const stru
     const char *found = memmem(text->data + from, (size_t)(text->size - from), part->data, (size_t)part->size);
     if (found)
         *at = found - text->data;
-    return render_step(render, ((found ? *at : text->size) - from) / 256);
+    return render_step(render, ((found ? *at : text->size) - from + part->size) / 32); /* the part is looked at first */
 }
 
 /* What is stripped: the characters of a text, or white space. */
@@ -141,6 +141,7 @@ struct pieces {
 
 static enum status add_piece(struct render *render, struct pieces *pieces, const struct text *text, int64_t begin, int64_t end)
 {
+    TRY(render_step(render, 1));
     if (pieces->list.kind == VALUE_ABSENT) {
         TRY(value_list(render, VALUE_LIST, 4, &pieces->list));
         pieces->list.list->count = 0;
@@ -174,6 +175,7 @@ static enum status hand_out(struct render *render, struct pieces *pieces, bool r
 static enum status split_spaces(struct render *render, const struct text *text, int64_t max_splits, struct value *out)
 {
     struct pieces pieces = {0};
+    TRY(render_step(render, text->size / 64));
     for (int64_t at = 0;;) {
         int32_t code = 0;
         int64_t next = at;
@@ -211,7 +213,6 @@ enum status text_split(struct render *render, struct value self, const struct ar
     int64_t max_splits;
     TRY(split_bind(render, self, args, v, &max_splits));
     const struct text *text = self.text;
-    TRY(render_step(render, text->size / 256));
     if (v[0].kind != VALUE_TEXT)
         return split_spaces(render, text, max_splits, out);
     struct pieces pieces = {0};
@@ -261,7 +262,7 @@ enum status text_splitlines(struct render *render, struct value self, const stru
     TRY(need_text(render, self, "splitlines"));
     const struct text *text = self.text;
     struct pieces pieces = {0};
-    TRY(render_step(render, text->size / 256));
+    TRY(render_step(render, text->size / 64));
     int64_t begin = 0;
     for (int64_t at = 0, next; at < text->size; at = next) {
         int32_t code;
