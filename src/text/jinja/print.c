@@ -74,7 +74,7 @@ static enum status put_escaped(struct builder *builder, const struct text *text,
                                bool (*escape)(int32_t code, char quote, char out[24]), char quote)
 {
     int64_t begin = 0;
-    TRY(render_step(builder->render, text->size / 64));
+    TRY(render_step(builder->render, text->size / CHARS_A_STEP));
     for (int64_t at = 0, next, end; at < text->size; at = next) {
         int32_t code;
         char out[24];
@@ -89,12 +89,19 @@ static enum status put_escaped(struct builder *builder, const struct text *text,
     return builder_slice(builder, text, begin, text->size);
 }
 
+static void escape_short(char letter, char out[24])
+{
+    out[0] = '\\';
+    out[1] = letter;
+    out[2] = 0;
+}
+
 static bool escape_repr(int32_t code, char quote, char out[24])
 {
     if (code == quote || code == '\\')
-        snprintf(out, 24, "\\%c", (char)code);
+        escape_short((char)code, out);
     else if (code == '\n' || code == '\r' || code == '\t')
-        snprintf(out, 24, "\\%c", code == '\n' ? 'n' : code == '\r' ? 'r' : 't');
+        escape_short(code == '\n' ? 'n' : code == '\r' ? 'r' : 't', out);
     else if (printable(code))
         return false;
     else
@@ -107,7 +114,7 @@ static bool escape_json(int32_t code, char ascii, char out[24])
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
     const char *found = code > 0 && code < 0x80 ? strchr(from, code) : NULL;
     if (found)
-        snprintf(out, 24, "\\%c", to[found - from]);
+        escape_short(to[found - from], out);
     else if (code < 0x20 || (ascii && code >= 0x7f && code < 0x10000))
         snprintf(out, 24, "\\u%04x", (unsigned)code);
     else if (ascii && code >= 0x10000)

@@ -175,7 +175,7 @@ static enum status hand_out(struct render *render, struct pieces *pieces, bool r
 static enum status split_spaces(struct render *render, const struct text *text, int64_t max_splits, struct value *out)
 {
     struct pieces pieces = {0};
-    TRY(render_step(render, text->size / 64));
+    TRY(render_step(render, text->size / CHARS_A_STEP));
     for (int64_t at = 0;;) {
         int32_t code = 0;
         int64_t next = at;
@@ -262,7 +262,7 @@ enum status text_splitlines(struct render *render, struct value self, const stru
     TRY(need_text(render, self, "splitlines"));
     const struct text *text = self.text;
     struct pieces pieces = {0};
-    TRY(render_step(render, text->size / 64));
+    TRY(render_step(render, text->size / CHARS_A_STEP));
     int64_t begin = 0;
     for (int64_t at = 0, next; at < text->size; at = next) {
         int32_t code;
@@ -296,7 +296,7 @@ static enum status change_case(struct render *render, struct value self, enum le
     struct builder *builder;
     TRY(builder_new(render, &builder));
     builder->markup = text->markup;
-    TRY(render_step(render, text->size / 64));
+    TRY(render_step(render, text->size / CHARS_A_STEP));
     bool inside = false; /* a word has begun, so its next letters are small */
     int64_t run_end = 0;
     int32_t origin = NO_MESSAGE;
