@@ -347,33 +347,10 @@ static void long_strings_cost_steps(void **state)
     (void)state;
     enum { LONG = 100000 };
     static const char *const work[] = {
-        "1",
-        "a == b",
-        "a < b",
-        "a in d",
-        "d[a]",
-        "a.startswith(b)",
-        "a|length",
-        "a[1:]",
-        "[a, 1] == [b, 1]",
-        "a.find('y')",
-        "a|upper",
-        "a|trim('x')",
-        "a[-1]",
-        "a|trim('\u00e9x')",
-        "a.count('')",
-        "a % ()",
-        "a.format()",
-        "a.isalpha()",
-        "l == m",
-        "[l] < [m]",
-        "a in b",
-        "a.rsplit()",
-        "[a]|string",
-        "('\\n' * 1000)|tojson",
-        "['\\n' * 1000]|string",
-        "(',' * 1000).split(',')",
-    };
+        "1",           "a == b",           "a < b",       "a in d",      "d[a]",          "a.startswith(b)", "a|length",
+        "a[1:]",       "[a, 1] == [b, 1]", "a.find('y')", "a|upper",     "a|trim('x')",   "a[-1]",           "a|trim('\u00e9x')",
+        "a.count('')", "a % ()",           "a.format()",  "a.isalpha()", "l == m",        "[l] < [m]",       "a in b",
+        "a.rsplit()",  "[a]|string",       "q|tojson",    "[q]|string",  "q.split('\\t')"};
     const struct jinja_budget small = {.steps = 10000, .depth = 100, .output = 1000, .memory = 64 << 20};
     struct jinja_output out = {0};
     struct buffer context = {0};
@@ -386,10 +363,11 @@ static void long_strings_cost_steps(void **state)
     assert_ok(buffer_append(&context, "}", 1));
     for (size_t i = 0; i < sizeof work / sizeof *work; i++) {
         char text[256];
-        snprintf(text, sizeof text,
-                 "{%% set d = {b: 1} %%}{%% set l = range(90000)|list %%}{%% set m = range(90000)|list %%}"
-                 "{%% for i in range(100) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
-                 work[i]);
+        snprintf(
+            text, sizeof text,
+            "{%% set d = {b: 1} %%}{%% set q = '\\t' * 1000 %%}{%% set l = range(90000)|list %%}{%% set m = range(90000)|list %%}"
+            "{%% for i in range(100) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+            work[i]);
         enum status status = render(text, context.data, &small, &out);
         if (status != (i ? ERR_LIMIT : OK))
             fail_msg("%s: %s", work[i], status == OK ? "costs nothing" : status_message());
