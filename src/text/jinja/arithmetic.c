@@ -70,6 +70,7 @@ static enum status reals(struct render *render, enum operator op, double a, doub
     case OP_DIV: result = a / b; break;
     case OP_POW: result = pow(a, b); break;
     default: {
+        TRY(render_step(render, 8)); /* exponents that are far apart take long */
         double rest = fmod(a, b);
         if (rest != 0 && (rest < 0) != (b < 0))
             rest += b;

@@ -12,7 +12,7 @@ static enum status bind_keywords(struct render *render, const struct node *node,
         int64_t i = 0;
         while (i < node->keyword_count && strcmp(node->keyword[i].name, keyword->name) != 0)
             i++;
-        TRY(render_step(render, i / 8));
+        TRY(render_step(render, (i + 1) * (1 + (int64_t)strlen(keyword->name) / 256) / 8));
         if (i < args->count || (i == node->keyword_count && strcmp(keyword->name, "caller") != 0))
             return render_fail(render, ERR_DATA, "macro '%s' has no use for the argument '%s'", node->name, keyword->name);
         frame->slot[i == node->keyword_count ? node->caller_slot : node->keyword[i].slot] = keyword->value;
@@ -177,6 +177,7 @@ static enum status global_strftime(struct render *render, struct value self, con
     char pattern[256], text[512];
     if (format.kind != VALUE_TEXT || format.text->size >= (int64_t)sizeof pattern)
         return render_fail(render, ERR_DATA, "strftime_now needs a short string");
+    TRY(render_step(render, 16 + 8 * format.text->size));
     memcpy(pattern, format.text->data, (size_t)format.text->size);
     pattern[format.text->size] = 0;
     int64_t n = clock_text(render->jinja->moment, text, sizeof text, pattern);

@@ -17,10 +17,12 @@ enum status frame_new(struct render *render, struct frame *outer, int32_t slots,
     return OK;
 }
 
-static void open_scope(struct frame *frame, const struct nodes *body)
+static enum status open_scope(struct render *render, struct frame *frame, const struct nodes *body)
 {
+    TRY(render_step(render, body->slots / 8));
     if (body->slots)
         memset(&frame->slot[body->first_slot], 0, (size_t)body->slots * sizeof *frame->slot);
+    return OK;
 }
 
 /* If the value is a message, its turn begins. */
@@ -55,6 +57,7 @@ enum status exec_assign(struct render *render, struct frame *frame, const struct
     TRY(value_items(render, value, &items));
     if (items.count != target->list.count)
         return render_fail(render, ERR_DATA, "%lld values for %lld names", (long long)items.count, (long long)target->list.count);
+    TRY(render_step(render, items.count / ITEMS_A_STEP));
     for (int64_t i = 0; i < items.count; i++)
         TRY(exec_assign(render, frame, target->list.item[i], items.item[i]));
     return OK;
@@ -90,7 +93,7 @@ static enum status select_items(struct render *render, struct frame *frame, cons
     TRY(value_list(render, VALUE_LIST, items->count, &kept));
     int64_t count = 0;
     for (int64_t i = 0; i < items->count; i++) {
-        open_scope(frame, &node->body[0]);
+        TRY(open_scope(render, frame, &node->body[0]));
         TRY(exec_assign(render, frame, node->a, items->item[i]));
         TRY(eval_node(render, frame, node->c, &holds));
         if (value_true(holds))
@@ -108,9 +111,9 @@ static enum status run_items(struct render *render, struct frame *frame, const s
         struct value item = loop->items.item[loop->index];
         enum flow inner = FLOW_ON;
         render->line = node->line;
-        TRY(render_step(render, 1 + node->body[0].slots / 8));
+        TRY(render_step(render, 1));
         take_turn(render, item);
-        open_scope(frame, &node->body[0]);
+        TRY(open_scope(render, frame, &node->body[0]));
         frame->slot[node->frame] = (struct value){.kind = VALUE_LOOP, .origin = NO_MESSAGE, .loop = loop};
         TRY(exec_assign(render, frame, node->a, item));
         TRY(exec_nodes(render, frame, &node->body[0], out, &inner));
@@ -163,7 +166,7 @@ static enum status run_with(struct render *render, struct frame *frame, const st
     TRY(render_alloc(render, count, (int64_t)sizeof *values, &values));
     for (int64_t i = 0; i < count; i++)
         TRY(eval_node(render, frame, node->list.item[i * 2 + 1], &values[i]));
-    open_scope(frame, &node->body[0]);
+    TRY(open_scope(render, frame, &node->body[0]));
     for (int64_t i = 0; i < count; i++)
         TRY(exec_assign(render, frame, node->list.item[i * 2], values[i]));
     return exec_nodes(render, frame, &node->body[0], out, flow);
@@ -241,8 +244,7 @@ enum status exec_nodes(struct render *render, struct frame *frame, const struct 
 enum status exec_block(struct render *render, struct frame *frame, const struct nodes *nodes, struct builder *out,
                        enum flow *flow)
 {
-    TRY(render_step(render, nodes->slots / 8));
-    open_scope(frame, nodes);
+    TRY(open_scope(render, frame, nodes));
     return exec_nodes(render, frame, nodes, out, flow);
 }
 

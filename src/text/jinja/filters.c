@@ -277,7 +277,12 @@ static enum status round_to(struct render *render, struct value self, const stru
         *out = value_float((up ? ceil(real * scale) : floor(real * scale)) / scale);
         return OK;
     }
-    char text[400];
+    if (!(fabs(real) < 0x1p53)) { /* whole, or no number: nothing to round */
+        *out = value_float(real);
+        return OK;
+    }
+    char text[40];
+    TRY(render_step(render, 8));
     snprintf(text, sizeof text, "%.*f", (int)digits, real); /* rounds the exact value, ties to even, as Python does */
     *out = value_float(strtod(text, NULL));
     return OK;

@@ -159,10 +159,11 @@ static enum status field(struct render *render, const struct text *format, int64
         *out = args->item[number];
         return OK;
     }
-    TRY(render_step(render, args->keyword_count / ITEMS_A_STEP));
+    size_t size = (size_t)(end - begin);
+    TRY(render_step(render, 1 + args->keyword_count * (1 + (end - begin) / 256) / ITEMS_A_STEP));
     for (int64_t k = 0; k < args->keyword_count; k++) {
         const char *name = args->keyword[k].name;
-        if ((int64_t)strlen(name) == end - begin && memcmp(name, format->data + begin, (size_t)(end - begin)) == 0) {
+        if (strnlen(name, size + 1) == size && memcmp(name, format->data + begin, size) == 0) {
             *out = args->keyword[k].value;
             return OK;
         }

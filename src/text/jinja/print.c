@@ -21,6 +21,7 @@ enum status print_float(struct builder *builder, double real, int32_t origin)
     if (isinf(real))
         return put(builder, real < 0 ? "-inf" : "inf", origin);
     char text[40];
+    TRY(render_step(builder->render, 64));
     for (int digits = 0; digits < 17; digits++) {
         snprintf(text, sizeof text, "%.*e", digits, real);
         if (strtod(text, NULL) == real)
@@ -252,6 +253,7 @@ static enum status json_newline(struct builder *builder, const struct json_style
     if (!style->indent)
         return OK;
     TRY(put(builder, "\n", origin));
+    TRY(render_step(builder->render, level / ITEMS_A_STEP));
     for (int i = 0; i < level; i++)
         TRY(builder_bytes(builder, style->indent->data, style->indent->size, origin));
     return OK;

@@ -156,7 +156,10 @@ enum status dict_find(struct render *render, const struct dict *dict, const char
     *out = NULL;
     for (int64_t i = 0; i < dict->count; i++) {
         const struct value *key = &dict->entry[i].key;
-        if (key->kind == VALUE_TEXT && key->text->size == size && memcmp(key->text->data, name, (size_t)size) == 0) {
+        if (key->kind != VALUE_TEXT || key->text->size != size)
+            continue;
+        TRY(render_step(render, size / 256));
+        if (memcmp(key->text->data, name, (size_t)size) == 0) {
             *out = &dict->entry[i].value;
             return render_step(render, (i * 4 + size) / 64);
         }
@@ -270,6 +273,7 @@ static enum status dict_equal(struct render *render, const struct dict *a, const
     *out = a->count == b->count;
     for (int64_t i = 0; *out && i < a->count; i++) {
         const struct value *other;
+        TRY(render_step(render, 1 + i / 8));
         TRY(dict_get(render, b, a->entry[i].key, &other));
         *out = other != NULL;
         if (other)
