@@ -177,7 +177,7 @@ static enum status global_strftime(struct render *render, struct value self, con
     char pattern[256], text[512];
     if (format.kind != VALUE_TEXT || format.text->size >= (int64_t)sizeof pattern)
         return render_fail(render, ERR_DATA, "strftime_now needs a short string");
-    TRY(render_step(render, 16 + 8 * format.text->size));
+    TRY(render_step(render, 16 + 8 * format.text->size)); /* a field may take a microsecond */
     memcpy(pattern, format.text->data, (size_t)format.text->size);
     pattern[format.text->size] = 0;
     int64_t n = clock_text(render->jinja->moment, text, sizeof text, pattern);

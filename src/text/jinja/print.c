@@ -21,7 +21,7 @@ enum status print_float(struct builder *builder, double real, int32_t origin)
     if (isinf(real))
         return put(builder, real < 0 ? "-inf" : "inf", origin);
     char text[40];
-    TRY(render_step(builder->render, 64));
+    TRY(render_step(builder->render, 64)); /* written and read up to 17 times */
     for (int digits = 0; digits < 17; digits++) {
         snprintf(text, sizeof text, "%.*e", digits, real);
         if (strtod(text, NULL) == real)
