@@ -3,11 +3,9 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 HONE, ASSETS, DATA = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -27,18 +25,6 @@ def tensors(file):
     header = json.loads(content[8:begin])
     header.pop("__metadata__", None)
     return {name: (t["dtype"], t["shape"], content[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]]) for name, t in header.items()}
-
-
-def stop_when(process, ready):
-    """Stops a process as soon as something is true of it. It runs for some milliseconds at a time and is stopped while that is looked at:
-    a busy machine that looks late finds it where it was, and not over."""
-    while process.poll() is None:
-        process.send_signal(signal.SIGSTOP)
-        if ready():
-            return
-        process.send_signal(signal.SIGCONT)
-        time.sleep(0.005)
-    raise AssertionError(f"it ended too soon: {process.communicate()}")
 
 
 def read_terminal(master):

@@ -20,6 +20,8 @@ import sys
 import tempfile
 import time
 
+from stop import stop_when
+
 HONE, MODEL, MEGABYTES = sys.argv[1], sys.argv[2], int(sys.argv[3])
 BYTES_MAX = 300e6
 WORDS = """package install the system of a service file which configuration to user network library version is and kernel in
@@ -54,16 +56,10 @@ class Run:
         return sum(log.stat().st_size for log in self.cache.glob("tokens/*.part/log"))
 
     def kill_after(self, logged):
-        """It runs for some milliseconds at a time and is stopped while its log is read: a busy machine that reads it late
-        finds it where it was, and not over."""
-        while True:
-            self.process.send_signal(signal.SIGSTOP)
-            if self.logged() >= logged:
-                break
-            if self.process.poll() is not None:
-                sys.exit(f"the run was over before it could be killed:\n{self.said()}")
-            self.process.send_signal(signal.SIGCONT)
-            time.sleep(0.005)
+        try:
+            stop_when(self.process, lambda: self.logged() >= logged)
+        except AssertionError:
+            sys.exit(f"the run was over before it could be killed:\n{self.said()}")
         self.process.send_signal(signal.SIGKILL)
         return self.end(-signal.SIGKILL)
 

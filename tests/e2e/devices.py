@@ -11,7 +11,8 @@ import re
 import signal
 import subprocess
 
-from case import HONE, SMOL, TINY, Case, main, stop_when
+from case import HONE, SMOL, TINY, Case, main
+from stop import stop_when
 from train import chat, losses, metrics
 
 DEVICE = "opencl"

@@ -16,7 +16,8 @@ import subprocess
 import time
 import unittest
 
-from case import HONE, SANITIZED, TINY, main, run, stop_when
+from case import HONE, SANITIZED, TINY, main, run
+from stop import stop_when
 from train import TrainCase, chat, checkpoints, metrics
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)

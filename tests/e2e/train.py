@@ -18,7 +18,8 @@ import statistics
 import subprocess
 import time
 
-from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run, stop_when, tensors
+from case import CHAT, DATA, HONE, SMOL, TINY, Case, main, read_terminal, run, tensors
+from stop import stop_when
 from train_chats import chat
 
 STEP_KEYS = {"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "trained_tokens", "tokens_per_second", "step_seconds", "engine_share"}

@@ -19,6 +19,9 @@ import numpy
 import oracle
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from stop import stop_when  # noqa: E402
+
 HONE, MODEL = sys.argv[1], pathlib.Path(sys.argv[2]) / "models/tiny-llama"
 TAGS = {"train/loss": "loss", "train/grad_norm": "grad_norm", "train/learning_rate": "learning_rate", "train/epoch": "epoch",
         "train/tokens_per_second": "tokens_per_second", "eval/loss": "eval_loss"}
@@ -70,8 +73,7 @@ def compare(checks, name, out, before):
 def kill(command, out, step):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     path = out / "metrics.jsonl"
-    while process.poll() is None and not (path.exists() and f'{{"step": {step},' in path.read_text()):
-        time.sleep(0.001)
+    stop_when(process, lambda: path.exists() and f'{{"step": {step},' in path.read_text())
     process.send_signal(signal.SIGKILL)
     process.communicate()
     return process.returncode
