@@ -146,7 +146,7 @@ static enum status check_beside(const struct trainer *t)
                ? OK
                : fail(ERR_IO,
                       "%s: its configuration, tokenizer or chat template was changed while the run used it, and nothing is saved "
-                      "beside other ones: put the files back, and give the same command again",
+                      "beside other ones: put the files back",
                       model);
 }
 

@@ -20,6 +20,8 @@
 static const double RATE_USUAL_MAX = 0.1;
 
 #define WITHOUT_BEST ": without --load-best-model-at-end the same command makes the last step the result"
+#define BEST_DAMAGED ". It has the lowest validation loss" WITHOUT_BEST
+#define RESUMES ". What was saved before stays: with that mended, the same command resumes"
 
 enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10 };
 
@@ -82,6 +84,14 @@ static void tell(struct run *r, struct run_event event)
     r->stopped |= r->asked && !r->t->group;
 }
 
+/* If a call failed in this way, adds what can be done to its message. */
+static enum status advise(enum status status, enum status failure, const char *words)
+{
+    char cause[STATUS_MESSAGE_SIZE];
+    snprintf(cause, sizeof cause, "%s", status_message());
+    return status == failure ? fail(status, "%s%s", cause, words) : status;
+}
+
 /* Before anything is saved: whether the output is still this run's, and the name of a checkpoint (or NULL) is free. */
 static enum status check_output(const struct run *r, const char *checkpoint)
 {
@@ -100,7 +110,7 @@ static enum status save(struct run *r)
         return ERR_MEMORY;
     tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
     TRY(check_output(r, path));
-    TRY(checkpoint_save(t, path));
+    TRY(advise(checkpoint_save(t, path), ERR_IO, RESUMES));
     r->result->checkpoint = path;
     if (!writes(r))
         return OK;
@@ -399,8 +409,7 @@ static enum status all_steps(struct run *r)
 {
     struct trainer *t = r->t;
     const struct options *o = t->options;
-    bool best = false;
-    bool begins = t->place.step == 0, resumes_due = !begins && t->place.eval_due;
+    bool best = false, begins = t->place.step == 0, resumes_due = !begins && t->place.eval_due;
     bool looks = (begins && o->eval_on_start) || resumes_due;
     if (t->eval_data.row_count && looks)
         TRY(validate(r, &best));
@@ -434,16 +443,6 @@ static enum status all_steps(struct run *r)
 
 /* --- the whole run -------------------------------------------------------------------------------------------------------- */
 
-/* Where the best checkpoint is damaged, what can be done. */
-static enum status advise_best(enum status status)
-{
-    char cause[512];
-    if (status != ERR_FORMAT)
-        return status;
-    snprintf(cause, sizeof cause, "%s", status_message());
-    return fail(status, "%s. It has the lowest validation loss" WITHOUT_BEST, cause);
-}
-
 /* *path is NULL if it is not there. */
 static enum status find_best(struct trainer *t, const char **path)
 {
@@ -453,7 +452,7 @@ static enum status find_best(struct trainer *t, const char **path)
 static enum status check_best(struct trainer *t, const char **path)
 {
     TRY(find_best(t, path));
-    return *path ? advise_best(checksums_check(*path)) : OK;
+    return *path ? advise(checksums_check(*path), ERR_FORMAT, BEST_DAMAGED) : OK;
 }
 
 static enum status lost_best(const struct trainer *t)
@@ -494,12 +493,12 @@ static enum status save_result(struct run *r)
             p->best_loss);
     TRY(check_output(r, NULL));
     if (!other)
-        return checkpoint_save_result(t, output);
+        return advise(checkpoint_save_result(t, output), ERR_IO, RESUMES);
     if (!writes(r))
         return OK;
     const char *path;
     TRY(find_best(t, &path));
-    return path ? advise_best(checkpoint_copy_result(path, output)) : lost_best(t);
+    return path ? advise(checkpoint_copy_result(path, output), ERR_FORMAT, BEST_DAMAGED) : lost_best(t);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */

@@ -301,7 +301,8 @@ class Faults(TrainCase):
         """ulimit -f, which without a word ended the program."""
         process = self.start("out", "--save-steps", 3, limit=100_000)
         err = self.finish(process, 3)
-        self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large")
+        self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large\. "
+                         "What was saved before stays: with that mended, the same command resumes$")
         self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl", "run.json"])
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes terabytes of addresses")
