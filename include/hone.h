@@ -308,7 +308,8 @@ HONE_API hone_status hone_trainer_sample(hone_trainer *trainer, const char *prom
 HONE_API hone_status hone_trainer_save(hone_trainer *trainer, const char *dir);
 
 /* The whole state (the above, the optimizer, the place in the data): a run that loads it resumes as if it had not been
- * interrupted. Between steps only: gradients that were added and not yet used are no part of it. */
+ * interrupted. Between steps only: gradients that were added and not yet used are no part of it. A state that is in the
+ * directory is replaced, with all that is beside it; a directory with files and no state is refused. */
 HONE_API hone_status hone_trainer_save_state(hone_trainer *trainer, const char *dir);
 HONE_API hone_status hone_trainer_load_state(hone_trainer *trainer, const char *dir);
 

@@ -127,7 +127,7 @@ static enum status check_line(struct arena *arena, const char *dir, const char *
     const char *path = file_join(arena, dir, *name);
     if (!path)
         return ERR_MEMORY;
-    if (!file_exists(path))
+    if (file_is_missing(path))
         return fail(ERR_FORMAT, "%s: is missing, but " LIST_FILE " names it", path);
     TRY(checksums_file(path, text));
     return !strcmp(text, line) ? OK : fail(ERR_FORMAT, "%s: is damaged: its bytes are not those that were written", path);
@@ -152,9 +152,9 @@ enum status checksums_check(const char *dir)
     struct buffer list = {0};
     const char *path = file_join(&arena, dir, LIST_FILE);
     enum status status = !path ? ERR_MEMORY
-                         : file_exists(path)
-                             ? file_read(&list, path, LIST_BYTES_MAX)
-                             : fail(ERR_FORMAT, "%s: is missing: nothing tells whether the files beside it are whole", path);
+                         : file_is_missing(path)
+                             ? fail(ERR_FORMAT, "%s: is missing: nothing tells whether the files beside it are whole", path)
+                             : file_read(&list, path, LIST_BYTES_MAX);
     if (status == OK)
         status = check_lines(&arena, dir, path, &list);
     buffer_free(&list);

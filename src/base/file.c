@@ -12,12 +12,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/directory.h"
 #include "base/headway.h"
 #include "base/mapped.h"
 #include "base/number.h"
 
 enum { COPY_CHUNK = 256 * 1024, PIPEFS = 0x50495045, NUMBER_DIGITS = 16 };
+static const double LEASE_SECONDS = 60, LEASE_PAUSE = 0.01;
 
 enum status file_fail(const char *path, const char *what)
 {
@@ -42,9 +44,20 @@ static bool is_nameless_pipe(int fd, const struct stat *st)
     return S_ISFIFO(st->st_mode) && fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS;
 }
 
+/* A named pipe would be waited for without O_NONBLOCK. With it a file that a server has leased to its clients (NFS, Samba) is not
+ * opened, but asked back, and the system ends leases after 45 seconds. */
+int file_open_now(const char *path, int flags)
+{
+    double until = clock_seconds() + LEASE_SECONDS;
+    int fd;
+    while ((fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666)) < 0 && errno == EWOULDBLOCK && clock_seconds() < until)
+        clock_wait(LEASE_PAUSE);
+    return file_above(fd);
+}
+
 enum status file_open(const char *path, int flags, int *fd, int64_t *size)
 {
-    *fd = file_above(open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666));
+    *fd = file_open_now(path, flags);
     if (*fd < 0)
         return file_fail(path, "open");
     struct stat st;
@@ -399,6 +412,11 @@ bool file_same(const char *a, const char *b)
 bool file_exists(const char *path)
 {
     return access(path, F_OK) == 0;
+}
+
+bool file_is_missing(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
 bool file_is_directory(const char *path)

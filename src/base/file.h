@@ -78,6 +78,7 @@ void file_touch(const char *path);   /* marks it as used now, if it exists */
 double file_age(const char *path);   /* seconds since then, or since it was written; 0: there is none */
 
 bool file_exists(const char *path);
+bool file_is_missing(const char *path); /* not where nobody knows, as the system cannot look */
 bool file_is_directory(const char *path);
 bool file_same(const char *a, const char *b); /* both name the same existing file */
 
@@ -88,6 +89,9 @@ enum status file_open(const char *path, int flags, int *fd, int64_t *size);
 /* Takes what open gave. A process that was started without standard input, output or error is given their numbers for its files,
  * and would print into them: such a descriptor is moved to another number. */
 int file_above(int fd);
+
+/* The same of a file that is opened without waiting for a writer; -1 and errno if it cannot be. */
+int file_open_now(const char *path, int flags);
 
 /* ERR_IO, or ERR_MEMORY, with the system's cause, from errno: "PATH: cannot WHAT: Permission denied". */
 enum status file_fail(const char *path, const char *what);

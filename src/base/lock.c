@@ -36,7 +36,7 @@ static enum status cannot_lock(const char *path)
 /* A lock is written to: what a link leads to would be emptied. */
 static int open_lock(const char *path, int flags)
 {
-    return file_above(open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0666));
+    return file_open_now(path, flags | O_NOFOLLOW);
 }
 
 /* What open_lock gave: *fd stays -1 if there is no such file. */

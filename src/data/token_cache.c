@@ -235,7 +235,7 @@ enum status token_cache_finish(struct token_cache *c)
     if (status == OK && c->path)
         status = directory_replace(c->dir, c->path);
     else if (status == OK)
-        status = directory_remove(c->dir); /* the maps keep the files */
+        directory_discard(c->dir); /* the maps keep the files; NFS and FUSE keep the folder as long as them */
     c->failed |= status == ERR_IO;
     TRY(status);
     if (c->path) {
@@ -268,12 +268,12 @@ void token_cache_close(struct token_cache *c)
 {
     if (!c->open)
         return;
-    bool keep = c->complete || (c->path && c->totals.rows + c->totals.skipped);
+    bool keep = c->path && (c->complete || c->totals.rows + c->totals.skipped);
+    file_unmap(&c->token_map);
+    file_unmap(&c->row_map);
     if (!keep && c->dir && (!c->path || c->lock.fd >= 0))
         directory_remove(c->dir);
     lock_release(&c->lock);
-    file_unmap(&c->token_map);
-    file_unmap(&c->row_map);
     arena_free(&c->arena);
     *c = (struct token_cache){0};
 }

@@ -6,8 +6,8 @@
 #include "base/status.h"
 
 /* Before the files of `dir` are used; NULL is fine. ERR_FORMAT with the name of the first that the list knows with other bytes,
- * or of a file with weights that it does not know. It reads all weights once. What only a resumed run reads, its state, is not
- * compared and may be missing. */
+ * of one that it names and that is missing, or of a file with weights that it does not know. It reads all weights once. What only
+ * a resumed run reads, its state, is not compared and may be missing, as may a text for readers. */
 enum status intact_check(const char *dir);
 
 #endif

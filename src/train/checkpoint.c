@@ -14,6 +14,7 @@
 #include "tensor/shard.h"
 #include "train/micro.h"
 #include "train/nature.h"
+#include "train/output.h"
 #include "train/sync.h"
 
 enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20 };
@@ -122,6 +123,38 @@ static enum status between_steps(const struct trainer *t)
                              : OK;
 }
 
+/* A state that is there is replaced, and what is left of a save that did not end; somebody's files are not. */
+static enum status check_replaced(struct arena *arena, const char *dir, bool is_part)
+{
+    const char **names;
+    int64_t count, ours = 0, of_state = 0;
+    if (directory_is_free(dir) || (!is_part && !file_is_directory(dir)))
+        return OK;
+    TRY(directory_list(arena, dir, &names, &count));
+    for (int64_t i = 0; i < count; i++) {
+        bool state = !strcmp(names[i], STATE_FILE) || checksums_is_list(names[i]);
+        of_state += state;
+        ours += state || !strcmp(names[i], PLACE_FILE) || output_is_result(names[i]) || file_beside_stem(names[i], ".part") > 0;
+    }
+    return (is_part ? ours == count : !count || of_state)
+               ? OK
+               : fail(ERR_IO, "%s: has files that are no saved state, and they would be lost: choose another folder", dir);
+}
+
+static enum status save_by(struct trainer *t, struct arena *arena, const char *part, const char *dir)
+{
+    enum status status = directory_remove(part);
+    if (status == OK)
+        status = directory_make_new(part);
+    if (status == OK)
+        status = write_all(t, arena, part);
+    if (status == OK)
+        status = directory_replace(part, dir);
+    if (status != OK)
+        directory_discard(part);
+    return status;
+}
+
 static enum status save(struct trainer *t, const char *dir)
 {
     TRY(between_steps(t));
@@ -130,15 +163,11 @@ static enum status save(struct trainer *t, const char *dir)
     while (length > 1 && dir[length - 1] == '/')
         length--;
     const char *part = arena_format(&arena, "%.*s.part", length, dir);
-    enum status status = part ? directory_remove(part) : ERR_MEMORY;
+    enum status status = part ? check_replaced(&arena, dir, false) : ERR_MEMORY;
     if (status == OK)
-        status = directory_make_new(part);
+        status = check_replaced(&arena, part, true);
     if (status == OK)
-        status = write_all(t, &arena, part);
-    if (status == OK)
-        status = directory_replace(part, dir);
-    if (status != OK && part)
-        directory_discard(part);
+        status = save_by(t, &arena, part, dir);
     arena_free(&arena);
     return status;
 }

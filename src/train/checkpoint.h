@@ -61,6 +61,9 @@ enum status checkpoint_find(struct trainer *t);
 /* When the run began that checkpoint_find would resume, if there is one that says so: rows are encoded before. */
 enum status checkpoint_find_moment(const struct trainer *t, int64_t *moment);
 
+/* What the same command will do after a save that failed, as the rest of its message. */
+const char *checkpoint_after(const struct trainer *t, const char *saved);
+
 /* The path of step N's checkpoint below the output directory, in the arena. */
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step);
 

@@ -40,6 +40,15 @@ static int64_t step_of(const char *name)
     return named ? strtoll(digits, NULL, 10) : -1;
 }
 
+const char *checkpoint_after(const struct trainer *t, const char *saved)
+{
+    if (!saved && !t->resume)
+        return ". Nothing was saved before: with that mended, the same command begins anew";
+    return strcmp(t->options->resume, "auto") != 0
+               ? ". What was saved before stays: with that mended, the same command with --resume auto resumes"
+               : ". What was saved before stays: with that mended, the same command resumes";
+}
+
 char *checkpoint_path(struct arena *arena, const char *output, int64_t step)
 {
     char *name = arena_format(arena, NAME_START "%lld", (long long)step);
@@ -133,8 +142,9 @@ static bool is_of_file(const char *name)
 static enum status put_back(const char *path, const char *to, bool *useless)
 {
     char run[RUN_ID_SIZE];
-    *useless = !directory_is_free(to);
-    if (*useless)
+    bool free = directory_is_free(to);
+    *useless = !free && file_exists(to);
+    if (!free)
         return OK;
     enum status status = checksums_check(path);
     *useless = status == ERR_FORMAT;

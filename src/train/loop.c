@@ -21,7 +21,6 @@ static const double RATE_USUAL_MAX = 0.1;
 
 #define WITHOUT_BEST ": without --load-best-model-at-end the same command makes the last step the result"
 #define BEST_DAMAGED ". It has the lowest validation loss" WITHOUT_BEST
-#define RESUMES ". What was saved before stays: with that mended, the same command resumes"
 
 enum { RATE_STEPS = 16, ROWS_NAMED = 10, WARNINGS_MAX = 10 };
 
@@ -110,7 +109,7 @@ static enum status save(struct run *r)
         return ERR_MEMORY;
     tell(r, (struct run_event){.kind = RUN_WAIT, .activity = "saving"});
     TRY(check_output(r, path));
-    TRY(advise(checkpoint_save(t, path), ERR_IO, RESUMES));
+    TRY(advise(checkpoint_save(t, path), ERR_IO, checkpoint_after(t, r->result->checkpoint)));
     r->result->checkpoint = path;
     if (!writes(r))
         return OK;
@@ -482,7 +481,7 @@ static enum status save_result(struct run *r)
 {
     struct trainer *t = r->t;
     const struct trainer_place *p = &t->place;
-    const char *output = t->options->output_dir;
+    const char *output = t->options->output_dir, *after = checkpoint_after(t, r->result->checkpoint);
     bool other = t->options->load_best_model_at_end && p->best_step && p->best_step != p->step;
     r->result->saved_step = other ? p->best_step : p->step;
     if (t->options->load_best_model_at_end && !p->best_step)
@@ -493,12 +492,14 @@ static enum status save_result(struct run *r)
             p->best_loss);
     TRY(check_output(r, NULL));
     if (!other)
-        return advise(checkpoint_save_result(t, output), ERR_IO, RESUMES);
+        return advise(checkpoint_save_result(t, output), ERR_IO, after);
     if (!writes(r))
         return OK;
     const char *path;
     TRY(find_best(t, &path));
-    return path ? advise(checkpoint_copy_result(path, output), ERR_FORMAT, BEST_DAMAGED) : lost_best(t);
+    if (!path)
+        return lost_best(t);
+    return advise(advise(checkpoint_copy_result(path, output), ERR_FORMAT, BEST_DAMAGED), ERR_IO, after);
 }
 
 /* What the options ask for that this run cannot give, or gives at a price. */

@@ -302,8 +302,21 @@ class Faults(TrainCase):
         process = self.start("out", "--save-steps", 3, limit=100_000)
         err = self.finish(process, 3)
         self.assertRegex(err.splitlines()[-1], r"^hone: \S+/out/checkpoint-3\.part/.*: cannot write: File too large\. "
-                         "What was saved before stays: with that mended, the same command resumes$")
+                         "Nothing was saved before: with that mended, the same command begins anew$")
         self.assertEqual(sorted(p.name for p in (self.dir / "out").iterdir()), ["metrics.jsonl", "run.json"])
+
+    def test_a_save_that_fails_says_what_the_same_command_will_do(self):
+        more = "--save-steps", 3, "--max-steps", 100000
+        process = self.start("out", *more)
+        path = self.dir / "out/metrics.jsonl"
+        stop_when(process, lambda: path.exists() and '"step": 4,' in path.read_text())
+        process.kill()
+        process.communicate()
+        self.assertEqual(checkpoints(self.dir / "out"), [3])
+        for resume, words in ("auto", ""), (self.dir / "out/checkpoint-3", " with --resume auto"):
+            err = self.finish(self.start("out", *more, "--resume", resume, limit=100_000), 3)
+            self.assertRegex(err.splitlines()[-1], rf"File too large\. What was saved before stays: with that mended, the same command{words} resumes$")
+            self.assertEqual(checkpoints(self.dir / "out"), [3])
 
     @unittest.skipIf(SANITIZED, "a sanitizer takes terabytes of addresses")
     def test_too_few_addresses_are_told_at_every_limit(self):

@@ -353,6 +353,7 @@ TABLE = [
     (2, "train --model {tiny} --data {d}/chats.jsonl --output {tiny}", "the model's own directory", "name another"),
     (2, "train --model {tiny} --data {d}/chats.jsonl --init-adapter {d}/out --output {d}/out", "the directory of --init-adapter", "name another"),
     (2, "train " + GOOD + " --output {d}/out/checkpoint-2", "--output {d}/out/checkpoint-2 is a checkpoint", "name another one"),
+    (2, "train " + GOOD + " --output {d}/out/checkpoint-2/a/b", "--output {d}/out/checkpoint-2/a/b is in a checkpoint", "name another one"),
     (2, "train " + GOOD + " --init-adapter {d}/out/checkpoint-1 --output {d}/out/", "a checkpoint in --output", "name another --output"),
     (2, TRAIN + ".safetensors", "several files", "a directory"),
     (3, TRAIN + " --init-adapter {d}/nune", "no adapter there", "name a folder"),

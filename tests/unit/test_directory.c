@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/directory.h"
@@ -456,6 +458,44 @@ static void a_lock_is_lost_with_its_name(void **state)
     lock_release(&other);
 }
 
+/* A server that has leased the file to a client, and takes a moment to have it back. */
+static void lease_once(const char *path, int tell)
+{
+    sigset_t set;
+    int fd = open(path, O_RDONLY), number;
+    sigemptyset(&set);
+    sigaddset(&set, SIGIO);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    bool leased = fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && write(tell, "l", 1) == 1;
+    if (leased && sigwait(&set, &number) == 0)
+        usleep(50000);
+    _exit(!leased || fcntl(fd, F_SETLEASE, F_UNLCK) != 0);
+}
+
+/* Fails if O_NONBLOCK, which no named pipe can hold up, makes such a file one that cannot be opened. */
+static void a_leased_file_is_waited_for(void **state)
+{
+    (void)state;
+    int pipes[2], fd, ended;
+    int64_t size;
+    char told;
+    put("leased", "abc");
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0)
+        lease_once(at("leased"), pipes[1]);
+    close(pipes[1]);
+    bool leased = read(pipes[0], &told, 1) == 1;
+    if (leased) {
+        assert_ok(file_open(at("leased"), O_WRONLY, &fd, &size));
+        assert_int_equal(size, 3);
+        close(fd);
+    }
+    close(pipes[0]);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(!leased || ended == 0); /* some file systems have no leases */
+}
+
 static void a_private_directory_is_its_owners(void **state)
 {
     (void)state;
@@ -480,6 +520,7 @@ int main(void)
         cmocka_unit_test(no_file_becomes_standard_input_output_or_error),
         cmocka_unit_test(a_lock_is_a_regular_file_of_its_own),
         cmocka_unit_test(a_lock_is_lost_with_its_name),
+        cmocka_unit_test(a_leased_file_is_waited_for),
         cmocka_unit_test(a_private_directory_is_its_owners),
         cmocka_unit_test(missing_directories_above_are_made),
         cmocka_unit_test(names_are_listed_in_order),

@@ -48,6 +48,8 @@ static void test_a_file_with_other_bytes_is_refused(void **state)
     put("adapter_model.safetensors", "weights");
     put("adapter_config.json", "[]");
     assert_fails(intact_check(dir), ERR_FORMAT, "adapter_config.json: is damaged");
+    assert_ok(directory_remove(file_join(&arena, dir, "adapter_config.json")));
+    assert_fails(intact_check(dir), ERR_FORMAT, "adapter_config.json: is missing, but checksums.xxh128 names it");
     put("adapter_config.json", "{}");
 }
 

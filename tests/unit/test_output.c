@@ -134,6 +134,50 @@ static void what_a_killed_run_left_is_put_back_or_removed(void **state)
     close_rig(&r);
 }
 
+/* Fails if what the system cannot look at counts as missing: a whole checkpoint that a kill left without its name was removed. */
+static void a_checkpoint_that_cannot_be_looked_at_is_left(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    save_three(&r);
+    assert_int_equal(rename(at("checkpoint-3"), at("checkpoint-3.part")), 0);
+    forbidden = at("checkpoint-3.part");
+    open_output(&next);
+    forbidden = NULL;
+    close_rig(&next);
+    assert_true(file_exists(at("checkpoint-3.part")));
+    open_output(&next);
+    assert_string_equal(next.t.resume, at("checkpoint-3"));
+    close_rig(&next);
+    close_rig(&r);
+}
+
+/* Fails if a save removes somebody's files that have the name of the folder, or of its part. */
+static void a_save_replaces_states_alone(void **state)
+{
+    (void)state;
+    struct rig r;
+    save_three(&r);
+    put("checkpoint-3/notes.txt", "in a state");
+    assert_ok(checkpoint_save(&r.t, at("checkpoint-3")));
+    assert_int_equal(rename(at("checkpoint-2"), at("new.part")), 0); /* as a kill leaves it */
+    assert_ok(checkpoint_save(&r.t, at("new")));
+    assert_false(file_exists(at("new.part")));
+    make("empty");
+    assert_ok(checkpoint_save(&r.t, at("empty")));
+    make("theirs");
+    put("theirs/thesis.tex", "x");
+    assert_fails(checkpoint_save(&r.t, at("theirs")), ERR_IO, "theirs: has files that are no saved state");
+    assert_fails(checkpoint_save(&r.t, output_dir), ERR_IO, "has files that are no saved state");
+    make("other.part");
+    put("other.part/notes.txt", "x");
+    assert_fails(checkpoint_save(&r.t, at("other")), ERR_IO, "other.part: has files that are no saved state");
+    put("file.part", "x");
+    assert_int_equal(checkpoint_save(&r.t, at("file")), ERR_IO);
+    assert_true(file_exists(at("theirs/thesis.tex")) && file_exists(at("other.part/notes.txt")) && file_exists(at("file.part")));
+    close_rig(&r);
+}
+
 /* Fails if the files of a checkpoint go one by one under its name, or if one that cannot be removed ends the run. */
 static void a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning(void **state)
 {
@@ -418,6 +462,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_killed_run_left_is_put_back_or_removed),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_looked_at_is_left),
+        cmocka_unit_test(a_save_replaces_states_alone),
         cmocka_unit_test(a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning),
         cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),
         cmocka_unit_test(metrics_of_another_run_are_moved_when_a_run_is_resumed_there),
