@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/lost.h"
+#include "base/name.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/nature.h"
@@ -399,6 +400,37 @@ static enum status read_run_file(const struct trainer *t, struct arena *arena, c
     return status == ERR_MEMORY ? status : OK;
 }
 
+static enum status has_weights(const struct entry *e, const char *name, const char *checksum, bool *has)
+{
+    struct buffer lines = {0};
+    enum status status = checksums_there(e->path) ? checksums_read(&lines, e->path) : OK;
+    const char *line = checksums_line(&lines, name);
+    *has = line && !memcmp(line, checksum, HASH_TEXT - 1);
+    buffer_free(&lines);
+    return status == ERR_MEMORY ? status : OK;
+}
+
+/* Whether a result is there that would be lost if it were replaced: the run's own is that of one of its checkpoints. */
+static enum status find_lone_result(struct entries *list, const char *output, bool *lone)
+{
+    for (int64_t i = 0; i < list->name_count && !*lone; i++) {
+        const char *name = list->names[i], *path = file_join(&list->arena, output, name);
+        char checksum[HASH_TEXT];
+        bool has = false;
+        if (!path)
+            return ERR_MEMORY;
+        if (!output_is_result(name) || !name_ends_with(name, ".safetensors"))
+            continue;
+        enum status status = checksums_file(path, checksum);
+        for (int64_t k = 0; k < list->count && status == OK && !has; k++)
+            status = has_weights(&list->entry[k], name, checksum, &has);
+        if (status == ERR_MEMORY)
+            return status;
+        *lone = !has;
+    }
+    return OK;
+}
+
 /* Lists what is in the way of the run. Where nothing says whose they are, a result is an earlier run's, and the lines of metrics
  * are of the run whose checkpoints are beside them. */
 static enum status list_aside(const struct trainer *t, struct entries *list, const char *output, const char *const *others,
@@ -414,12 +446,18 @@ static enum status list_aside(const struct trainer *t, struct entries *list, con
     }
     TRY(read_run_file(t, &list->arena, output, &whose));
     bool results = begins || whose != RUN_OWN, lines = begins || whose == RUN_OF_ANOTHER || (whose == RUN_NOT_SAID && !own);
+    bool lone = false;
+    if (!results)
+        TRY(find_lone_result(list, output, &lone));
     for (int64_t i = 0; i < list->name_count; i++) {
         const char *path = file_join(&list->arena, output, list->names[i]);
         if (!path)
             return ERR_MEMORY;
-        if ((lines && is_listed(list->names[i], others) && file_size(path) > 0) || (results && output_is_result(list->names[i])))
+        bool result = output_is_result(list->names[i]);
+        if ((lines && is_listed(list->names[i], others) && file_size(path) > 0) || (results && result))
             aside[(*count)++] = (struct output_aside){list->names[i], OUTPUT_EARLIER};
+        else if (lone && result)
+            aside[(*count)++] = (struct output_aside){list->names[i], "of no checkpoint that is here"};
     }
     for (int64_t i = 0; i + 1 < *count; i++)
         if (!strcmp(aside[i].name, RUN_FILE)) { /* the last: a kill on the way must leave it beside what it is about */

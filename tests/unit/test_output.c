@@ -197,6 +197,31 @@ static void a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warni
     close_rig(&r);
 }
 
+/* Fails if a run that resumes replaces an adapter that somebody put there, or moves its own. */
+static void a_result_of_no_checkpoint_is_moved_when_a_run_resumes(void **state)
+{
+    (void)state;
+    struct rig r, next;
+    const char *const *finished =
+        ENTRIES("adapter_model.safetensors", "checkpoint-1", "checkpoint-2", "checkpoint-3", "run.json", "run.lock");
+    save_three(&r);
+    put("run.json", arena_format(&arena, "{\"run\": \"%s\"}", r.t.identity.run));
+    assert_ok(file_copy(at("checkpoint-2/adapter_model.safetensors"), at("adapter_model.safetensors"))); /* the best one */
+    open_output(&next);
+    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_entries(output_dir, finished);
+    put("adapter_model.safetensors", "theirs");
+    put("adapter_config.json", "{}");
+    put("notes.txt", "theirs");
+    assert_ok(checkpoint_make_room(&next.t, output_dir, metrics_names));
+    assert_entries(output_dir,
+                   ENTRIES("checkpoint-1", "checkpoint-2", "checkpoint-3", "earlier-1", "notes.txt", "run.json", "run.lock"));
+    assert_entries(at("earlier-1"), ENTRIES("adapter_config.json", "adapter_model.safetensors"));
+    assert_said("of no checkpoint that is here");
+    close_rig(&next);
+    close_rig(&r);
+}
+
 /* Fails if the result of another run stays beside that of a run that starts over, or is replaced by it. */
 static void a_run_that_starts_over_moves_the_results_of_others(void **state)
 {
@@ -231,11 +256,11 @@ static void metrics_of_another_run_are_moved_when_a_run_is_resumed_there(void **
     char text[64];
     save_three(&r);
     put("metrics.jsonl", "{}\n");
-    put("model.safetensors", "x");
     snprintf(text, sizeof text, "{\"run\": \"%s\"}", r.t.identity.run);
     put("run.json", text);
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
     assert_false(file_exists(at("earlier-1")));
+    put("model.safetensors", "x");
     put("run.json", "{\"run\": \"" NUMBER "\"}");
     assert_ok(checkpoint_make_room(&r.t, output_dir, metrics_names));
     assert_entries(at("earlier-1"), ENTRIES("metrics.jsonl", "model.safetensors", "run.json"));
@@ -465,6 +490,7 @@ int main(void)
         cmocka_unit_test(a_checkpoint_that_cannot_be_looked_at_is_left),
         cmocka_unit_test(a_save_replaces_states_alone),
         cmocka_unit_test(a_checkpoint_that_cannot_be_removed_loses_its_name_and_costs_a_warning),
+        cmocka_unit_test(a_result_of_no_checkpoint_is_moved_when_a_run_resumes),
         cmocka_unit_test(a_run_that_starts_over_moves_the_results_of_others),
         cmocka_unit_test(metrics_of_another_run_are_moved_when_a_run_is_resumed_there),
         cmocka_unit_test(what_says_whose_files_are_is_moved_last),
