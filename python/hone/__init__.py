@@ -443,7 +443,8 @@ class Trainer(_Text):
         _call("hone_trainer_save", self._handle, _bytes(folder, "folder"))
 
     def save_state(self, folder):
-        """All that a trainer needs to resume as if it had not been interrupted. A state in the folder is replaced; other files are not."""
+        """All that a trainer needs to resume as if it had not been interrupted. A state in the folder is replaced, with all that is
+        beside it; a folder with files and no state is refused."""
         _call("hone_trainer_save_state", self._handle, _bytes(folder, "folder"))
 
     def load_state(self, folder):

@@ -103,12 +103,25 @@ enum status checksums_read(struct buffer *list, const char *dir)
     return status;
 }
 
+bool checksums_next(const struct buffer *list, const char **line, const char **name, int64_t *size)
+{
+    const char *from = *line ? strchr(*line, '\n') + 1 : list->size ? list->data : "", *end = strchr(from, '\n');
+    for (; end && end - from <= NAME_AT; end = strchr(from, '\n'))
+        from = end + 1;
+    if (!end)
+        return false;
+    *line = from;
+    *name = from + NAME_AT;
+    *size = end - *name;
+    return true;
+}
+
 const char *checksums_line(const struct buffer *list, const char *name)
 {
-    size_t n = strlen(name);
-    const char *line = list->size ? list->data : "";
-    for (const char *end = strchr(line, '\n'); end; line = end + 1, end = strchr(line, '\n'))
-        if ((size_t)(end - line) == NAME_AT + n && !memcmp(line + NAME_AT, name, n))
+    const char *line = NULL, *at;
+    int64_t size, wanted = (int64_t)strlen(name);
+    while (checksums_next(list, &line, &at, &size))
+        if (size == wanted && !memcmp(at, name, (size_t)size))
             return line;
     return NULL;
 }

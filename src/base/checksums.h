@@ -27,6 +27,9 @@ bool checksums_there(const char *dir);
 enum status checksums_read(struct buffer *list, const char *dir);
 const char *checksums_line(const struct buffer *list, const char *name);
 
+/* Goes to the next line, to the first from NULL, and to the name in it, which has no zero byte; false after the last. */
+bool checksums_next(const struct buffer *list, const char **line, const char **name, int64_t *size);
+
 /* The checksum of one file; and as in the list. */
 enum status checksums_digest(const char *path, struct digest *digest);
 enum status checksums_file(const char *path, char text[HASH_TEXT]);

@@ -10,8 +10,6 @@
 #define LIST_FILE "checksums.xxh128"
 #define INSTEAD "take the checkpoint before it, or copy the folder again; if it was changed on purpose, remove " LIST_FILE
 
-enum { NAME_AT = HASH_TEXT - 1 + 2 }; /* in a line of the list, after the checksum */
-
 static bool is_state(const char *name)
 {
     return !strcmp(name, "state.safetensors") || !strcmp(name, "trainer_state.json");
@@ -36,12 +34,10 @@ static enum status compare(struct arena *arena, const char *dir, const char *nam
 /* All that the list names is there, as a model without its chat template is another one. A text for readers may go. */
 static enum status find_all(struct arena *arena, const char *dir, const struct buffer *list)
 {
-    const char *line = list->size ? list->data : "";
-    for (const char *end = strchr(line, '\n'); end; line = end + 1, end = strchr(line, '\n')) {
-        if (end - line <= NAME_AT)
-            continue;
-        const char *name = arena_text(arena, line + NAME_AT, end - line - NAME_AT),
-                   *path = name ? file_join(arena, dir, name) : NULL;
+    const char *line = NULL, *named;
+    int64_t size;
+    while (checksums_next(list, &line, &named, &size)) {
+        const char *name = arena_text(arena, named, size), *path = name ? file_join(arena, dir, name) : NULL;
         if (!path)
             return ERR_MEMORY;
         if (!is_state(name) && !name_ends_with(name, ".md") && file_is_missing(path))

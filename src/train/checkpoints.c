@@ -143,9 +143,8 @@ static bool is_of_file(const char *name)
 static enum status put_back(const char *path, const char *to, bool *useless)
 {
     char run[RUN_ID_SIZE];
-    bool free = directory_is_free(to);
-    *useless = !free && file_exists(to);
-    if (!free)
+    *useless = file_exists(to);
+    if (!directory_is_free(to))
         return OK;
     enum status status = checksums_check(path);
     *useless = status == ERR_FORMAT;
