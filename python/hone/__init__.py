@@ -16,7 +16,6 @@ streamed. The functions are those of hone.h, which says the rest.
 """
 import collections
 import ctypes
-import ctypes.util
 import json
 import logging
 import os
@@ -30,10 +29,13 @@ _ids, _floats = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_float)
 
 
 def _find():
-    """$HONE_LIBRARY, the library beside this file or in the wheel, or the system's."""
+    """$HONE_LIBRARY, which is an absolute path; the library next to this file or in the wheel; or the system's."""
     here = pathlib.Path(__file__).parent
     beside = sorted([*here.glob("libhone.so*"), *here.glob("lib/libhone.so*")])
-    return os.environ.get("HONE_LIBRARY") or (str(beside[0]) if beside else ctypes.util.find_library("hone")) or "libhone.so.0"
+    own = os.environ.get("HONE_LIBRARY")
+    if own and not os.path.isabs(own):
+        raise ImportError(f"HONE_LIBRARY is {own}, which is not an absolute path: the working directory may be anybody's")
+    return own or (str(beside[0]) if beside else "libhone.so.0")
 
 
 try:

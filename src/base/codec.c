@@ -2,12 +2,12 @@
 #include "base/codec.h"
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "base/code.h"
 #include "base/library.h"
 
 static enum status broken(const char *name, const char *what)
@@ -41,7 +41,7 @@ static enum status unpack_gzip(const void *packed, int64_t packed_size, void *by
 /* The loader counts how often a library is opened: opening it for each block costs microseconds, and needs no state. */
 static enum status unpack_snappy(const void *packed, int64_t packed_size, void *bytes, int64_t size)
 {
-    const char *own = getenv("HONE_SNAPPY_LIBRARY"), *why = "";
+    const char *own = code_variable("HONE_SNAPPY_LIBRARY"), *why = "";
     const char *const names[] = {own ? own : "libsnappy.so.1", NULL};
     void *library = library_open(names, &why);
     if (!library)

@@ -1,11 +1,12 @@
-/* The loader knows the file of a library, and has no name for the program's own; the system knows that one. */
+/* From the path of hone's own file. */
 #include "base/installed.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <link.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/code.h"
+#include "base/library.h"
 
 #ifndef HONE_LIBDIR
 #define HONE_LIBDIR "lib" /* the library folder, from the prefix */
@@ -27,20 +28,10 @@ static const char *above(struct arena *arena, const char *path, int levels)
 
 const char *installed_directory(struct arena *arena)
 {
-    static const char here;
-    Dl_info info;
-    struct link_map *file = NULL;
-    char program[PATH_MAX];
-    if (!dladdr1(&here, &info, (void **)&file, RTLD_DL_LINKMAP) || !file)
+    const char *own = code_own_file();
+    bool library = library_file((const void *)(uintptr_t)installed_directory) != NULL;
+    const char *above_it = above(arena, own, library ? 1 : 2);
+    if (!above_it)
         return NULL;
-    if (file->l_name && *file->l_name) {
-        const char *libraries = above(arena, file->l_name, 1);
-        return libraries ? arena_format(arena, "%s/hone", libraries) : NULL;
-    }
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0)
-        return NULL;
-    program[length] = 0;
-    const char *prefix = above(arena, program, 2);
-    return prefix ? arena_format(arena, "%s/%s/hone", prefix, HONE_LIBDIR) : NULL;
+    return library ? arena_format(arena, "%s/hone", above_it) : arena_format(arena, "%s/%s/hone", above_it, HONE_LIBDIR);
 }

@@ -2,15 +2,39 @@
 #include "base/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/code.h"
+#include "base/file.h"
+#include "base/log.h"
+
+/* The message of a refusal, or NULL. What is not there is the loader's to say. */
+static const char *refusal(const char *name)
+{
+    static _Thread_local char why[STATUS_MESSAGE_SIZE];
+    if (strchr(name, '/') && name[0] == '/' && !file_exists(name))
+        return NULL;
+    if ((strchr(name, '/') ? code_trust(name) : code_check_loader()) == OK)
+        return NULL;
+    snprintf(why, sizeof why, "%s", status_message());
+    return why;
+}
 
 void *library_open(const char *const *names, const char **why)
 {
+    const char *refused = NULL;
     for (; *names; names++) {
-        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        const char *now = refusal(*names);
+        void *library = now ? NULL : dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (library)
             return library;
-        *why = dlerror();
+        if (now && (names[1] || refused))
+            log_message(LOG_WARNING, "%s", now); /* another may be taken in its place */
+        refused = now ? now : refused;
+        *why = refused ? refused : dlerror();
     }
     return NULL;
 }
@@ -23,5 +47,7 @@ void *library_symbol(void *library, const char *name)
 const char *library_file(const void *function)
 {
     Dl_info info;
-    return dladdr(function, &info) ? info.dli_fname : NULL;
+    struct link_map *file = NULL;
+    bool known = dladdr1(function, &info, (void **)&file, RTLD_DL_LINKMAP) && file && file->l_name;
+    return known && file->l_name[0] == '/' ? file->l_name : NULL;
 }

@@ -12,18 +12,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/code.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "cli/signals.h"
 
 enum { DEPTH_MAX = 64 }; /* of processes between a started program and the launcher */
 
-/* The words of this process's command line, after those that are given. */
+/* The words of this process's command line, after those that are given. The program is named by its path: a launcher would look
+ * for the name that it was started by once more, and find another. */
 static enum status add_command_line(struct arena *arena, const char *const *given, const char ***words)
 {
     struct buffer own = {0};
     int64_t count = 0, at = 0;
+    char program[PROCESS_PATH];
+    process_program(program);
     TRY(file_read(&own, "/proc/self/cmdline", 16 << 20));
     while (given[count])
         count++;
@@ -31,6 +36,10 @@ static enum status add_command_line(struct arena *arena, const char *const *give
     const char *text = arena_text(arena, own.data, own.size);
     for (int64_t i = 0; i < count && *words; i++)
         (*words)[i] = given[i];
+    if (*program && *words && text) {
+        (*words)[count++] = arena_text(arena, program, (int64_t)strlen(program));
+        at = (int64_t)strlen(text) + 1;
+    }
     for (; at < own.size && *words && text; at += (int64_t)strlen(text + at) + 1)
         (*words)[count++] = text + at;
     buffer_free(&own);
@@ -51,7 +60,7 @@ static enum status set_variables(struct arena *arena, const char *const *variabl
 /* --- the child ------------------------------------------------------------------------------------------------------------ */
 
 /* Never returns. A process group of its own may not read from a terminal, and hone's ranks read nothing. */
-static void become(const char *const *words, pid_t parent, const sigset_t *mask, int told)
+static void become(const char *path, const char *const *words, pid_t parent, const sigset_t *mask, int told)
 {
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0);
@@ -61,7 +70,7 @@ static void become(const char *const *words, pid_t parent, const sigset_t *mask,
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    execvp(words[0], (char *const *)(uintptr_t)words);
+    code_execute(path, words);
     int error = errno;
     if (write(told, &error, sizeof error) < 0)
         _exit(2);
@@ -69,7 +78,7 @@ static void become(const char *const *words, pid_t parent, const sigset_t *mask,
 }
 
 /* An exec that works closes the pipe; one that does not says why. */
-static enum status start(const char *const *words, const sigset_t *mask, pid_t *child)
+static enum status start(const char *path, const char *const *words, const sigset_t *mask, pid_t *child)
 {
     pid_t parent = getpid();
     int ends[2], error = 0;
@@ -77,7 +86,7 @@ static enum status start(const char *const *words, const sigset_t *mask, pid_t *
         return fail(ERR_IO, "%s cannot be started: %s", words[0], strerror(errno));
     *child = fork();
     if (!*child)
-        become(words, parent, mask, ends[1]);
+        become(path, words, parent, mask, ends[1]);
     if (*child < 0)
         error = errno;
     close(ends[1]);
@@ -164,7 +173,7 @@ static enum status stand_in(pid_t child, const sigset_t *watched, int *code)
     }
 }
 
-static enum status launch(const char *const *words, int *code)
+static enum status launch(const char *path, const char *const *words, int *code)
 {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGTSTP};
     sigset_t watched, before;
@@ -174,7 +183,7 @@ static enum status launch(const char *const *words, int *code)
         if (!signals_ignored(numbers[i])) /* one that is blocked and waited for comes even if it is ignored */
             sigaddset(&watched, numbers[i]);
     sigprocmask(SIG_BLOCK, &watched, &before);
-    enum status status = start(words, &before, &child);
+    enum status status = start(path, words, &before, &child);
     if (status == OK)
         status = stand_in(child, &watched, code);
     sigprocmask(SIG_SETMASK, &before, NULL);
@@ -184,12 +193,14 @@ static enum status launch(const char *const *words, int *code)
 enum status launch_again(const char *const *arguments, const char *const *variables, int *code)
 {
     struct arena arena = {0};
-    const char **words;
-    enum status status = add_command_line(&arena, arguments, &words);
+    const char **words, *path;
+    enum status status = code_find_program(&arena, arguments[0], &path);
+    if (status == OK)
+        status = add_command_line(&arena, arguments, &words);
     if (status == OK)
         status = set_variables(&arena, variables);
     if (status == OK)
-        status = launch(words, code);
+        status = launch(path, words, code);
     arena_free(&arena);
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/code.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
@@ -23,7 +24,7 @@ static const char *const variables[] = {
 
 hone_status cli_start_ranks(hone_options *options)
 {
-    const char *count, *launcher = getenv("HONE_MPIRUN");
+    const char *count, *launcher = code_variable("HONE_MPIRUN");
     hone_status status = hone_options_get(options, "nproc", &count);
     if (status != HONE_OK || !strcmp(count, "1"))
         return status;
@@ -35,7 +36,7 @@ hone_status cli_start_ranks(hone_options *options)
                                        ranks)
                    : HONE_OK;
     }
-    launcher = launcher && *launcher ? launcher : "mpirun";
+    launcher = launcher ? launcher : "mpirun";
     const char *arguments[] = {launcher, "-n", count, NULL};
     int code;
     if (launch_again(arguments, variables, &code) == OK)

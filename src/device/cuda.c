@@ -86,7 +86,7 @@ static enum status sleep_when_waiting(const struct cuda *c)
     return cuda_check(cu.cuDevicePrimaryCtxSetFlags(c->number, CU_CTX_SCHED_BLOCKING_SYNC), "setting up the context");
 }
 
-static enum status connect(struct cuda *c, int number)
+static enum status open_context(struct cuda *c, int number)
 {
     TRY(read_capability(c, number));
     TRY(cuda_compile_open(c));
@@ -161,7 +161,7 @@ static enum status open_cuda(struct device **out, int number)
     if (!c)
         return ERR_MEMORY;
     c->device.class = &device_cuda;
-    enum status status = connect(c, number < 0 ? device_preferred(count) : number);
+    enum status status = open_context(c, number < 0 ? device_preferred(count) : number);
     if (status != OK) {
         close_cuda(&c->device);
         return status;

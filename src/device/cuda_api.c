@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/code.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/library.h"
@@ -17,15 +18,9 @@ struct cuda_library cu;
 static struct mutex filling = MUTEX_FREE; /* held while functions are put into `cu` */
 static int driver_version;
 
-static const char *environment(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 bool cuda_stand_in(void)
 {
-    return environment("HONE_CUDA_LIBRARY") != NULL;
+    return code_variable("HONE_CUDA_LIBRARY") != NULL;
 }
 
 bool cuda_is_fault(CUresult code)
@@ -47,7 +42,7 @@ bool cuda_has_faulted(void)
 /* The driver runs commands in turn with the host and tells a fault where it happens if it is asked to. */
 static const char *advice(CUresult code)
 {
-    const char *blocking = environment("CUDA_LAUNCH_BLOCKING");
+    const char *blocking = code_variable("CUDA_LAUNCH_BLOCKING");
     if (!cuda_is_fault(code))
         return "";
     return blocking && strcmp(blocking, "0") != 0
@@ -82,7 +77,7 @@ enum status cuda_check_launch(CUresult code, const char *kernel)
 static enum status fill_driver(void)
 {
     static bool loaded;
-    const char *own = environment("HONE_CUDA_LIBRARY"), *why = "";
+    const char *own = code_variable("HONE_CUDA_LIBRARY"), *why = "";
     const char *const names[] = {own ? own : "libcuda.so.1", NULL};
     if (loaded)
         return OK;
@@ -116,7 +111,7 @@ static enum status load_driver(void)
 
 enum status cuda_load_driver(int *count)
 {
-    bool asked = environment("HONE_CUDA_LIBRARY") != NULL;
+    bool asked = code_variable("HONE_CUDA_LIBRARY") != NULL;
     *count = 0;
     enum status status = load_driver();
     if (status != OK) /* a library that the user named must work */
@@ -198,24 +193,21 @@ static enum status add_python(struct search *s, const char *prefix, const char *
 /* The prefix of the python3 that a shell would start, or NULL. */
 static const char *python_prefix(struct arena *arena)
 {
-    for (const char *path = environment("PATH"); path; path = strchr(path, ':') ? strchr(path, ':') + 1 : NULL) {
-        int length = (int)strcspn(path, ":");
-        const char *python = arena_format(arena, "%.*s/python3", length, path);
-        if (python && length && file_exists(python))
-            return arena_format(arena, "%.*s/..", length, path);
-    }
-    return NULL;
+    const char *python;
+    if (code_find_program(arena, "python3", &python) != OK)
+        return NULL;
+    return arena_format(arena, "%.*s/..", (int)(strrchr(python, '/') - python), python);
 }
 
 static enum status add_places(struct search *s, const char *name)
 {
-    const char *home = environment("HOME"), *toolkit = environment("CUDA_HOME"), *conda = environment("CONDA_PREFIX");
+    const char *home = code_variable("HOME"), *toolkit = code_variable("CUDA_HOME"), *conda = code_variable("CONDA_PREFIX");
     TRY(add_path(s, name)); /* the system knows it */
     TRY(add_below(s, toolkit, "/lib64", name));
-    TRY(add_below(s, environment("CUDA_PATH"), "/lib64", name));
+    TRY(add_below(s, code_variable("CUDA_PATH"), "/lib64", name));
     TRY(add_below(s, "/usr/local/cuda", "/lib64", name));
     TRY(add_below(s, conda, "/lib", name));
-    TRY(add_python(s, environment("VIRTUAL_ENV"), name));
+    TRY(add_python(s, code_variable("VIRTUAL_ENV"), name));
     TRY(add_python(s, conda, name));
     TRY(add_python(s, python_prefix(&s->arena), name));
     TRY(add_python(s, home ? arena_format(&s->arena, "%s/.local", home) : NULL, name));
@@ -226,7 +218,7 @@ static enum status add_places(struct search *s, const char *name)
 enum status cuda_open_library(void **library, const char *variable, const char *const *names)
 {
     struct search s = {0};
-    const char *own = environment(variable), *why = "";
+    const char *own = code_variable(variable), *why = "";
     *library = NULL;
     if (own && !strcmp(own, "none"))
         return OK;

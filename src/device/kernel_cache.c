@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cache.h"
+#include "base/code.h"
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/installed.h"
@@ -24,7 +25,13 @@ static enum status open_below(struct kernel_cache *cache, const char *dir)
     if (!dir)
         return OK;
     cache->dir = file_join(&cache->arena, dir, "kernels");
-    return cache->dir ? OK : ERR_MEMORY;
+    if (!cache->dir)
+        return ERR_MEMORY;
+    if (file_exists(cache->dir) && code_trust(cache->dir) != OK) { /* what is in it is executed */
+        log_message(LOG_WARNING, "%s; kernels are compiled again and not kept", status_message());
+        cache->dir = NULL;
+    }
+    return OK;
 }
 
 enum status kernel_cache_open(struct kernel_cache *cache, const char *dir)

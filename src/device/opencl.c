@@ -64,7 +64,7 @@ static int64_t device_number(const struct opencl *o, cl_uint what)
     return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-static enum status connect(struct opencl *o)
+static enum status open_context(struct opencl *o)
 {
     char version[128] = "", driver[96] = "";
     int major = 0, minor = 0;
@@ -150,7 +150,7 @@ static enum status open_opencl(struct device **out, int number)
         return ERR_MEMORY;
     o->device.class = &device_opencl;
     o->id = id;
-    enum status status = connect(o);
+    enum status status = open_context(o);
     if (status != OK) {
         close_opencl(&o->device);
         return status;

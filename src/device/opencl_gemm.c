@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "base/code.h"
 #include "base/library.h"
 #include "base/number.h"
 
@@ -35,8 +36,8 @@ static enum status check(int code, const char *what)
 
 void opencl_gemm_open(struct opencl *o)
 {
-    const char *own = getenv("HONE_CLBLAST_LIBRARY"), *from = getenv("HONE_CLBLAST_FROM"), *why;
-    const char *const names[] = {own && *own ? own : "libclblast.so.1", NULL};
+    const char *own = code_variable("HONE_CLBLAST_LIBRARY"), *from = getenv("HONE_CLBLAST_FROM"), *why;
+    const char *const names[] = {own ? own : "libclblast.so.1", NULL};
     o->clblast_from = INT64_MAX;
     void *library = library_open(names, &why);
     if (!library)

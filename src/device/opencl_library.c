@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/code.h"
 #include "base/file.h"
 #include "base/library.h"
 #include "base/mutex.h"
@@ -47,8 +48,8 @@ enum status opencl_check(cl_int code, const char *what)
 static enum status fill(void)
 {
     static bool loaded;
-    const char *own = getenv("HONE_OPENCL_LIBRARY"), *why = "";
-    const char *const names[] = {own && *own ? own : "libOpenCL.so.1", own && *own ? NULL : "libOpenCL.so", NULL};
+    const char *own = code_variable("HONE_OPENCL_LIBRARY"), *why = "";
+    const char *const names[] = {own ? own : "libOpenCL.so.1", own ? NULL : "libOpenCL.so", NULL};
     if (loaded)
         return OK;
     void *library = library_open(names, &why);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/code.h"
 #include "base/file.h"
 #include "base/headway.h"
 #include "base/installed.h"
@@ -293,18 +294,19 @@ static const struct group_class class_mpi = {
 
 /* --- opening --------------------------------------------------------------------------------------------------------------- */
 
-/* Beside the library or the program that this function is in, as in a build, or where a package puts it. */
+/* Next to hone's own file, as in a build, or where a package puts it; never in the working directory. */
 static enum status find_plugin(const struct launcher *launcher, const struct mpi_table **out)
 {
     enum { PLACES = 2 };
     struct arena arena = {0};
     bool mpich = launcher->kind == LAUNCHER_MPICH;
-    const char *given = getenv("HONE_MPI_PLUGIN"), *why = "", *own = library_file((const void *)(uintptr_t)find_plugin);
-    const char *slash = own ? strrchr(own, '/') : NULL, *installed = installed_directory(&arena);
-    const char *beside = slash ? arena_text(&arena, own, slash - own) : ".", *names[2 * PLACES + 1] = {given};
-    const char *places[PLACES] = {beside, installed ? installed : beside};
-    for (int i = 0; !(given && *given) && i < 2 * PLACES; i++)
-        names[i] = arena_format(&arena, "%s/hone-mpi-%s.so", places[i % PLACES], (i < PLACES) == mpich ? "mpich" : "openmpi");
+    const char *given = code_variable("HONE_MPI_PLUGIN"), *why = "its own folder is not known", *own = code_own_file();
+    const char *slash = strrchr(own, '/'), *next_to_it = slash ? arena_text(&arena, own, slash - own) : NULL;
+    const char *places[PLACES] = {next_to_it, installed_directory(&arena)}, *names[2 * PLACES + 1] = {given};
+    for (int i = 0, n = 0; !given && i < 2 * PLACES; i++)
+        if (places[i % PLACES])
+            names[n++] =
+                arena_format(&arena, "%s/hone-mpi-%s.so", places[i % PLACES], (i < PLACES) == mpich ? "mpich" : "openmpi");
     void *library = library_open(names, &why);
     *out = library ? library_symbol(library, MPI_TABLE_SYMBOL) : NULL;
     enum status status = OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/code.h"
 #include "base/library.h"
 #include "base/pipe_signal.h"
 #include "base/stop.h"
@@ -37,8 +38,8 @@ struct transfer {
 
 static enum status load(void)
 {
-    const char *own = getenv("HONE_CURL_LIBRARY"), *why = "";
-    const char *const names[] = {own && *own ? own : "libcurl.so.4", own && *own ? NULL : "libcurl-gnutls.so.4", NULL};
+    const char *own = code_variable("HONE_CURL_LIBRARY"), *why = "";
+    const char *const names[] = {own ? own : "libcurl.so.4", own ? NULL : "libcurl-gnutls.so.4", NULL};
     void *library = library_open(names, &why);
     if (!library)
         return fail(ERR_UNSUPPORTED,

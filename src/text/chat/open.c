@@ -175,7 +175,7 @@ static enum status read_files(struct chat *chat, const char *dir, json_t **confi
 }
 
 /* The variables of a template that are the same in every row: the special tokens. */
-static enum status bind(struct chat *chat, struct chat_template *template)
+static enum status bind_variables(struct chat *chat, struct chat_template *template)
 {
     const char *name;
     json_t *token;
@@ -247,8 +247,8 @@ static enum status open_all(struct chat *chat, const char *dir)
     if (!chat->special)
         return out_of_memory();
     TRY(gguf_is_path(dir) ? chat_read_gguf(chat, dir) : read_directory(chat, dir));
-    TRY(bind(chat, &chat->plain));
-    TRY(bind(chat, &chat->tools));
+    TRY(bind_variables(chat, &chat->plain));
+    TRY(bind_variables(chat, &chat->tools));
     return prompt_learn(chat);
 }
 
