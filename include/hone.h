@@ -406,8 +406,8 @@ HONE_API hone_status hone_inspect_checkpoint(const hone_options *options, char *
  * option target: in the directory that the option output names, or where runs keep them. */
 HONE_API hone_status hone_kernels_list(const hone_options *options, char **json);
 
-/* Compiles them for these targets into that directory. A run with HONE_CACHE set to it compiles nothing and needs no NVRTC. Needs
- * no driver and no card. */
+/* Compiles them for these targets into that directory. A run with HONE_CACHE set to its absolute path compiles nothing and needs
+ * no NVRTC. Needs no driver and no card. */
 HONE_API hone_status hone_kernels_build(const hone_options *options, char **json);
 
 /* Writes the model with the adapter's change in its weights (option adapter) to the option output, reads it back and compares
