@@ -42,6 +42,7 @@ RULES = {
     "example": "an example includes hone.h and the standard headers",
     "end": "the library never ends the process",
     "print": "the library prints nothing",
+    "out": "what the program prints leaves through cli/out.h, which makes a stranger's text harmless; hone's own codes go by few files",
     "open": "files are opened in base and cli alone",
     "thread": "threads belong to base/parallel.c, the one that waits for signals to cli/signals.c, that of ranks to dist/watch.c, oneDNN's to device/gemm_onednn.c",
     "long": "a file has one concept and stays short",
@@ -78,6 +79,10 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
 DIRECTIVE = re.compile(r"^\s*(#|%:|\?\?=)\s*(include|import)", re.M)         # in any form
 ENDS = re.compile(r"(?<!\w)(exit|_exit|_Exit|quick_exit|abort|assert|raise|__builtin_trap)\s*\(")
 PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)\s*\(|\b(?:stdout|stderr)\b")
+# What writes past cli/out.h's cleaning, and the files of cli that may: they print what is hone's own, or was cleaned.
+OUTS = [(re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|fwrite|write|writev|psignal|psiginfo)\s*\("),
+         ("cli/out.c", "cli/signals.c", "cli/launch.c")),
+        (re.compile(r"(?<!\w)(out_raw|out_paint)\s*\("), ("cli/out.c", "cli/out.h", "cli/quote.c", "cli/progress.c", "cli/inspect_data.c"))]
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 # What makes threads or settles their number, and the one file that may.
 THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"),
@@ -167,6 +172,9 @@ def check(path, text):
             complain("end", m.start(), f"{m[1]}(): the library returns a status instead", code)
         for m in PRINTS.finditer(code):
             complain("print", m.start(), f"{m[0].strip(' (')}: the library prints nothing: log_message, or a buffer", code)
+    for pattern, owners in OUTS if folder == "cli" else ():
+        for m in pattern.finditer(code) if "/".join(parts[1:]) not in owners else ():
+            complain("out", m.start(), f"{m[1]}(): print by out_print, out_error or progress_say, for which every value is a stranger's", code)
     if folder not in ("base", "cli"):
         for m in OPENS.finditer(code):
             complain("open", m.start(), f"{m[1]}(): files are read and written by base/file.h", code)
@@ -242,6 +250,15 @@ BAD = {
         ("src/api/a.c", "void f(void) { fwrite(text, 1, size, stdout); }"),
         ("src/api/a.c", 'char c = \'"\'; void f(void) { puts("x"); }'),
     ],
+    "out": [
+        ("src/cli/a.c", 'void f(void) { printf("%s", name); }'),
+        ("src/cli/a.c", 'void f(void) { fprintf(stderr, "%s", name); }'),
+        ("src/cli/a.c", "void f(void) { puts(name); }"),
+        ("src/cli/a.c", "void f(void) { fwrite(name, 1, n, stdout); }"),
+        ("src/cli/a.c", "void f(void) { write(1, name, n); }"),
+        ("src/cli/a.c", "void f(void) { out_raw(stdout, name, n); }"),
+        ("src/cli/progress.c", "void f(void) { fputs(name, stderr); }"),
+    ],
     "open": [
         ("src/text/a.c", 'FILE *f = fopen("x", "r");'),
     ],
@@ -267,7 +284,9 @@ GOOD = [
     ("src/train/a.c", '#include "models/family.h"\n#include "text/chat/chat.h"'),
     ("src/text/chat/a.c", '#include "text/chat/inside.h"\n#include "text/jinja/jinja.h"\n#include "text/unicode.h"'),
     ("src/api/a.c", '#include "hone.h"\n#include "train/trainer.h"\n#include "config/options.h"'),
-    ("src/cli/a.c", '#include "hone.h"\nint main(void) { printf("x"); exit(1); }'),
+    ("src/cli/a.c", '#include "hone.h"\nint main(void) { out_print("%s", x); exit(1); }'),
+    ("src/cli/out.c", "void f(void) { fwrite(text, 1, n, to); }"),
+    ("src/cli/a.c", 'int n = snprintf(b, 3, "x"); report_page_write(x); void g(const char *f, ...) __attribute__((format(printf, 1, 2)));'),
     ("src/text/a.c", '/* #include "train/x.h", exit(1) */\n// abort()\nchar *s = "printf(1)"; // "'),
     ("src/text/a.c", '_Static_assert(1, ""); int n = snprintf(b, 3, "x"); on_exit_code(3); __attribute__((format(printf, 1, 2)))'),
     ("src/base/thread.c", "#include <pthread.h>\nvoid f(void) { pthread_create(&t, 0, g, 0); }"),

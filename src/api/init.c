@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/utf8.h"
 #include "data/account.h"
 
 enum { COLUMNS = 98, LENGTH_STEP = 64, LENGTH_MIN = 256, STEPS_WANTED = 100, EVAL_ROWS_MAX = 500 };
@@ -199,18 +200,11 @@ __attribute__((format(printf, 2, 3))) static enum status comment(struct init *in
     return status;
 }
 
-/* A text that YAML reads as it is, or in quotes. */
 static enum status put_text(struct init *in, enum option option, const char *value)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./";
-    bool quoted = value[strspn(value, plain)] || strchr("-.0123456789", value[0]);
-    TRY(buffer_format(&in->yaml, "%s: %s", options_name(option), quoted ? "\"" : ""));
-    for (; *value; value++)
-        if ((unsigned char)*value < ' ')
-            TRY(buffer_format(&in->yaml, "\\x%02x", (unsigned char)*value));
-        else
-            TRY(buffer_format(&in->yaml, quoted && strchr("\"\\", *value) ? "\\%c" : "%c", *value));
-    return buffer_format(&in->yaml, "%s\n", quoted ? "\"" : "");
+    TRY(buffer_format(&in->yaml, "%s: ", options_name(option)));
+    TRY(options_write_value(&in->yaml, option, value));
+    return buffer_format(&in->yaml, "\n");
 }
 
 static enum status put(struct init *in, enum option option)
@@ -229,10 +223,11 @@ static const char *count_words(char text[static 32], double n)
 static enum status write_subjects(struct init *in)
 {
     char parameters[32];
-    TRY(buffer_format(&in->yaml,
-                      "# Written by hone init. It trains with\n#     hone train --config %s\n"
-                      "# and every option, with its default, is listed by hone train --help.\n",
-                      in->output));
+    TRY(buffer_format(&in->yaml, "# Written by hone init. It trains with\n"));
+    int64_t begin = in->yaml.size;
+    TRY(buffer_format(&in->yaml, "#     hone train --config %s", in->output));
+    utf8_clean_line(in->yaml.data + begin);
+    TRY(buffer_format(&in->yaml, "\n# and every option, with its default, is listed by hone train --help.\n"));
     TRY(comment(in, "The model: %s, %s parameters, %lld layers of %lld channels, a window of %lld tokens.", in->family,
                 count_words(parameters, (double)planned(in, "parameters")), (long long)in->config.layers,
                 (long long)in->config.channels, (long long)in->config.window));

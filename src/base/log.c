@@ -31,6 +31,6 @@ void log_message(enum log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    utf8_clean(text);
+    utf8_clean_line(text);
     current(current_context, level, text);
 }

@@ -9,21 +9,13 @@
 
 static _Thread_local char message[STATUS_MESSAGE_SIZE];
 
-/* A message is one line, also where it quotes a name of several. */
-static void clean(void)
-{
-    utf8_clean(message);
-    for (char *at = message; (at = strchr(at, '\n'));)
-        *at = ' ';
-}
-
 enum status fail(enum status code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    clean();
+    utf8_clean_line(message); /* also where it quotes a name of several lines */
     return code;
 }
 
@@ -37,7 +29,7 @@ enum status fail_at(enum status code, const char *format, ...)
     va_end(args);
     if (n >= 0 && (size_t)n < sizeof message)
         snprintf(message + n, sizeof message - (size_t)n, "%s", rest);
-    clean();
+    utf8_clean_line(message);
     return code;
 }
 

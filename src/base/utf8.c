@@ -97,25 +97,49 @@ bool utf8_is_space(uint32_t code)
            code == 0x3000;
 }
 
+/* Unicode's format characters, except the few that have a sign, and its Default_Ignorable_Code_Point. */
+static const struct {
+    uint32_t from, to;
+} hidden[] = {
+    {0x00, 0x1f},     {0x7f, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},
+    {0x115f, 0x1160}, {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f}, {0x3164, 0x3164},   {0xfdd0, 0xfdef},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},
+    {0xfff0, 0xfffb}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+};
+
 bool utf8_is_hidden(uint32_t code)
 {
-    return code < ' ' || (code >= 0x7f && code < 0xa0) || code == 0xad || (code >= 0x200b && code <= 0x200f) ||
-           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code == 0xfeff ||
-           (code & 0xfffe) == 0xfffe;
+    if (code >= ' ' && code < 0x7f)
+        return false;
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++)
+        if (code >= hidden[i].from && code <= hidden[i].to)
+            return true;
+    return (code & 0xfffe) == 0xfffe;
+}
+
+int utf8_next(const char *text, int64_t left, bool *shown)
+{
+    uint32_t code;
+    int n = utf8_sequence(text, left);
+    *shown = n > 0 && (utf8_decode(text, &code), !utf8_is_hidden(code));
+    return n > 0 ? n : 1;
 }
 
 void utf8_clean(char *text)
 {
     for (int64_t left = (int64_t)strlen(text); left > 0;) {
-        uint32_t code = 0;
-        int n = utf8_sequence(text, left);
-        if (n > 0)
-            utf8_decode(text, &code);
-        bool bad = n <= 0 || (utf8_is_hidden(code) && code != '\n' && code != '\t');
-        n = n > 0 ? n : 1;
-        if (bad)
+        bool shown;
+        int n = utf8_next(text, left, &shown);
+        if (!shown && *text != '\n' && *text != '\t')
             memset(text, '?', (size_t)n);
         text += n;
         left -= n;
     }
+}
+
+void utf8_clean_line(char *text)
+{
+    utf8_clean(text);
+    while ((text = strchr(text, '\n')))
+        *text = ' ';
 }

@@ -21,12 +21,20 @@ int utf8_encode(uint32_t code, char bytes[4]);
 /* Where the character before `end` starts; end > 0. */
 int64_t utf8_before(const char *text, int64_t end);
 
-/* Control characters, those that change the direction of text or have no width, and codes that are no characters. */
+/* What a terminal or a browser does not show as itself: control characters (C0, DEL, C1), what changes the direction of text,
+ * the separators of lines and paragraphs, format characters and fillers without width, tags, and codes that are no characters.
+ * Not the selectors of a glyph's variant (U+FE00 to U+FE0F), which are a part of many emoji. */
 bool utf8_is_hidden(uint32_t code);
 
-/* Replaces by question marks what would control a terminal, hide or mislead in it, and what is not UTF-8; newlines and tabs
- * stay. */
+/* The character at the start of a text of `left` bytes, at least one: returns its bytes, and whether it can be shown as it is.
+ * What is not UTF-8 cannot, and counts as one byte. */
+int utf8_next(const char *text, int64_t left, bool *shown);
+
+/* For every text of a stranger that people read. Replaces by question marks what cannot be shown; newlines and tabs stay. */
 void utf8_clean(char *text);
+
+/* The same, and a newline becomes a blank: a text that is a part of a line stays in it. */
+void utf8_clean_line(char *text);
 
 /* Unicode's White_Space. */
 bool utf8_is_space(uint32_t code);

@@ -1,5 +1,6 @@
 /* hone bench: the measurements of training steps as tables. */
 #include "cli/cli.h"
+#include "cli/out.h"
 
 static double number(const json_t *object, const char *key)
 {
@@ -35,16 +36,16 @@ static void print_counts(const json_t *report)
     char a[32], b[32], c[32], size[32];
     size_t i;
     const json_t *op, *per_step = json_object_get(report, "per_step"), *layer = json_object_get(report, "launches_per_layer");
-    printf("\n%-30s %12s\n", "a step", "");
+    out_print("\n%-30s %12s\n", "a step", "");
     for (i = 0; i < sizeof names / sizeof names[0]; i++)
-        printf("%-30s %12s\n", names[i][1], count(a, number(per_step, names[i][0])));
-    printf("\n%-26s %9s %9s %9s %12s\n", "op", "launches", "products", "fills", "operands");
+        out_print("%-30s %12s\n", names[i][1], count(a, number(per_step, names[i][0])));
+    out_print("\n%-26s %9s %9s %9s %12s\n", "op", "launches", "products", "fills", "operands");
     json_array_foreach(json_object_get(report, "ops"), i, op)
-        printf("%-26s %9s %9s %9s %12s\n", json_string_value(json_object_get(op, "op")), count(a, number(op, "launches")),
-               count(b, number(op, "products")), count(c, number(op, "fills")), cli_bytes(size, number(op, "bytes")));
+        out_print("%-26s %9s %9s %9s %12s\n", json_string_value(json_object_get(op, "op")), count(a, number(op, "launches")),
+                  count(b, number(op, "products")), count(c, number(op, "fills")), cli_bytes(size, number(op, "bytes")));
     if (json_is_integer(layer))
-        printf("\n%lld launches for a decoder layer, forward and backward, including matmuls, with operands of %s\n",
-               (long long)json_integer_value(layer), cli_bytes(size, number(report, "bytes_per_layer")));
+        out_print("\n%lld launches for a decoder layer, forward and backward, including matmuls, with operands of %s\n",
+                  (long long)json_integer_value(layer), cli_bytes(size, number(report, "bytes_per_layer")));
 }
 
 /* Rates of what takes no time to speak of are left out. */
@@ -60,38 +61,38 @@ static void print_profile(const json_t *profile, double tokens)
     double step = number(profile, "step_seconds");
     size_t i;
     const json_t *op;
-    printf("\n%-26s %7s %10s %6s %10s %11s %10s\n", "op", "calls", "ms", "share", "GFLOP/s", "operands", "bare ms");
+    out_print("\n%-26s %7s %10s %6s %10s %11s %10s\n", "op", "calls", "ms", "share", "GFLOP/s", "operands", "bare ms");
     json_array_foreach(json_object_get(profile, "ops"), i, op)
     {
         double seconds = number(op, "seconds"), alone = number(op, "bare_seconds");
         snprintf(bare, sizeof bare, alone > 0 ? "%.3f" : "-", 1e3 * alone);
-        printf("%-26s %7s %10.3f %5.1f%% %10s %11s %10s\n", json_string_value(json_object_get(op, "op")),
-               count(calls, number(op, "calls")), 1e3 * seconds, 100 * number(op, "share"),
-               rate(flops, number(op, "flops"), seconds), cli_bytes(size, number(op, "bytes")), bare);
+        out_print("%-26s %7s %10.3f %5.1f%% %10s %11s %10s\n", json_string_value(json_object_get(op, "op")),
+                  count(calls, number(op, "calls")), 1e3 * seconds, 100 * number(op, "share"),
+                  rate(flops, number(op, "flops"), seconds), cli_bytes(size, number(op, "bytes")), bare);
     }
-    printf("\nops         %.3f ms, each waited for\n", 1e3 * number(profile, "ops_seconds"));
-    printf("step        %.3f ms, %.0f tok/s, %s GFLOP/s\n", 1e3 * step, step > 0 ? tokens / step : 0,
-           rate(flops, number(profile, "flops"), step));
-    printf("bare        %.3f ms for the matmuls alone: %.1f%% of the step (medians of %lld round%s)\n",
-           1e3 * number(profile, "bare_seconds"), 100 * number(profile, "ratio"), (long long)number(profile, "rounds"),
-           number(profile, "rounds") == 1 ? "" : "s");
+    out_print("\nops         %.3f ms, each waited for\n", 1e3 * number(profile, "ops_seconds"));
+    out_print("step        %.3f ms, %.0f tok/s, %s GFLOP/s\n", 1e3 * step, step > 0 ? tokens / step : 0,
+              rate(flops, number(profile, "flops"), step));
+    out_print("bare        %.3f ms for the matmuls alone: %.1f%% of the step (medians of %lld round%s)\n",
+              1e3 * number(profile, "bare_seconds"), 100 * number(profile, "ratio"), (long long)number(profile, "rounds"),
+              number(profile, "rounds") == 1 ? "" : "s");
 }
 
 static void print_graph(const json_t *report)
 {
     const json_t *graph = json_object_get(report, "graph"), *reached = json_object_get(graph, "reached");
-    printf("\ngraphs      %lld steps captured and uncaptured: the same bytes\n", (long long)number(graph, "steps"));
+    out_print("\ngraphs      %lld steps captured and uncaptured: the same bytes\n", (long long)number(graph, "steps"));
     if (!json_is_true(json_object_get(graph, "captured"))) {
-        puts("            the device captured nothing; the warning above says why");
+        out_print("            the device captured nothing; the warning above says why\n");
         return;
     }
-    printf("            %.3f ms captured, %.3f ms uncaptured: %.2f times as fast\n", 1e3 * number(graph, "captured_seconds"),
-           1e3 * number(graph, "uncaptured_seconds"), number(graph, "ratio"));
+    out_print("            %.3f ms captured, %.3f ms uncaptured: %.2f times as fast\n", 1e3 * number(graph, "captured_seconds"),
+              1e3 * number(graph, "uncaptured_seconds"), number(graph, "ratio"));
     if (json_is_null(reached))
-        puts("            these times are a simulator's and mean nothing");
+        out_print("            these times are a simulator's and mean nothing\n");
     else
-        printf("            the goal for graphs is %.2f times: %s\n", number(graph, "goal"),
-               json_is_true(reached) ? "reached" : "NOT reached");
+        out_print("            the goal for graphs is %.2f times: %s\n", number(graph, "goal"),
+                  json_is_true(reached) ? "reached" : "NOT reached");
 }
 
 static void print_communication(const json_t *c, double step)
@@ -100,24 +101,24 @@ static void print_communication(const json_t *c, double step)
     char size[32], key[32];
     if (number(c, "ranks") < 2)
         return;
-    printf("ranks       %.0f, which wait %.3f ms a step for each other (%.1f%%)\n", number(c, "ranks"),
-           1e3 * number(c, "seconds_per_step"), step > 0 ? 100 * number(c, "seconds_per_step") / step : 0);
+    out_print("ranks       %.0f, which wait %.3f ms a step for each other (%.1f%%)\n", number(c, "ranks"),
+              1e3 * number(c, "seconds_per_step"), step > 0 ? 100 * number(c, "seconds_per_step") / step : 0);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         snprintf(key, sizeof key, "%s_bytes", kinds[i]);
         if (number(c, key) > 0)
-            printf("            %s a step to %s\n", cli_bytes(size, number(c, key)), kinds[i]);
+            out_print("            %s a step to %s\n", cli_bytes(size, number(c, key)), kinds[i]);
     }
 }
 
 static void print_bench(const json_t *report)
 {
     bool stand_in = json_is_true(json_object_get(report, "stand_in"));
-    printf("device      %s: %s, %s\n", json_string_value(json_object_get(report, "device")),
-           json_string_value(json_object_get(report, "name")), json_string_value(json_object_get(report, "dtype")));
-    printf("steps       %lld of %lld synthetic tokens, %lld a micro-batch\n", (long long)number(report, "steps"),
-           (long long)number(report, "tokens"), (long long)number(report, "micro_batch_tokens"));
-    printf("time        %.3f ms a step, %.0f tok/s%s\n", 1e3 * number(report, "step_seconds"),
-           number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");
+    out_print("device      %s: %s, %s\n", json_string_value(json_object_get(report, "device")),
+              json_string_value(json_object_get(report, "name")), json_string_value(json_object_get(report, "dtype")));
+    out_print("steps       %lld of %lld synthetic tokens, %lld a micro-batch\n", (long long)number(report, "steps"),
+              (long long)number(report, "tokens"), (long long)number(report, "micro_batch_tokens"));
+    out_print("time        %.3f ms a step, %.0f tok/s%s\n", 1e3 * number(report, "step_seconds"),
+              number(report, "tokens_per_second"), stand_in ? " on a simulator, which says nothing about a GPU" : "");
     print_communication(json_object_get(report, "communication"), number(report, "step_seconds"));
     if (json_object_get(report, "per_step"))
         print_counts(report);
@@ -125,8 +126,8 @@ static void print_bench(const json_t *report)
         print_profile(json_object_get(report, "profile"), number(report, "tokens"));
     const json_t *calibration = json_object_get(report, "calibration");
     if (calibration)
-        printf("calibration %s: hone plan --gpu takes it%s\n", json_string_value(json_object_get(calibration, "file")),
-               stand_in ? "; this device stands in for a GPU, and its times mean nothing" : "");
+        out_print("calibration %s: hone plan --gpu takes it%s\n", json_string_value(json_object_get(calibration, "file")),
+                  stand_in ? "; this device stands in for a GPU, and its times mean nothing" : "");
     if (json_object_get(report, "graph"))
         print_graph(report);
 }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -133,7 +134,7 @@ static int print(void *context, int32_t token, double logprob, const char *text,
     struct answer *a = context;
     (void)token, (void)logprob;
     if (!a->chat->json) {
-        cli_answer(stdout, text, length);
+        out_answer(stdout, text, length);
         fflush(stdout);
     }
     bool kept = buffer_append(&a->text, text, (int64_t)length) == OK;
@@ -186,7 +187,7 @@ static hone_status answer_message(struct chat *c, const char *message)
     if (c->json && (stopped || status == HONE_OK))
         print_turn(message, &a, &r, stopped);
     else if (stopped || status == HONE_OK)
-        puts("");
+        out_print("\n");
     bool goes_on = status == HONE_OK || (stopped && c->typed);
     if (stopped && goes_on)
         say(c, "(stopped)");
@@ -285,9 +286,8 @@ static hone_status save(struct chat *c, const char *path)
     if (written)
         say(c, "(added to %s as one row, for hone train --data %s)", path, path);
     if (written && !has_whole_answer(c))
-        fputs("hone: warning: every answer was cut off, and is saved with \"train\": false; a row needs one to train: raise "
-              "--max-new-tokens\n",
-              stderr);
+        out_error("hone: warning: every answer was cut off, and is saved with \"train\": false; a row needs one to train: raise "
+                  "--max-new-tokens\n");
     json_text_free(row);
     return status;
 }
@@ -436,7 +436,7 @@ static hone_status talk(struct chat *c)
     while (!c->ends && status == HONE_OK) {
         if (c->typed) {
             signals_interrupts("\n(/exit or Ctrl-D ends)\n" PROMPT);
-            fputs(PROMPT, stderr);
+            out_error("%s", PROMPT);
         }
         status = read_line(&lines);
         if (lines.ended)
@@ -444,14 +444,14 @@ static hone_status talk(struct chat *c)
         if (status == HONE_OK)
             status = take_line(c, &lines);
         if (status != HONE_OK && c->typed && !c->ends) {
-            fprintf(stderr, "hone: %s\n", hone_error());
+            out_error("hone: %s\n", hone_error());
             status = HONE_OK;
         }
         if (ferror(stdout))
             status = (hone_status)fail(ERR_IO, "the answer cannot be written to standard output");
     }
     if (c->typed && feof(stdin))
-        fputs("\n", stderr);
+        out_error("\n");
     buffer_free(&lines.line);
     buffer_free(&lines.message);
     return status;

@@ -52,9 +52,6 @@ const char *cli_plural(int64_t n);
 /* What follows the last slash of a path. */
 const char *cli_base_name(const char *path);
 
-/* Whether a shell would not take a word as it is. */
-bool cli_needs_quotes(const char *word);
-
 /* "1.23 GB of 4.56 GB free" from memory_bytes and free_bytes of a report; not every device says what is free. */
 enum { CLI_MEMORY_SIZE = 320 };
 const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report);
@@ -71,6 +68,9 @@ void cli_only_warnings(void);
 /* Whether standard input is one: somebody types. */
 bool cli_input_terminal(void);
 
+/* Whether a stream is one. */
+bool cli_is_terminal(FILE *to);
+
 /* Whether a stream takes colour: a terminal, unless $NO_COLOR or $TERM=dumb says otherwise. */
 bool cli_colour(FILE *to);
 
@@ -79,9 +79,5 @@ bool cli_unicode(void);
 
 /* The columns, and if asked the rows, of the terminal that standard error is, as they are now. */
 int cli_columns(int *rows);
-
-/* A piece of a model's answer, in whole characters. A model may write anything: on a terminal its control characters become
- * signs, except newlines and tabs; into a file or a pipe it goes as it is. */
-void cli_answer(FILE *to, const char *text, size_t length);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/name.h"
+#include "cli/out.h"
 #include "config/options.h"
 
 /* The YAML goes to standard output: --output is where the run's result goes. */
@@ -31,7 +32,7 @@ hone_status cli_config_convert(hone_options *options)
     if (status == HONE_OK)
         status = json ? hone_options_json(options, &yaml) : hone_options_write(options, &yaml);
     if (status == HONE_OK)
-        printf("%s%s", yaml, json ? "\n" : "");
+        json ? out_json(yaml) : out_text(stdout, yaml);
     hone_text_destroy(yaml);
     return status;
 }

@@ -1,5 +1,6 @@
 /* The estimate of a plan for a card that is not there, for people. */
 #include "cli/estimate.h"
+#include "cli/out.h"
 
 #include <string.h>
 
@@ -32,27 +33,27 @@ static void print_work(const json_t *e)
     size_t i;
     const json_t *row;
     double step = number(e, "step_seconds");
-    printf("%-44s %9s %9s %9s %10s %10s %6s  %s\n", "estimate of a step", "commands", "TFLOP", "GB", "seconds", "roofline",
-           "share", "assumed rate");
+    out_print("%-44s %9s %9s %9s %10s %10s %6s  %s\n", "estimate of a step", "commands", "TFLOP", "GB", "seconds", "roofline",
+              "share", "assumed rate");
     json_array_foreach(json_object_get(e, "work"), i, row)
     {
         double flops = number(row, "flops");
         char share[16];
         snprintf(share, sizeof share, "%.1f%%", 100 * number(row, "seconds") / step);
-        printf("%-44s %9.0f %9.3f %9.1f %10.4f %10.4f %6s  %s\n", text(row, "work"), number(row, "commands"), flops * 1e-12,
-               number(row, "bytes") * 1e-9, number(row, "seconds"), number(row, "roofline_seconds"),
-               strcmp(text(row, "kind"), "copy") ? share : "beside", text(row, "rate"));
+        out_print("%-44s %9.0f %9.3f %9.1f %10.4f %10.4f %6s  %s\n", text(row, "work"), number(row, "commands"), flops * 1e-12,
+                  number(row, "bytes") * 1e-9, number(row, "seconds"), number(row, "roofline_seconds"),
+                  strcmp(text(row, "kind"), "copy") ? share : "beside", text(row, "rate"));
     }
     double waits = number(e, "copy_wait_seconds");
     if (number(e, "copied_bytes_per_step") > 0)
-        printf("%-44s %9s %9s %9s %10.4f %10s %5.1f%%  for what has not arrived in time\n", "waits for these copies", "", "", "",
-               waits, "", 100 * waits / step);
+        out_print("%-44s %9s %9s %9s %10.4f %10s %5.1f%%  for what has not arrived in time\n", "waits for these copies", "", "",
+                  "", waits, "", 100 * waits / step);
     double commands = number(e, "launches_per_step"), gaps = number(e, "gap_seconds");
-    printf("%-44s %9.0f %9s %9s %10.4f %10.4f %5.1f%%  %.1f us a command, %s CUDA graphs\n", "gaps between commands", commands,
-           "", "", gaps, 0.0, 100 * gaps / step, 1e6 * gaps / commands,
-           json_is_true(json_object_get(e, "graphs")) ? "with" : "without");
-    printf("%-44s %9s %9.3f %9s %10.4f %10.4f\n\n", "step", "", number(e, "flops_per_step") * 1e-12, "", step,
-           number(e, "roofline_step_seconds"));
+    out_print("%-44s %9.0f %9s %9s %10.4f %10.4f %5.1f%%  %.1f us a command, %s CUDA graphs\n", "gaps between commands", commands,
+              "", "", gaps, 0.0, 100 * gaps / step, 1e6 * gaps / commands,
+              json_is_true(json_object_get(e, "graphs")) ? "with" : "without");
+    out_print("%-44s %9s %9.3f %9s %10.4f %10.4f\n\n", "step", "", number(e, "flops_per_step") * 1e-12, "", step,
+              number(e, "roofline_step_seconds"));
 }
 
 static void print_world(const json_t *world)
@@ -60,45 +61,45 @@ static void print_world(const json_t *world)
     size_t i;
     const json_t *l;
     char rank[32], sent[32];
-    printf(
+    out_print(
         "\n%.0f cards, each with a link of %.0f Gbit/s: an estimate, %.0f%% of that rate and %.0f us a step of a tree assumed\n",
         number(world, "ranks"), number(world, "network_gbps"), 100 * number(world, "network_share"),
         1e6 * number(world, "latency_seconds"));
-    printf("%-46s %10s %5s %11s %9s %12s %12s\n", "divided", "a card", "fits", "sent a step", "seconds", "tokens/s",
-           "overlapped");
+    out_print("%-46s %10s %5s %11s %9s %12s %12s\n", "divided", "a card", "fits", "sent a step", "seconds", "tokens/s",
+              "overlapped");
     json_array_foreach(json_object_get(world, "layouts"), i, l)
-        printf("%-46s %10s %5s %11s %9.4f %12.0f %12.0f\n", text(l, "what"), cli_bytes(rank, number(l, "rank_bytes")),
-               json_is_true(json_object_get(l, "fits")) ? "yes" : "NO", cli_bytes(sent, number(l, "sent_bytes")),
-               number(l, "communication_seconds"), number(l, "tokens_per_second"), number(l, "overlapped_tokens_per_second"));
-    puts("tokens/s: communication begins when the work has ended; overlapped: all of it under the work.");
+        out_print("%-46s %10s %5s %11s %9.4f %12.0f %12.0f\n", text(l, "what"), cli_bytes(rank, number(l, "rank_bytes")),
+                  json_is_true(json_object_get(l, "fits")) ? "yes" : "NO", cli_bytes(sent, number(l, "sent_bytes")),
+                  number(l, "communication_seconds"), number(l, "tokens_per_second"), number(l, "overlapped_tokens_per_second"));
+    out_print("tokens/s: communication begins when the work has ended; overlapped: all of it under the work.\n");
 }
 
 void estimate_print(const json_t *e)
 {
     char run[32];
-    printf("\n");
+    out_print("\n");
     print_work(e);
-    printf("A step of %.0f tokens in %.4g micro-batches takes %.3g s on %s by this estimate: %.0f tokens a second.\n",
-           number(e, "tokens_per_step"), number(e, "micro_batches_per_step"), number(e, "step_seconds"), text(e, "name"),
-           number(e, "tokens_per_second"));
+    out_print("A step of %.0f tokens in %.4g micro-batches takes %.3g s on %s by this estimate: %.0f tokens a second.\n",
+              number(e, "tokens_per_step"), number(e, "micro_batches_per_step"), number(e, "step_seconds"), text(e, "name"),
+              number(e, "tokens_per_second"));
     if (number(e, "roofline_step_seconds") > 0)
-        printf("The same commands at every published rate, the roofline: %.0f tokens a second; their FLOPs alone: %.0f.\n",
-               number(e, "roofline_tokens_per_second"), number(e, "flops_tokens_per_second"));
+        out_print("The same commands at every published rate, the roofline: %.0f tokens a second; their FLOPs alone: %.0f.\n",
+                  number(e, "roofline_tokens_per_second"), number(e, "flops_tokens_per_second"));
     if (number(e, "copy_seconds") > 0.9 * number(e, "step_seconds"))
-        printf("Copies through PCIe limit it: they take %.3g s of it, and the card computes beside them. More tokens in a "
-               "micro-batch copy less for each.\n",
-               number(e, "copy_seconds"));
+        out_print("Copies through PCIe limit it: they take %.3g s of it, and the card computes beside them. More tokens in a "
+                  "micro-batch copy less for each.\n",
+                  number(e, "copy_seconds"));
     if (number(e, "steps") > 0)
-        printf("The run of %.0f steps takes %s by this estimate, without validations and saves.\n", number(e, "steps"),
-               estimate_duration(run, number(e, "run_seconds")));
+        out_print("The run of %.0f steps takes %s by this estimate, without validations and saves.\n", number(e, "steps"),
+                  estimate_duration(run, number(e, "run_seconds")));
     if (json_is_true(json_object_get(e, "synthetic_rows")))
-        printf("There is no data: rows of %.0f tokens are taken. --data FILE gives the time of its own rows%s.\n",
-               number(e, "longest_row"), number(e, "steps") > 0 ? "" : ", --max-steps that of a run");
+        out_print("There is no data: rows of %.0f tokens are taken. --data FILE gives the time of its own rows%s.\n",
+                  number(e, "longest_row"), number(e, "steps") > 0 ? "" : ", --max-steps that of a run");
     if (json_is_true(json_object_get(e, "measured")))
-        printf("Rates were measured on %s%s.\n", text(e, "name"),
-               json_is_true(json_object_get(e, "stand_in")) ? ", a stand-in for tests: its times mean nothing" : "");
+        out_print("Rates were measured on %s%s.\n", text(e, "name"),
+                  json_is_true(json_object_get(e, "stand_in")) ? ", a stand-in for tests: its times mean nothing" : "");
     else
-        printf("Nobody has measured it: published rates (%s), assumed shares of them (docs/time.md).\n", text(e, "source"));
+        out_print("Nobody has measured it: published rates (%s), assumed shares of them (docs/time.md).\n", text(e, "source"));
     if (json_object_get(e, "world"))
         print_world(json_object_get(e, "world"));
 }
@@ -110,23 +111,23 @@ static void print_worlds(const json_t *cards)
     const json_t *card, *first = json_array_get(cards, 0);
     char needs[32], memory[32], run[32];
     bool runs = number(first, "steps") > 0;
-    printf("%.0f cards, each with a link of %.0f Gbit/s\n\n", number(first, "ranks"), number(first, "network_gbps"));
-    printf("%-18s %10s %10s %10s %5s %11s %11s %14s\n", "cards", "divided", "needs each", "memory", "fits", "tokens/s",
-           "overlapped", runs ? "the run" : "");
+    out_print("%.0f cards, each with a link of %.0f Gbit/s\n\n", number(first, "ranks"), number(first, "network_gbps"));
+    out_print("%-18s %10s %10s %10s %5s %11s %11s %14s\n", "cards", "divided", "needs each", "memory", "fits", "tokens/s",
+              "overlapped", runs ? "the run" : "");
     json_array_foreach(cards, i, card)
     {
         bool fits = json_is_true(json_object_get(card, "fits"));
-        printf("%-18s %10s %10s %10s %5s ", text(card, "name"), text(card, "layout"),
-               cli_bytes(needs, number(card, "rank_bytes")), cli_bytes(memory, number(card, "memory_bytes")),
-               fits ? "yes" : "NO");
+        out_print("%-18s %10s %10s %10s %5s ", text(card, "name"), text(card, "layout"),
+                  cli_bytes(needs, number(card, "rank_bytes")), cli_bytes(memory, number(card, "memory_bytes")),
+                  fits ? "yes" : "NO");
         if (fits)
-            printf("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "overlapped_tokens_per_second"),
-                   runs ? estimate_duration(run, number(card, "run_seconds")) : "");
+            out_print("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "overlapped_tokens_per_second"),
+                      runs ? estimate_duration(run, number(card, "run_seconds")) : "");
         else
-            printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
+            out_print("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
     }
-    puts("\ndivided: by --shard. tokens/s: of all cards, with communication after the work; overlapped: all of it under the "
-         "work.");
+    out_print("\ndivided: by --shard. tokens/s: of all cards, with communication after the work; overlapped: all of it under the "
+              "work.\n");
 }
 
 struct in_host { /* what some card only fits with */
@@ -140,8 +141,8 @@ static struct in_host print_singles(const json_t *cards)
     char needs[32], memory[32], run[32], layers[32];
     struct in_host in_host = {0};
     bool runs = number(first, "steps") > 0;
-    printf("%-18s %10s %10s %5s %7s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "layers", "dtype",
-           "recompute", "slots", "tokens/s", "roofline", runs ? "the run" : "");
+    out_print("%-18s %10s %10s %5s %7s %9s %10s %7s %11s %11s %14s\n", "card", "needs", "memory", "fits", "layers", "dtype",
+              "recompute", "slots", "tokens/s", "roofline", runs ? "the run" : "");
     json_array_foreach(cards, i, card)
     {
         bool fits = json_is_true(json_object_get(card, "fits"));
@@ -150,16 +151,16 @@ static struct in_host print_singles(const json_t *cards)
         in_host.layers = in_host.layers || (fits && resident < number(card, "layers"));
         in_host.activations = in_host.activations || offloads;
         snprintf(layers, sizeof layers, "%s%.0f/%.0f", offloads ? "*" : "", resident, number(card, "layers"));
-        printf("%-18s %10s %10s %5s %7s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
-               cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", layers, text(card, "dtype"),
-               text(card, "recompute"), number(card, "micro_batch_tokens"));
+        out_print("%-18s %10s %10s %5s %7s %9s %10s %7.0f ", text(card, "name"), cli_bytes(needs, number(card, "peak_bytes")),
+                  cli_bytes(memory, number(card, "memory_bytes")), fits ? "yes" : "NO", layers, text(card, "dtype"),
+                  text(card, "recompute"), number(card, "micro_batch_tokens"));
         if (fits)
-            printf("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "roofline_tokens_per_second"),
-                   runs ? estimate_duration(run, number(card, "run_seconds")) : "");
+            out_print("%11.0f %11.0f %14s\n", number(card, "tokens_per_second"), number(card, "roofline_tokens_per_second"),
+                      runs ? estimate_duration(run, number(card, "run_seconds")) : "");
         else
-            printf("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
+            out_print("%11s %11s %14s\n", "-", "-", runs ? "-" : "");
     }
-    puts("");
+    out_print("\n");
     return in_host;
 }
 
@@ -172,13 +173,14 @@ void estimate_print_cards(const json_t *cards)
         print_worlds(cards);
     else
         in_host = print_singles(cards);
-    printf(
+    out_print(
         "Tokens a second%s are estimates for rows of up to %.0f tokens%s: nobody has measured them. --gpu NAME shows what they "
         "are made of.\n",
         runs ? " and times of the run" : "", number(first, "longest_row"),
         json_is_true(json_object_get(first, "synthetic_rows")) ? ", as no data was given" : "");
     if (in_host.activations)
-        puts("*: activations wait in host memory and are copied out and back in every micro-batch: --activation-offloading.");
+        out_print(
+            "*: activations wait in host memory and are copied out and back in every micro-batch: --activation-offloading.\n");
     if (in_host.layers)
-        puts("Layers that do not stay on a card are copied from host memory in every micro-batch: --resident-layers.");
+        out_print("Layers that do not stay on a card are copied from host memory in every micro-batch: --resident-layers.\n");
 }

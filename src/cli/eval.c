@@ -4,6 +4,7 @@
 
 #include "base/record.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -52,13 +53,13 @@ static hone_status print_json(const hone_eval_result *r, json_t *data)
 static void print_text(const hone_eval_result *r)
 {
     char memory[32];
-    printf("loss        %.6f\nperplexity  %.4f\n", r->loss, r->perplexity);
-    printf("rows        %lld (%lld tokens, %lld of them counted)\n", (long long)r->rows, (long long)r->tokens,
-           (long long)r->trained_tokens);
-    printf("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds,
-           r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device, r->startup_seconds);
-    printf("memory      %s peak", cli_bytes(memory, (double)r->peak_rss_bytes));
-    printf(" (%s planned)\n", cli_bytes(memory, (double)r->peak_bytes));
+    out_print("loss        %.6f\nperplexity  %.4f\n", r->loss, r->perplexity);
+    out_print("rows        %lld (%lld tokens, %lld of them counted)\n", (long long)r->rows, (long long)r->tokens,
+              (long long)r->trained_tokens);
+    out_print("time        %.1f s, %.0f tok/s in %s on %s; started after %.2f s\n", r->seconds,
+              r->seconds > 0 ? (double)r->tokens / r->seconds : 0, r->dtype, r->device, r->startup_seconds);
+    out_print("memory      %s peak", cli_bytes(memory, (double)r->peak_rss_bytes));
+    out_print(" (%s planned)\n", cli_bytes(memory, (double)r->peak_bytes));
 }
 
 static hone_status open_data(hone_model *model, json_t **data)

@@ -1,5 +1,6 @@
 /* hone merge, hone export, hone quantize: what was written, and how much of the adapter's change is left of it. */
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/signals.h"
 
 static double number(const json_t *object, const char *key)
@@ -13,12 +14,13 @@ static void print_files(const json_t *report)
     size_t i;
     const json_t *file, *room = json_object_get(report, "disk_free_bytes");
     char bytes[32], left[32];
-    printf("would %s %s; %s are free\n", json_is_true(json_object_get(report, "replaces")) ? "replace what is there by" : "write",
-           cli_bytes(bytes, number(report, "bytes")),
-           json_is_null(room) ? "unknown bytes" : cli_bytes(left, json_number_value(room)));
+    out_print("would %s %s; %s are free\n",
+              json_is_true(json_object_get(report, "replaces")) ? "replace what is there by" : "write",
+              cli_bytes(bytes, number(report, "bytes")),
+              json_is_null(room) ? "unknown bytes" : cli_bytes(left, json_number_value(room)));
     json_array_foreach(json_object_get(report, "files"), i, file)
-        printf("  %-12s %s\n", cli_bytes(bytes, number(file, "bytes")), json_string_value(json_object_get(file, "name")));
-    puts("dry run     nothing was written; without --dry-run the same command begins");
+        out_print("  %-12s %s\n", cli_bytes(bytes, number(file, "bytes")), json_string_value(json_object_get(file, "name")));
+    out_print("dry run     nothing was written; without --dry-run the same command begins\n");
 }
 
 static void print_report(const json_t *report)
@@ -26,29 +28,29 @@ static void print_report(const json_t *report)
     size_t i;
     const json_t *row, *difference = json_object_get(report, "logits_difference");
     char bytes[32];
-    printf("%s: %s, %s\n", json_string_value(json_object_get(report, "output")),
-           json_string_value(json_object_get(report, "format")), json_string_value(json_object_get(report, "type")));
+    out_print("%s: %s, %s\n", json_string_value(json_object_get(report, "output")),
+              json_string_value(json_object_get(report, "format")), json_string_value(json_object_get(report, "type")));
     json_array_foreach(json_object_get(report, "types"), i, row)
     {
-        printf("%-6s %5lld tensors, %s", json_string_value(json_object_get(row, "type")),
-               (long long)json_integer_value(json_object_get(row, "tensors")), cli_bytes(bytes, number(row, "bytes")));
+        out_print("%-6s %5lld tensors, %s", json_string_value(json_object_get(row, "type")),
+                  (long long)json_integer_value(json_object_get(row, "tensors")), cli_bytes(bytes, number(row, "bytes")));
         if (json_object_get(row, "instead_of"))
-            printf(", for %s, whose blocks of %lld numbers do not divide their rows",
-                   json_string_value(json_object_get(row, "instead_of")),
-                   (long long)json_integer_value(json_object_get(row, "block")));
+            out_print(", for %s, whose blocks of %lld numbers do not divide their rows",
+                      json_string_value(json_object_get(row, "instead_of")),
+                      (long long)json_integer_value(json_object_get(row, "block")));
         if (json_object_get(row, "change_lost"))
-            printf("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)", number(row, "change_lost") < 1,
-                   100 * number(row, "change_lost"), 100 * number(row, "change_kept"));
-        puts("");
+            out_print("; rounding lost %.*f%% of the adapter's change (%.1f%% arrived on average)",
+                      number(row, "change_lost") < 1, 100 * number(row, "change_lost"), 100 * number(row, "change_kept"));
+        out_print("\n");
     }
     if (json_is_true(json_object_get(report, "dry_run"))) {
         print_files(report);
         return;
     }
-    printf("read back: tensors within %.2g", number(report, "tensor_error"));
+    out_print("read back: tensors within %.2g", number(report, "tensor_error"));
     if (json_is_number(difference))
-        printf(", logits within %.2g of their range", json_number_value(difference));
-    puts("");
+        out_print(", logits within %.2g of their range", json_number_value(difference));
+    out_print("\n");
 }
 
 static int asked_to_stop(void *context)

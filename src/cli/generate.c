@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/signals.h"
 
 enum { PROMPT_MAX = 16 << 20 };
@@ -14,7 +15,7 @@ static int print(void *context, const char *text, size_t length)
     struct buffer *kept = context;
     if (kept)
         return buffer_append(kept, text, (int64_t)length) != OK || signals_stopped();
-    cli_answer(stdout, text, length);
+    out_answer(stdout, text, length);
     fflush(stdout);
     return signals_stopped();
 }
@@ -37,7 +38,7 @@ static enum status read_input(struct buffer *text)
 {
     char piece[4096];
     if (cli_input_terminal())
-        fputs("type the prompt, and end it with Ctrl-D on a line of its own\n", stderr);
+        out_error("type the prompt, and end it with Ctrl-D on a line of its own\n");
     for (size_t n; (n = fread(piece, 1, sizeof piece, stdin)) > 0;) {
         TRY(buffer_append(text, piece, (int64_t)n));
         if (text->size > PROMPT_MAX)
@@ -86,11 +87,11 @@ hone_status cli_generate(hone_options *options)
     if (status == HONE_OK && json)
         status = print_json(options, &answer, &r);
     else if (!json && (status == HONE_OK || status == HONE_ERR_STOPPED))
-        puts("");
+        out_print("\n");
     if (status == HONE_OK && !json && cli_terminal() && r.new_tokens > 1)
-        fprintf(stderr, "%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens,
-                (double)r.prompt_tokens / r.prefill_seconds, (long long)r.new_tokens,
-                (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
+        out_error("%lld tokens of prompt at %.0f tok/s, %lld new at %.1f tok/s%s\n", (long long)r.prompt_tokens,
+                  (double)r.prompt_tokens / r.prefill_seconds, (long long)r.new_tokens,
+                  (double)(r.new_tokens - 1) / r.decode_seconds, r.ended ? "" : "; cut off by --max-new-tokens");
     buffer_free(&answer);
     hone_model_close(model);
     return status;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "config/options.h"
 
 /* Members of an object, one a line; objects inside it indented below their name. */
@@ -12,12 +13,12 @@ static void print_members(const json_t *object, int indent)
     json_object_foreach((json_t *)object, key, value)
     {
         if (json_is_object(value)) {
-            printf("%*s%s\n", indent, "", key);
+            out_print("%*s%s\n", indent, "", key);
             print_members(value, indent + 2);
             continue;
         }
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        printf("%*s%-*s %s\n", indent, "", 18 - indent, key, text ? text : "?"); /* the caller asks json_refused */
+        out_print("%*s%-*s %s\n", indent, "", 18 - indent, key, text ? text : "?"); /* the caller asks json_refused */
         json_text_free(text);
     }
 }
@@ -56,7 +57,7 @@ static hone_status inspect(hone_options *options, hone_status (*make)(const hone
     if (status == HONE_OK)
         status = (hone_status)json_parse(&report, json, (int64_t)strlen(json), "report");
     if (status == HONE_OK && cli_flag(options, "json"))
-        puts(json);
+        out_json(json);
     else if (status == HONE_OK)
         print_all(report);
     if (status == HONE_OK)

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/inspect_page.h"
+#include "cli/out.h"
 #include "cli/visible.h"
 
 enum { TOKENS_MAX = 600, BAD_MAX = 10, WIDTH = 100 };
@@ -31,9 +32,17 @@ static const char *text(const json_t *object, const char *key)
     return value ? value : "";
 }
 
-static const char *painted(bool colour, const char *code)
+static void paint(bool colour, const char *code)
 {
-    return colour ? code : "";
+    if (colour)
+        out_paint(stdout, code);
+}
+
+static void print_painted(bool colour, const char *code, const char *words)
+{
+    paint(colour, code);
+    out_print("%s", words);
+    paint(colour, RESET);
 }
 
 /* --- tokens -------------------------------------------------------------------------------------------------------------- */
@@ -43,14 +52,21 @@ struct pen {
     const char *shade;  /* of the token that is being printed */
 };
 
+static void newline(const struct pen *pen)
+{
+    paint(pen->colour, RESET);
+    out_print("\n");
+    paint(pen->colour, pen->shade);
+}
+
 static enum status print_piece(void *context, const char *piece, int64_t length)
 {
     struct pen *pen = context;
     pen->fresh = length == 1 && piece[0] == '\n';
     if (pen->fresh)
-        printf("%s\n%s", painted(pen->colour, RESET), painted(pen->colour, pen->shade));
+        newline(pen);
     else
-        fwrite(piece, 1, (size_t)length, stdout);
+        out_raw(stdout, piece, (size_t)length); /* visible_token made it */
     return OK;
 }
 
@@ -66,24 +82,26 @@ static void print_text(const json_t *tokens, bool colour, size_t max, long long 
             break;
         bool trained = is(token, "trained"), special = is(token, "special");
         pen.shade = (special ? SPECIALS : SHADES)[trained][i % 2];
-        if (colour)
-            fputs(pen.shade, stdout);
-        else
-            fputs(trained && !before ? "\u27e6" : before && !trained ? "\u27e7" : pen.fresh ? "" : "\u2502", stdout);
+        paint(colour, pen.shade);
+        if (!colour)
+            out_print("%s", trained && !before ? "\u27e6" : before && !trained ? "\u27e7" : pen.fresh ? "" : "\u2502");
         visible_token(token, print_piece, &pen);
         before = trained;
     }
-    printf("%s%s", colour ? RESET : before ? "\u27e7" : "", pen.fresh && (colour || !before) ? "" : "\n");
+    paint(colour, RESET);
+    out_print("%s", !colour && before ? "\u27e7" : "");
+    if (!pen.fresh || (!colour && before))
+        out_print("\n");
     long long more = count - (long long)(json_array_size(tokens) < max ? json_array_size(tokens) : max);
     if (more)
-        printf("... and %lld tokens more\n", more);
+        out_print("... and %lld tokens more\n", more);
 }
 
 static enum status print_cell(void *context, const char *piece, int64_t length)
 {
     (void)context;
     if (length != 1 || piece[0] != '\n')
-        fwrite(piece, 1, (size_t)length, stdout);
+        out_raw(stdout, piece, (size_t)length);
     return OK;
 }
 
@@ -91,14 +109,15 @@ static void print_table(const json_t *tokens, bool colour)
 {
     size_t i;
     json_t *token;
-    printf("\n%6s %8s  %-7s  %s\n", "token", "id", "trained", "text");
+    out_print("\n%6s %8s  %-7s  %s\n", "token", "id", "trained", "text");
     json_array_foreach(tokens, i, token)
     {
         bool trained = is(token, "trained");
-        printf("%6zu %8lld  %-7s  %s", i, number(token, "id"), trained ? "yes" : "",
-               painted(colour, (is(token, "special") ? SPECIALS : SHADES)[trained][0]));
+        out_print("%6zu %8lld  %-7s  ", i, number(token, "id"), trained ? "yes" : "");
+        paint(colour, (is(token, "special") ? SPECIALS : SHADES)[trained][0]);
         visible_token(token, print_cell, NULL);
-        printf("%s\n", painted(colour, RESET));
+        paint(colour, RESET);
+        out_print("\n");
     }
 }
 
@@ -106,12 +125,18 @@ static void print_row(const json_t *row, bool colour, bool alone)
 {
     const json_t *tokens = json_object_get(row, "tokens"), *found = json_object_get(row, "found"), *name;
     size_t i;
-    printf("\n%srow %lld%s  %s:%lld  %s, %lld tokens, %lld trained", painted(colour, "\033[1m"), number(row, "row"),
-           painted(colour, RESET), cli_base_name(text(row, "file")), number(row, "line"), text(row, "kind"), number(row, "count"),
-           number(row, "trained_tokens"));
+    out_print("\n");
+    paint(colour, "\033[1m");
+    out_print("row %lld", number(row, "row"));
+    paint(colour, RESET);
+    out_print("  %s:%lld  %s, %lld tokens, %lld trained", cli_base_name(text(row, "file")), number(row, "line"),
+              text(row, "kind"), number(row, "count"), number(row, "trained_tokens"));
     json_array_foreach(found, i, name)
-        printf(", %s%s%s", painted(colour, "\033[33m"), json_string_value(name), painted(colour, RESET));
-    puts("");
+    {
+        out_print(", ");
+        print_painted(colour, "\033[33m", json_string_value(name));
+    }
+    out_print("\n");
     print_text(tokens, colour, alone ? json_array_size(tokens) : TOKENS_MAX, number(row, "count"));
     if (alone)
         print_table(tokens, colour);
@@ -129,39 +154,39 @@ static void print_sums(const json_t *report)
     json_array_foreach(json_object_get(report, "files"), i, value)
     {
         double weight = json_real_value(json_object_get(value, "weight"));
-        printf("%-12s%s", i ? "" : "data", text(value, "path"));
-        printf(weight != 1 ? "  times %g\n" : "\n", weight);
+        out_print("%-12s%s", i ? "" : "data", text(value, "path"));
+        out_print(weight != 1 ? "  times %g\n" : "\n", weight);
     }
-    printf("%-12s%lld", "rows", number(report, "rows"));
+    out_print("%-12s%lld", "rows", number(report, "rows"));
     const char *between = ": ";
     json_object_foreach(json_object_get(report, "kinds"), kind, value)
     {
-        printf("%s%lld %s", between, (long long)json_integer_value(value), kind);
+        out_print("%s%lld %s", between, (long long)json_integer_value(value), kind);
         between = ", ";
     }
     if (number(report, "bad_rows"))
-        printf("%s%lld that cannot be used", between, number(report, "bad_rows"));
-    puts("");
+        out_print("%s%lld that cannot be used", between, number(report, "bad_rows"));
+    out_print("\n");
     if (json_integer_value(json_object_get(json_object_get(report, "kinds"), "preference")))
-        printf("%-12sof preference rows the chosen answer is trained\n", "");
-    printf("%-12s%.0f, %.0f of them trained (%.1f%%)", "tokens", tokens, trained, tokens > 0 ? 100 * trained / tokens : 0);
+        out_print("%-12sof preference rows the chosen answer is trained\n", "");
+    out_print("%-12s%.0f, %.0f of them trained (%.1f%%)", "tokens", tokens, trained, tokens > 0 ? 100 * trained / tokens : 0);
     if (json_is_object(longest))
-        printf("; the longest row has %lld (row %lld)", number(longest, "tokens"), number(longest, "row"));
-    puts("");
+        out_print("; the longest row has %lld (row %lld)", number(longest, "tokens"), number(longest, "row"));
+    out_print("\n");
 }
 
 static void print_wrapped(const char *words, int indent)
 {
     int column = indent;
-    printf("%*s", indent, "");
+    out_print("%*s", indent, "");
     for (bool first = true; *words; first = false) {
         int n = (int)strcspn(words, " ");
         bool wrap = !first && column + 1 + n > WIDTH;
         column = wrap ? indent + n : column + n + !first;
-        printf(wrap ? "\n%*s%.*s" : "%*s%.*s", wrap ? indent : !first, "", n, words);
+        out_print(wrap ? "\n%*s%.*s" : "%*s%.*s", wrap ? indent : !first, "", n, words);
         words += n + (words[n] == ' ');
     }
-    puts("");
+    out_print("\n");
 }
 
 static void print_checks(const json_t *report, bool colour)
@@ -173,19 +198,17 @@ static void print_checks(const json_t *report, bool colour)
         const char *level = text(check, "level");
         bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
         const char *code = fine ? "\033[32m" : error ? "\033[1;31m" : "\033[33m";
-        printf("%-12s%s%s%s  %-26s", i ? "" : "checks", painted(colour, code),
-               fine    ? "\u2713"
-               : error ? "\u2717"
-                       : "!",
-               painted(colour, RESET), text(check, "check"));
+        out_print("%-12s", i ? "" : "checks");
+        print_painted(colour, code, fine ? "\u2713" : error ? "\u2717" : "!");
+        out_print("  %-26s", text(check, "check"));
         if (fine) {
-            puts("none");
+            out_print("none\n");
             continue;
         }
         const json_t *first = json_object_get(check, "first");
         long long rows = number(check, "rows");
-        printf("%s%lld row%s, the first is row %lld (%s:%lld)\n", is(check, "exact") ? "" : "about ", rows, rows == 1 ? "" : "s",
-               number(first, "row"), cli_base_name(text(first, "file")), number(first, "line"));
+        out_print("%s%lld row%s, the first is row %lld (%s:%lld)\n", is(check, "exact") ? "" : "about ", rows,
+                  rows == 1 ? "" : "s", number(first, "row"), cli_base_name(text(first, "file")), number(first, "line"));
         print_wrapped(text(check, "advice"), 15);
     }
 }
@@ -197,21 +220,28 @@ static void print_bad(const json_t *report, bool colour)
     json_array_foreach(json_object_get(report, "bad"), i, row)
     {
         if (i == BAD_MAX) {
-            printf("%-12s... and %lld more\n", "", number(report, "bad_rows") - BAD_MAX);
+            out_print("%-12s... and %lld more\n", "", number(report, "bad_rows") - BAD_MAX);
             return;
         }
-        printf("%-12s%s%s:%lld%s: %s\n", i ? "" : "bad rows", painted(colour, "\033[31m"), cli_base_name(text(row, "file")),
-               number(row, "line"), painted(colour, RESET), text(row, "error"));
+        out_print("%-12s", i ? "" : "bad rows");
+        paint(colour, "\033[31m");
+        out_print("%s:%lld", cli_base_name(text(row, "file")), number(row, "line"));
+        paint(colour, RESET);
+        out_print(": %s\n", text(row, "error"));
     }
 }
 
 static void print_legend(bool colour)
 {
-    if (colour)
-        printf("\n%s trained %s %s not trained %s %s special %s\n", SHADES[1][0], RESET, SHADES[0][0], RESET, SPECIALS[0][0],
-               RESET);
-    else
-        printf("\n\u27e6trained\u27e7, \u2502 between tokens\n");
+    out_print(colour ? "\n" : "\n\u27e6trained\u27e7, \u2502 between tokens\n");
+    if (!colour)
+        return;
+    print_painted(true, SHADES[1][0], " trained ");
+    out_print(" ");
+    print_painted(true, SHADES[0][0], " not trained ");
+    out_print(" ");
+    print_painted(true, SPECIALS[0][0], " special ");
+    out_print("\n");
 }
 
 static void print_report(const json_t *report, bool colour, bool alone)
@@ -257,14 +287,14 @@ hone_status cli_inspect_data(hone_options *options)
     if (status != HONE_OK)
         return status;
     if (cli_flag(options, "json"))
-        puts(json);
+        out_json(json);
     enum status done = json_parse(&report, json, (int64_t)strlen(json), "report");
     if (done == OK && !cli_flag(options, "json"))
         print_report(report, cli_colour(stdout), strcmp(row, "0") != 0);
     if (done == OK && *page)
         done = inspect_page_write(report, cli_base_name(model), page);
     if (done == OK && *page && !cli_flag(options, "json"))
-        printf("page: %s\n", page);
+        out_print("page: %s\n", page);
     if (done == OK)
         done = verdict(report);
     json_decref(report);

@@ -11,9 +11,7 @@
 
 enum { BAD_MAX = 200 };
 
-static const char HEAD[] =
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>hone: data</title>\n<style>\n"
+static const char STYLE[] =
     ":root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --line: #dde1e6; --ink: #1c2127; --soft: #5c6670;\n"
     "  --plain-a: #eef0f3; --plain-b: #e2e6ea; --plain-ink: #59636d; --train-a: #c9efd2; --train-b: #aee3bc; \n"
     "  --train-ink: #0b3d1b;\n"
@@ -44,8 +42,7 @@ static const char HEAD[] =
     ".tokens .t, .legend .t { color: var(--train-ink); background: var(--train-a); }\n"
     ".tokens .t:nth-child(even) { background: var(--train-b); }\n"
     ".tokens .s, .legend .s { color: var(--special); font-weight: 600; }\n"
-    ".tokens i { opacity: .5; font-style: normal; } .legend span { padding: 2px 8px; margin-right: .4rem; font-size: .85rem; }\n"
-    "</style>\n<main>\n";
+    ".tokens i { opacity: .5; font-style: normal; } .legend span { padding: 2px 8px; margin-right: .4rem; font-size: .85rem; }\n";
 
 /* "train.jsonl:12" */
 static enum status put_place(struct buffer *page, const json_t *place)
@@ -69,7 +66,7 @@ static enum status put_head(struct buffer *page, const json_t *report, const cha
 {
     size_t i;
     json_t *file;
-    TRY(buffer_append(page, HEAD, (int64_t)sizeof HEAD - 1));
+    TRY(page_begin(page, "data", STYLE));
     TRY(page_put(page, "<h1>Data as ", *model ? model : "the model", " will see it</h1>\n<p class=\"sub\">"));
     json_array_foreach(json_object_get(report, "files"), i, file)
     {

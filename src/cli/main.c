@@ -5,6 +5,7 @@
 
 #include "base/process.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "config/options.h"
@@ -82,7 +83,7 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     if (make == hone_bench && hone_rank()) /* rank 0 prints it; other commands know nothing of ranks */
         tree = NULL;
     else if (cli_flag(options, "json"))
-        puts(json);
+        out_json(json);
     else
         status = (hone_status)json_parse(&tree, json, (int64_t)strlen(json), "report");
     if (tree) {
@@ -97,18 +98,20 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
 
 void cli_print_line(const char *format, ...)
 {
+    struct buffer line = {0};
     va_list args;
     va_start(args, format);
-    vprintf(format, args);
+    if (out_format(&line, format, args) == OK)
+        out_print("%s\n", line.data);
     va_end(args);
-    puts("");
+    buffer_free(&line);
 }
 
 hone_status cli_print_json(json_t *object)
 {
     char *text = json_write(object, JSON_REAL_PRECISION(17));
     if (text)
-        puts(text);
+        out_json(text);
     json_text_free(text);
     json_decref(object);
     return text ? HONE_OK : HONE_ERR_MEMORY;
@@ -132,25 +135,25 @@ const char *cli_memory(char text[static CLI_MEMORY_SIZE], const json_t *report)
 static int finish(hone_status status)
 {
     if (status == HONE_OK && (fflush(stdout) != 0 || ferror(stdout))) {
-        fputs("hone: the result cannot be written to standard output\n", stderr);
+        out_error("hone: the result cannot be written to standard output\n");
         return (int)HONE_ERR_IO;
     }
     progress_clear();
     if (status == HONE_ERR_STOPPED && hone_rank()) /* rank 0 says where it is saved */
         return (int)status;
     if (status != HONE_OK && hone_rank())
-        fprintf(stderr, "hone: rank %d: %s\n", hone_rank(), hone_error());
+        out_error("hone: rank %d: %s\n", hone_rank(), hone_error());
     else if (status != HONE_OK)
-        fprintf(stderr, "hone: %s\n", hone_error());
+        out_error("hone: %s\n", hone_error());
     return (int)status;
 }
 
-static int print_help(enum status (*write)(struct buffer *))
+static int print_help(enum status (*make)(struct buffer *))
 {
     struct buffer text = {0};
-    enum status status = write(&text);
+    enum status status = make(&text);
     if (status == OK)
-        fputs(text.data, stdout);
+        out_text(stdout, text.data);
     buffer_free(&text);
     return finish((hone_status)status);
 }
@@ -163,7 +166,7 @@ static int print_command_help(const char *name)
     if (status == OK)
         status = options_help(command, &text);
     if (status == OK)
-        fputs(text.data, stdout);
+        out_text(stdout, text.data);
     buffer_free(&text);
     return finish((hone_status)status);
 }
@@ -239,14 +242,15 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return argc > 2 ? print_command_help(argv[2]) : print_help(options_overview);
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-        printf("hone %s\n", hone_version());
+        out_print("hone %s\n", hone_version());
         return finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion") && argc > 2 && (!strcmp(argv[2], "--help") || !strcmp(argv[2], "-h"))) {
-        puts("Usage: hone completion bash\n\nPrints a script that completes hone's commands and options in bash. To have it in "
-             "every "
-             "shell:\n\n    echo '. <(hone completion bash)' >> ~/.bashrc\n\n"
-             "zsh takes it after autoload -U bashcompinit; bashcompinit");
+        out_print(
+            "Usage: hone completion bash\n\nPrints a script that completes hone's commands and options in bash. To have it in "
+            "every "
+            "shell:\n\n    echo '. <(hone completion bash)' >> ~/.bashrc\n\n"
+            "zsh takes it after autoload -U bashcompinit; bashcompinit\n");
         return finish(HONE_OK);
     }
     if (!strcmp(argv[1], "completion"))

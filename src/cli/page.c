@@ -1,19 +1,51 @@
 /* Writing HTML. */
 #include "cli/page.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
+/* The policy lets a browser load nothing and send nothing: not even a text that was not escaped could. */
+enum status page_begin(struct buffer *page, const char *title, const char *style)
+{
+    static const char head[] =
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+        "form-action 'none'\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+    TRY(buffer_append(page, head, (int64_t)sizeof head - 1));
+    TRY(page_put(page, "<title>hone: ", title, "</title>\n<style>\n"));
+    TRY(buffer_append(page, style, (int64_t)strlen(style)));
+    return buffer_format(page, "</style>\n<main>\n");
+}
+
+/* What stands for a character of HTML, or for one that cannot be shown. NULL: it stands for itself. What joins letters or emoji
+ * does no harm. */
+static const char *entity(const char *text, bool shown)
+{
+    static const char joins[][4] = {"\u200c", "\u200d"};
+    if (!shown)
+        return *text == '\n' || *text == '\t' || !strncmp(text, joins[0], 3) || !strncmp(text, joins[1], 3) ? NULL : "\ufffd";
+    switch (*text) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    default: return NULL;
+    }
+}
+
 enum status page_escaped(struct buffer *page, const char *text, int64_t length)
 {
-    for (int64_t i = 0; i < length; i++) {
-        const char *name = text[i] == '&'    ? "&amp;"
-                           : text[i] == '<'  ? "&lt;"
-                           : text[i] == '>'  ? "&gt;"
-                           : text[i] == '"'  ? "&quot;"
-                           : text[i] == '\'' ? "&#39;"
-                                             : NULL;
-        TRY(name ? buffer_append(page, name, (int64_t)strlen(name)) : buffer_append(page, text + i, 1));
+    for (int64_t i = 0; i < length;) {
+        bool shown;
+        int n = utf8_next(text + i, length - i, &shown);
+        const char *instead = entity(text + i, shown);
+        TRY(instead ? buffer_append(page, instead, (int64_t)strlen(instead)) : buffer_append(page, text + i, n));
+        i += n;
     }
     return OK;
 }

@@ -6,7 +6,10 @@
 #include "base/json.h"
 #include "base/memory.h"
 
-/* Text with &, <, > and quotes as entities. */
+/* The head of every page, with a policy for the browser, a title and a style. */
+enum status page_begin(struct buffer *page, const char *title, const char *style);
+
+/* Text with &, <, > and quotes as entities, and without what would change the direction of text or hide in it. */
 enum status page_escaped(struct buffer *page, const char *text, int64_t length);
 
 /* HTML, a text that is escaped, and HTML. */

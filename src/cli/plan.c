@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/estimate.h"
+#include "cli/out.h"
 
 static const char *block_name(const json_t *table, size_t i)
 {
@@ -24,38 +25,38 @@ static void print_plan(const json_t *plan)
     char text[32], count[32], room[CLI_MEMORY_SIZE];
     size_t i;
     const json_t *row;
-    printf("%-26s %12s %18s %14s\n", "block", "size", "bytes", "bits a weight");
+    out_print("%-26s %12s %18s %14s\n", "block", "size", "bytes", "bits a weight");
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         json_int_t bytes = json_integer_value(json_object_get(row, "bytes"));
-        printf("%-26s %12s %18lld", cli_block(json_object_get(plan, "table"), i), cli_bytes(text, (double)bytes),
-               (long long)bytes);
+        out_print("%-26s %12s %18lld", cli_block(json_object_get(plan, "table"), i), cli_bytes(text, (double)bytes),
+                  (long long)bytes);
         if (json_object_get(row, "bits_per_weight"))
-            printf(" %14.3f", json_real_value(json_object_get(row, "bits_per_weight")));
-        puts("");
+            out_print(" %14.3f", json_real_value(json_object_get(row, "bits_per_weight")));
+        out_print("\n");
     }
     json_int_t peak = json_integer_value(json_object_get(plan, "peak_bytes"));
-    printf("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
+    out_print("%-26s %12s %18lld\n\n", "peak", cli_bytes(text, (double)peak), (long long)peak);
     json_int_t ranks = json_integer_value(json_object_get(plan, "ranks"));
     if (ranks > 1)
-        printf("this is a rank of %lld, with --shard %s; rank 0 keeps as much as any\n", (long long)ranks,
-               json_string_value(json_object_get(plan, "shard")));
-    printf("%s has %s\n", json_string_value(json_object_get(plan, "device")), cli_memory(room, plan));
+        out_print("this is a rank of %lld, with --shard %s; rank 0 keeps as much as any\n", (long long)ranks,
+                  json_string_value(json_object_get(plan, "shard")));
+    out_print("%s has %s\n", json_string_value(json_object_get(plan, "device")), cli_memory(room, plan));
     bool reads = json_is_true(json_object_get(plan, "reads_from_disk"));
     if (reads) {
         char left[32];
-        printf("the weights in mapped files need %s of page cache, %s are left for it\n",
-               cli_bytes(text, (double)json_integer_value(json_object_get(plan, "mapped_bytes"))),
-               cli_bytes(left, (double)json_integer_value(json_object_get(plan, "page_cache_bytes"))));
+        out_print("the weights in mapped files need %s of page cache, %s are left for it\n",
+                  cli_bytes(text, (double)json_integer_value(json_object_get(plan, "mapped_bytes"))),
+                  cli_bytes(left, (double)json_integer_value(json_object_get(plan, "page_cache_bytes"))));
     }
-    printf("%s parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
-           cli_count(count, (double)json_integer_value(json_object_get(plan, "parameters"))),
-           json_real_value(json_object_get(plan, "bits_per_weight")), json_string_value(json_object_get(plan, "dtype")),
-           json_string_value(json_object_get(plan, "device")),
-           (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),
-           !json_is_true(json_object_get(plan, "fits")) ? "it does NOT fit"
-           : reads                                      ? "it will read weights from disk in every step"
-                                                        : "it fits");
+    out_print("%s parameters at %.1f bits, %s on %s, %lld token slots a micro-batch: %s\n",
+              cli_count(count, (double)json_integer_value(json_object_get(plan, "parameters"))),
+              json_real_value(json_object_get(plan, "bits_per_weight")), json_string_value(json_object_get(plan, "dtype")),
+              json_string_value(json_object_get(plan, "device")),
+              (long long)json_integer_value(json_object_get(plan, "micro_batch_tokens")),
+              !json_is_true(json_object_get(plan, "fits")) ? "it does NOT fit"
+              : reads                                      ? "it will read weights from disk in every step"
+                                                           : "it fits");
     json_int_t layers = json_integer_value(json_object_get(plan, "layers"));
     json_int_t resident = json_integer_value(json_object_get(plan, "resident_layers"));
     double copied_bytes = (double)json_integer_value(json_object_get(plan, "copied_bytes"));
@@ -63,15 +64,15 @@ static void print_plan(const json_t *plan)
     double offloaded_copied = (double)json_integer_value(json_object_get(plan, "offloaded_copied_bytes"));
     char copied[32];
     if (resident < layers)
-        printf("%lld of %lld layers stay on the card; the other %lld (%s) lie in pinned host memory and are copied ahead of "
-               "their use, %s for each micro-batch\n",
-               (long long)resident, (long long)layers, (long long)(layers - resident),
-               cli_bytes(text, (double)json_integer_value(json_object_get(plan, "host_bytes"))),
-               cli_bytes(copied, copied_bytes - offloaded_copied));
+        out_print("%lld of %lld layers stay on the card; the other %lld (%s) lie in pinned host memory and are copied ahead of "
+                  "their use, %s for each micro-batch\n",
+                  (long long)resident, (long long)layers, (long long)(layers - resident),
+                  cli_bytes(text, (double)json_integer_value(json_object_get(plan, "host_bytes"))),
+                  cli_bytes(copied, copied_bytes - offloaded_copied));
     if (offloaded > 0)
-        printf("%s of activations wait in pinned host memory for the backward pass, %s are copied out and back for each "
-               "micro-batch\n",
-               cli_bytes(text, offloaded), cli_bytes(copied, offloaded_copied));
+        out_print("%s of activations wait in pinned host memory for the backward pass, %s are copied out and back for each "
+                  "micro-batch\n",
+                  cli_bytes(text, offloaded), cli_bytes(copied, offloaded_copied));
     if (json_object_get(plan, "data"))
         cli_account("data", json_object_get(plan, "data"), cli_print_line);
     if (json_object_get(plan, "estimate"))

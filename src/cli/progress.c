@@ -4,12 +4,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/utf8.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 
 enum { LABEL = 12, HANGING = 4 }; /* columns before the text of a labelled line; before what continues another line */
 
@@ -37,7 +36,7 @@ void progress_clear(void)
 {
     flockfile(stderr);
     if (shown)
-        fputs(PROGRESS_CLEAR, stderr);
+        out_paint(stderr, PROGRESS_CLEAR);
     shown = false;
     funlockfile(stderr);
 }
@@ -63,7 +62,7 @@ static void draw(void)
         *second++ = 0;
     int n = snprintf(text, sizeof text, "\r\033[?7l%s\033[K%s%s\033[J%s\r\033[?7h", lines, second ? "\n" : "",
                      second ? second : "", count > 1 ? "\033[A" : "");
-    fwrite(text, 1, (size_t)n, stderr);
+    out_raw(stderr, text, (size_t)n);
     shown = true;
 }
 
@@ -98,7 +97,7 @@ void progress_tell(const struct screen *screen)
         progress_again();
     } else {
         screen_line(screen, line);
-        fprintf(stderr, "%s\n", line);
+        out_error("%s\n", line);
     }
 }
 
@@ -122,13 +121,13 @@ static void print_wrapped(const char *text, int columns)
         size_t blanks = strspn(text, " "), word = strcspn(text + blanks, " ");
         int width = columns_of(text, blanks + word);
         if (at > indent && at + width > columns) {
-            fprintf(stderr, "\n%*s", indent, "");
+            out_error("\n%*s", indent, "");
             at = indent;
             width -= (int)blanks;
             text += blanks;
             blanks = 0;
         }
-        fwrite(text, 1, blanks + word, stderr);
+        out_error("%.*s", (int)(blanks + word), text);
         at += width;
         text += blanks + word;
     }
@@ -136,26 +135,25 @@ static void print_wrapped(const char *text, int columns)
 
 void progress_say(const char *format, ...)
 {
-    char *text = NULL;
+    struct buffer line = {0};
     va_list values;
     if (silent)
         return;
     va_start(values, format);
-    int n = vasprintf(&text, format, values);
+    (void)out_format(&line, format, values); /* without memory, what there is of it is better than nothing */
     va_end(values);
-    if (n >= 0)
-        utf8_clean(text);
+    const char *text = line.data ? line.data : "";
     flockfile(stderr);
     bool again = shown;
     progress_clear();
-    if (n >= 0 && cli_terminal())
+    if (cli_terminal()) {
         print_wrapped(text, cli_columns(NULL));
-    else if (n >= 0)
-        fputs(text, stderr);
-    fputs("\n", stderr);
+        out_error("\n");
+    } else {
+        out_error("%s\n", text);
+    }
     if (again)
         progress_again();
     funlockfile(stderr);
-    if (n >= 0)
-        free(text);
+    buffer_free(&line);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -51,22 +52,24 @@ static void print_report(const json_t *report, bool in_cache)
     const char *model = json_string_value(json_object_get(report, "model"));
     bool main = !strcmp(json_string_value(json_object_get(report, "revision")), "main");
     bool dry = json_is_true(json_object_get(report, "dry_run"));
-    printf("model       %s, commit %.12s: %zu files, %s, of which %s %s\n", model,
-           json_string_value(json_object_get(report, "commit")), json_array_size(json_object_get(report, "files")),
-           cli_bytes(bytes, json_number_value(json_object_get(report, "bytes"))),
-           cli_bytes(new, json_number_value(json_object_get(report, dry ? "missing_bytes" : "downloaded_bytes"))),
-           dry ? "would be downloaded" : "were downloaded");
-    printf("path        %s\n", path);
+    out_print("model       %s, commit %.12s: %zu files, %s, of which %s %s\n", model,
+              json_string_value(json_object_get(report, "commit")), json_array_size(json_object_get(report, "files")),
+              cli_bytes(bytes, json_number_value(json_object_get(report, "bytes"))),
+              cli_bytes(new, json_number_value(json_object_get(report, dry ? "missing_bytes" : "downloaded_bytes"))),
+              dry ? "would be downloaded" : "were downloaded");
+    out_print("path        %s\n", path);
     if (dry) {
         size_t i;
         const json_t *file;
         json_array_foreach(json_object_get(report, "files"), i, file)
-            printf("  %-12s %s\n", cli_bytes(bytes, json_number_value(json_object_get(file, "bytes"))),
-                   json_string_value(json_object_get(file, "name")));
-        puts("dry run     nothing was downloaded or written; without --dry-run the same command begins");
+            out_print("  %-12s %s\n", cli_bytes(bytes, json_number_value(json_object_get(file, "bytes"))),
+                      json_string_value(json_object_get(file, "name")));
+        out_print("dry run     nothing was downloaded or written; without --dry-run the same command begins\n");
         return;
     }
-    printf("next        hone init --model %s --data FILE\n", in_cache && main ? model : path);
+    out_print("next        hone init --model ");
+    out_word(stdout, in_cache && main ? model : path);
+    out_print(" --data FILE\n");
 }
 
 hone_status cli_pull(hone_options *options)
@@ -86,7 +89,7 @@ hone_status cli_pull(hone_options *options)
     status = hone_pull(options, show, &download, &json);
     progress_clear();
     if (status == HONE_OK && cli_flag(options, "json"))
-        puts(json);
+        out_json(json);
     else if (status == HONE_OK)
         status = (hone_status)json_parse(&report, json, (int64_t)strlen(json), "report");
     if (report)

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/report_page.h"
 #include "cli/summary.h"
 
@@ -35,7 +36,7 @@ static enum status report(hone_options *options, const char *dir, const char *ou
         return (enum status)cli_print_json(tree);
     }
     if (status == OK)
-        puts(path);
+        out_print("%s\n", path);
     return status;
 }
 

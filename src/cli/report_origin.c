@@ -5,7 +5,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/page.h"
 #include "cli/report_parts.h"
 #include "config/options.h"
@@ -65,35 +65,53 @@ static enum status put_digests(struct buffer *page, const struct history *h)
     return buffer_format(page, "</div>\n");
 }
 
-/* A word that a shell takes as it is, between quotes where it must be. */
-static enum status put_word(struct buffer *page, const char *word)
+/* Whether a file of options could say the same. The rest is left out: --on-finish, which a shell would run, what is no option
+ * of hone train, and values that it would refuse. */
+static enum status may_stand(enum option option, const char *value, bool *may)
 {
-    bool quoted = cli_needs_quotes(word);
-    TRY(buffer_format(page, "%s", quoted ? "&#39;" : ""));
-    for (const char *at = word; *at; at++)
-        TRY(*at == '\'' ? buffer_format(page, "&#39;\\&#39;&#39;") : page_escaped(page, at, 1));
-    return buffer_format(page, "%s", quoted ? "&#39;" : "");
+    struct arena arena = {0};
+    struct options fresh;
+    options_init(&fresh, &arena);
+    enum status status = options_set(&fresh, COMMAND_TRAIN, options_name(option), value, "run.json");
+    arena_free(&arena);
+    *may = status == OK;
+    return status == ERR_MEMORY ? status : OK;
 }
 
-/* The command that gives the same options again. A reader may copy it into a shell, and run.json may be from anyone: what is no
- * option's name is left out. */
+/* "--learning-rate=0.01": after a blank, a value that begins with dashes could be another option. */
+static enum status put_option(struct buffer *page, enum option option, const char *value)
+{
+    struct buffer word = {0};
+    TRY(buffer_format(page, " --"));
+    for (const char *at = options_name(option); *at; at++)
+        TRY(buffer_format(page, "%c", *at == '_' ? '-' : *at));
+    enum status status = out_quoted(&word, value);
+    if (status == OK)
+        status = page_put(page, "=", word.data, "");
+    buffer_free(&word);
+    return status;
+}
+
+/* The command that gives the same options again. A reader may copy it into a shell, and run.json may be from anyone. */
 static enum status put_command(struct buffer *page, const json_t *options, const json_t *given)
 {
     const char *name;
     json_t *source;
     enum option option;
+    bool may;
     TRY(buffer_format(page, "<pre>hone train"));
     json_object_foreach((json_t *)given, name, source)
     {
         if (options_find(name, &option) != OK)
             continue;
-        TRY(buffer_format(page, " --"));
-        for (const char *at = options_name(option); *at; at++)
-            TRY(buffer_format(page, "%c", *at == '_' ? '-' : *at));
-        TRY(buffer_format(page, " "));
-        TRY(put_word(page, page_text(options, name)));
+        TRY(may_stand(option, page_text(options, name), &may));
+        if (may)
+            TRY(put_option(page, option, page_text(options, name)));
     }
-    return buffer_format(page, "</pre>\n");
+    TRY(buffer_format(page, "</pre>\n"));
+    if (json_object_get(given, "on_finish"))
+        TRY(buffer_format(page, "<p class=\"soft\">Without --on-finish, whose command run.json does not keep.</p>\n"));
+    return OK;
 }
 
 static enum status put_options(struct buffer *page, const struct history *h)

@@ -12,11 +12,7 @@
 #include "cli/report_parts.h"
 #include "cli/summary.h"
 
-/* The policy lets a browser load nothing: not even a text that was not escaped could. */
-static const char HEAD[] =
-    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<style>\n"
+static const char STYLE[] =
     ":root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --line: #dde1e6; --ink: #1c2127; --soft: #5c6670;\n"
     "  --blue: #1f6feb; --pale: #9cc3f7; --red: #c2410c; --good: #1a7f37; --warn: #9a6700; --bad: #c62828; }\n"
     "@media (prefers-color-scheme: dark) { :root { --page: #101418; --card: #181d23; --line: #2c343d; --ink: #e6eaee;\n"
@@ -59,16 +55,14 @@ static const char HEAD[] =
     "details { margin-top: .8rem; } summary { cursor: pointer; color: var(--soft); } .prompt { font-weight: 600; margin: 0 0 "
     ".6rem; }\n"
     "section.card { margin-bottom: .8rem; }\n"
-    ".pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1.2rem; }\n"
-    "</style>\n";
+    ".pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1.2rem; }\n";
 
 static enum status put_title(struct buffer *page, const struct history *h)
 {
     static const char *const classes[] = {"warn", "good", "warn", "bad", "bad", "warn"}; /* by state */
     const char *model = cli_base_name(history_text(h, "model")), *method = history_text(h, "method");
     const char *began = page_text(history_piece(h), "began");
-    TRY(buffer_append(page, HEAD, (int64_t)sizeof HEAD - 1));
-    TRY(page_put(page, "<title>hone: ", cli_base_name(h->dir), "</title>\n<main>\n"));
+    TRY(page_begin(page, cli_base_name(h->dir), STYLE));
     TRY(page_put(page, "<h1>", *model ? model : "A run", ""));
     TRY(page_put(page, *method ? ", " : "", method, ""));
     TRY(buffer_format(page, " <span class=\"state %s\">%s%s</span></h1>\n", classes[h->state], history_state_name(h->state),

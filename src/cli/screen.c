@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 enum { PARTS_MAX = 10, PART_SIZE = 64, BETWEEN = 2, BAR_MIN = 5, CHART_MIN = 8, COLUMNS_MAX = 140, ROWS_MIN = 4 };
@@ -80,6 +81,7 @@ __attribute__((format(printf, 4, 5))) static void add(struct line *l, int rank, 
     va_start(values, format);
     vsnprintf(p->text, sizeof p->text, format, values);
     va_end(values);
+    utf8_clean_line(p->text);
 }
 
 static void add_growing(struct line *l, int rank, int min, int max)

@@ -15,6 +15,7 @@
 #include "base/inside.h"
 #include "base/mapped.h"
 #include "base/status.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/progress.h"
 
@@ -63,6 +64,7 @@ static void write_line(const char *start, const char *const *parts)
         n += length < room ? length : room;
     }
     line[n] = 0;
+    utf8_clean_line(line + from); /* the path of a mapped file may be anything */
     if (isatty(STDERR_FILENO))
         wrap(line + from, cli_columns(NULL));
     line[n++] = '\n';

@@ -1,11 +1,10 @@
-/* The program and the terminal: what standard error or output is, how wide, and what may be written to it. */
+/* The program and the terminal: what standard error or output is, and how wide. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/visible.h"
 
 enum { COLUMNS_USUAL = 80, ROWS_USUAL = 24 };
 
@@ -23,6 +22,11 @@ static bool is_dumb(void)
 bool cli_terminal(void)
 {
     return isatty(STDERR_FILENO) && !is_dumb();
+}
+
+bool cli_is_terminal(FILE *to)
+{
+    return isatty(fileno(to)) != 0;
 }
 
 bool cli_colour(FILE *to)
@@ -49,18 +53,4 @@ int cli_columns(int *rows)
     if (rows)
         *rows = known && size.ws_row ? size.ws_row : ROWS_USUAL;
     return known && size.ws_col ? size.ws_col : COLUMNS_USUAL;
-}
-
-static enum status to_file(void *file, const char *text, int64_t length)
-{
-    fwrite(text, 1, (size_t)length, file);
-    return OK;
-}
-
-void cli_answer(FILE *to, const char *text, size_t length)
-{
-    if (isatty(fileno(to)))
-        (void)visible_text(text, (int64_t)length, to_file, to);
-    else
-        fwrite(text, 1, length, to);
 }

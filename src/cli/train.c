@@ -12,6 +12,7 @@
 #include "base/record.h"
 #include "cli/cli.h"
 #include "cli/history.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/visible.h"
@@ -262,43 +263,40 @@ static json_t *outcome_json(const struct run *run, const hone_train_result *r)
     return out;
 }
 
-/* The quotes that keep a word whole in a shell. */
-static const char *quote(const char *word)
-{
-    return cli_needs_quotes(word) ? "'" : "";
-}
-
 static void print_text(const struct run *run, const hone_train_result *r)
 {
     const hone_trainer_info *i = run->info;
     char text[32];
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
     if (run->first < r->steps)
-        printf("loss        %.4f in the last of %lld step%s%s\n", r->loss, (long long)r->steps, cli_plural(r->steps),
-               r->stopped_early ? ", then early stopping" : "");
+        out_print("loss        %.4f in the last of %lld step%s%s\n", r->loss, (long long)r->steps, cli_plural(r->steps),
+                  r->stopped_early ? ", then early stopping" : "");
     else
-        printf("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
+        out_print("loss        no step was left: all %lld were done before (--resume none starts over)\n", (long long)r->steps);
     if (run->evals > 1)
-        printf("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
-               r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
+        out_print("validation  %.4f -> %.4f, %.4f at best%s%s\n", run->first_eval, r->eval_loss, r->best_eval_loss,
+                  r->best_checkpoint[0] ? " in " : "", r->best_checkpoint);
     else if (run->evals)
-        printf("validation  %.4f\n", r->eval_loss);
+        out_print("validation  %.4f\n", r->eval_loss);
     if (r->skipped_steps)
-        printf("skipped     %lld step%s, whose losses or gradients were not finite\n", (long long)r->skipped_steps,
-               cli_plural(r->skipped_steps));
-    printf("time        %s, %.0f tok/s\n", screen_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
-    printf("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
-    printf(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
-    printf("%-11s %s", full ? "model" : "adapter", r->output);
+        out_print("skipped     %lld step%s, whose losses or gradients were not finite\n", (long long)r->skipped_steps,
+                  cli_plural(r->skipped_steps));
+    out_print("time        %s, %.0f tok/s\n", screen_time(text, r->seconds), r->seconds > 0 ? (double)r->tokens / r->seconds : 0);
+    out_print("memory      %s peak", cli_bytes(text, (double)i->peak_rss_bytes));
+    out_print(" (%s planned)\n", cli_bytes(text, (double)i->peak_bytes));
+    out_print("%-11s %s", full ? "model" : "adapter", r->output);
     if (r->saved_step != r->steps)
-        printf(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
-    puts("");
-    const char *named = full ? r->output : run->model, *q = quote(named), *p = quote(r->output);
-    printf("see it      hone report %s%s%s\n", p, r->output, p);
-    printf("try it      hone generate --model %s%s%s", q, named, q);
-    if (!full)
-        printf(" --adapter %s%s%s", p, r->output, p);
-    puts(" --prompt \"...\"");
+        out_print(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
+    out_print("\n");
+    out_print("see it      hone report ");
+    out_word(stdout, r->output);
+    out_print("\ntry it      hone generate --model ");
+    out_word(stdout, full ? r->output : run->model);
+    if (!full) {
+        out_print(" --adapter ");
+        out_word(stdout, r->output);
+    }
+    out_print(" --prompt \"...\"\n");
 }
 
 /* What a run would do, and where it would write. */
@@ -317,14 +315,14 @@ static void print_rehearsal(const struct run *run, const hone_train_result *r)
     const hone_trainer_info *i = run->info;
     char one[32], all[32], left[32];
     print_start(i, run->data, cli_print_line);
-    printf("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
-           cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
-           cli_bytes(one, (double)i->checkpoint_bytes),
-           i->disk_free_bytes ? cli_bytes(left, (double)i->disk_free_bytes) : "unknown bytes");
+    out_print("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
+              cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
+              cli_bytes(one, (double)i->checkpoint_bytes),
+              i->disk_free_bytes ? cli_bytes(left, (double)i->disk_free_bytes) : "unknown bytes");
     bool full = options_choice(OPTION_finetuning_type, i->method) == CHOICE_finetuning_type_full;
-    printf("would write %s/%s, metrics.jsonl, run.json and checkpoint-N\n", r->output,
-           full ? "model.safetensors and the rest of a model" : "adapter_model.safetensors, adapter_config.json");
-    puts("dry run     nothing was trained or written; without --dry-run the same command begins");
+    out_print("would write %s/%s, metrics.jsonl, run.json and checkpoint-N\n", r->output,
+              full ? "model.safetensors and the rest of a model" : "adapter_model.safetensors, adapter_config.json");
+    out_print("dry run     nothing was trained or written; without --dry-run the same command begins\n");
 }
 
 /* The message of a run that was stopped: where its state is, and how to resume it. */

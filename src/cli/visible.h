@@ -12,7 +12,7 @@ typedef enum status visible_sink(void *context, const char *text, int64_t length
  * then as itself. */
 enum status visible_token(const json_t *token, visible_sink *sink, void *context);
 
-/* Text of which only control characters become signs, except newlines and tabs. Valid UTF-8. */
+/* A model's answer: what cannot be shown becomes signs, except newlines and tabs, and what joins letters or emoji. */
 enum status visible_text(const char *text, int64_t length, visible_sink *sink, void *context);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/cli.h"
+#include "cli/out.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/summary.h"
@@ -44,24 +45,26 @@ static void print_end(const struct history *h)
     int64_t peak = history_peak(h);
     summary_screen(h, &s);
     if (s.done && s.total)
-        printf("%-11s step %lld of %lld%s\n", history_state_name(h->state), (long long)s.done, (long long)s.total,
-               h->early ? ", then early stopping" : "");
+        out_print("%-11s step %lld of %lld%s\n", history_state_name(h->state), (long long)s.done, (long long)s.total,
+                  h->early ? ", then early stopping" : "");
     else
-        printf("%-11s %s\n", history_state_name(h->state), summary_place(h, place));
+        out_print("%-11s %s\n", history_state_name(h->state), summary_place(h, place));
     if (!isnan(s.loss))
-        printf("loss        %.4f, a mean of about %d steps\n", s.loss, MEAN_STEPS);
+        out_print("loss        %.4f, a mean of about %d steps\n", s.loss, MEAN_STEPS);
     if (best && h->eval_count > 1)
-        printf("validation  %.4f -> %.4f, %.4f at best after step %lld\n", h->evals[0].loss, s.eval_loss, best->loss,
-               (long long)best->step);
+        out_print("validation  %.4f -> %.4f, %.4f at best after step %lld\n", h->evals[0].loss, s.eval_loss, best->loss,
+                  (long long)best->step);
     else if (best)
-        printf("validation  %.4f after step %lld\n", best->loss, (long long)best->step);
+        out_print("validation  %.4f after step %lld\n", best->loss, (long long)best->step);
     if (s.tokens_per_second > 0)
-        printf("time        %s, %.0f tok/s\n", screen_time(text, s.seconds), s.tokens_per_second);
+        out_print("time        %s, %.0f tok/s\n", screen_time(text, s.seconds), s.tokens_per_second);
     if (peak > 0)
-        printf("memory      %s peak\n", cli_bytes(text, (double)peak));
+        out_print("memory      %s peak\n", cli_bytes(text, (double)peak));
     if (summary_result(h, place))
-        printf("%-11s %s\n", strcmp(history_text(h, "method"), "full") ? "adapter" : "model", place);
-    printf("see it      hone report %s\n", h->dir);
+        out_print("%-11s %s\n", strcmp(history_text(h, "method"), "full") ? "adapter" : "model", place);
+    out_print("see it      hone report ");
+    out_word(stdout, h->dir);
+    out_print("\n");
 }
 
 static enum status follow(struct history *h)

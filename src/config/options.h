@@ -126,6 +126,9 @@ enum status options_get(const struct options *options, enum option option, struc
  * from. */
 enum status options_write(const struct options *options, struct buffer *text);
 
+/* Appends a value as such a file has it: in quotes, and escaped, where it must be. */
+enum status options_write_value(struct buffer *out, enum option option, const char *text);
+
 /* The same as JSON: {"config": FILE, "options": {name: value}, "sources": {name: where}, "notes": [lines]}. NULL: no memory. */
 json_t *options_json(const struct options *options);
 

