@@ -43,6 +43,7 @@ RULES = {
     "end": "the library never ends the process",
     "print": "the library prints nothing",
     "out": "what the program prints leaves through cli/out.h, which makes a stranger's text harmless; hone's own codes go by few files",
+    "page": "what stands in a page comes by cli/page.h, which escapes every text",
     "open": "files are opened in base and cli alone",
     "thread": "threads belong to base/parallel.c, the one that waits for signals to cli/signals.c, that of ranks to dist/watch.c, oneDNN's to device/gemm_onednn.c",
     "long": "a file has one concept and stays short",
@@ -83,6 +84,7 @@ PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)
 OUTS = [(re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|fwrite|write|writev|psignal|psiginfo)\s*\("),
          ("cli/out.c", "cli/signals.c", "cli/launch.c")),
         (re.compile(r"(?<!\w)(out_raw|out_paint)\s*\("), ("cli/out.c", "cli/out.h", "cli/quote.c", "cli/progress.c", "cli/inspect_data.c"))]
+PAGES = re.compile(r"(?<!\w)(buffer_format|buffer_append)\s*\(\s*&?page\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 # What makes threads or settles their number, and the one file that may.
 THREADS = [(re.compile(r"#\s*pragma\s+omp|(?<!\w)(GOMP_|pthread_create|thrd_create)"),
@@ -175,6 +177,8 @@ def check(path, text):
     for pattern, owners in OUTS if folder == "cli" else ():
         for m in pattern.finditer(code) if "/".join(parts[1:]) not in owners else ():
             complain("out", m.start(), f"{m[1]}(): print by out_print, out_error or progress_say, for which every value is a stranger's", code)
+    for m in PAGES.finditer(code) if folder == "cli" and parts[1:] != ["cli", "page.c"] else ():
+        complain("page", m.start(), f"{m[1]}(): write to a page by page_format or page_put, which escape what a stranger wrote", code)
     if folder not in ("base", "cli"):
         for m in OPENS.finditer(code):
             complain("open", m.start(), f"{m[1]}(): files are read and written by base/file.h", code)
@@ -258,6 +262,10 @@ BAD = {
         ("src/cli/a.c", "void f(void) { write(1, name, n); }"),
         ("src/cli/a.c", "void f(void) { out_raw(stdout, name, n); }"),
         ("src/cli/progress.c", "void f(void) { fputs(name, stderr); }"),
+    ],
+    "page": [
+        ("src/cli/a.c", 'enum status f(struct buffer *page) { return buffer_format(page, "<b>%s</b>", name); }'),
+        ("src/cli/report_page.c", "enum status f(struct buffer *page) { return buffer_append( page, name, 3); }"),
     ],
     "open": [
         ("src/text/a.c", 'FILE *f = fopen("x", "r");'),

@@ -92,13 +92,7 @@ static double nice_step(double range, int ticks)
 static enum status put_tick(struct buffer *page, double y)
 {
     bool thousands = fabs(y) >= 1e4 && fabs(y) < 1e6, millions = fabs(y) >= 1e6 && fabs(y) < 1e10;
-    return buffer_format(page, "%.4g%s</text>",
-                         y / (thousands  ? 1e3
-                              : millions ? 1e6
-                                         : 1),
-                         thousands  ? "k"
-                         : millions ? "M"
-                                    : "");
+    return page_format(page, "%.4g%s</text>", y / (thousands ? 1e3 : millions ? 1e6 : 1), thousands ? "k" : millions ? "M" : "");
 }
 
 static enum status put_axes(struct buffer *page, const struct plot *p)
@@ -110,32 +104,32 @@ static enum status put_axes(struct buffer *page, const struct plot *p)
         double y = (ceil(p->low / step - 1e-9) + k) * step;
         if (y > p->high + 1e-9 * step)
             break;
-        TRY(buffer_format(page, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, c->width - RIGHT,
-                          down(p, y), down(p, y)));
-        TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 7, down(p, y) + 4));
+        TRY(page_format(page, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, c->width - RIGHT,
+                        down(p, y), down(p, y)));
+        TRY(page_format(page, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", LEFT - 7, down(p, y) + 4));
         TRY(put_tick(page, fabs(y) < 1e-9 * step ? 0 : y));
     }
-    TRY(buffer_format(page, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>", LEFT - 7, bottom + 18));
+    TRY(page_format(page, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">step</text>", LEFT - 7, bottom + 18));
     step = fmax(nice_step(fmax(c->to - c->from, 1), c->width > 450 ? 8 : 4), 1);
     for (int k = 0; k <= 20; k++) {
         double x = (ceil(c->from / step - 1e-9) + k) * step;
         if (x > c->to)
             break;
-        TRY(buffer_format(page, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>", across(p, x),
-                          bottom + 18, x));
+        TRY(page_format(page, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.10g</text>", across(p, x),
+                        bottom + 18, x));
     }
-    return buffer_format(page, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n", LEFT, c->width - RIGHT, bottom,
-                         bottom);
+    return page_format(page, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n", LEFT, c->width - RIGHT, bottom,
+                       bottom);
 }
 
 static enum status put_band(struct buffer *page, const struct plot *p, const char *class, const struct bucket *b, int count)
 {
-    TRY(buffer_format(page, "<path class=\"band %s\" d=\"", class));
+    TRY(page_format(page, "<path class=\"band %s\" d=\"", class));
     for (int i = 0; i < count; i++)
-        TRY(buffer_format(page, "%s%.1f %.1f", i ? "L" : "M", across(p, b[i].x), down(p, b[i].high)));
+        TRY(page_format(page, "%s%.1f %.1f", i ? "L" : "M", across(p, b[i].x), down(p, b[i].high)));
     for (int i = count; i-- > 0;)
-        TRY(buffer_format(page, "L%.1f %.1f", across(p, b[i].x), down(p, b[i].low)));
-    return buffer_format(page, "Z\"/>\n");
+        TRY(page_format(page, "L%.1f %.1f", across(p, b[i].x), down(p, b[i].low)));
+    return page_format(page, "Z\"/>\n");
 }
 
 static enum status put_series(struct buffer *page, const struct plot *p, const struct chart_series *s)
@@ -144,15 +138,15 @@ static enum status put_series(struct buffer *page, const struct plot *p, const s
     int count = gather(p->chart, s, buckets);
     if (s->band && count > 1)
         TRY(put_band(page, p, s->class, buckets, count));
-    TRY(buffer_format(page, "<path class=\"line %s\" d=\"", s->class));
+    TRY(page_format(page, "<path class=\"line %s\" d=\"", s->class));
     for (int i = 0; i < count; i++)
-        TRY(buffer_format(page, "%s%.1f %.1f", i ? "L" : "M", across(p, buckets[i].x),
-                          down(p, buckets[i].sum / (double)buckets[i].count)));
-    TRY(buffer_format(page, "\"/>\n"));
+        TRY(page_format(page, "%s%.1f %.1f", i ? "L" : "M", across(p, buckets[i].x),
+                        down(p, buckets[i].sum / (double)buckets[i].count)));
+    TRY(page_format(page, "\"/>\n"));
     bool dots = (s->dots && s->count <= DOTS_MAX) || count == 1;
     for (int64_t i = 0; dots && i < s->count; i++)
         if (isfinite(s->points[i].x) && isfinite(s->points[i].y))
-            TRY(buffer_format(
+            TRY(page_format(
                 page, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"><title>step %.0f: %.5g</title></circle>\n",
                 s->class, across(p, s->points[i].x), down(p, s->points[i].y), s->points[i].x, s->points[i].y));
     return OK;
@@ -166,14 +160,14 @@ enum status chart_write(struct buffer *page, const struct chart *chart)
     TRY(page_put(page, "<figure class=\"card\"><figcaption>", chart->title, ""));
     for (int s = 0; s < chart->count; s++)
         if (chart->series[s].count && chart->count > 1)
-            TRY(buffer_format(page, " <span class=\"key %s\">%s</span>", chart->series[s].class, chart->series[s].name));
+            TRY(page_format(page, " <span class=\"key %s\">%s</span>", chart->series[s].class, chart->series[s].name));
     TRY(page_put(page, "</figcaption><svg role=\"img\" aria-label=\"", chart->title, "\""));
     if (chart->width > 3 * chart->height) /* on a small screen it is moved, not shrunk until it cannot be read */
-        TRY(buffer_format(page, " class=\"big\""));
-    TRY(buffer_format(page, " viewBox=\"0 0 %d %d\">\n", chart->width, chart->height));
+        TRY(page_format(page, " class=\"big\""));
+    TRY(page_format(page, " viewBox=\"0 0 %d %d\">\n", chart->width, chart->height));
     TRY(put_axes(page, &p));
     for (int s = 0; s < chart->count; s++)
         if (chart->series[s].count)
             TRY(put_series(page, &p, &chart->series[s]));
-    return buffer_format(page, "</svg></figure>\n");
+    return page_format(page, "</svg></figure>\n");
 }

@@ -11,6 +11,7 @@
 
 enum { RUN_BYTES_MAX = 1 << 24, LINE_BYTES_MAX = 1 << 20, OWNER_BYTES_MAX = 512 };
 #define STEP_MAX (INT64_MAX / 4)
+#define METRICS_BYTES_MAX (INT64_C(1) << 30) /* some four million steps */
 
 const char *history_state_name(enum history_state state)
 {
@@ -184,6 +185,9 @@ static enum status read_metrics(struct history *h)
         forget(h);
         return OK;
     }
+    if (file_size(h->metrics) > METRICS_BYTES_MAX)
+        return fail(ERR_LIMIT, "%s has more than %lld MB: it is not the metrics of a run", h->metrics,
+                    (long long)(METRICS_BYTES_MAX >> 20));
     TRY(file_map(&map, h->metrics));
     if (!goes_on(h, &map))
         forget(h);

@@ -49,16 +49,16 @@ static enum status put_place(struct buffer *page, const json_t *place)
 {
     const char *file = page_text(place, "file"), *slash = strrchr(file, '/');
     TRY(page_put(page, "<code>", slash ? slash + 1 : file, ""));
-    return buffer_format(page, ":%lld</code>", page_number(place, "line"));
+    return page_format(page, ":%lld</code>", page_number(place, "line"));
 }
 
 /* --- parts --------------------------------------------------------------------------------------------------------------- */
 
 static enum status put_card(struct buffer *page, long long value, const char *says)
 {
-    TRY(buffer_format(page, "<div class=\"card\"><b>"));
+    TRY(page_format(page, "<div class=\"card\"><b>"));
     TRY(page_count(page, value));
-    TRY(buffer_format(page, "</b>"));
+    TRY(page_format(page, "</b>"));
     return page_put(page, "<span>", says, "</span></div>\n");
 }
 
@@ -73,9 +73,9 @@ static enum status put_head(struct buffer *page, const json_t *report, const cha
         double weight = json_real_value(json_object_get(file, "weight"));
         TRY(page_put(page, i ? ", " : "", page_text(file, "path"), ""));
         if (weight != 1)
-            TRY(buffer_format(page, " (times %g)", weight));
+            TRY(page_format(page, " (times %g)", weight));
     }
-    return buffer_format(page, "</p>\n");
+    return page_format(page, "</p>\n");
 }
 
 static enum status put_sums(struct buffer *page, const json_t *report)
@@ -83,66 +83,66 @@ static enum status put_sums(struct buffer *page, const json_t *report)
     const char *kind;
     json_t *value;
     long long tokens = page_number(report, "tokens"), trained = page_number(report, "trained_tokens");
-    TRY(buffer_format(page, "<div class=\"sums\">\n"));
+    TRY(page_format(page, "<div class=\"sums\">\n"));
     TRY(put_card(page, page_number(report, "rows"), "rows"));
     TRY(put_card(page, tokens, "tokens"));
     char says[64];
     snprintf(says, sizeof says, "trained tokens (%.1f%%)", tokens ? 100.0 * (double)trained / (double)tokens : 0);
     TRY(put_card(page, trained, says));
     TRY(put_card(page, page_number(json_object_get(report, "longest"), "tokens"), "tokens in the longest row"));
-    TRY(buffer_format(page, "</div>\n<p class=\"note\">"));
+    TRY(page_format(page, "</div>\n<p class=\"note\">"));
     bool first = true;
     json_object_foreach(json_object_get(report, "kinds"), kind, value)
     {
-        TRY(buffer_format(page, "%s%lld ", first ? "Rows by kind: " : ", ", (long long)json_integer_value(value)));
+        TRY(page_format(page, "%s%lld ", first ? "Rows by kind: " : ", ", (long long)json_integer_value(value)));
         TRY(page_put(page, "", kind, ""));
         first = false;
     }
     if (json_object_get(json_object_get(report, "kinds"), "preference"))
-        TRY(buffer_format(page, ". Of preference rows the chosen answer is trained"));
-    return buffer_format(page, "%s</p>\n", first ? "" : ".");
+        TRY(page_format(page, ". Of preference rows the chosen answer is trained"));
+    return page_format(page, "%s</p>\n", first ? "" : ".");
 }
 
 static enum status put_verdict(struct buffer *page, const json_t *report)
 {
     if (page_number(report, "bad_rows"))
-        return buffer_format(page, "<p class=\"verdict bad\">%lld of %lld rows cannot be used</p>\n",
-                             page_number(report, "bad_rows"), page_number(report, "rows"));
+        return page_format(page, "<p class=\"verdict bad\">%lld of %lld rows cannot be used</p>\n",
+                           page_number(report, "bad_rows"), page_number(report, "rows"));
     if (json_object_get(report, "stops"))
         return page_put(page, "<p class=\"verdict bad\">A run would stop: ", page_text(report, "stops"), "</p>\n");
-    return buffer_format(page, "<p class=\"verdict good\">Every row can be used</p>\n");
+    return page_format(page, "<p class=\"verdict good\">Every row can be used</p>\n");
 }
 
 static enum status put_checks(struct buffer *page, const json_t *report)
 {
     size_t i;
     json_t *check;
-    TRY(buffer_format(page, "<h2>Checks</h2>\n<ul class=\"card\">\n"));
+    TRY(page_format(page, "<h2>Checks</h2>\n<ul class=\"card\">\n"));
     json_array_foreach(json_object_get(report, "checks"), i, check)
     {
         const char *level = page_text(check, "level");
         bool fine = !strcmp(level, "ok"), error = !strcmp(level, "error");
-        TRY(buffer_format(page, "<li><span class=\"mark %s\">%s</span>",
-                          fine    ? "good"
-                          : error ? "bad"
-                                  : "warn",
-                          fine    ? "\u2713"
-                          : error ? "\u2717"
-                                  : "!"));
+        TRY(page_format(page, "<li><span class=\"mark %s\">%s</span>",
+                        fine    ? "good"
+                        : error ? "bad"
+                                : "warn",
+                        fine    ? "\u2713"
+                        : error ? "\u2717"
+                                : "!"));
         TRY(page_put(page, "", page_text(check, "check"), ""));
         if (fine) {
-            TRY(buffer_format(page, "<span class=\"count\">none</span></li>\n"));
+            TRY(page_format(page, "<span class=\"count\">none</span></li>\n"));
             continue;
         }
         const json_t *first = json_object_get(check, "first");
         long long rows = page_number(check, "rows");
-        TRY(buffer_format(page, "<span class=\"count\">%s%lld row%s, first row %lld ",
-                          json_is_true(json_object_get(check, "exact")) ? "" : "about ", rows, rows == 1 ? "" : "s",
-                          page_number(first, "row")));
+        TRY(page_format(page, "<span class=\"count\">%s%lld row%s, first row %lld ",
+                        json_is_true(json_object_get(check, "exact")) ? "" : "about ", rows, rows == 1 ? "" : "s",
+                        page_number(first, "row")));
         TRY(put_place(page, first));
         TRY(page_put(page, "</span><p class=\"note\">", page_text(check, "advice"), "</p></li>\n"));
     }
-    return buffer_format(page, "</ul>\n");
+    return page_format(page, "</ul>\n");
 }
 
 static enum status put_bad(struct buffer *page, const json_t *report)
@@ -152,18 +152,18 @@ static enum status put_bad(struct buffer *page, const json_t *report)
     const json_t *bad = json_object_get(report, "bad");
     if (!json_array_size(bad))
         return OK;
-    TRY(buffer_format(page, "<h2>Rows that cannot be used</h2>\n<ul class=\"card\">\n"));
+    TRY(page_format(page, "<h2>Rows that cannot be used</h2>\n<ul class=\"card\">\n"));
     json_array_foreach(bad, i, row)
     {
         if (i == BAD_MAX)
             break;
-        TRY(buffer_format(page, "<li><span class=\"bad\">"));
+        TRY(page_format(page, "<li><span class=\"bad\">"));
         TRY(put_place(page, row));
         TRY(page_put(page, "</span> ", page_text(row, "error"), "</li>\n"));
     }
     if (page_number(report, "bad_rows") > BAD_MAX)
-        TRY(buffer_format(page, "<li>and %lld more</li>\n", page_number(report, "bad_rows") - BAD_MAX));
-    return buffer_format(page, "</ul>\n");
+        TRY(page_format(page, "<li>and %lld more</li>\n", page_number(report, "bad_rows") - BAD_MAX));
+    return page_format(page, "</ul>\n");
 }
 
 static enum status put_piece(void *context, const char *piece, int64_t length)
@@ -171,7 +171,7 @@ static enum status put_piece(void *context, const char *piece, int64_t length)
     struct buffer *page = context;
     bool sign = length == 3 && !memcmp(piece, "\u23ce", 3);
     if (sign)
-        return buffer_format(page, "<i>\u23ce</i>");
+        return page_format(page, "<i>\u23ce</i>");
     return page_escaped(page, piece, length);
 }
 
@@ -180,27 +180,32 @@ static enum status put_row(struct buffer *page, const json_t *row)
     size_t i;
     json_t *token, *name;
     const json_t *tokens = json_object_get(row, "tokens");
-    TRY(buffer_format(page, "<section class=\"card row\"><header><strong>Row %lld</strong> <span>", page_number(row, "row")));
+    TRY(page_format(page, "<section class=\"card row\"><header><strong>Row %lld</strong> <span>", page_number(row, "row")));
     TRY(put_place(page, row));
     TRY(page_put(page, " ", page_text(row, "kind"), ""));
-    TRY(buffer_format(page, ", %lld tokens, %lld trained</span>", page_number(row, "count"), page_number(row, "trained_tokens")));
+    TRY(page_format(page, ", %lld tokens, %lld trained</span>", page_number(row, "count"), page_number(row, "trained_tokens")));
     json_array_foreach(json_object_get(row, "found"), i, name)
         TRY(page_put(page, " <span class=\"warn\">", json_string_value(name), "</span>"));
-    TRY(buffer_format(page, "</header>\n<div class=\"tokens\">"));
+    TRY(page_format(page, "</header>\n<div class=\"tokens\">"));
     json_array_foreach(tokens, i, token)
     {
         bool trained = json_is_true(json_object_get(token, "trained")), special = json_is_true(json_object_get(token, "special"));
-        const char *class = trained ? special ? " class=\"t s\"" : " class=\"t\"" : special ? " class=\"s\"" : "";
-        TRY(buffer_format(page, "<span%s title=\"token %zu, id %lld%s\">", class, i, page_number(token, "id"),
-                          trained ? ", trained" : ""));
+        TRY(page_format(page,
+                        trained || special ? "<span class=\"%s\" title=\"token %zu, id %lld%s\">"
+                                           : "<span%s title=\"token %zu, id %lld%s\">",
+                        trained && special ? "t s"
+                        : trained          ? "t"
+                        : special          ? "s"
+                                           : "",
+                        i, page_number(token, "id"), trained ? ", trained" : ""));
         TRY(visible_token(token, put_piece, page));
-        TRY(buffer_format(page, "</span>"));
+        TRY(page_format(page, "</span>"));
     }
-    TRY(buffer_format(page, "</div>"));
+    TRY(page_format(page, "</div>"));
     long long more = page_number(row, "count") - (long long)json_array_size(tokens);
     if (more)
-        TRY(buffer_format(page, "<p class=\"note\">... and %lld tokens more</p>", more));
-    return buffer_format(page, "</section>\n");
+        TRY(page_format(page, "<p class=\"note\">... and %lld tokens more</p>", more));
+    return page_format(page, "</section>\n");
 }
 
 static enum status put_page(struct buffer *page, const json_t *report, const char *model)
@@ -214,12 +219,12 @@ static enum status put_page(struct buffer *page, const json_t *report, const cha
     TRY(put_checks(page, report));
     TRY(put_bad(page, report));
     if (json_array_size(shown))
-        TRY(buffer_format(page,
-                          "<h2>Rows</h2>\n<p class=\"legend\"><span class=\"t\">trained</span><span>not trained</span>"
-                          "<span class=\"s\">special token</span><small class=\"note\">A token's number and id appear when the "
-                          "pointer rests on it.</small></p>\n"));
+        TRY(page_format(page,
+                        "<h2>Rows</h2>\n<p class=\"legend\"><span class=\"t\">trained</span><span>not trained</span>"
+                        "<span class=\"s\">special token</span><small class=\"note\">A token's number and id appear when the "
+                        "pointer rests on it.</small></p>\n"));
     json_array_foreach(shown, i, row) TRY(put_row(page, row));
-    return buffer_format(page, "</main>\n</html>\n");
+    return page_format(page, "</main>\n</html>\n");
 }
 
 enum status inspect_page_write(const json_t *report, const char *model, const char *path)

@@ -101,7 +101,7 @@ void cli_print_line(const char *format, ...)
     struct buffer line = {0};
     va_list args;
     va_start(args, format);
-    if (out_format(&line, format, args) == OK)
+    if (out_format(&line, NULL, format, args) == OK)
         out_print("%s\n", line.data);
     va_end(args);
     buffer_free(&line);

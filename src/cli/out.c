@@ -15,6 +15,7 @@ enum { HELD = 4096, SPEC_SIZE = 48, NUMBER_SIZE = 512 };
 /* Where a text goes: to a buffer, or to a stream in pieces of up to HELD bytes. */
 struct sink {
     struct buffer *buffer;
+    out_escape *escape; /* of a buffer: how texts get there; NULL: made harmless for a terminal */
     FILE *file;
     size_t count;
     enum status status;
@@ -99,6 +100,10 @@ static size_t text_length(const char *text, int precision)
 static void put_text(struct sink *sink, const struct spec *s, const char *text)
 {
     size_t length = text_length(text, s->precision), columns = 0;
+    if (sink->buffer && sink->escape) {
+        sink->status = sink->status == OK ? sink->escape(sink->buffer, text, (int64_t)length) : sink->status;
+        return;
+    }
     bool left = strchr(s->flags, '-') || s->width < 0, shown;
     for (size_t i = 0; i < length; i += (size_t)utf8_next(text + i, (int64_t)(length - i), &shown))
         columns++;
@@ -192,10 +197,11 @@ void out_error(const char *format, ...)
     va_end(values);
 }
 
-enum status out_format(struct buffer *text, const char *format, va_list values)
+enum status out_format(struct buffer *text, out_escape *escape, const char *format, va_list values)
 {
     struct sink sink;
     sink.buffer = text;
+    sink.escape = escape;
     sink.status = OK;
     put_format(&sink, format, values);
     return sink.status;

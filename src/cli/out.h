@@ -16,8 +16,10 @@
 void out_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void out_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same text into a buffer. */
-enum status out_format(struct buffer *text, const char *format, va_list values) __attribute__((format(printf, 2, 0)));
+/* The same text into a buffer; or with the texts among its values as `escape` appends them. */
+typedef enum status out_escape(struct buffer *to, const char *text, int64_t length);
+enum status out_format(struct buffer *text, out_escape *escape, const char *format, va_list values)
+    __attribute__((format(printf, 3, 0)));
 
 /* A text of several lines that hone laid out, with words of others in it: a help page, YAML. Newlines and tabs stay. */
 void out_text(FILE *to, const char *text);

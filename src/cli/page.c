@@ -1,11 +1,13 @@
 /* Writing HTML. */
 #include "cli/page.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
+#include "cli/out.h"
 
 /* The policy lets a browser load nothing and send nothing: not even a text that was not escaped could. */
 enum status page_begin(struct buffer *page, const char *title, const char *style)
@@ -48,6 +50,15 @@ enum status page_escaped(struct buffer *page, const char *text, int64_t length)
         i += n;
     }
     return OK;
+}
+
+enum status page_format(struct buffer *page, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    enum status status = out_format(page, page_escaped, format, values);
+    va_end(values);
+    return status;
 }
 
 enum status page_put(struct buffer *page, const char *before, const char *text, const char *after)

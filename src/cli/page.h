@@ -12,6 +12,9 @@ enum status page_begin(struct buffer *page, const char *title, const char *style
 /* Text with &, <, > and quotes as entities, and without what would change the direction of text or hide in it. */
 enum status page_escaped(struct buffer *page, const char *text, int64_t length);
 
+/* HTML as a format of printf; the texts among its values are escaped. */
+enum status page_format(struct buffer *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* HTML, a text that is escaped, and HTML. */
 enum status page_put(struct buffer *page, const char *before, const char *text, const char *after);
 

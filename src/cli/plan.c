@@ -4,18 +4,6 @@
 #include "cli/estimate.h"
 #include "cli/out.h"
 
-static const char *block_name(const json_t *table, size_t i)
-{
-    const char *name = json_string_value(json_object_get(json_array_get(table, i), "block"));
-    return name ? name : "";
-}
-
-const char *cli_block(const json_t *table, size_t i)
-{
-    bool mapped = strcmp(block_name(table, 0), "weights in mapped files") == 0;
-    return mapped && strcmp(block_name(table, i), "weights") == 0 ? "other weights" : block_name(table, i);
-}
-
 static void print_plan(const json_t *plan)
 {
     if (json_object_get(plan, "cards")) {

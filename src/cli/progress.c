@@ -140,7 +140,7 @@ void progress_say(const char *format, ...)
     if (silent)
         return;
     va_start(values, format);
-    (void)out_format(&line, format, values); /* without memory, what there is of it is better than nothing */
+    (void)out_format(&line, NULL, format, values); /* without memory, what there is of it is better than nothing */
     va_end(values);
     const char *text = line.data ? line.data : "";
     flockfile(stderr);

@@ -3,6 +3,7 @@
 
 #include "cli/chart.h"
 #include "cli/pace.h"
+#include "cli/page.h"
 #include "cli/report_parts.h"
 
 enum { WIDE = 920, SMALL = 450, TALL = 300, LOW = 200 };
@@ -90,11 +91,11 @@ static enum status put_charts(struct buffer *page, const struct history *h, stru
     }
     if (h->eval_count)
         chart.to = fmax(chart.to, (double)h->evals[h->eval_count - 1].step);
-    TRY(buffer_format(page, "<h2>Course</h2>\n"));
+    TRY(page_format(page, "<h2>Course</h2>\n"));
     TRY(put_loss(page, h, chart, arena));
-    TRY(buffer_format(page, "<div class=\"charts\">\n"));
+    TRY(page_format(page, "<div class=\"charts\">\n"));
     TRY(put_small(page, h, chart, arena));
-    return buffer_format(page, "</div>\n");
+    return page_format(page, "</div>\n");
 }
 
 enum status report_charts(struct buffer *page, const struct history *h)

@@ -44,8 +44,8 @@ static enum status put_digests(struct buffer *page, const struct history *h)
     const json_t *program = json_object_get(h->run, "program"), *digests = json_object_get(h->run, "digests");
     const json_t *options = json_object_get(h->run, "options");
     char text[256];
-    TRY(buffer_format(page, "<h2>What determines this run</h2>\n<div class=\"card\"><table>"
-                            "<tr><th></th><th></th><th>xxh128</th></tr>\n"));
+    TRY(page_format(page, "<h2>What determines this run</h2>\n<div class=\"card\"><table>"
+                          "<tr><th></th><th></th><th>xxh128</th></tr>\n"));
     snprintf(text, sizeof text, "hone %.32s", page_text(h->run, "hone"));
     TRY(put_row(page, "program", page_text(h->run, "hone")[0] ? text : "", page_text(program, "xxh128")));
     TRY(put_row(page, "base", history_text(h, "model"), page_text(digests, "base")));
@@ -57,12 +57,11 @@ static enum status put_digests(struct buffer *page, const struct history *h)
     TRY(put_row(page, "type", history_text(h, "dtype"), ""));
     TRY(put_row(page, "run", page_text(h->run, "run"), ""));
     TRY(put_result(page, h));
-    TRY(buffer_format(page, "</table>\n"));
+    TRY(page_format(page, "</table>\n"));
     if (digests && !json_object_get(digests, "base"))
-        TRY(buffer_format(page,
-                          "<p class=\"soft\">The digests of base and data are made with the first checkpoint, which this run "
-                          "has not reached.</p>\n"));
-    return buffer_format(page, "</div>\n");
+        TRY(page_format(page, "<p class=\"soft\">The digests of base and data are made with the first checkpoint, which this run "
+                              "has not reached.</p>\n"));
+    return page_format(page, "</div>\n");
 }
 
 /* Whether a file of options could say the same. The rest is left out: --on-finish, which a shell would run, what is no option
@@ -82,9 +81,9 @@ static enum status may_stand(enum option option, const char *value, bool *may)
 static enum status put_option(struct buffer *page, enum option option, const char *value)
 {
     struct buffer word = {0};
-    TRY(buffer_format(page, " --"));
+    TRY(page_format(page, " --"));
     for (const char *at = options_name(option); *at; at++)
-        TRY(buffer_format(page, "%c", *at == '_' ? '-' : *at));
+        TRY(page_format(page, "%c", *at == '_' ? '-' : *at));
     enum status status = out_quoted(&word, value);
     if (status == OK)
         status = page_put(page, "=", word.data, "");
@@ -99,7 +98,7 @@ static enum status put_command(struct buffer *page, const json_t *options, const
     json_t *source;
     enum option option;
     bool may;
-    TRY(buffer_format(page, "<pre>hone train"));
+    TRY(page_format(page, "<pre>hone train"));
     json_object_foreach((json_t *)given, name, source)
     {
         if (options_find(name, &option) != OK)
@@ -108,9 +107,9 @@ static enum status put_command(struct buffer *page, const json_t *options, const
         if (may)
             TRY(put_option(page, option, page_text(options, name)));
     }
-    TRY(buffer_format(page, "</pre>\n"));
+    TRY(page_format(page, "</pre>\n"));
     if (json_object_get(given, "on_finish"))
-        TRY(buffer_format(page, "<p class=\"soft\">Without --on-finish, whose command run.json does not keep.</p>\n"));
+        TRY(page_format(page, "<p class=\"soft\">Without --on-finish, whose command run.json does not keep.</p>\n"));
     return OK;
 }
 
@@ -120,10 +119,10 @@ static enum status put_options(struct buffer *page, const struct history *h)
     const char *name;
     if (!json_object_size(options))
         return OK;
-    TRY(buffer_format(page, "<h2>Options</h2>\n<div class=\"card\">"));
+    TRY(page_format(page, "<h2>Options</h2>\n<div class=\"card\">"));
     TRY(put_command(page, options, given));
-    TRY(buffer_format(page, "<details><summary>All %zu options, %zu of them given</summary><table>\n", json_object_size(options),
-                      json_object_size(given)));
+    TRY(page_format(page, "<details><summary>All %zu options, %zu of them given</summary><table>\n", json_object_size(options),
+                    json_object_size(given)));
     json_object_foreach(options, name, value)
     {
         const char *source = page_text(given, name);
@@ -131,7 +130,7 @@ static enum status put_options(struct buffer *page, const struct history *h)
         TRY(page_put(page, "", json_is_string(value) ? json_string_value(value) : "", "</td>"));
         TRY(page_put(page, "<td class=\"soft\">", *source ? source : "default", "</td></tr>\n"));
     }
-    return buffer_format(page, "</table></details></div>\n");
+    return page_format(page, "</table></details></div>\n");
 }
 
 static enum status put_pieces(struct buffer *page, const struct history *h)
@@ -140,25 +139,24 @@ static enum status put_pieces(struct buffer *page, const struct history *h)
     size_t i, count = json_array_size(pieces);
     if (!count)
         return OK;
-    TRY(buffer_format(page,
-                      "<h2>Processes</h2>\n<div class=\"card wide\"><table><tr><th>began</th><th>from step</th><th>ended</th>"
-                      "<th>at step</th><th>how</th><th>on</th><th>threads</th><th>hone</th></tr>\n"));
+    TRY(page_format(page, "<h2>Processes</h2>\n<div class=\"card wide\"><table><tr><th>began</th><th>from step</th><th>ended</th>"
+                          "<th>at step</th><th>how</th><th>on</th><th>threads</th><th>hone</th></tr>\n"));
     json_array_foreach(pieces, i, piece)
     {
         const char *how = page_text(piece, "how");
         TRY(page_put(page, "<tr><td>", page_text(piece, "began"), "</td>"));
-        TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "from_step")));
+        TRY(page_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "from_step")));
         TRY(page_put(page, "<td>", page_text(piece, "ended"), "</td>"));
         if (*how)
-            TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "step")));
+            TRY(page_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "step")));
         else
-            TRY(buffer_format(page, "<td></td>"));
+            TRY(page_format(page, "<td></td>"));
         TRY(page_put(page, "<td>", *how ? how : i + 1 == count && h->state == HISTORY_RUNNING ? "under way" : "killed", "</td>"));
         TRY(page_put(page, "<td>", page_text(piece, "host"), "</td>"));
-        TRY(buffer_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "threads")));
+        TRY(page_format(page, "<td class=\"n\">%lld</td>", page_number(piece, "threads")));
         TRY(page_put(page, "<td>", page_text(piece, "hone"), "</td></tr>\n"));
     }
-    return buffer_format(page, "</table></div>\n");
+    return page_format(page, "</table></div>\n");
 }
 
 static enum status list_checkpoints(struct buffer *page, const struct history *h, struct arena *arena)
@@ -171,7 +169,7 @@ static enum status list_checkpoints(struct buffer *page, const struct history *h
             continue;
         TRY(page_put(page, shown == 1 ? "<p class=\"soft\">Checkpoints: <code>" : ", <code>", names[i], "</code>"));
     }
-    return buffer_format(page, "%s", shown ? "</p>\n" : "");
+    return shown ? page_format(page, "</p>\n") : OK;
 }
 
 enum status report_origin(struct buffer *page, const struct history *h)

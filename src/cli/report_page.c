@@ -65,8 +65,8 @@ static enum status put_title(struct buffer *page, const struct history *h)
     TRY(page_begin(page, cli_base_name(h->dir), STYLE));
     TRY(page_put(page, "<h1>", *model ? model : "A run", ""));
     TRY(page_put(page, *method ? ", " : "", method, ""));
-    TRY(buffer_format(page, " <span class=\"state %s\">%s%s</span></h1>\n", classes[h->state], history_state_name(h->state),
-                      h->state == HISTORY_FINISHED && h->early ? ", stopped early" : ""));
+    TRY(page_format(page, " <span class=\"state %s\">%s%s</span></h1>\n", classes[h->state], history_state_name(h->state),
+                    h->state == HISTORY_FINISHED && h->early ? ", stopped early" : ""));
     TRY(page_put(page, "<p class=\"sub\">", h->dir, ""));
     return page_put(page, *began ? ", last begun " : "", began, "</p>\n");
 }
@@ -89,7 +89,7 @@ static enum status put_sums(struct buffer *page, const struct history *h)
     const struct history_eval *best = history_best(h);
     int64_t peak = history_peak(h);
     summary_screen(h, &s);
-    TRY(buffer_format(page, "<div class=\"sums\">\n"));
+    TRY(page_format(page, "<div class=\"sums\">\n"));
     snprintf(says, sizeof says, "of %lld steps", (long long)s.total);
     TRY(put_card(page, says, "%lld", (long long)s.done));
     if (!isnan(s.loss)) {
@@ -107,7 +107,7 @@ static enum status put_sums(struct buffer *page, const struct history *h)
     if (peak > 0 || s.memory_bytes)
         TRY(put_card(page, peak > 0 ? "memory, at its peak" : "memory planned", "%s",
                      cli_bytes(text, (double)(peak > 0 ? peak : s.memory_bytes))));
-    return buffer_format(page, "</div>\n");
+    return page_format(page, "</div>\n");
 }
 
 /* What a reader must know of the run, or of the files that the page is made from. */
@@ -115,28 +115,25 @@ static enum status put_notes(struct buffer *page, const struct history *h)
 {
     char result[SUMMARY_PLACE];
     if (summary_result(h, result))
-        TRY(buffer_format(page, "<p class=\"note\">%sThe %s is that %s.</p>\n",
-                          h->early ? "Early stopping ended the run: the validation loss fell no further. " : "",
-                          strcmp(history_text(h, "method"), "full") ? "adapter" : "model", result));
+        TRY(page_format(page, "<p class=\"note\">%sThe %s is that %s.</p>\n",
+                        h->early ? "Early stopping ended the run: the validation loss fell no further. " : "",
+                        strcmp(history_text(h, "method"), "full") ? "adapter" : "model", result));
     if (h->state != HISTORY_FINISHED && summary_verdict(h) != OK)
         TRY(page_put(page, "<p class=\"note bad\">", status_message(), "</p>\n"));
     if (h->state == HISTORY_RUNNING)
-        TRY(buffer_format(page, "<p class=\"note warn\">The run is under way: this page has what it wrote so far.</p>\n"));
+        TRY(page_format(page, "<p class=\"note warn\">The run is under way: this page has what it wrote so far.</p>\n"));
     if (h->skipped)
-        TRY(buffer_format(page,
-                          "<p class=\"note warn\">%lld steps were skipped: their losses or gradients were not finite.</p>\n",
-                          (long long)h->skipped));
+        TRY(page_format(page, "<p class=\"note warn\">%lld steps were skipped: their losses or gradients were not finite.</p>\n",
+                        (long long)h->skipped));
     if (h->flagged > h->skipped)
-        TRY(buffer_format(page, "<p class=\"note warn\">%lld more steps were unusual (key guard in metrics.jsonl).</p>\n",
-                          (long long)(h->flagged - h->skipped)));
+        TRY(page_format(page, "<p class=\"note warn\">%lld more steps were unusual (key guard in metrics.jsonl).</p>\n",
+                        (long long)(h->flagged - h->skipped)));
     if (h->bad_lines)
-        TRY(buffer_format(page,
-                          "<p class=\"note warn\">%lld lines of metrics.jsonl could not be read, and were passed over.</p>\n",
-                          (long long)h->bad_lines));
+        TRY(page_format(page, "<p class=\"note warn\">%lld lines of metrics.jsonl could not be read, and were passed over.</p>\n",
+                        (long long)h->bad_lines));
     if (!h->run)
-        TRY(buffer_format(page,
-                          "<p class=\"note warn\">There is no run.json that could be read: what the run was made from is not "
-                          "known.</p>\n"));
+        TRY(page_format(page, "<p class=\"note warn\">There is no run.json that could be read: what the run was made from is not "
+                              "known.</p>\n"));
     return OK;
 }
 
@@ -150,7 +147,7 @@ static enum status put_page(struct buffer *page, const struct history *h)
     TRY(report_data(page, h));
     TRY(report_memory(page, h));
     TRY(report_origin(page, h));
-    return buffer_format(page, "</main>\n</html>\n");
+    return page_format(page, "</main>\n</html>\n");
 }
 
 enum status report_page_write(const struct history *h, const char *path)

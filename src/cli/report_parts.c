@@ -18,7 +18,7 @@ static bool same_prompt(const struct history *h, int64_t a, int64_t b)
 
 static enum status put_answer(struct buffer *page, const char *when, const struct history_sample *s)
 {
-    TRY(buffer_format(page, "<div><h3>%s <span class=\"soft\">step %lld</span></h3>", when, (long long)s->step));
+    TRY(page_format(page, "<div><h3>%s <span class=\"soft\">step %lld</span></h3>", when, (long long)s->step));
     return page_put(page, "<pre>", *s->text ? s->text : "(nothing)", "</pre></div>\n");
 }
 
@@ -34,12 +34,12 @@ enum status report_samples(struct buffer *page, const struct history *h)
         for (int64_t k = i; k < h->sample_count; k++)
             last = same_prompt(h, k, i) ? k : last;
         if (!shown++)
-            TRY(buffer_format(page, "<h2>Answers before and after</h2>\n"));
+            TRY(page_format(page, "<h2>Answers before and after</h2>\n"));
         TRY(page_put(page, "<section class=\"card\"><p class=\"prompt\">", h->samples[i].prompt, "</p><div class=\"pair\">\n"));
         TRY(put_answer(page, h->samples[i].step ? "first" : "before", &h->samples[i]));
         if (last > i)
             TRY(put_answer(page, "after", &h->samples[last]));
-        TRY(buffer_format(page, "</div></section>\n"));
+        TRY(page_format(page, "</div></section>\n"));
     }
     return OK;
 }
@@ -54,11 +54,11 @@ static enum status put_counts(struct buffer *page, const char *key, const char *
     TRY(page_put(page, "<tr><th>", label, "</th><td class=\"n\">"));
     TRY(page_count(page, page_number(data, key)));
     if (eval) {
-        TRY(buffer_format(page, "</td><td class=\"n\">"));
+        TRY(page_format(page, "</td><td class=\"n\">"));
         if (json_object_get(eval, key)) /* of rows that were held back, the other column has what was read */
             TRY(page_count(page, page_number(eval, key)));
     }
-    return buffer_format(page, "</td></tr>\n");
+    return page_format(page, "</td></tr>\n");
 }
 
 static enum status put_files(struct buffer *page, const char *which, const json_t *data)
@@ -70,7 +70,7 @@ static enum status put_files(struct buffer *page, const char *which, const json_
         TRY(page_put(page, "<p class=\"soft\">", which, ": "));
         TRY(page_put(page, "<code>", page_text(file, "path"), "</code>, "));
         TRY(page_count(page, page_number(file, "rows")));
-        TRY(buffer_format(page, " rows</p>\n"));
+        TRY(page_format(page, " rows</p>\n"));
     }
     return OK;
 }
@@ -95,14 +95,14 @@ enum status report_data(struct buffer *page, const struct history *h)
     const json_t *data = json_object_get(h->run, "data"), *eval = json_object_get(data, "eval");
     if (!json_object_get(data, "rows"))
         return OK;
-    TRY(buffer_format(page, "<h2>Data</h2>\n<div class=\"card\"><table><tr><th></th><th class=\"n\">training</th>%s</tr>\n",
-                      eval ? "<th class=\"n\">validation</th>" : ""));
+    TRY(page_format(page, "<h2>Data</h2>\n<div class=\"card\"><table><tr><th></th><th class=\"n\">training</th>"));
+    TRY(page_format(page, eval ? "<th class=\"n\">validation</th></tr>\n" : "</tr>\n"));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         TRY(put_counts(page, rows[i].key, rows[i].label, data, eval, rows[i].always));
-    TRY(buffer_format(page, "</table>\n"));
+    TRY(page_format(page, "</table>\n"));
     TRY(put_files(page, "training", data));
     TRY(put_files(page, "validation", eval));
-    return buffer_format(page, "</div>\n");
+    return page_format(page, "</div>\n");
 }
 
 /* --- memory --------------------------------------------------------------------------------------------------------------- */
@@ -115,17 +115,17 @@ enum status report_memory(struct buffer *page, const struct history *h)
     size_t i;
     if (!(peak > 0))
         return OK;
-    TRY(buffer_format(page, "<h2>Memory</h2>\n<div class=\"card\"><table>\n"));
+    TRY(page_format(page, "<h2>Memory</h2>\n<div class=\"card\"><table>\n"));
     json_array_foreach(json_object_get(plan, "table"), i, row)
     {
         double bytes = (double)page_number(row, "bytes"), share = bytes / peak;
         TRY(page_put(page, "<tr><th>", cli_block(json_object_get(plan, "table"), i), "</th>"));
-        TRY(buffer_format(page, "<td class=\"n\">%s</td><td class=\"meter\"><i style=\"width:%.1f%%\"></i></td></tr>\n",
-                          cli_bytes(text, bytes), 100 * (share > 0 && share < 1 ? share : share >= 1)));
+        TRY(page_format(page, "<td class=\"n\">%s</td><td class=\"meter\"><i style=\"width:%.1f%%\"></i></td></tr>\n",
+                        cli_bytes(text, bytes), 100 * (share > 0 && share < 1 ? share : share >= 1)));
     }
-    TRY(buffer_format(page, "<tr class=\"sum\"><th>planned</th><td class=\"n\">%s</td><td></td></tr>\n", cli_bytes(text, peak)));
+    TRY(page_format(page, "<tr class=\"sum\"><th>planned</th><td class=\"n\">%s</td><td></td></tr>\n", cli_bytes(text, peak)));
     if (measured > 0)
-        TRY(buffer_format(page, "<tr><th>measured peak of the process</th><td class=\"n\">%s</td><td></td></tr>\n",
-                          cli_bytes(text, measured)));
-    return buffer_format(page, "</table></div>\n");
+        TRY(page_format(page, "<tr><th>measured peak of the process</th><td class=\"n\">%s</td><td></td></tr>\n",
+                        cli_bytes(text, measured)));
+    return page_format(page, "</table></div>\n");
 }

@@ -37,3 +37,15 @@ const char *cli_base_name(const char *path)
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
 }
+
+static const char *block_name(const json_t *table, size_t i)
+{
+    const char *name = json_string_value(json_object_get(json_array_get(table, i), "block"));
+    return name ? name : "";
+}
+
+const char *cli_block(const json_t *table, size_t i)
+{
+    bool mapped = strcmp(block_name(table, 0), "weights in mapped files") == 0;
+    return mapped && strcmp(block_name(table, i), "weights") == 0 ? "other weights" : block_name(table, i);
+}

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #include "base/directory.h"
 #include "failing.h"
@@ -177,6 +178,18 @@ static void no_run_is_an_error_that_says_what_to_name(void **state)
     assert_fails(history_open(&h, "/nonexistent"), ERR_IO, "no such directory");
 }
 
+/* A file of holes takes no room, and minutes to go through. */
+static void metrics_without_end_are_not_gone_through(void **state)
+{
+    (void)state;
+    struct history h;
+    char path[256];
+    write_text("metrics.jsonl", HEADER);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_fails(history_open(&h, dir), ERR_LIMIT, "more than 1024 MB");
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -205,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_last_end_and_the_highest_peak_count, start, end),
         cmocka_unit_test_setup_teardown(a_run_is_alive_while_it_holds_its_lock, start, end),
         cmocka_unit_test_setup_teardown(no_run_is_an_error_that_says_what_to_name, start, end),
+        cmocka_unit_test_setup_teardown(metrics_without_end_are_not_gone_through, start, end),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ __attribute__((format(printf, 1, 2))) static const char *formatted(const char *f
     struct buffer text = {0};
     va_list values;
     va_start(values, format);
-    enum status status = out_format(&text, format, values);
+    enum status status = out_format(&text, NULL, format, values);
     va_end(values);
     snprintf(kept, sizeof kept, "%s", status == OK && text.data ? text.data : status == OK ? "" : "(no memory)");
     buffer_free(&text);
@@ -97,7 +97,7 @@ __attribute__((format(printf, 1, 2))) static enum status format_and_quote(const 
     struct buffer text = {0};
     va_list values;
     va_start(values, format);
-    enum status status = out_format(&text, format, values);
+    enum status status = out_format(&text, NULL, format, values);
     va_end(values);
     for (int i = 0; i < 40 && status == OK; i++)
         status = out_quoted(&text, "a word of two\nlines");
