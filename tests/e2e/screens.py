@@ -438,7 +438,7 @@ class Screens(TrainCase):
         page = self.page("out")
         run_file = json.loads((self.dir / "out/run.json").read_text())
         for text in ("finished", "of 6 steps", "mean of about 10 steps", "Validation loss", "Learning rate", "Gradient norm", "Tokens per second",
-                     "What is <b>3</b>?", "before", "planned", "the process itself", "rows used", str(self.data), "--learning-rate 0.01",
+                     "What is <b>3</b>?", "before", "planned", "the process itself", "rows used", str(self.data), "--learning-rate=0.01",
                      "checkpoint-6", "adapter_model.safetensors", *run_file["digests"].values(), run_file["program"]["xxh128"]):
             self.assertIn(text, page.words)
         self.assertEqual(page.tags.count("svg"), 5)

@@ -142,6 +142,15 @@ class Strangers(HubCase):
             self.goes("a model's name", "plan", "--model", word)
             self.goes("a prompt", "generate", "--model", TINY, "--prompt", word, "--max-new-tokens", "2", "--json", arrives=False)
 
+    def test_every_character_that_unicode_calls_a_control_or_a_format(self):
+        """Except the signs of Arabic, Syriac and Kaithi that have a shape."""
+        shapes = {*range(0x600, 0x606), 0x6dd, 0x70f, 0x890, 0x891, 0x8e2, 0x110bd, 0x110cd}
+        every = [c for c in range(1, 0x110000) if c not in shapes and unicodedata.category(chr(c)) in ("Cc", "Cf", "Zl", "Zp")]
+        self.assertGreater(len(every), 200)
+        for i in range(0, len(every), 60):
+            said = self.goes("every hidden character", "watch", "/none/" + "".join(map(chr, every[i:i + 60])).replace("\n", "") + WORD)
+            self.assertEqual(said.returncode, 3)
+
     def test_the_environment(self):
         for name in ("HONE_CUDA_LIBRARY", "HONE_OPENCL_LIBRARY", "HONE_NVRTC_LIBRARY", "HF_HOME", "HF_ENDPOINT", "HONE_CACHE", "HONE_GUARD"):
             for command in (("devices",), ("plan", "--model", NAME), ("pull", NAME)):
