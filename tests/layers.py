@@ -83,7 +83,7 @@ PRINTS = re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror)
 # What writes past cli/out.h's cleaning, and the files of cli that may: they print what is hone's own, or was cleaned.
 OUTS = [(re.compile(r"(?<!\w)(v?f?printf|v?dprintf|f?puts|f?putc|putchar|perror|fwrite|write|writev|psignal|psiginfo)\s*\("),
          ("cli/out.c", "cli/signals.c", "cli/launch.c")),
-        (re.compile(r"(?<!\w)(out_raw|out_paint)\s*\("), ("cli/out.c", "cli/out.h", "cli/quote.c", "cli/progress.c", "cli/inspect_data.c"))]
+        (re.compile(r"(?<!\w)(out_raw|out_paint)\s*\("), ("cli/out.c", "cli/out.h", "cli/progress.c", "cli/inspect_data.c"))]
 PAGES = re.compile(r"(?<!\w)(buffer_format|buffer_append)\s*\(\s*&?page\b")
 OPENS = re.compile(r"(?<!\w)(fopen|freopen|tmpfile)\s*\(")
 # What makes threads or settles their number, and the one file that may.

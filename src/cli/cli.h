@@ -27,7 +27,6 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
 
 /* Prints a table of what was used of a data set, from the library's JSON, line by line, with progress_say or another printer. */
 typedef void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-cli_say cli_print_line; /* to standard output, with a newline */
 void cli_account(const char *name, const json_t *report, cli_say *say);
 
 /* Where --nproc asks for several processes and no launcher has started them: the program becomes a launcher, and this returns

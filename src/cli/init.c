@@ -12,7 +12,7 @@ static void print_report(const json_t *report)
     }
     json_array_foreach(json_object_get(report, "summary"), i, row) out_print("%s\n", json_string_value(row));
     out_print("next        hone train --config ");
-    out_word(stdout, json_string_value(json_object_get(report, "output")));
+    out_word(json_string_value(json_object_get(report, "output")));
     out_print("\n");
 }
 

@@ -40,7 +40,7 @@ static void print_built(const json_t *report)
                   (long long)json_integer_value(json_object_get(t, "kernels")), json_string_value(json_object_get(t, "nvrtc")),
                   (long long)json_integer_value(json_object_get(t, "compiled")));
     out_print("\nTo use them: HONE_CACHE=");
-    out_word(stdout, output);
+    out_word(output);
     out_print(" hone train …\n");
 }
 

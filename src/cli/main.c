@@ -1,6 +1,5 @@
 /* hone: finds the command, reads its options, runs it, and turns its status into the exit code. */
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/process.h"
@@ -94,17 +93,6 @@ hone_status cli_report(hone_options *options, hone_status (*make)(const hone_opt
     json_decref(tree);
     hone_text_destroy(json);
     return status;
-}
-
-void cli_print_line(const char *format, ...)
-{
-    struct buffer line = {0};
-    va_list args;
-    va_start(args, format);
-    if (out_format(&line, NULL, format, args) == OK)
-        out_print("%s\n", line.data);
-    va_end(args);
-    buffer_free(&line);
 }
 
 hone_status cli_print_json(json_t *object)

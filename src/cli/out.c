@@ -189,6 +189,15 @@ void out_print(const char *format, ...)
     va_end(values);
 }
 
+void out_line(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    print(stdout, format, values);
+    va_end(values);
+    fputc('\n', stdout);
+}
+
 void out_error(const char *format, ...)
 {
     va_list values;

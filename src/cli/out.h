@@ -16,6 +16,9 @@
 void out_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void out_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* To standard output, with a newline. */
+void out_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* The same text into a buffer; or with the texts among its values as `escape` appends them. */
 typedef enum status out_escape(struct buffer *to, const char *text, int64_t length);
 enum status out_format(struct buffer *text, out_escape *escape, const char *format, va_list values)
@@ -36,8 +39,8 @@ void out_raw(FILE *to, const char *text, size_t length);
 void out_paint(FILE *to, const char *codes);
 
 /* A word as a shell takes it, between quotes where it must be. What cannot be shown or would be a key of a line's editor is
- * written in octal. */
-void out_word(FILE *to, const char *word);
+ * written in octal. Without memory out_word prints dots. */
+void out_word(const char *word);
 enum status out_quoted(struct buffer *text, const char *word);
 
 #endif

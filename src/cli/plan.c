@@ -62,7 +62,7 @@ static void print_plan(const json_t *plan)
                   "micro-batch\n",
                   cli_bytes(text, offloaded), cli_bytes(copied, offloaded_copied));
     if (json_object_get(plan, "data"))
-        cli_account("data", json_object_get(plan, "data"), cli_print_line);
+        cli_account("data", json_object_get(plan, "data"), out_line);
     if (json_object_get(plan, "estimate"))
         estimate_print(json_object_get(plan, "estimate"));
 }

@@ -68,7 +68,7 @@ static void print_report(const json_t *report, bool in_cache)
         return;
     }
     out_print("next        hone init --model ");
-    out_word(stdout, in_cache && main ? model : path);
+    out_word(in_cache && main ? model : path);
     out_print(" --data FILE\n");
 }
 

@@ -52,10 +52,9 @@ enum status out_quoted(struct buffer *text, const char *word)
     return buffer_append(text, "'", 1);
 }
 
-void out_word(FILE *to, const char *word)
+void out_word(const char *word)
 {
     struct buffer text = {0};
-    if (out_quoted(&text, word) == OK)
-        out_raw(to, text.data, (size_t)text.size);
+    out_print("%s", out_quoted(&text, word) == OK ? text.data : "...");
     buffer_free(&text);
 }

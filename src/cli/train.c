@@ -289,12 +289,12 @@ static void print_text(const struct run *run, const hone_train_result *r)
         out_print(", of step %lld, which has the lowest validation loss", (long long)r->saved_step);
     out_print("\n");
     out_print("see it      hone report ");
-    out_word(stdout, r->output);
+    out_word(r->output);
     out_print("\ntry it      hone generate --model ");
-    out_word(stdout, full ? r->output : run->model);
+    out_word(full ? r->output : run->model);
     if (!full) {
         out_print(" --adapter ");
-        out_word(stdout, r->output);
+        out_word(r->output);
     }
     out_print(" --prompt \"...\"\n");
 }
@@ -314,7 +314,7 @@ static void print_rehearsal(const struct run *run, const hone_train_result *r)
 {
     const hone_trainer_info *i = run->info;
     char one[32], all[32], left[32];
-    print_start(i, run->data, cli_print_line);
+    print_start(i, run->data, out_line);
     out_print("disk        up to %s in %s: %lld checkpoint%s of %s, and the result; %s are free\n",
               cli_bytes(all, (double)i->disk_bytes), r->output, (long long)i->checkpoints, cli_plural(i->checkpoints),
               cli_bytes(one, (double)i->checkpoint_bytes),

@@ -63,7 +63,7 @@ static void print_end(const struct history *h)
     if (summary_result(h, place))
         out_print("%-11s %s\n", strcmp(history_text(h, "method"), "full") ? "adapter" : "model", place);
     out_print("see it      hone report ");
-    out_word(stdout, h->dir);
+    out_word(h->dir);
     out_print("\n");
 }
 
