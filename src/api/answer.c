@@ -75,7 +75,7 @@ static enum status draw(const struct answer *a, const struct stream *stream, int
     int64_t said = min(rows, known); /* a model may have more rows than the tokenizer has tokens */
     enum status status = sample_token(g->logits, said, &a->sampling, g->used, token);
     if (status == ERR_DATA) /* unless the files are at fault */
-        TRY(model_check_finite(&g->session->model));
+        TRY(model_check_finite(&g->session->model, false));
     TRY(status);
     *logprob = stream->token_sink ? sample_logprob(g->logits, rows, *token) : 0;
     return OK;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/name.h"
+#include "base/number.h"
 #include "format/adapter.h"
 #include "format/safetensors.h"
 #include "models/intact.h"
@@ -82,9 +83,25 @@ static enum status check_half(const struct adapter_config *config, const struct 
                       t->name, (long long)rank, (long long)wanted);
 }
 
+/* A model that has such a module refuses the adapter; what has none is not known here. */
+static void report_not_saved(const struct safetensors *file, const struct adapter_config *config, const char *dir)
+{
+    for (int64_t k = 0; k < min(config->saved_count, ADAPTER_SAVED_TOLD); k++) {
+        bool found = false;
+        for (int64_t i = 0; i < safetensors_count(file) && !found; i++)
+            found = adapter_saves_by(config, k, safetensors_at(file, i)->name);
+        if (!found)
+            log_message(LOG_WARNING,
+                        "%s: \"modules_to_save\" names \"%s\", and no tensor is of such a module: with a model that has one the "
+                        "adapter is refused",
+                        dir, config->saved[k]);
+    }
+}
+
 static enum status read_tensors(struct tensors *all, const struct safetensors *file, const struct adapter_config *config,
                                 const char *dir)
 {
+    report_not_saved(file, config, dir);
     all->count = safetensors_count(file);
     for (int64_t i = 0; i < all->count; i++) {
         const struct safetensors_tensor *t = safetensors_at(file, i);

@@ -87,16 +87,16 @@ static enum status write_adapter(const struct export_options *o, struct target *
     struct verify_model both = {o->model, o->adapter};
     double difference = 0;
     TRY(sums_open(&w, o->model, o->adapter));
-    enum status status = t->gguf ? gguf_adapter_write(&w, t, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t, type);
+    enum status status = verify_fits(&both); /* before anything is written */
+    if (status == OK)
+        status = t->gguf ? gguf_adapter_write(&w, t, TYPES[type].stored, &written) : write_peft(&w, o->adapter, t, type);
     for (int64_t i = 0; !t->gguf && i < w.model.weights.count; i++)
         written.tensors += w.model.weights.list[i].adapter;
     if (status == OK)
         status = weights_check_files(&w.model.weights);
     sums_close(&w);
     TRY(status);
-    if (t->gguf)
-        TRY(verify_fits(&both));
-    else
+    if (!t->gguf)
         TRY(t->dry ? verify_finite(&both) : compare(o, t->part, type, &difference));
     *report = json_pack("{s:s, s:s, s:I}", "format", t->gguf ? "gguf adapter" : "peft adapter", "type", file_kinds[type].name,
                         "tensors", (json_int_t)written.tensors);

@@ -61,7 +61,10 @@ static enum status write_model(const struct export_options *o, struct target *t,
     enum file_type type = FILE_F32;
     double difference = 0;
     TRY(sums_open(&w, o->model, o->adapter));
-    enum status status = choose_type(&w, o->type, &type);
+    enum status status =
+        o->adapter ? verify_fits(&(struct verify_model){o->model, o->adapter}) : OK; /* before anything is written */
+    if (status == OK)
+        status = choose_type(&w, o->type, &type);
     if (status == OK)
         status = t->gguf ? gguf_model_write(&w, o->model, t, type, &written)
                          : safetensors_model_write(&w, o->model, t, type, &written);

@@ -123,6 +123,9 @@ static enum status read_saved(struct adapter_config *config, const json_t *tree,
     if (!value || json_is_null(value))
         return OK;
     TRY(read_names(&config->arena, value, key, path, &config->saved, &config->saved_count));
+    if (config->saved_count > ADAPTER_SAVED_MAX)
+        return fail(ERR_LIMIT, "%s: \"%s\" has %lld names, at most %d are supported", path, key, (long long)config->saved_count,
+                    ADAPTER_SAVED_MAX);
     for (int64_t i = 0; i < config->saved_count; i++)
         if (!adapter_is_plain(config->saved[i], false))
             return regular_expression(path, key, config->saved[i]);

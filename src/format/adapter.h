@@ -24,7 +24,11 @@
 #define ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define ADAPTER_PREFIX "base_model.model."
 
-enum { ADAPTER_RANK_MAX = 65536 };
+enum {
+    ADAPTER_RANK_MAX = 65536,
+    ADAPTER_SAVED_MAX = 1024,
+    ADAPTER_SAVED_TOLD = 16
+}; /* names of modules_to_save; of which some are told of */
 
 struct adapter_pattern {
     const char *module; /* letters, digits and "_.-", perhaps after a '^' */
@@ -76,8 +80,13 @@ bool adapter_targets(const struct adapter_config *config, const char *module, co
 bool adapter_targets_parameter(const struct adapter_config *config, const char *parameter);
 bool adapter_names(const struct adapter_config *config, const char *target, const char *module);
 
-/* Whether a module is stored whole, because modules_to_save names it. */
+/* Whether a module is stored whole, because modules_to_save names it; and whether a weight is, by its own name, because that
+ * names its module or one around it. */
 bool adapter_saves(const struct adapter_config *config, const char *module);
+bool adapter_saves_weight(const struct adapter_config *config, const char *weight);
+
+/* The same by one of the names of modules_to_save. */
+bool adapter_saves_by(const struct adapter_config *config, int64_t saved, const char *weight);
 
 int64_t adapter_rank(const struct adapter_config *config, const char *module);
 double adapter_scale(const struct adapter_config *config, const char *module); /* alpha / r, or alpha / sqrt(r) with rsLoRA */

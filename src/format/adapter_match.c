@@ -102,12 +102,39 @@ bool adapter_targets_parameter(const struct adapter_config *config, const char *
     return false;
 }
 
-bool adapter_saves(const struct adapter_config *config, const char *module)
+/* Whether the first n characters of a module's name end with one that modules_to_save has. */
+static bool saves(const struct adapter_config *config, const char *module, size_t n)
 {
-    for (int64_t i = 0; i < config->saved_count; i++)
-        if (name_ends_with(module, config->saved[i]))
+    for (int64_t i = 0; i < config->saved_count; i++) {
+        size_t length = strlen(config->saved[i]);
+        if (length <= n && !memcmp(module + n - length, config->saved[i], length))
             return true;
+    }
     return false;
+}
+
+bool adapter_saves(const struct adapter_config *config, const char *part)
+{
+    char name[NAME_SIZE];
+    const char *module = in_whole(config, name, part);
+    return saves(config, module, strlen(module));
+}
+
+bool adapter_saves_weight(const struct adapter_config *config, const char *weight)
+{
+    char name[NAME_SIZE];
+    const char *whole = in_whole(config, name, weight), *dot = whole;
+    while ((dot = strchr(dot, '.')) && !saves(config, whole, (size_t)(dot - whole)))
+        dot++;
+    return dot;
+}
+
+bool adapter_saves_by(const struct adapter_config *config, int64_t saved, const char *weight)
+{
+    struct adapter_config one = *config;
+    one.saved += saved;
+    one.saved_count = 1;
+    return adapter_saves_weight(&one, weight);
 }
 
 static double by_pattern(const struct adapter_pattern *patterns, int64_t count, const char *module, double otherwise)

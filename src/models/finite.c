@@ -1,5 +1,4 @@
-/* Looking for numbers that are not finite in the files of a model: only once a run has met such numbers, because it reads them
- * all. */
+/* Looking for numbers that are not finite in the files of a model, all of which are read. */
 #include <math.h>
 #include <stdio.h>
 
@@ -64,13 +63,13 @@ static enum status find_parted(const struct stored *f, int64_t *at, float *numbe
     return status;
 }
 
-enum status model_check_finite(const struct model *m)
+enum status model_check_finite(const struct model *m, bool adapter_alone)
 {
     for (int64_t i = 0; i < m->weights.count; i++) {
         const struct stored *f = &m->weights.list[i];
         int64_t at = -1;
         float number = 0;
-        if (!model_uses(m, f->name) || (f->type == WEIGHT_DENSE && f->dtype < 0))
+        if (!model_uses(m, f->name) || (adapter_alone && !f->adapter) || (f->type == WEIGHT_DENSE && f->dtype < 0))
             continue;
         TRY(f->type == WEIGHT_DENSE ? find_dense(f, &at, &number) : find_parted(f, &at, &number));
         weights_drop(f);
@@ -81,7 +80,7 @@ enum status model_check_finite(const struct model *m)
             snprintf(path, sizeof path, "%s", f->adapter ? m->adapter_path : m->hf.path);
         return fail(ERR_FORMAT,
                     "%s: tensor %s%s of the %s has %s at element %lld: the file is damaged, or its maker's run went wrong. No "
-                    "setting mends that: get the file again, or take another",
+                    "setting fixes that: get the file again, or take another",
                     path, f->adapter ? ADAPTER_PREFIX : "", f->file_name, f->adapter ? "adapter" : "base",
                     isnan(number) ? "NaN" : "an infinite number", (long long)at);
     }

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/name.h"
+#include "base/number.h"
 #include "models/lora.h"
 #include "models/rotary.h"
 #include "models/weights_safetensors.h"
@@ -333,6 +334,55 @@ static bool of_module(const char *tensor, const char *module)
     return strncmp(tensor, module, n) == 0 && tensor[n] == '.';
 }
 
+static enum status check_saved(const struct model *m, const char *name)
+{
+    const struct stored *f = weights_find(&m->weights, name);
+    if (!adapter_saves_weight(&m->adapter, name) || (f && f->adapter))
+        return OK;
+    return fail(ERR_FORMAT,
+                "%s: there is no tensor " ADAPTER_PREFIX
+                "%s, which \"modules_to_save\" of adapter_config.json promises: a part of "
+                "the adapter is missing, get it again",
+                m->adapter_path, name);
+}
+
+static enum status check_saved_tensor(const struct model *m, const struct tensor *t)
+{
+    char name[NAME_SIZE];
+    const struct stacked *row = in_pieces(m, t);
+    for (int64_t i = 0; row && i < stacked_count(row, t); i++)
+        TRY(check_saved(m, stacked_name(row, t, i, name)));
+    return row || lora_owns(t) ? OK : check_saved(m, t->name);
+}
+
+/* As to PEFT, a name that is no module's means nothing. */
+static void report_no_module(const struct model *m)
+{
+    for (int64_t k = 0; k < min(m->adapter.saved_count, ADAPTER_SAVED_TOLD); k++) {
+        bool found = false;
+        for (int64_t i = 0; i < m->weights.count && !found; i++)
+            found = adapter_saves_by(&m->adapter, k, m->weights.list[i].name);
+        if (!found)
+            log_message(LOG_WARNING, "%s: \"modules_to_save\" names \"%s\", which no module of %s is called", m->adapter_path,
+                        m->adapter.saved[k], m->hf.path);
+    }
+}
+
+/* The modules that an adapter has whole: PEFT would not load one without them. The head of a model may be its embedding, and is
+ * no tensor of its own then. */
+static enum status check_all_saved(const struct model *m)
+{
+    char head[NAME_SIZE];
+    TRY(check_saved(m, name_fill(head, m->family->head, 0, 0, ".weight")));
+    for (int64_t i = 0; i < m->store.count; i++)
+        if (is_weight(m->store.tensor[i]))
+            TRY(check_saved_tensor(m, m->store.tensor[i]));
+    for (int64_t i = 0; i < m->weights.parted_count; i++)
+        TRY(check_saved(m, m->weights.parted[i].name));
+    report_no_module(m);
+    return OK;
+}
+
 /* An adapter without one of its parts would be another adapter. */
 static enum status check_adapter(const struct model *m)
 {
@@ -349,7 +399,7 @@ static enum status check_adapter(const struct model *m)
                     "%s: tensor " ADAPTER_PREFIX "%s matches no module of %s: was the adapter made for another model?",
                     m->adapter_path, f->name, m->hf.path);
     }
-    return OK;
+    return m->adapter_files ? check_all_saved(m) : OK;
 }
 
 /* Buffers of old files and the head of a tied model are known to be redundant. */
@@ -374,7 +424,8 @@ enum status model_attach(struct model *m, const struct device_info *device)
 {
     TRY(model_place(m, device));
     report_unused(m);
-    return check_adapter(m);
+    TRY(check_adapter(m));
+    return model_check_finite(m, true);
 }
 
 /* A GGUF file's factors, by which Llama 3 stretches its slow rotations. */

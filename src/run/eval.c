@@ -96,7 +96,7 @@ static enum status run_batch(struct evaluation *v, struct session *s, const stru
     TRY(engine_read(&s->engine, n->result, v->losses));
     enum status status = add_losses(v->data, batch, v->losses, sum);
     if (status == ERR_DATA) /* unless the files are at fault */
-        TRY(model_check_finite(&s->model));
+        TRY(model_check_finite(&s->model, false));
     return status;
 }
 

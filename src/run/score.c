@@ -62,7 +62,7 @@ enum status score_run(struct scorer *c, const struct sequence *sequences, int64_
         TRY(engine_read(e, w.n->result, c->losses));
         enum status status = read_losses(c, sequences + done, n, done, logprobs);
         if (status == ERR_DATA) /* unless the files are at fault */
-            TRY(model_check_finite(&c->session->model));
+            TRY(model_check_finite(&c->session->model, false));
         TRY(status);
     }
     return OK;

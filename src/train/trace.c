@@ -63,7 +63,7 @@ enum status trace_weights(struct trainer *t, bool *base_is_finite)
     TRY(t->sync.on ? status : group_agree(t->group, status));
     if (*base_is_finite)
         return OK;
-    status = model_check_finite(&t->session.model);
+    status = model_check_finite(&t->session.model, false);
     if (status == ERR_MEMORY) {
         log_message(LOG_WARNING, "the base was not searched for numbers that are not finite: %s", status_message());
         return OK;

@@ -145,6 +145,39 @@ class Adapters(Case):
         for command in self.with_adapter(tied):
             self.refused(7, command, "whose head is its embedding: with the adapter they are two matrices")
 
+    def test_an_adapter_without_a_module_that_it_promises_is_not_used(self):
+        """PEFT raises. Fails if what "modules_to_save" names is taken from the base in silence, for one layer or all of them."""
+        train = "train", "--model", TINY, "--init-adapter", self.adapter, "--data", self.data, "--max-steps", 1, "--output", self.dir / "run"
+        for names, missing in ((["lm_head"], "lm_head"), (["norm"], "model.layers.0.input_layernorm"), (["score", "embed_tokens"], "model.embed_tokens")):
+            self.change(modules_to_save=names)
+            for command in (*self.with_adapter(), *[train] * ("norm" in names)):
+                self.refused(4, command, f"there is no tensor base_model.model.{missing}.weight, which \"modules_to_save\" of adapter_config.json")
+            self.assertIn(f'names "{names[0]}", and no tensor is of such a module', run("inspect", "adapter", self.adapter).stderr)
+        self.change(modules_to_save=["input_layernorm"])
+        self.add(TINY, model__layers__0__input_layernorm=None)
+        for command in (*self.with_adapter(), train):
+            self.refused(4, command, "there is no tensor base_model.model.model.layers.1.input_layernorm.weight, which \"modules_to_save\"")
+        self.add(TINY, model__layers__1__input_layernorm=None)
+        self.change(modules_to_save=["input_layernorm", "score"])
+        result = run(*train)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn('"modules_to_save" names "score", which no module of', result.stderr)
+
+    def test_numbers_of_an_adapter_that_are_not_finite_are_named_before_the_run(self):
+        """Fails if a run is begun with them: its steps are bad then, and the learning rate is blamed."""
+        (self.adapter / "checksums.xxh128").unlink()
+        file = self.adapter / "adapter_model.safetensors"
+        whole = file.read_bytes()
+        train = "train", "--model", TINY, "--init-adapter", self.adapter, "--data", self.data, "--max-steps", 1, "--output", self.dir / "run"
+        for number, word in ((math.nan, "NaN"), (-math.inf, "an infinite number")):
+            file.write_bytes(whole[:-4] + struct.pack("<f", number))
+            for command in (*self.with_adapter(), train, (*train, "--dry-run")):
+                said = self.fails(4, *command)
+                self.assertIn("adapter/adapter_model.safetensors: tensor base_model.model.", said)
+                self.assertIn(f"of the adapter has {word} at element", said)
+                self.assertNotIn("rate", said)
+        self.assertFalse((self.dir / "run").exists())
+
     def test_lora_of_the_head_is_refused_as_such(self):
         vocabulary, width = tensors(TINY / "model.safetensors")["lm_head.weight"][1]
         self.change(target_modules=[*json.loads((self.adapter / "adapter_config.json").read_text())["target_modules"], "lm_head"])

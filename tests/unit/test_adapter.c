@@ -51,7 +51,7 @@ static enum status open_text(struct adapter_config *config, const char *text)
 /* A config of these members, after a type and targets. */
 static enum status open_members(struct adapter_config *config, const char *members)
 {
-    char text[1024];
+    char text[16384];
     snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s%s}",
              strstr(members, "target_modules") ? "" : "\"target_modules\": [\"q_proj\"], ", members);
     return open_text(config, text);
@@ -192,6 +192,36 @@ static void saved_modules_are_any_ends(void **state)
     assert_true(adapter_saves(&c, "model.norm"));
     assert_false(adapter_saves(&c, "model.layers.0.input_layernorm") || adapter_saves(&c, "norm") || adapter_saves(&c, ""));
     adapter_config_free(&c);
+    assert_ok(open_members(&c, "\"modules_to_save\": [\"language_model.norm\"]"));
+    assert_false(adapter_saves(&c, "model.norm"));
+    c.nested = true; /* there it is called so */
+    assert_true(adapter_saves(&c, "model.norm"));
+    adapter_config_free(&c);
+}
+
+/* Fails if only a weight of the module itself counts, and not one of the modules inside it. */
+static void weights_are_of_saved_modules_around_them(void **state)
+{
+    (void)state;
+    struct adapter_config c;
+    assert_ok(open_members(&c, "\"modules_to_save\": [\"lm_head\", \"0.mlp\"]"));
+    assert_true(adapter_saves_weight(&c, "lm_head.weight") && adapter_saves_weight(&c, UP0 ".weight"));
+    assert_true(adapter_saves_by(&c, 0, "lm_head.weight") && !adapter_saves_by(&c, 1, "lm_head.weight"));
+    assert_false(adapter_saves_weight(&c, "model.layers.1.mlp.up_proj.weight") || adapter_saves_weight(&c, "lm_head"));
+    adapter_config_free(&c);
+}
+
+static void more_saved_modules_than_any_adapter_has_are_refused(void **state)
+{
+    (void)state;
+    struct adapter_config c;
+    struct buffer text = {0};
+    assert_ok(buffer_format(&text, "\"modules_to_save\": [\"a\""));
+    for (int i = 0; i < ADAPTER_SAVED_MAX; i++)
+        assert_ok(buffer_format(&text, ", \"a%d\"", i));
+    assert_ok(buffer_format(&text, "]"));
+    assert_fails(open_members(&c, text.data), ERR_LIMIT, "\"modules_to_save\" has 1025 names, at most 1024");
+    buffer_free(&text);
 }
 
 static void the_first_pattern_wins(void **state)
@@ -411,6 +441,8 @@ int main(void)
         cmocka_unit_test(a_missing_key_has_the_default_of_peft),
         cmocka_unit_test(targets_are_names_or_ends_at_a_dot),
         cmocka_unit_test(saved_modules_are_any_ends),
+        cmocka_unit_test(weights_are_of_saved_modules_around_them),
+        cmocka_unit_test(more_saved_modules_than_any_adapter_has_are_refused),
         cmocka_unit_test(the_first_pattern_wins),
         cmocka_unit_test(what_is_not_computed_is_refused_by_name),
         cmocka_unit_test(unknown_keys_are_said),
