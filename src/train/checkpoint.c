@@ -1,7 +1,6 @@
 /* Writing and loading checkpoints. */
 #include "train/checkpoint.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,60 +9,23 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/record.h"
 #include "tensor/shard.h"
 #include "train/micro.h"
 #include "train/nature.h"
 #include "train/output.h"
+#include "train/place.h"
 #include "train/sync.h"
 
-enum { VERSION = 3, STATE_BYTES_MAX = 1 << 20 };
-#define COUNT_MAX (INT64_MAX / 2) /* of steps and tokens: a run adds to them */
+enum { STATE_BYTES_MAX = 1 << 20 };
 
 #define STATE_FILE "state.safetensors"
-#define PLACE_FILE "trainer_state.json"
+#define PLACE_FILE NATURE_FILE
 
 /* --- writing ------------------------------------------------------------------------------------------------------------ */
 
-static json_t *version_json(const void *place)
-{
-    (void)place;
-    return json_integer(VERSION);
-}
-
-/* Where the run is. NULL: out of memory. */
-static json_t *describe(const struct trainer *t)
-{
-    static const struct record_field fields[] = {
-        RECORD_MADE("version", version_json),
-        RECORD_AS(CHECKPOINT_BEGAN, struct trainer_place, moment),
-        RECORD_AS(CHECKPOINT_STEP, struct trainer_place, step),
-        RECORD_AS("micro_batch_tokens", struct trainer_place, slots),
-        RECORD(struct trainer_place, tokens),
-        RECORD_AS("skipped_steps", struct trainer_place, skipped),
-        RECORD(struct trainer_place, bad_in_row),
-        RECORD(struct trainer_place, first_loss),
-        RECORD_AS("guard_loss_mean", struct trainer_place, guard.loss.mean),
-        RECORD_AS("guard_loss_variance", struct trainer_place, guard.loss.variance),
-        RECORD_AS("guard_loss_count", struct trainer_place, guard.loss.count),
-        RECORD_AS("guard_norm_mean", struct trainer_place, guard.norm.mean),
-        RECORD_AS("guard_norm_variance", struct trainer_place, guard.norm.variance),
-        RECORD_AS("guard_norm_count", struct trainer_place, guard.norm.count),
-        RECORD(struct trainer_place, warnings),
-        RECORD(struct trainer_place, best_step),
-        RECORD(struct trainer_place, stale_evals),
-        RECORD(struct trainer_place, best_loss),
-        RECORD(struct trainer_place, eval_loss),
-        RECORD(struct trainer_place, first_eval_loss),
-        RECORD(struct trainer_place, eval_due),
-        {0},
-    };
-    return record_json(fields, &t->place);
-}
-
 static enum status write_place(struct trainer *t, const char *path)
 {
-    json_t *tree = describe(t);
+    json_t *tree = place_json(&t->place);
     enum status status = tree ? nature_add(t, tree) : fail(ERR_MEMORY, "out of memory: the state of a run");
     if (status == OK)
         status = json_replace_file(path, tree);
@@ -227,63 +189,6 @@ enum status checkpoint_copy_result(const char *dir, const char *output)
 
 /* --- reading ------------------------------------------------------------------------------------------------------------ */
 
-static enum status read_double(const json_t *tree, const char *key, double *out, const char *path)
-{
-    *out = NAN;
-    return json_get_real(tree, key, out, path);
-}
-
-/* The checkpoint of an older hone has none of it: the guard then begins anew. */
-static enum status read_guard(struct trainer_place *p, const json_t *tree, const char *path)
-{
-    struct guard_series *loss = &p->guard.loss, *norm = &p->guard.norm;
-    p->guard = (struct guard){0};
-    p->warnings = 0;
-    TRY(json_get_real(tree, "guard_loss_mean", &loss->mean, path));
-    TRY(json_get_real(tree, "guard_loss_variance", &loss->variance, path));
-    TRY(json_get_int(tree, "guard_loss_count", &loss->count, path));
-    TRY(json_get_real(tree, "guard_norm_mean", &norm->mean, path));
-    TRY(json_get_real(tree, "guard_norm_variance", &norm->variance, path));
-    TRY(json_get_int(tree, "guard_norm_count", &norm->count, path));
-    TRY(json_get_int(tree, "warnings", &p->warnings, path));
-    const int64_t counts[] = {loss->count, norm->count, p->warnings};
-    bool sound = loss->variance >= 0 && norm->variance >= 0;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        sound = sound && counts[i] >= 0 && counts[i] <= COUNT_MAX;
-    return sound ? OK : fail(ERR_FORMAT, "%s: one of the guard's numbers is out of range", path);
-}
-
-static enum status read_place(struct trainer_place *p, const json_t *tree, const char *path)
-{
-    int64_t version = 0;
-    TRY(json_need_int(tree, "version", &version, path));
-    if (version != VERSION)
-        return fail(ERR_UNSUPPORTED, "%s: a checkpoint of version %lld, this hone reads version %d", path, (long long)version,
-                    VERSION);
-    TRY(json_get_int(tree, CHECKPOINT_BEGAN, &p->moment, path)); /* which the checkpoint of an older hone lacks */
-    TRY(json_need_int(tree, CHECKPOINT_STEP, &p->step, path));
-    TRY(json_need_int(tree, "micro_batch_tokens", &p->slots, path));
-    TRY(json_get_int(tree, "tokens", &p->tokens, path));
-    TRY(json_get_int(tree, "skipped_steps", &p->skipped, path));
-    TRY(json_get_int(tree, "bad_in_row", &p->bad_in_row, path));
-    TRY(read_double(tree, "first_loss", &p->first_loss, path));
-    TRY(read_guard(p, tree, path));
-    TRY(json_get_int(tree, "best_step", &p->best_step, path));
-    p->stale_evals = 0; /* which the checkpoint of an older hone lacks */
-    TRY(json_get_int(tree, "stale_evals", &p->stale_evals, path));
-    TRY(read_double(tree, "best_loss", &p->best_loss, path));
-    TRY(read_double(tree, "eval_loss", &p->eval_loss, path));
-    TRY(read_double(tree, "first_eval_loss", &p->first_eval_loss, path));
-    TRY(json_get_bool(tree, "eval_due", &p->eval_due, path));
-    const int64_t counts[] = {p->step, p->tokens, p->skipped, p->bad_in_row, p->best_step, p->stale_evals};
-    bool sound = p->slots >= 1 && p->slots <= INT32_MAX;
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        sound = sound && counts[i] >= 0 && counts[i] <= COUNT_MAX;
-    if (!sound)
-        return fail(ERR_FORMAT, "%s: one of its counts is out of range", path);
-    return OK;
-}
-
 static enum status find_place(struct arena *arena, const char *dir, const char **path)
 {
     *path = file_join(arena, dir, PLACE_FILE);
@@ -327,11 +232,13 @@ enum status checkpoint_open(struct trainer *t, const char *dir)
     if (status == OK)
         status = json_parse_file(&tree, path, STATE_BYTES_MAX);
     if (status == OK)
-        status = read_place(&place, tree, path);
+        status = place_check_version(tree, path);
     if (status == OK && !run_in(tree))
         status = fail(ERR_FORMAT, "%s: \"" NATURE_RUN "\" is missing, or not the id of a run", path);
     if (status == OK)
         status = nature_check(t, tree, dir);
+    if (status == OK)
+        status = place_read(&place, tree, path);
     if (status == OK) {
         t->place = place;
         snprintf(t->identity.run, sizeof t->identity.run, "%s", run_in(tree));
@@ -369,6 +276,21 @@ enum checkpoint_kind checkpoint_kind(const char *dir, char run[RUN_ID_SIZE])
     return listed || known || (place && !parsed) ? CHECKPOINT_DAMAGED : CHECKPOINT_FOREIGN;
 }
 
+/* The updates that were applied and skipped are steps of the run, which adds to them. */
+static enum status check_counts(const struct safetensors_tensor *f, int64_t steps, const char *path)
+{
+    int64_t sum = 0;
+    int32_t count = 0;
+    for (int64_t at = 0; at < f->bytes; at += (int64_t)sizeof count) {
+        memcpy(&count, f->data + at, sizeof count);
+        sum += count;
+        if (count < 0 || count > INT32_MAX / 2 || sum > steps)
+            return fail(ERR_FORMAT, "%s: a count of steps, %d, is out of range: the run is at step %lld", path, count,
+                        (long long)steps);
+    }
+    return OK;
+}
+
 /* Opens the file and checks all of it before the first tensor is loaded. */
 static enum status open_state(const struct state *s, const char *path, struct safetensors **files)
 {
@@ -377,12 +299,8 @@ static enum status open_state(const struct state *s, const char *path, struct sa
         const struct safetensors_tensor *f = safetensors_find(*files, s->file[i].name);
         if (!f || f->bytes != s->file[i].bytes || f->dtype != s->file[i].dtype)
             return fail(ERR_FORMAT, "%s: the state %s does not fit this model and method", path, s->file[i].name);
-        int32_t count = 0; /* of steps: a run adds to it */
-        for (int64_t at = 0; f->dtype == SAFETENSORS_I32 && at < f->bytes; at += (int64_t)sizeof count) {
-            memcpy(&count, f->data + at, sizeof count);
-            if (count < 0 || count > INT32_MAX / 2)
-                return fail(ERR_FORMAT, "%s: a count of steps, %d, is out of range", path, count);
-        }
+        if (f->dtype == SAFETENSORS_I32)
+            TRY(check_counts(f, s->trainer->place.step, path));
     }
     return OK;
 }

@@ -38,9 +38,7 @@ enum status checkpoint_tell(struct trainer *t);
 /* Opens it, unless it is t->resume, and reads its tensors, after the programs are prepared. */
 enum status checkpoint_load(struct trainer *t, const char *dir);
 
-/* Its trainer_state.json as it is: nothing in it is checked. CHECKPOINT_BEGAN is when its run began (clock_moment). */
-#define CHECKPOINT_BEGAN "began"
-#define CHECKPOINT_STEP "step"
+/* Its trainer_state.json as it is: nothing in it is checked. */
 enum status checkpoint_read(const char *dir, json_t **state);
 
 /* What a directory is, at a glance: its files are not compared with their checksums. FOREIGN: nothing of hone's. */

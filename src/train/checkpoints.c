@@ -13,6 +13,7 @@
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/nature.h"
+#include "train/place.h"
 
 #define NAME_START "checkpoint-"
 #define PART_END ".part"
@@ -67,7 +68,7 @@ static enum status read_step(struct entry *e)
 {
     json_t *tree;
     enum status status = checkpoint_read(e->path, &tree);
-    const json_t *step = json_object_get(tree, CHECKPOINT_STEP);
+    const json_t *step = json_object_get(tree, PLACE_STEP);
     int64_t is = json_is_integer(step) ? json_integer_value(step) : e->step;
     if (is >= 0 && is != e->step && (status = checksums_check(e->path)) == OK)
         e->step = is;
@@ -249,8 +250,8 @@ static enum status read_moment(const char *dir, int64_t *moment, bool *found)
 {
     json_t *tree;
     enum status status = checkpoint_read(dir, &tree);
-    int64_t began = json_integer_value(json_object_get(tree, CHECKPOINT_BEGAN));
-    *found = began != 0;
+    int64_t began = json_integer_value(json_object_get(tree, PLACE_BEGAN));
+    *found = place_is_moment(began);
     if (*found)
         *moment = began;
     json_decref(tree);

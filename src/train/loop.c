@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
+#include "train/place.h"
 #include "train/space.h"
 #include "train/trace.h"
 
@@ -430,10 +431,8 @@ static enum status all_steps(struct run *r)
             TRY(sync_exchange(t));
         if (looks_now && t->eval_data.row_count)
             TRY(validate(r, &best));
-        if (looks_now)
-            TRY(answer_prompts(r));
-        if (looks_now)
-            TRY(agree_to_stop(r));
+        TRY(looks_now ? answer_prompts(r) : OK);
+        TRY(looks_now ? agree_to_stop(r) : OK);
         if (best || r->stopped || saves || has_ended(t))
             TRY(save(r));
     }
@@ -574,9 +573,9 @@ static enum status run_steps(struct run *r)
 static enum status make_output(struct trainer *t, const char *output)
 {
     TRY(output_check(&t->output));
+    TRY(place_check_run(t));
     TRY(space_check(t)); /* what is refused has moved nothing */
-    if (!t->options->dry_run)
-        TRY(directory_make(output));
+    TRY(t->options->dry_run ? OK : directory_make(output));
     return file_is_directory(output) ? checkpoint_make_room(t, output, metrics_names) : OK;
 }
 

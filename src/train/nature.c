@@ -9,6 +9,7 @@
 enum { DIFFERENT_SHOWN = 5 };
 
 #define LOSS_KEY "loss"
+#define SETTINGS_KEY "settings"
 
 /* Beside its settings. */
 struct nature {
@@ -78,7 +79,7 @@ enum status nature_add(struct trainer *t, json_t *tree)
     TRY(find_nature(t, &nature));
     json_t *identity = record_json(fields, &nature);
     bool whole =
-        identity && json_object_update(tree, identity) == 0 && json_object_set_new(tree, "settings", describe_settings(t)) == 0;
+        identity && json_object_update(tree, identity) == 0 && json_object_set_new(tree, SETTINGS_KEY, describe_settings(t)) == 0;
     json_decref(identity);
     return whole ? OK : fail(ERR_MEMORY, "out of memory, or a setting that is not UTF-8: the state of a run");
 }
@@ -101,25 +102,22 @@ static enum status check_same(const json_t *tree, const char *dir, const char *k
                 dir, what);
 }
 
-/* What computes, and the rows themselves, whatever their files are called. The checkpoint of an older hone has not all of it. */
+/* What computes, and the rows themselves, whatever their files are called. */
 static enum status check_nature(const struct nature *nature, const json_t *tree, const char *dir)
 {
     const struct nature n = *nature;
-    if (json_object_get(tree, "config"))
-        TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
-    if (json_object_get(tree, "adapter"))
-        TRY(check_same(tree, dir, "adapter", n.adapter,
-                       "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
-    if (json_object_get(tree, "init_adapter"))
-        TRY(check_same(tree, dir, "init_adapter", n.init_adapter,
-                       "another adapter: it began with other weights than those of --init-adapter"));
+    TRY(check_same(tree, dir, "config", n.config, "another base model: its config.json says otherwise than that of --model"));
+    TRY(check_same(tree, dir, "adapter", n.adapter,
+                   "another adapter: its ranks, scales or modules are not those of this run (--init-adapter)"));
+    TRY(check_same(tree, dir, "init_adapter", n.init_adapter,
+                   "another adapter: it began with other weights than those of --init-adapter"));
     TRY(check_same(tree, dir, "data", n.data, "other data: its rows are not those of --data, or in another order"));
     TRY(check_same(tree, dir, "eval_data", n.eval_data, "other validation data"));
     const char *dtype = json_string_value(json_object_get(tree, "dtype")),
                *device = json_string_value(json_object_get(tree, "device"));
-    if (dtype && strcmp(dtype, n.dtype) != 0)
+    if (strcmp(dtype, n.dtype) != 0)
         return differs(dir, "dtype", dtype, n.dtype);
-    if (device && strcmp(device, n.device) != 0)
+    if (strcmp(device, n.device) != 0)
         log_message(LOG_WARNING, "%s is of a run on device %s, this one is on %s: it goes on, but not to the same bytes", dir,
                     device, n.device);
     return OK;
@@ -132,14 +130,13 @@ static enum status compare_option(const struct trainer *t, enum option o, const 
     struct buffer text = {0};
     enum status status = options_get(t->options, o, &text);
     const char *is = text.data ? text.data : "";
-    if (status == OK && options_decides(o) && was && !options_same(o, was, is) && ++*count <= DIFFERENT_SHOWN)
+    if (status == OK && options_decides(o) && !options_same(o, was, is) && ++*count <= DIFFERENT_SHOWN)
         status = buffer_format(list, "%s%s %s, this one has %s", *count > 1 ? "; " : "", name, *was ? was : "(none)",
                                *is ? is : "(none)");
     buffer_free(&text);
     return status;
 }
 
-/* What the checkpoint of an older hone lacks is not compared. */
 static enum status compare_options(const struct trainer *t, const json_t *chosen, const char *dir)
 {
     struct buffer list = {0};
@@ -156,23 +153,63 @@ static enum status compare_options(const struct trainer *t, const json_t *chosen
     return status;
 }
 
+static bool is_setting(const char *key)
+{
+    bool known = !strcmp(key, LOSS_KEY);
+    for (enum option o = 0; o < OPTIONS && !known; o++)
+        known = options_decides(o) && !strcmp(key, options_name(o));
+    for (int i = 0; i < DATA_KEYS && !known; i++)
+        known = !strcmp(key, data_keys[i]);
+    return known;
+}
+
+static enum status lacks(const char *dir, const char *where, const char *key, const char *needed)
+{
+    return fail(ERR_FORMAT,
+                "%s/" NATURE_FILE
+                ": %s\"%s\" is missing, or not %s: the file was damaged, or made by something else than hone: take "
+                "another checkpoint, or start over (--resume none)",
+                dir, where, key, needed);
+}
+
+/* All that nature_add writes, in the types that it has there, and no setting that this hone does not know. */
+static enum status check_whole(const json_t *tree, const json_t *chosen, const char *dir)
+{
+    static const char in_settings[] = "of \"settings\", ";
+    if (!json_is_object(chosen))
+        return lacks(dir, "", SETTINGS_KEY, "an object");
+    for (const struct record_field *f = fields; f->key; f++)
+        if (!json_is_string(json_object_get(tree, f->key)))
+            return lacks(dir, "", f->key, "a text");
+    if (!json_is_string(json_object_get(chosen, LOSS_KEY)))
+        return lacks(dir, in_settings, LOSS_KEY, "a text");
+    for (enum option o = 0; o < OPTIONS; o++)
+        if (options_decides(o) && !json_is_string(json_object_get(chosen, options_name(o))))
+            return lacks(dir, in_settings, options_name(o), "a text");
+    for (int i = 0; i < DATA_KEYS; i++)
+        if (!json_is_integer(json_object_get(chosen, data_keys[i])))
+            return lacks(dir, in_settings, data_keys[i], "a whole number");
+    for (void *at = json_object_iter((json_t *)chosen); at; at = json_object_iter_next((json_t *)chosen, at))
+        if (!is_setting(json_object_iter_key(at)))
+            return fail(ERR_FORMAT, "%s/" NATURE_FILE ": \"settings\" has \"%.100s\", which is not a setting of this hone", dir,
+                        json_object_iter_key(at));
+    return OK;
+}
+
 enum status nature_check(struct trainer *t, const json_t *tree, const char *dir)
 {
     struct nature nature;
-    const json_t *chosen = json_object_get(tree, "settings");
-    if (!json_is_object(chosen))
-        return fail(ERR_FORMAT, "%s/trainer_state.json: \"settings\" is missing", dir);
+    const json_t *chosen = json_object_get(tree, SETTINGS_KEY);
+    TRY(check_whole(tree, chosen, dir));
     TRY(find_nature(t, &nature)); /* another model first: its defaults may be others too */
     TRY(check_same(tree, dir, "base", nature.base, "another base model: its weights are not those of --model"));
     TRY(compare_options(t, chosen, dir));
     const char *was_loss = json_string_value(json_object_get(chosen, LOSS_KEY)), *loss = loss_of(t->session.tuning.loss)->name;
-    if (!was_loss)
-        was_loss = loss_of(LOSS_cross_entropy)->name; /* an older hone had no other */
     if (strcmp(was_loss, loss) != 0)
         return differs(dir, LOSS_KEY, was_loss, loss);
     for (int i = 0; i < DATA_KEYS; i++) {
         const json_t *was = json_object_get(chosen, data_keys[i]);
-        if (was && json_integer_value(was) != data_number(t, i))
+        if (json_integer_value(was) != data_number(t, i))
             return fail(
                 ERR_ARGUMENT,
                 "%s is of a run on other data (%s was %lld and is %lld): use the same data, tokenizer and chat template to "

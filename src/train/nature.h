@@ -6,13 +6,14 @@
 #include "base/json.h"
 #include "train/trainer.h"
 
-#define NATURE_RUN "run" /* the key of the id */
+#define NATURE_RUN "run"                 /* the key of the id */
+#define NATURE_FILE "trainer_state.json" /* of a checkpoint, where it is kept */
 
 /* Adds it to what is written into a checkpoint. */
 enum status nature_add(struct trainer *t, json_t *tree);
 
-/* ERR_ARGUMENT if the checkpoint in `dir`, with this tree, is of a run that computes with something else. What the checkpoint of
- * an older hone lacks is not compared. */
+/* ERR_ARGUMENT if the checkpoint in `dir`, with this tree, is of a run that computes with something else; ERR_FORMAT if it does
+ * not say all of it, or names a setting that this hone does not know. */
 enum status nature_check(struct trainer *t, const json_t *tree, const char *dir);
 
 #endif

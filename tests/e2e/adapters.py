@@ -4,9 +4,10 @@ import math
 import pathlib
 import shutil
 import struct
+import subprocess
 import tempfile
 
-from case import CHAT, TINY, Case, main, run, tensors
+from case import ASSETS, CHAT, TINY, Case, main, run, tensors
 
 
 def flip(file):
@@ -89,6 +90,42 @@ class Adapters(Case):
             self.refused(4, command, "model/model.safetensors: is damaged")
         self.ok("inspect", "model", *model)             # reads no weights, and stays quick
         self.ok("plan", *model, "--data", self.data)
+
+    def forge(self, folder, forgeries):
+        """Copies of a checkpoint whose trainer_state.json was changed, with a list of checksums that is right all the same."""
+        script = "import pathlib, sys, xxhash\nfor d in map(pathlib.Path, sys.argv[1:]):\n  (d / 'checksums.xxh128').write_text(''.join(" \
+                 "f'{xxhash.xxh3_128_hexdigest(f.read_bytes())}  {f.name}\\n' for f in sorted(d.iterdir()) if f.name != 'checksums.xxh128'))"
+        made = []
+        for i, change in enumerate(forgeries):
+            made.append(shutil.copytree(folder, self.dir / f"forged-{i}/{folder.name}"))
+            state = json.loads((made[-1] / "trainer_state.json").read_text())
+            change(state)
+            (made[-1] / "trainer_state.json").write_text(json.dumps(state, indent=2))
+        subprocess.run([ASSETS / "venv/bin/python", "-c", script, *made], check=True)
+        return made
+
+    def test_a_forged_checkpoint_is_not_resumed(self):
+        """Its checksums hold: whoever forged it made them. Fails if a member is missing, or lies, and the run goes on (code 0)."""
+        train = "train", "--model", TINY, "--data", self.data, "--max-steps", 8, "--save-steps", 4, "--device", "cpu", "--output"
+        self.ok(*train, self.dir / "run")
+        last = self.dir / "run/checkpoint-4"
+        state = json.loads((last / "trainer_state.json").read_text())
+        forgeries = {f"{key} = {json.dumps(value)}": lambda s, key=key, value=value: s.update({key: value}) for key, value in (
+            ("step", 10**9), ("step", 9), ("settings", {}), ("step", 0), ("skipped_steps", 5), ("bad_in_row", 5), ("best_step", 5), ("stale_evals", 6),
+            ("warnings", 5), ("guard_loss_count", 5), ("guard_norm_count", 5), ("tokens", 10**12), ("began", -1), ("began", 10**15),
+            ("guard_loss_mean", None), ("best_step", 2), ("device", 1), ("dtype", None))}
+        forgeries |= {f"no {key}": lambda s, key=key: s.pop(key) for key in state}
+        forgeries |= {f"no {key} of the settings": lambda s, key=key: s["settings"].pop(key) for key in list(state["settings"])[::7]}
+        forgeries["a setting of nobody's"] = lambda s: s["settings"].update(future="1")
+        forgeries["fewer steps than were taken"] = lambda s: s.update(step=1, tokens=0, guard_loss_count=1, guard_norm_count=1)
+        for title, forged in zip(forgeries, self.forge(last, forgeries.values())):
+            with self.subTest(title):
+                said = self.fails(4, *train, self.dir / "again", "--resume", forged)
+                self.assertIn(str(forged), said)
+                self.assertIn("state.safetensors: " if title.startswith("fewer") else "trainer_state.json: ", said)
+                self.assertFalse((self.dir / "again").exists())
+        self.assertIn("with max_steps 8, this one has 3", self.fails(2, *train, self.dir / "again", "--resume", last, "--max-steps", 3))
+        self.ok(*train, self.dir / "again", "--resume", last)
 
     def test_a_checkpoint_can_be_used_without_its_state(self):
         """Fails if what only resuming reads is asked for."""

@@ -1,5 +1,6 @@
 /* The input is a trainer_state.json, and after zero bytes a checksums.xxh128 and a state.safetensors in parts
- * (fuzz_put_safetensors). In the first @b, @d and @e stand for the digests of base, data and validation data. Where the list of
+ * (fuzz_put_safetensors). In the first @b, @c, @a, @i, @d and @e stand for the digests of base, configuration, adapter, its
+ * first weights, data and validation data, and @s for the members of the settings. Where the list of
  * checksums is empty it is made, so that what is read after it is reached; where the state is empty it is a right one.
  *
  * What can be loaded can be trained on, saved, and loaded again, unless its counts grew too large; what cannot be loaded leaves
@@ -12,7 +13,8 @@
 static struct arena arena;
 static struct options options;
 static struct trainer trainer;
-static struct buffer right; /* state.safetensors */
+static struct buffer right;    /* state.safetensors */
+static struct buffer settings; /* the members of "settings" */
 static char dir[256], again[256];
 
 static void close_trainer(void)
@@ -20,22 +22,35 @@ static void close_trainer(void)
     trainer_close(&trainer);
     arena_free(&arena);
     buffer_free(&right);
+    buffer_free(&settings);
+}
+
+static void read_settings(void)
+{
+    json_t *state = NULL;
+    PROMISE(checkpoint_read(dir, &state) == OK);
+    char *text = json_write(json_object_get(state, "settings"), JSON_COMPACT);
+    PROMISE(text && buffer_append(&settings, text + 1, (int64_t)strlen(text) - 2) == OK);
+    PROMISE(buffer_append(&settings, "", 1) == OK);
+    json_text_free(text);
+    json_decref(state);
 }
 
 static void open_trainer(void)
 {
-    const char *const settings[][2] = {{"model", fuzz_model()},      {"device", "cpu"},
-                                       {"dtype", "float32"},         {"lora_r", "1"},
-                                       {"micro_batch_tokens", "16"}, {"lora_target_modules", "v_proj"}};
+    const char *const chosen[][2] = {{"model", fuzz_model()},      {"device", "cpu"},
+                                     {"dtype", "float32"},         {"lora_r", "1"},
+                                     {"micro_batch_tokens", "16"}, {"lora_target_modules", "v_proj"}};
     options_init(&options, &arena);
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        PROMISE(options_set(&options, COMMAND_TRAIN, settings[i][0], settings[i][1], "fuzz") == OK);
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        PROMISE(options_set(&options, COMMAND_TRAIN, chosen[i][0], chosen[i][1], "fuzz") == OK);
     PROMISE(trainer_open(&trainer, &options, 0) == OK);
     atexit(close_trainer);
     snprintf(again, sizeof again, "%s", fuzz_path("again"));
     snprintf(dir, sizeof dir, "%s", fuzz_path("checkpoint-1"));
     PROMISE(checkpoint_save(&trainer, dir) == OK && checkpoint_load(&trainer, dir) == OK);
     PROMISE(file_read(&right, fuzz_path("checkpoint-1/state.safetensors"), 1 << 20) == OK);
+    read_settings();
 }
 
 /* The text with its digests filled in. */
@@ -46,8 +61,12 @@ static void put_place(struct fuzz_part text)
         const char *next = i + 1 < text.size ? (const char *)text.data + i + 1 : "";
         const struct identity *identity = &trainer.identity;
         const char *digest = *next == 'b'   ? identity->base
+                             : *next == 'c' ? identity->config
+                             : *next == 'a' ? identity->adapter
+                             : *next == 'i' ? identity->init_adapter
                              : *next == 'd' ? identity->data
                              : *next == 'e' ? identity->eval_data
+                             : *next == 's' ? settings.data
                                             : NULL;
         bool named = text.data[i] == '@' && digest;
         PROMISE((named ? buffer_format(&place, "%s", digest) : buffer_append(&place, text.data + i, 1)) == OK);
